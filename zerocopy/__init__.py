@@ -1,0 +1,81 @@
+"""Hand arrays and tables between Python frameworks without copying them.
+
+>>> import numpy as np, zerocopy as zc
+>>> records = np.arange(6, dtype=np.float32).reshape(2, 3)
+>>> zc.view(records).shape
+(2, 3)
+
+``import zerocopy`` imports the standard library alone: each public name is
+loaded when it is first used (promise P6), so a library may import us at the
+top of a module and pay nothing until it converts something.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zerocopy._convert import convert as convert
+    from zerocopy.device import Device as Device
+    from zerocopy.dtype import DType as DType
+    from zerocopy.errors import CopyRequiredError as CopyRequiredError
+    from zerocopy.errors import DeviceError as DeviceError
+    from zerocopy.errors import FrameworkNotInstalledError as FrameworkNotInstalledError
+    from zerocopy.errors import LossyConversionError as LossyConversionError
+    from zerocopy.errors import Reason as Reason
+    from zerocopy.errors import UnknownFrameworkError as UnknownFrameworkError
+    from zerocopy.errors import UnsupportedConversionError as UnsupportedConversionError
+    from zerocopy.errors import ZeroCopyError as ZeroCopyError
+    from zerocopy.framework import Framework as Framework
+    from zerocopy.framework import Source as Source
+    from zerocopy.plan import Plan as Plan
+    from zerocopy.plan import explain as explain
+    from zerocopy.registry import FrameworkInfo as FrameworkInfo
+    from zerocopy.registry import frameworks as frameworks
+    from zerocopy.registry import register as register
+    from zerocopy.strided import StridedView as StridedView
+    from zerocopy._view import shares_memory as shares_memory
+    from zerocopy._view import view as view
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "convert": "_convert",
+    "explain": "plan",
+    "Plan": "plan",
+    "view": "_view",
+    "shares_memory": "_view",
+    "StridedView": "strided",
+    "frameworks": "registry",
+    "register": "registry",
+    "FrameworkInfo": "registry",
+    "Framework": "framework",
+    "Source": "framework",
+    "Device": "device",
+    "DType": "dtype",
+    "Reason": "errors",
+    "ZeroCopyError": "errors",
+    "UnknownFrameworkError": "errors",
+    "FrameworkNotInstalledError": "errors",
+    "UnsupportedConversionError": "errors",
+    "CopyRequiredError": "errors",
+    "LossyConversionError": "errors",
+    "DeviceError": "errors",
+}
+
+__all__ = sorted([*_HOME, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'zerocopy' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"zerocopy.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

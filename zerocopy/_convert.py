@@ -1,0 +1,139 @@
+"""``convert``: the hot path, on one screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zerocopy.containers import convert_container, is_container
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.plan import Plan, make
+from zerocopy.routes import TABLE, keep
+
+if TYPE_CHECKING:
+
+    def convert(
+        obj: Any,
+        to: Any,
+        *,
+        device: Any = None,
+        copy: bool | None = None,
+        stream: Any = None,
+        writable: bool | None = None,
+    ) -> Any: ...
+
+else:
+    # **options and not five defaults: an empty dict is made and tested in 20 ns less
+    # than keyword-only defaults are filled in and compared. help() and
+    # inspect.signature() show the signature above, set below.
+    def convert(obj, to, **options):
+        """Hand an array to another framework, without copying wherever that is possible.
+
+        Parameters
+        ----------
+        obj : object
+            An array or tensor of any framework; an object that speaks DLPack, the
+            CUDA Array Interface, NumPy's array interface, the Arrow C data
+            interface or the buffer protocol; or a dict, list, tuple or namedtuple
+            of such, which is converted leaf by leaf into the same container.
+        to : str
+            A framework's import name, such as ``"torch"``; :func:`zerocopy.frameworks`
+            lists them. Where one has several forms, ``"pyarrow.Tensor"`` names it.
+        device : str, tuple of int, or a framework's device, optional
+            ``"cpu"``, ``"cuda"``, ``"cuda:1"``, a DLPack ``(type, id)`` pair.
+            None keeps the device, unless the target lives on another kind only
+            (CuPy, Numba): naming such a target is asking for the transfer.
+        copy : bool, optional
+            False: alias or raise. True: never alias. None: alias where possible.
+        stream : int or stream object, optional
+            The consumer's stream, as DLPack numbers them, or an object with
+            ``__cuda_stream__``. None: the target's current stream.
+        writable : bool, optional
+            True: the result may be written without changing memory that its
+            producer calls immutable; copies where it must. False: marked read-only
+            where the target can. None: an alias of immutable memory is marked
+            read-only where the target can; where it cannot, ``explain`` warns.
+
+        Returns
+        -------
+        object
+            The target's array type, with the same values, shape and dtype. It
+            keeps aliased memory alive. An object of the target already comes back
+            as it is.
+
+        Raises
+        ------
+        UnknownFrameworkError, FrameworkNotInstalledError
+            `to` names nothing known, or nothing installed.
+        UnsupportedConversionError
+            No route: not an array, or the target lacks the dtype.
+        CopyRequiredError
+            ``copy=False`` and a copy is needed.
+        LossyConversionError
+            The target would change values.
+        DeviceError
+            The device does not exist, or its driver does not answer.
+
+        Notes
+        -----
+        `device`, `copy` and `stream` mean what they mean in the array API
+        standard (2023.12, ``from_dlpack``) and in DLPack's Python specification.
+
+        Examples
+        --------
+        >>> import numpy as np, zerocopy as zc
+        >>> raw = bytearray(8)
+        >>> array = zc.convert(raw, to="numpy")
+        >>> array[0] = 7                      # the same memory
+        >>> raw[0]
+        7
+        """
+        if not options:
+            try:
+                return TABLE[to][type(obj)](obj)
+            except Exception:
+                # Not seen before, or not for the fast way (a lazy conjugate, another
+                # device): nothing is lost, since all is decided again, with reasons,
+                # and what is raised then carries this exception as its context.
+                return _carefully(obj, to, options)
+        return _carefully(obj, to, options)
+
+    from inspect import Parameter, Signature
+
+    convert.__signature__ = Signature(
+        [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("obj", "to")]
+        + [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None)
+            for name in ("device", "copy", "stream", "writable")
+        ]
+    )
+
+
+def _carefully(obj: Any, to: Any, options: dict[str, Any]) -> Any:
+    """Plan and run: everything that is not the fast way."""
+    try:
+        if is_container(obj):
+            return convert_container(obj, lambda leaf: convert(leaf, to, **options))
+        plan = make(obj, to, **options)
+        result = _run(plan)
+    except ZeroCopyError as error:
+        if isinstance(error.__context__, KeyError) and error.__cause__ is None:
+            error.__suppress_context__ = True  # the first look into the table: no news to anybody
+        raise
+    if not options:
+        keep(obj, to)
+    return result
+
+
+def _run(plan: Plan) -> Any:
+    assert plan.run is not None
+    try:
+        return plan.run()
+    except (ZeroCopyError, MemoryError):
+        raise
+    except Exception as error:
+        # The guards did not foresee it: still one vocabulary, and the cause beside it (P9).
+        raise UnsupportedConversionError(
+            f"{plan.source} -> {plan.target}",
+            f"{plan.target} raised {type(error).__name__}: {error}",
+            "see the cause above; if it is a guard that we lack, please report it",
+        ) from error

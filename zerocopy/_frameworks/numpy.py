@@ -1,0 +1,145 @@
+"""NumPy: host memory, and the form in which host memory passes between frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from zerocopy.device import HOST, Device
+from zerocopy.dtype import DType, from_numpy, to_numpy
+from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
+from zerocopy.framework import Array, Framework, Source, as_it_is, refuse_dtype, refuse_ndim
+from zerocopy.protocols.array_interface import address
+from zerocopy.strided import StridedView
+
+
+class NumPy(Framework):
+    """ndarrays, memmaps, masked arrays without masked elements, and scalars."""
+
+    name = "numpy"
+    roots = ("numpy",)
+    distribution = "numpy"
+    marks_readonly = True
+
+    def owns(self, cls: type) -> bool:
+        import numpy as np
+
+        return issubclass(cls, (np.ndarray, np.generic))
+
+    def is_native(self, obj: Any) -> bool:
+        import numpy as np
+
+        return isinstance(obj, np.ndarray)  # a scalar is NumPy's, and no array
+
+    # -- source ---------------------------------------------------------------
+
+    def source(self, obj: Any) -> Source:
+        import numpy as np
+
+        name = f"numpy.{type(obj).__name__}"
+        if isinstance(obj, np.generic):
+            return self._scalar(obj, name)
+        if isinstance(obj, np.ma.MaskedArray):
+            # numpy.ma exports its data through every protocol and says nothing of
+            # the mask (numpy/numpy#24922).
+            hidden = int(np.ma.count_masked(obj))
+            if hidden:
+                raise LossyConversionError(
+                    f"convert({name})",
+                    f"{hidden} elements are masked, and the target has no mask",
+                    "x.filled(value) gives them a value, x.compressed() drops them, x.data ignores the mask",
+                )
+        array = obj.view(np.ndarray) if type(obj) is not np.ndarray else obj
+        native = array.dtype.newbyteorder("=")
+        dtype = _dtype(native, name)
+        reasons = []
+        if not array.dtype.isnative:
+            reasons.append(
+                Reason(
+                    f"the bytes are in the other order ({array.dtype.str}), which no other framework has",
+                    "swap once, where the data are read: x.astype(x.dtype.newbyteorder('='))",
+                )
+            )
+
+        def host() -> Array:
+            fixed = array.astype(native) if reasons else array
+            return fixed if dtype.in_numpy else fixed.view(dtype.storage)
+
+        view = StridedView(
+            address(array), array.shape, array.strides, dtype, HOST, not array.flags.writeable, array
+        )
+        return Source(name, view, host, "buffer", reasons)
+
+    def _scalar(self, obj: Any, name: str) -> Source:
+        """A scalar is a value: its bytes lie inside a Python object that must not change."""
+        import numpy as np
+
+        array = np.asarray(obj)
+        dtype = _dtype(array.dtype, name)
+        view = StridedView(address(array), (), (), dtype, HOST, True, array)
+        why = Reason("a NumPy scalar is a value and no array", "pass numpy.asarray(x), which copies it")
+        return Source(name, view, lambda: array.view(dtype.storage), "buffer", [why])
+
+    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        # Exactly these: a subclass may mean more than its bytes say (a mask, units).
+        return {"ndarray": as_it_is} if cls in (np.ndarray, np.memmap) else {}
+
+    # -- target ---------------------------------------------------------------
+
+    def reasons(self, view: StridedView) -> list[Reason]:
+        if to_numpy(view.dtype) is None:
+            known = view.dtype.name not in ("float4_e2m1fn_x2", "complex32")
+            raise refuse_dtype(
+                "numpy",
+                view.dtype,
+                "pip install ml_dtypes, which adds it to NumPy" if known else "",
+            )
+        if view.ndim > _max_ndim():
+            raise refuse_ndim("numpy", view, _max_ndim())
+        return []
+
+    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+        if dtype.in_numpy:
+            return array
+        extended = to_numpy(dtype)
+        assert extended is not None
+        return array.view(extended)
+
+    def imports(self) -> dict[str, Callable[[Any], Any]]:
+        return {"ndarray": as_it_is}
+
+
+def _max_ndim() -> int:
+    import numpy as np
+
+    return 64 if int(np.__version__.partition(".")[0]) >= 2 else 32
+
+
+def _dtype(dtype: Any, name: str) -> DType:
+    """Return the standard type of a native NumPy dtype, or refuse it with what helps."""
+    found = from_numpy(dtype)
+    if found is not None:
+        return found
+    remedy = {
+        "M": "view it as integers, x.view('int64'), and keep the unit beside it",
+        "m": "view it as integers, x.view('int64'), and keep the unit beside it",
+        "S": "view its bytes: x.view('uint8').reshape(*x.shape, -1)",
+        "U": "view its code points: x.view('uint32').reshape(*x.shape, -1)",
+        "T": "encode the strings as numbers first; pyarrow.array(x) holds strings",
+        "O": "make numbers of the objects first: x.astype('float64')",
+        "V": "pick a field, x['name']: a structured array is a table, and its fields are the arrays",
+        "g": "cast it: x.astype('float64')",
+        "G": "cast it: x.astype('complex128')",
+    }
+    # DLPack has neither dates nor text (dlpack.h, DLDataTypeCode).
+    key = dtype.char if dtype.char in "gG" else dtype.kind
+    raise UnsupportedConversionError(
+        f"convert({name})",
+        f"tensors have no counterpart of {dtype}",
+        remedy.get(key, "cast it to a number"),
+    )
+
+
+FRAMEWORK = NumPy()

@@ -1,0 +1,161 @@
+"""Devices and streams as DLPack numbers them (``DLDeviceType``, dlpack.h 1.2)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from zerocopy.errors import DeviceError
+
+CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, CUDA_MANAGED = 1, 2, 3, 10, 11, 13
+
+_NAMES = {
+    1: "cpu",
+    2: "cuda",
+    3: "cuda_host",
+    4: "opencl",
+    7: "vulkan",
+    8: "metal",
+    9: "vpi",
+    10: "rocm",
+    11: "rocm_host",
+    12: "ext_dev",
+    13: "cuda_managed",
+    14: "oneapi",
+    15: "webgpu",
+    16: "hexagon",
+    17: "maia",
+    18: "trn",
+}
+_TYPES = {name: number for number, name in _NAMES.items()} | {"gpu": CUDA}
+
+#: CUDA's stream numbers in DLPack and the CUDA Array Interface v3.
+LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, NO_SYNC_STREAM = 1, 2, -1
+
+
+class Device(NamedTuple):
+    """A device: DLPack's type number and its index.
+
+    Examples
+    --------
+    >>> str(parse_device("cuda:1"))
+    'cuda:1'
+    >>> parse_device((1, 0)).is_host
+    True
+    """
+
+    type: int
+    id: int = 0
+
+    @property
+    def is_host(self) -> bool:
+        """Whether the CPU reads this memory through plain pointers (pinned memory too)."""
+        return self.type in (CPU, CUDA_HOST, ROCM_HOST)
+
+    @property
+    def kind(self) -> str:
+        """``"cpu"`` for all host memory, else the name of the type: ``"cuda"``, ``"rocm"``, ..."""
+        if self.is_host:
+            return "cpu"
+        if self.type == CUDA_MANAGED:
+            return "cuda"
+        return _NAMES.get(self.type, f"dlpack{self.type}")
+
+    def __str__(self) -> str:
+        name = _NAMES.get(self.type, f"dlpack{self.type}")
+        return name if self.is_host else f"{name}:{self.id}"
+
+
+HOST = Device(CPU, 0)
+
+
+def same_place(a: Device, b: Device) -> bool:
+    """Whether memory on ``a`` needs no transfer to be used on ``b``.
+
+    Host memory is one place, pinned or not; managed memory is its device's.
+    """
+    return a.kind == b.kind and (a.is_host or a.id == b.id)
+
+
+def parse_device(spec: Any) -> Device | None:
+    """Return the device of a string, a DLPack pair or a :class:`Device`; None for other objects.
+
+    Parameters
+    ----------
+    spec : str, tuple of two ints, Device
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``(2, 0)``.
+
+    Raises
+    ------
+    DeviceError
+        A string that names no device.
+    """
+    if isinstance(spec, Device):
+        return spec
+    if isinstance(spec, str):
+        name, _, index = spec.strip().lower().partition(":")
+        if name not in _TYPES or not (index.isdecimal() or index == ""):
+            raise DeviceError(
+                f"device={spec!r}",
+                "it names no device",
+                'write "cpu", "cuda", "cuda:1", or a DLPack pair such as (2, 0)',
+            )
+        return Device(_TYPES[name], int(index or 0))
+    if isinstance(spec, tuple) and len(spec) == 2:
+        try:
+            kind, index = int(spec[0]), int(spec[1])
+        except (TypeError, ValueError):
+            return None
+        return Device(kind, index)
+    return None
+
+
+def parse_stream(stream: Any) -> int | None:
+    """Return a stream as the integer that DLPack's and CAI v3's protocols pass.
+
+    Parameters
+    ----------
+    stream : None, int, or an object with ``__cuda_stream__``, ``cuda_stream``, ``ptr`` or ``handle``
+        The consumer's stream. ``None`` stays None: the consumer's current stream.
+
+    Raises
+    ------
+    DeviceError
+        ``0``, which both protocols refuse as ambiguous (legacy or per-thread
+        default?), other negative numbers than -1, or an object that is no stream.
+
+    Notes
+    -----
+    DLPack (Python specification, ``__dlpack__``, CUDA): 1 is the legacy default
+    stream, 2 the per-thread default, -1 asks for no synchronisation. A stream
+    object whose handle is 0 is the legacy default one.
+    """
+    if stream is None:
+        return None
+    asked = f"stream={stream!r}"
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        if stream == 0:
+            raise DeviceError(
+                asked,
+                "0 is ambiguous and DLPack refuses it",
+                "pass 1 for the legacy default stream or 2 for the per-thread one",
+            )
+        if stream < -1:
+            raise DeviceError(asked, "it is no stream", "pass a stream's handle, 1, 2 or -1")
+        return stream
+    if hasattr(type(stream), "__cuda_stream__"):
+        # CUDA Python's stream protocol: a method, or in early versions a property.
+        pair = stream.__cuda_stream__
+        version, handle = pair() if callable(pair) else pair
+        if version != 0:
+            raise DeviceError(
+                asked, f"its __cuda_stream__ speaks version {version}", "pass the stream's handle as an int"
+            )
+    else:
+        for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, Numba
+            handle = getattr(stream, name, None)
+            handle = getattr(handle, "value", handle)
+            if isinstance(handle, int):
+                break
+        else:
+            raise DeviceError(asked, "it is no stream", "pass an int, or an object with __cuda_stream__")
+    return int(handle) or LEGACY_DEFAULT_STREAM

@@ -1,0 +1,292 @@
+"""``Framework``: what a framework's one file says about it, and nothing more.
+
+A framework is a *source* (``owns``, ``source``), a *target* (``reasons``,
+``from_host``, and for GPUs ``from_device``), or both. Everything between the two
+is the same for all frameworks and lives in :mod:`zerocopy.plan`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from zerocopy.device import Device, parse_device
+from zerocopy.dtype import DType
+from zerocopy.errors import (
+    DeviceError,
+    FrameworkNotInstalledError,
+    Reason,
+    UnsupportedConversionError,
+)
+from zerocopy.strided import StridedView
+
+Array = np.ndarray[Any, Any]
+
+#: Forms in which host memory passes from a fast exporter to a fast importer.
+#: ``ndarray``: an ndarray that aliases, with any strides, read-only if immutable.
+#: ``capsule``: a legacy DLPack capsule; its strides are never negative.
+#: ``versioned``: a DLPack 1.x capsule; its strides are never negative.
+#: ``aligned``: as ``capsule``, row-major and at a multiple of 64 bytes.
+FORMS = ("ndarray", "capsule", "versioned", "aligned")
+
+
+@dataclass(slots=True, eq=False)
+class Source:
+    """One object as its framework describes it: its memory, and how to get at it.
+
+    Attributes
+    ----------
+    name : str
+        How to call the object in messages: ``"torch.Tensor"``.
+    view : StridedView
+        The memory that a reader would alias, or, where `reasons` says that none
+        can be aliased, the shape, dtype and device that the copy will have.
+    host : callable
+        ``host() -> ndarray`` in ``view.dtype.storage``: an alias of host memory
+        where there are no `reasons`, otherwise a copy with the right values.
+        For memory on a device, ``host`` is not called.
+    protocol : str
+        What carries the memory out: ``"buffer"``, ``"dlpack"``, ``"cai"``, ...
+    reasons : sequence of Reason
+        Why the memory as it lies is not the values (a lazy conjugate, chunks,
+        packed bits): a copy is needed whatever the target.
+    framework : Framework or None
+        None for objects known by protocol alone.
+    obj : object
+        The object itself.
+    to_host : callable, optional
+        ``to_host(stream) -> ndarray``: device memory brought to the host, finished.
+    producer : object, optional
+        What speaks DLPack or the CUDA Array Interface for device memory.
+    contiguous : callable, optional
+        ``contiguous() -> object``: a fresh row-major copy on the same device.
+    """
+
+    name: str
+    view: StridedView
+    host: Callable[[], Array]
+    protocol: str = "buffer"
+    reasons: Sequence[Reason] = ()
+    framework: Framework | None = None
+    obj: Any = None
+    to_host: Callable[[int | None], Array] | None = None
+    producer: Any = None
+    contiguous: Callable[[], Any] | None = None
+
+
+class Framework:
+    """Base of all frameworks: subclass it in one file and say what differs.
+
+    Attributes
+    ----------
+    name : str
+        The import name, which is what ``to=`` takes.
+    kind : str
+        ``"tensor"`` or ``"table"``.
+    roots : tuple of str
+        Top-level modules that define the framework's types, for finding an
+        object's framework from its type without importing anything.
+    distribution : str
+        What ``pip install`` takes.
+    device_kinds : tuple of str
+        Where its arrays live, the preferred one first: ``("cpu", "cuda")``.
+    mutable : bool
+        Whether its arrays can be written to.
+    marks_readonly : bool
+        Whether it can mark an alias of immutable memory as read-only.
+    moves : bool
+        Whether it has `move`; one that lives on the host alone needs none.
+    """
+
+    name: str = ""
+    kind: str = "tensor"
+    roots: tuple[str, ...] = ()
+    distribution: str = ""
+    device_kinds: tuple[str, ...] = ("cpu",)
+    mutable: bool = True
+    marks_readonly: bool = False
+    moves: bool = False
+
+    # -- presence ---------------------------------------------------------------
+
+    def module(self) -> ModuleType:
+        """Import the framework and return its top module.
+
+        Raises
+        ------
+        FrameworkNotInstalledError
+            It is not installed, or its own import fails.
+        """
+        loaded = sys.modules.get(self.name)
+        if loaded is not None:
+            return loaded
+        try:
+            return importlib.import_module(self.name)
+        except ImportError as error:
+            absent = isinstance(error, ModuleNotFoundError) and error.name == self.name
+            raise FrameworkNotInstalledError(
+                f"to={self.name!r}",
+                f"{self.name} is not installed" if absent else f"importing it failed: {error}",
+                f"pip install {self.distribution or self.name}",
+            ) from error
+
+    def installed(self) -> bool:
+        """Whether it could be imported; nothing is imported to find out."""
+        if self.name in sys.modules:
+            return sys.modules[self.name] is not None
+        return importlib.util.find_spec(self.name) is not None
+
+    # -- as a source ------------------------------------------------------------
+
+    def owns(self, cls: type) -> bool:
+        """Whether objects of that type are this framework's; `cls` is from one of `roots`."""
+        return False
+
+    def source(self, obj: Any) -> Source:
+        """Describe an object that the framework owns.
+
+        Raises
+        ------
+        ZeroCopyError
+            What cannot be described at all: no memory, no values, no such dtype.
+        """
+        raise NotImplementedError
+
+    # -- as a target ------------------------------------------------------------
+
+    def is_native(self, obj: Any) -> bool:
+        """Whether an owned object is already what a conversion to the framework returns."""
+        return True
+
+    def reasons(self, view: StridedView) -> list[Reason]:
+        """Return why host memory so laid out cannot be aliased; an empty list if it can.
+
+        A copy is row-major, at a multiple of 64 bytes, and has the same dtype.
+
+        Raises
+        ------
+        ZeroCopyError
+            No copy would help either: the dtype is lacking, too many dimensions.
+        """
+        raise NotImplementedError
+
+    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+        """Make an object of host memory that has no `reasons` against it.
+
+        Parameters
+        ----------
+        array : numpy.ndarray
+            In ``dtype.storage``; read-only if the memory is immutable.
+        dtype : DType
+            What the elements are.
+        device : Device
+            Where the result is to be; on the host it aliases `array`.
+        stream : int or None
+            For a transfer to a device: the stream to put it on.
+        """
+        raise NotImplementedError
+
+    def device_reasons(self, view: StridedView) -> list[Reason]:
+        """As `reasons`, for device memory; refuses what the framework lacks."""
+        return self.reasons(view)
+
+    def from_device(self, source: Source, stream: int | None) -> Any:
+        """Make an object that aliases device memory, ordered on the consumer's stream."""
+        raise UnsupportedConversionError(
+            f"to={self.name!r}",
+            f"{self.name} takes no memory on {source.view.device}",
+            "bring it to the host first",
+        )
+
+    def move(self, obj: Any, device: Device, stream: int | None) -> Any:
+        """Return a fresh copy of an own object on a device; never an alias."""
+        raise UnsupportedConversionError(
+            f"to={self.name!r}, device={str(device)!r}",
+            f"{self.name} cannot move arrays to {device}",
+            f"ask for one of its own devices: {', '.join(self.device_kinds)}",
+        )
+
+    def parse_device(self, spec: Any) -> Device:
+        """Return the device of ``device=``; override to take the framework's own objects."""
+        found = parse_device(spec)
+        if found is None:
+            raise DeviceError(
+                f"to={self.name!r}, device={spec!r}",
+                "it is no device",
+                'write "cpu", "cuda", "cuda:1", or a DLPack pair such as (2, 0)',
+            )
+        return found
+
+    def default_device(self, view: StridedView) -> Device:
+        """Return where the result goes when nothing is asked: where it is, if it can be there."""
+        if view.device.kind in self.device_kinds:
+            return view.device
+        return Device({"cpu": 1, "cuda": 2}[self.device_kinds[0]], 0)
+
+    def check_device(self, device: Device) -> None:
+        """Check that the framework can use a device.
+
+        Raises
+        ------
+        DeviceError
+            It cannot, or the device does not exist.
+        """
+        if device.kind not in self.device_kinds:
+            raise DeviceError(
+                f"to={self.name!r}, device={str(device)!r}",
+                f"{self.name} has no arrays on {device.kind}",
+                f"it has them on: {', '.join(self.device_kinds)}",
+            )
+
+    def devices(self) -> list[str]:
+        """Return the devices that an imported framework sees, for people to read."""
+        return list(self.device_kinds)
+
+    def variant(self, form: str) -> Framework | None:
+        """Return the framework for ``to="name.Form"``, or None: most have one form."""
+        return None
+
+    # -- the hot path -----------------------------------------------------------
+
+    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        """Return fast exporters of one type, a form each (see `FORMS`).
+
+        They take an object of exactly that type and return it in that form, or
+        raise anything at all: then the conversion goes the careful way. What they
+        return must be right. An empty dict keeps a type off the hot path.
+        """
+        return {}
+
+    def imports(self) -> dict[str, Callable[[Any], Any]]:
+        """Return fast importers a form, the cheapest first; the same rule about raising."""
+        return {}
+
+
+def as_it_is(obj: Any) -> Any:
+    """Pass an object on: for exporters and importers whose form it already has."""
+    return obj
+
+
+def refuse_dtype(target: str, dtype: DType, remedy: str = "") -> UnsupportedConversionError:
+    """Return the error for a dtype that a target lacks."""
+    return UnsupportedConversionError(
+        f"to={target!r}",
+        f"{target} has no {dtype.name}",
+        remedy or "cast it to a type that both have, in the source framework",
+    )
+
+
+def refuse_ndim(target: str, view: StridedView, most: int) -> UnsupportedConversionError:
+    """Return the error for more dimensions than a target takes."""
+    return UnsupportedConversionError(
+        f"to={target!r}",
+        f"the array has {view.ndim} dimensions and {target} takes {most} at most",
+        "reshape it, or squeeze dimensions of size 1",
+    )

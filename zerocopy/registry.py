@@ -1,0 +1,250 @@
+"""Which frameworks there are, by name and by object; nothing here names one.
+
+A framework's file under ``zerocopy/_frameworks/`` is its registration: the file's
+name is the import name, and it holds one subclass of :class:`Framework` called
+``FRAMEWORK``. Packages elsewhere register through the entry point group
+``zerocopy.frameworks``, or by calling :func:`register`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.metadata
+import pkgutil
+import sys
+import threading
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import zerocopy._frameworks
+from zerocopy.device import Device
+from zerocopy.errors import DeviceError, UnknownFrameworkError
+from zerocopy.framework import Framework
+
+ENTRY_POINTS = "zerocopy.frameworks"
+
+# Guards loading and registering, never a conversion; re-entrant, since an entry
+# point's module may call register() while it is being loaded.
+_lock = threading.RLock()
+_known: dict[str, Framework] = {}
+_by_root: dict[str, list[Framework]] = {}
+# Weak, so that classes made on the fly can go.
+_by_type: WeakKeyDictionary[type, Framework] = WeakKeyDictionary()
+_all_loaded = False
+_listeners: list[Any] = []
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkInfo:
+    """One row of :func:`frameworks`."""
+
+    name: str
+    kind: str
+    installed: bool
+    version: str | None
+    devices: tuple[str, ...]
+    install: str
+
+
+def register(framework: Framework) -> None:
+    """Add a framework, or replace the one of that name.
+
+    Parameters
+    ----------
+    framework : Framework
+        An instance of a subclass; its ``name`` is what ``to=`` will take.
+
+    Raises
+    ------
+    TypeError
+        It is no :class:`Framework` or has no name.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> class Mine(zc.Framework):
+    ...     name = "mine"
+    ...     roots = ("mine",)
+    >>> zc.register(Mine())
+    """
+    if not isinstance(framework, Framework) or not framework.name:
+        raise TypeError(f"register() takes an instance of zerocopy.Framework, not {framework!r}")
+    with _lock:
+        _add(framework)
+    for forget in _listeners:
+        forget()
+
+
+def on_change(forget: Any) -> None:
+    """Have `forget` called whenever a framework is added or replaced, to drop what was built."""
+    _listeners.append(forget)
+
+
+def _add(framework: Framework) -> None:
+    old = _known.get(framework.name)
+    if old is not None:
+        for owners in _by_root.values():
+            if old in owners:
+                owners.remove(old)
+    _known[framework.name] = framework
+    for root in framework.roots or (framework.name,):
+        _by_root.setdefault(root, []).append(framework)
+    _by_type.clear()
+
+
+def _builtin_names() -> list[str]:
+    return [m.name for m in pkgutil.iter_modules(zerocopy._frameworks.__path__)]
+
+
+def _load(name: str) -> None:
+    """Load a framework's own file, once; with the lock held."""
+    if name not in _known and name in _builtin_names():
+        module = import_module(f"zerocopy._frameworks.{name}")
+        _add(module.FRAMEWORK)
+
+
+def _load_all() -> None:
+    global _all_loaded
+    if _all_loaded:
+        return
+    with _lock:
+        for name in _builtin_names():
+            _load(name)
+        for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+            if point.name not in _known:
+                loaded = point.load()
+                _add(loaded() if isinstance(loaded, type) else loaded)
+        _all_loaded = True
+
+
+def by_name(to: Any) -> Framework:
+    """Return the framework that ``to=`` names.
+
+    Parameters
+    ----------
+    to : str or module
+        ``"torch"``, or ``"pyarrow.Tensor"`` where a framework has several forms.
+
+    Raises
+    ------
+    UnknownFrameworkError
+        With the nearest names that are known.
+    """
+    name = getattr(to, "__name__", None) if type(to) is type(sys) else to
+    if isinstance(name, str):
+        found = _find(name)
+        if found is None and "." in name:
+            top, _, form = name.partition(".")
+            base = _find(top)
+            found = base.variant(form) if base is not None else None
+        if found is not None:
+            return found
+    _load_all()
+    near = difflib.get_close_matches(str(name).lower(), _known, n=3, cutoff=0.5)
+    raise UnknownFrameworkError(
+        f"to={to!r}",
+        "it names no framework that is known",
+        (f"did you mean {' or '.join(map(repr, near))}? " if near else "")
+        + f"Known: {', '.join(sorted(_known))}",
+    )
+
+
+def _find(name: str) -> Framework | None:
+    found = _known.get(name)
+    if found is None:
+        with _lock:
+            _load(name)
+        found = _known.get(name)
+    if found is None and not _all_loaded:
+        _load_all()
+        found = _known.get(name)
+    return found
+
+
+def by_type(cls: type) -> Framework | None:
+    """Return the framework whose objects have that type, or None.
+
+    Found from the names of the modules that define the type and its bases; no
+    import is tried (law 2). A negative answer is not kept (law 3): a framework
+    may be registered later.
+    """
+    found = _by_type.get(cls)
+    if found is not None:
+        return found
+    _load_all()
+    for base in cls.__mro__:
+        root = str(getattr(base, "__module__", "")).partition(".")[0]
+        for framework in tuple(_by_root.get(root, ())):
+            if framework.owns(cls):
+                _by_type[cls] = framework
+                return framework
+    return None
+
+
+def carrier(device: Device) -> Framework:
+    """Return a framework that can copy memory on a device, for producers that cannot.
+
+    One that is imported already is preferred to one that would have to be.
+
+    Raises
+    ------
+    DeviceError
+        None that is installed reaches the device.
+    """
+    _load_all()
+    able = [f for f in _known.values() if f.moves and device.kind in f.device_kinds]
+    for framework in sorted(able, key=lambda f: f.name not in sys.modules):
+        if framework.installed():
+            framework.check_device(device)
+            return framework
+    raise DeviceError(
+        f"device={str(device)!r}",
+        f"no installed framework can copy memory on {device}",
+        "install one that can: " + ", ".join(sorted(f.name for f in able)),
+    )
+
+
+def frameworks() -> dict[str, FrameworkInfo]:
+    """Return what is known: installed or not, its version, its devices.
+
+    Nothing is imported: devices are those that a framework can have in principle
+    until it is imported, and those that it sees afterwards.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> zc.frameworks()["numpy"].installed
+    True
+    """
+    _load_all()
+    return {name: _info(framework) for name, framework in sorted(_known.items())}
+
+
+def _info(framework: Framework) -> FrameworkInfo:
+    installed = framework.installed()
+    loaded = framework.name in sys.modules
+    return FrameworkInfo(
+        framework.name,
+        framework.kind,
+        installed,
+        _version(framework) if installed else None,
+        tuple(framework.devices()) if installed and loaded else framework.device_kinds,
+        f"pip install {framework.distribution or framework.name}",
+    )
+
+
+def _version(framework: Framework) -> str | None:
+    loaded = getattr(sys.modules.get(framework.name), "__version__", None)
+    if isinstance(loaded, str):
+        return loaded
+    names = importlib.metadata.packages_distributions().get(framework.name) or []
+    for distribution in [*names, framework.distribution.partition("=")[0], framework.name]:
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        except ValueError:  # an empty distribution name
+            continue
+    return None

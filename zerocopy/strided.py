@@ -1,0 +1,167 @@
+"""``StridedView``: what is known of a block of memory, with no framework needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from zerocopy.device import Device
+from zerocopy.dtype import DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StridedView:
+    """A block of memory: where it is, how it is laid out, who keeps it alive.
+
+    Attributes
+    ----------
+    ptr : int
+        Address of the element at index (0, 0, ...); in the device's own memory,
+        so never to be read where ``device.is_host`` is false.
+    shape : tuple of int
+        Elements a dimension.
+    strides : tuple of int
+        Bytes (not elements) between neighbours a dimension; negative and 0 occur.
+    dtype : DType
+        Type of an element.
+    device : Device
+        Where the memory is.
+    readonly : bool
+        Whether its producer calls it immutable.
+    owner : object
+        Keeps the memory alive: hold it for as long as ``ptr`` is used.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> v = zc.view(np.zeros((2, 3), dtype=np.int16))
+    >>> v.shape, v.strides, str(v.dtype), str(v.device), v.nbytes
+    ((2, 3), (6, 2), 'int16', 'cpu', 12)
+    """
+
+    ptr: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+    device: Device
+    readonly: bool
+    owner: Any
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the elements take without gaps."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """First address used and the one past the last; equal for an empty view."""
+        low = high = self.ptr
+        if 0 in self.shape:
+            return low, high
+        for count, stride in zip(self.shape, self.strides, strict=True):
+            reach = (count - 1) * stride
+            low, high = (low + reach, high) if reach < 0 else (low, high + reach)
+        return low, high + self.dtype.itemsize
+
+    @property
+    def c_contiguous(self) -> bool:
+        """Whether the elements follow each other in row-major order.
+
+        Strides of dimensions of size 1 (or of an empty view) do not count: they
+        are never walked, and frameworks fill them with what they like.
+        """
+        return _dense(self.shape, self.strides, self.dtype.itemsize)
+
+    @property
+    def compact(self) -> bool:
+        """Whether some order of the dimensions is contiguous (a transposed array is)."""
+        order = sorted(range(self.ndim), key=lambda i: (self.strides[i], self.shape[i]), reverse=True)
+        return _dense(
+            tuple(self.shape[i] for i in order),
+            tuple(self.strides[i] for i in order),
+            self.dtype.itemsize,
+        )
+
+    @property
+    def has_negative_strides(self) -> bool:
+        """Whether some dimension of more than one element is walked backwards."""
+        return any(s < 0 and n > 1 for n, s in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def has_fractional_strides(self) -> bool:
+        """Whether some stride is no multiple of the item size, as in a packed record's field.
+
+        DLPack counts strides in elements and cannot say that (dlpack.h, ``DLTensor.strides``).
+        """
+        return any(s % self.dtype.itemsize and n > 1 for n, s in zip(self.shape, self.strides, strict=True))
+
+    def is_aligned(self, alignment: int) -> bool:
+        """Whether the first element's address is a multiple of `alignment` bytes."""
+        return self.ptr % alignment == 0 or 0 in self.shape
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """NumPy's array interface, version 3; unsigned integers stand for types NumPy lacks."""
+        if not self.device.is_host:
+            # AttributeError, so that hasattr() and NumPy see no interface at all.
+            raise AttributeError(f"the memory is on {self.device}, which NumPy cannot read")
+        return {
+            "shape": self.shape,
+            "strides": self.strides,
+            "typestr": self.dtype.storage.str,
+            "data": (self.ptr, self.readonly),
+            "version": 3,
+        }
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return host memory as an ndarray in ``dtype.storage`` that aliases it and keeps it alive."""
+        if self.ptr == 0:  # zero-size: some producers say NULL, and NumPy would call that no buffer
+            return np.empty(self.shape, self.dtype.storage)
+        return np.asarray(self)
+
+    def __repr__(self) -> str:
+        access = "read-only" if self.readonly else "writable"
+        return (
+            f"StridedView({self.dtype} {self.shape}, strides={self.strides} bytes, "
+            f"{self.device}, {access}, ptr={self.ptr:#x})"
+        )
+
+
+def _dense(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    if 0 in shape:
+        return True
+    expected = itemsize
+    for count, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if count != 1:
+            if stride != expected:
+                return False
+            expected *= count
+    return True
+
+
+def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return the row-major strides, in bytes, of an array of that shape.
+
+    Examples
+    --------
+    >>> contiguous_strides((2, 3), 4)
+    (12, 4)
+    """
+    strides, step = [], itemsize
+    for count in reversed(shape):
+        strides.append(step)
+        step *= max(count, 1)
+    return tuple(reversed(strides))
