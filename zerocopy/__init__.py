@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zerocopy._convert import convert as convert
+    from zerocopy._view import shares_memory as shares_memory
+    from zerocopy._view import view as view
     from zerocopy.device import Device as Device
     from zerocopy.dtype import DType as DType
     from zerocopy.errors import CopyRequiredError as CopyRequiredError
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from zerocopy.registry import frameworks as frameworks
     from zerocopy.registry import register as register
     from zerocopy.strided import StridedView as StridedView
-    from zerocopy._view import shares_memory as shares_memory
-    from zerocopy._view import view as view
 
 __version__ = "0.1.0"
 

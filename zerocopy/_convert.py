@@ -90,7 +90,7 @@ else:
         if not options:
             try:
                 return TABLE[to][type(obj)](obj)
-            except Exception:
+            except Exception:  # noqa: BLE001
                 # Not seen before, or not for the fast way (a lazy conjugate, another
                 # device): nothing is lost, since all is decided again, with reasons,
                 # and what is raised then carries this exception as its context.

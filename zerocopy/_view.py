@@ -14,7 +14,7 @@ from zerocopy.producer import describe as describe_producer
 from zerocopy.strided import StridedView
 
 # The exact problem is NP-complete; this many steps are some 10 ms.
-_MAX_WORK = 100_000
+_MAX_WORK: Any = 100_000
 _TOO_HARD = getattr(np, "exceptions", np).TooHardError  # it moved in NumPy 1.25
 
 

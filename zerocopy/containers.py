@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy as copying
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocopy.errors import UnknownFrameworkError, UnsupportedConversionError, ZeroCopyError
+
+if TYPE_CHECKING:
+    from zerocopy.plan import Plan
 
 Leaf = Callable[[Any, str], Any]
 
@@ -72,7 +75,7 @@ def convert_container(obj: Any, convert: Callable[[Any], Any]) -> Any:
     return map_leaves(obj, leaf)
 
 
-def plan_container(obj: Any, to: Any, options: dict[str, Any]) -> Any:
+def plan_container(obj: Any, to: Any, options: dict[str, Any]) -> Plan:
     """Return the plan of a container: those of its leaves, summed up."""
     from zerocopy.plan import Plan, explain, refused
 

@@ -102,10 +102,9 @@ def parse_device(spec: Any) -> Device | None:
         return Device(_TYPES[name], int(index or 0))
     if isinstance(spec, tuple) and len(spec) == 2:
         try:
-            kind, index = int(spec[0]), int(spec[1])
+            return Device(int(spec[0]), int(spec[1]))
         except (TypeError, ValueError):
             return None
-        return Device(kind, index)
     return None
 
 

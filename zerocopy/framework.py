@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 #: ``ndarray``: an ndarray that aliases, with any strides, read-only if immutable.
 #: ``capsule``: a legacy DLPack capsule; its strides are never negative.
 #: ``versioned``: a DLPack 1.x capsule; its strides are never negative.
-#: ``aligned``: as ``capsule``, row-major and at a multiple of 64 bytes.
+#: ``aligned``: as ``capsule``, at a multiple of 64 bytes.
 FORMS = ("ndarray", "capsule", "versioned", "aligned")
 
 
@@ -57,6 +57,9 @@ class Source:
     reasons : sequence of Reason
         Why the memory as it lies is not the values (a lazy conjugate, chunks,
         packed bits): a copy is needed whatever the target.
+    refusal : Reason, optional
+        Why no other framework may have it, though its memory is known: its own
+        framework still copies and moves it.
     framework : Framework or None
         None for objects known by protocol alone.
     obj : object
@@ -74,6 +77,7 @@ class Source:
     host: Callable[[], Array]
     protocol: str = "buffer"
     reasons: Sequence[Reason] = ()
+    refusal: Reason | None = None
     framework: Framework | None = None
     obj: Any = None
     to_host: Callable[[int | None], Array] | None = None

@@ -14,7 +14,13 @@ from typing import Any
 from zerocopy import registry
 from zerocopy._view import describe
 from zerocopy.device import Device, parse_stream, same_place
-from zerocopy.errors import CopyRequiredError, Reason, UnknownFrameworkError, ZeroCopyError
+from zerocopy.errors import (
+    CopyRequiredError,
+    Reason,
+    UnknownFrameworkError,
+    UnsupportedConversionError,
+    ZeroCopyError,
+)
 from zerocopy.framework import Framework, Source
 from zerocopy.protocols.array_interface import address, aligned_copy
 from zerocopy.strided import StridedView
@@ -234,6 +240,8 @@ def _between(
     writable: bool | None,
 ) -> Plan:
     """Plan for an object of another framework, or known by protocol alone."""
+    if source.refusal is not None:
+        raise UnsupportedConversionError("", source.refusal.why, source.refusal.remedy)
     view, on_host = source.view, source.view.device.is_host
     # The target's demands are asked for in any case: they refuse what no copy mends.
     demands = target.reasons(view) if where.is_host else target.device_reasons(view)

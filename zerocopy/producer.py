@@ -118,7 +118,7 @@ def _dlpack(obj: Any) -> Source:
         return _device_dlpack(obj)
     capsule = dlpack.request(obj, max_version=dlpack.MAX_VERSION if _VERSIONED else None)
     view = dlpack.read(capsule, obj)
-    reasons = ()
+    reasons: tuple[Reason, ...] = ()
     if dlpack.is_copy(capsule):
         # The specification's flag for exactly this: what we hold is not the
         # producer's memory, and to call it an alias would be a lie.

@@ -32,6 +32,7 @@ _known: dict[str, Framework] = {}
 _by_root: dict[str, list[Framework]] = {}
 # Weak, so that classes made on the fly can go.
 _by_type: WeakKeyDictionary[type, Framework] = WeakKeyDictionary()
+_variants: dict[tuple[str, str], Framework] = {}
 _all_loaded = False
 _listeners: list[Any] = []
 
@@ -92,6 +93,7 @@ def _add(framework: Framework) -> None:
     for root in framework.roots or (framework.name,):
         _by_root.setdefault(root, []).append(framework)
     _by_type.clear()
+    _variants.clear()
 
 
 def _builtin_names() -> list[str]:
@@ -134,11 +136,8 @@ def by_name(to: Any) -> Framework:
     """
     name = getattr(to, "__name__", None) if type(to) is type(sys) else to
     if isinstance(name, str):
-        found = _find(name)
-        if found is None and "." in name:
-            top, _, form = name.partition(".")
-            base = _find(top)
-            found = base.variant(form) if base is not None else None
+        top, _, form = name.partition(".")
+        found = _variant(top, form) if form else _find(name)
         if found is not None:
             return found
     _load_all()
@@ -149,6 +148,16 @@ def by_name(to: Any) -> Framework:
         (f"did you mean {' or '.join(map(repr, near))}? " if near else "")
         + f"Known: {', '.join(sorted(_known))}",
     )
+
+
+def _variant(top: str, form: str) -> Framework | None:
+    found = _variants.get((top, form))
+    if found is None:
+        base = _find(top)
+        found = base.variant(form) if base is not None else None
+        if found is not None:
+            _variants[top, form] = found
+    return found
 
 
 def _find(name: str) -> Framework | None:

@@ -29,6 +29,8 @@ def keep(obj: Any, to: Any) -> None:
 
     What is kept depends on the type alone, never on this one object (law 3).
     """
+    if type(obj) in TABLE.get(to, ()):
+        return  # kept already: this one object had to go the careful way
     route = compose(obj, to)
     if route is not None:
         # Made whole before it is stored, and stored by one atomic operation: no

@@ -10,7 +10,7 @@ from zerocopy.dtype import NATIVE_NAMES, DType, by_name
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
 from zerocopy.protocols import dlpack
-from zerocopy.protocols.array_interface import writable_alias
+from zerocopy.protocols.array_interface import tidy_strides, writable_alias
 from zerocopy.strided import StridedView
 
 # torch calls these by other names, or has them under names that mean more.
@@ -23,6 +23,10 @@ _FOREIGN = (
     "float8_e8m0fnu",
     "float4_e2m1fn_x2",
     "complex32",
+)
+_GRAD = Reason(
+    "it requires grad, and no other framework would keep the graph",
+    "pass x.detach(): an alias without the graph",
 )
 _MAX_NDIM = 64  # what torch's DLPack and NumPy bridges take
 
@@ -52,6 +56,7 @@ class Torch(Framework):
             raise UnsupportedConversionError(
                 f"convert({name})", f"{obj.dtype} has no counterpart elsewhere", "cast it first: x.to(dtype)"
             )
+        tensor = obj.detach() if obj.requires_grad else obj
         reasons = []
         # Both bits are lazy: the memory holds other values than the tensor. is_conj
         # raises in DLPack exports; the negative bit is exported with flipped signs
@@ -67,7 +72,7 @@ class Torch(Framework):
         )
 
         def host() -> Array:
-            plain = obj.resolve_conj().resolve_neg() if reasons else obj
+            plain = tensor.resolve_conj().resolve_neg() if reasons else tensor
             return _as_ndarray(torch, plain, dtype)
 
         def to_host(stream: int | None) -> Array:
@@ -82,6 +87,7 @@ class Torch(Framework):
             host,
             "dlpack",
             reasons,
+            _GRAD if obj.requires_grad else None,
             to_host=to_host,
             producer=obj,
             contiguous=lambda: obj.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format),
@@ -101,12 +107,18 @@ class Torch(Framework):
             return to_capsule(tensor)
 
         def aligned(tensor: Any) -> Any:
-            if tensor.data_ptr() % 64 or not tensor.is_contiguous():
-                raise BufferError("not aligned or not row-major")
-            return plain(tensor)
+            if tensor.data_ptr() % 64:
+                raise BufferError("not aligned")
+            if tensor.requires_grad or tensor.is_neg() or tensor.is_conj() or not tensor.is_cpu:
+                raise BufferError("not plain host memory")
+            return to_capsule(tensor)
 
         # Tensor.numpy refuses gradients, lazy bits and other devices in C++.
-        return {"ndarray": torch.Tensor.numpy, "capsule": plain, "aligned": aligned}
+        return {
+            "ndarray": cls.numpy,  # type: ignore[attr-defined]
+            "capsule": plain,
+            "aligned": aligned,
+        }
 
     # -- target ---------------------------------------------------------------
 
@@ -137,7 +149,7 @@ class Torch(Framework):
         torch = self.module()
         # A writable alias: from_numpy warns about read-only memory, once a process
         # and at whoever comes first; our plan says it, each time.
-        plain = writable_alias(array)
+        plain = tidy_strides(writable_alias(array))
         if dtype.in_numpy:
             tensor = torch.from_numpy(plain)
         else:
@@ -231,19 +243,13 @@ def _refusal(torch: Any, obj: Any) -> Reason | None:
         return Reason("it is a nested tensor", "convert the parts: x.unbind()")
     if obj.device.type == "meta":
         return Reason("it is on the meta device and has no memory", "make it with real memory")
-    if obj.requires_grad:
+    # A subclass with __torch_dispatch__ (DTensor, fake, functional and wrapper
+    # tensors) need not have memory of its own: data_ptr() would be a lie.
+    if type(obj).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return Reason(
-            "it requires grad, and no other framework would keep the graph",
-            "pass x.detach(): an alias without the graph",
+            f"{type(obj).__qualname__} overrides what its memory means",
+            "unwrap it: x.full_tensor(), x.to_local(), or the class's own way",
         )
-    if type(obj) is not torch.Tensor and not isinstance(obj, (torch.nn.Parameter, torch.nn.Buffer)):
-        # A subclass with __torch_dispatch__ (DTensor, fake, functional and wrapper
-        # tensors) need not have memory of its own: data_ptr() would be a lie.
-        if type(obj).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-            return Reason(
-                f"{type(obj).__qualname__} overrides what its memory means",
-                "unwrap it: x.full_tensor(), x.to_local(), or the class's own way",
-            )
     if torch._C._functorch.is_functorch_wrapped_tensor(obj):
         return Reason("it is traced by torch.func and has no memory", "convert outside of vmap or grad")
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,24 @@ def writable_alias(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray(_Writable(array))
 
 
+def tidy_strides(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the same memory with ordinary strides on dimensions that are never walked.
+
+    A dimension of size 1 may have any stride (``x[:1][::-1]`` has a negative one);
+    some importers check it all the same.
+    """
+    if array.size == 0:
+        return np.empty(array.shape, array.dtype)
+    if 1 not in array.shape:
+        return array
+    strides, step = list(array.strides), array.itemsize
+    for i in reversed(range(array.ndim)):
+        if array.shape[i] == 1:
+            strides[i] = step
+        step = max(step, abs(strides[i]) * array.shape[i])
+    return np.lib.stride_tricks.as_strided(array, strides=strides, writeable=array.flags.writeable)
+
+
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """Return uninitialised memory at a multiple of 64 bytes, row-major.
 
@@ -88,9 +107,15 @@ def address_by_layout(array: np.ndarray[Any, Any]) -> int:
 
 
 def _layout_holds() -> bool:
-    samples = [np.empty(1), np.empty((3, 4), np.int8)[1:, ::-1], np.empty((), np.complex128)]
+    samples: list[np.ndarray[Any, Any]] = [
+        np.empty(1),
+        np.empty((3, 4), np.int8)[1:, ::-1],
+        np.empty((), np.complex128),
+    ]
     return all(address_by_layout(a) == address_by_interface(a) for a in samples)
 
 
 #: The fast way where the layout is as expected (CPython), the documented one elsewhere.
-address = address_by_layout if _layout_holds() else address_by_interface
+address: Callable[[np.ndarray[Any, Any]], int] = (
+    address_by_layout if _layout_holds() else address_by_interface
+)

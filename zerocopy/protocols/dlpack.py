@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from zerocopy.device import CPU, Device
+from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_dlpack, from_numpy
 from zerocopy.errors import DeviceError, UnsupportedConversionError
 from zerocopy.strided import StridedView, contiguous_strides
@@ -256,7 +256,7 @@ class Handover:
 
     __slots__ = ("_capsule", "_device")
 
-    def __init__(self, capsule: Capsule, device: Device = Device(CPU, 0)) -> None:
+    def __init__(self, capsule: Capsule, device: Device = HOST) -> None:
         self._capsule = capsule
         self._device = device
 

@@ -1,0 +1,5 @@
+"""``python -m zerocopy``: the command ``zerocopy``."""
+
+from zerocopy.cli import main
+
+main()

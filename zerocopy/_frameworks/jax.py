@@ -1,0 +1,360 @@
+"""JAX arrays: immutable, aligned to 64 bytes on the host, and 32-bit unless told otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from zerocopy import registry
+from zerocopy.device import CPU, CUDA, HOST, ROCM, Device
+from zerocopy.dtype import NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_numpy
+from zerocopy.errors import DeviceError, LossyConversionError, Reason, UnsupportedConversionError
+from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
+from zerocopy.protocols import dlpack
+from zerocopy.protocols.array_interface import ALIGNMENT, aligned_empty, writable_alias
+from zerocopy.strided import StridedView, contiguous_strides
+
+_MAX_NDIM = 64
+_WIDE = ("int64", "uint64", "float64", "complex128")
+_FOREIGN = (
+    "bfloat16",
+    "float8_e3m4",
+    "float8_e4m3",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float8_e8m0fnu",
+    "float4_e2m1fn",
+    "int2",
+    "int4",
+    "uint2",
+    "uint4",
+)
+_X64 = "jax.config.update('jax_enable_x64', True), or cast to 32 bits in the source"
+
+
+class Jax(Framework):
+    """``jax.Array`` on one device; sharded arrays are gathered."""
+
+    name = "jax"
+    roots = ("jax", "jaxlib")
+    distribution = "jax"
+    device_kinds = ("cpu", "cuda")
+    mutable = False
+    moves = True
+
+    def owns(self, cls: type) -> bool:
+        jax = self.module()
+        return issubclass(cls, (jax.Array, jax.core.Tracer))
+
+    # -- source ---------------------------------------------------------------
+
+    def source(self, obj: Any) -> Source:
+        import numpy as np
+
+        jax = self.module()
+        name = f"jax.{type(obj).__name__}"
+        refusal = _refusal(jax, obj)
+        if refusal is not None:
+            raise UnsupportedConversionError(f"convert({name})", refusal.why, refusal.remedy)
+        dtype = from_numpy(obj.dtype)
+        if dtype is None:
+            raise UnsupportedConversionError(
+                f"convert({name})",
+                f"{obj.dtype} has no counterpart elsewhere",
+                "cast it first: x.astype('float32')",
+            )
+        reason = _no_one_block(obj, dtype)
+        if reason is not None:
+            unknown = StridedView(
+                0, obj.shape, contiguous_strides(obj.shape, dtype.itemsize), dtype, HOST, True, obj
+            )
+            return Source(name, unknown, lambda: np.asarray(obj).view(dtype.storage), "buffer", [reason])
+        # The capsule and not numpy.asarray: of an array in another layout than
+        # row-major (a transposed import) asarray copies, and the capsule aliases.
+        if obj.__dlpack_device__()[0] == CPU:
+            capsule = dlpack.request(obj, max_version=None)
+            view = replace(dlpack.read(capsule, obj), readonly=True)
+
+            def host() -> Array:
+                array = dlpack.as_ndarray(capsule, view)
+                array.flags.writeable = False
+                return array
+
+            return Source(name, view, host, "dlpack")
+        view = replace(dlpack.read(dlpack.request(obj, stream=-1, max_version=None), obj), readonly=True)
+        return Source(
+            name,
+            view,
+            lambda: np.asarray(obj).view(dtype.storage),
+            "dlpack",
+            to_host=lambda stream: np.asarray(obj).view(dtype.storage),  # waits for the array
+            producer=obj,
+            contiguous=lambda: jax.numpy.array(obj, copy=True),
+        )
+
+    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        jax = self.module()
+        if cls is not type(jax.numpy.zeros(())):
+            return {}  # a tracer, a PRNG key
+        asarray, to_capsule = np.asarray, _to_capsule()
+        if jax.device_count() != 1 or jax.local_devices()[0].platform != "cpu":
+            # Of an array over several devices to_capsule exports the first shard, and of
+            # one on a GPU it exports memory without its stream: where there can be such
+            # arrays, each one is looked at. Devices never change once there are arrays.
+            return {}
+
+        def ndarray(array: Any) -> Any:
+            view = asarray(array)
+            if not view.flags.c_contiguous:
+                raise BufferError("another layout: asarray has copied it")
+            return view
+
+        return {"ndarray": ndarray, "capsule": to_capsule, "aligned": to_capsule}
+
+    # -- target ---------------------------------------------------------------
+
+    def reasons(self, view: StridedView) -> list[Reason]:
+        self._refuse(view)
+        reasons = []
+        if view.dtype.name in SUBBYTE_NAMES:
+            reasons.append(Reason(f"JAX packs {view.dtype} and NumPy does not", ""))
+        if not view.is_aligned(ALIGNMENT):
+            # XLA on CPU: "Can't create a view of buffer with unaligned data"; with
+            # copy=None jax.dlpack.from_dlpack copies without a word.
+            reasons.append(
+                Reason(
+                    f"JAX takes host memory at multiples of 64 bytes only, and this is at {view.ptr % 64}",
+                    "allocate aligned memory where the data are made: zerocopy.install_pool(host='aligned')",
+                )
+            )
+        if not view.compact or view.has_negative_strides:
+            reasons.append(
+                Reason(
+                    "JAX takes memory without gaps, repeats or reversals only",
+                    "make it contiguous where the data are made: numpy.ascontiguousarray(x)",
+                )
+            )
+        return reasons
+
+    def device_reasons(self, view: StridedView) -> list[Reason]:
+        self._refuse(view)
+        if not view.compact or view.has_negative_strides:
+            return [
+                Reason("JAX takes memory without gaps, repeats or reversals only", "copy it at its source")
+            ]
+        return []
+
+    def _refuse(self, view: StridedView) -> None:
+        jax = self.module()
+        if view.ndim > _MAX_NDIM:
+            raise refuse_ndim("jax", view, _MAX_NDIM)
+        name = view.dtype.name
+        if name not in NATIVE_NAMES and not (name in _FOREIGN and hasattr(jax.numpy, name)):
+            raise refuse_dtype("jax", view.dtype)
+        if name in _WIDE and not jax.config.jax_enable_x64:
+            # jax.dlpack.from_dlpack and jnp.asarray truncate: 2**40 + 5 becomes 5.
+            raise LossyConversionError(
+                "to='jax'", f"JAX's x64 mode is off, and it would make {name} a 32-bit type", _X64
+            )
+
+    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+        jax = self.module()
+        extended = to_numpy(dtype)
+        assert extended is not None  # JAX depends on ml_dtypes
+        if not device.is_host:
+            # Wait for the transfer: until it is done JAX reads the source's memory,
+            # which its owner may change as soon as this returns.
+            return jax.device_put(array.view(extended), _jax_device(jax, device)).block_until_ready()
+        if dtype.name in SUBBYTE_NAMES:
+            return jax.device_put(array.view(extended), _jax_device(jax, device))
+        # JAX takes no read-only NumPy array and no versioned capsule; it never writes,
+        # so a writable alias is safe. Donation does not break that: XLA does not
+        # reuse the memory of imported buffers (test_jax).
+        return _from_capsule()(dlpack.export(writable_alias(array), dtype))
+
+    def from_device(self, source: Source, stream: int | None) -> Any:
+        jax = self.module()
+        self.check_device(source.view.device)
+        producer = source.producer
+        if not hasattr(type(producer), "__dlpack__"):
+            # The CUDA Array Interface alone: JAX imports DLPack only, so a framework
+            # that exports CUDA memory lends its exporter (law 7).
+            producer = registry.carrier(source.view.device).from_device(source, stream)
+        return jax.dlpack.from_dlpack(producer)
+
+    def move(self, obj: Any, device: Device, stream: int | None) -> Any:
+        jax = self.module()
+        there = _jax_device(jax, device)
+        if set(obj.devices()) == {there}:
+            # device_put and from_dlpack(copy=True) alias all the same (hazard 4).
+            return jax.numpy.array(obj, copy=True)
+        return jax.device_put(obj, there)
+
+    def imports(self) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        config = self.module().config
+        from_capsule = _from_capsule()
+        wide = frozenset(np.dtype(name) for name in _WIDE)
+
+        def capsule(given: Any) -> Any:
+            array = from_capsule(given)
+            if array.dtype in wide and not config.jax_enable_x64:
+                raise BufferError("JAX's x64 mode is off")
+            return array
+
+        def ndarray(array: Any) -> Any:
+            if array.dtype in wide and not config.jax_enable_x64:
+                raise BufferError("JAX's x64 mode is off")
+            # Misaligned memory is copied by JAX itself; gaps and reversals it refuses.
+            if not array.flags.writeable:
+                array = writable_alias(array)
+            return from_capsule(array.__dlpack__())
+
+        return {"capsule": capsule, "ndarray": ndarray}
+
+    # -- devices --------------------------------------------------------------
+
+    def parse_device(self, spec: Any) -> Device:
+        devices = getattr(spec, "device_set", None)  # a sharding
+        if devices is not None and len(devices) == 1:
+            (spec,) = devices
+        if isinstance(spec, self.module().Device):
+            kind = {"cpu": CPU, "gpu": CUDA, "cuda": CUDA, "rocm": ROCM}.get(spec.platform)
+            if kind is not None:
+                return Device(kind, 0 if kind == CPU else int(spec.local_hardware_id or 0))
+        return super().parse_device(spec)
+
+    def check_device(self, device: Device) -> None:
+        super().check_device(device)
+        if not device.is_host:
+            _jax_device(self.module(), device)
+
+    def devices(self) -> list[str]:
+        jax = self.module()
+        return [str(self.parse_device(d)) for d in jax.local_devices() if d.platform in ("cpu", "gpu")]
+
+
+def _refusal(jax: Any, obj: Any) -> Reason | None:
+    """Return why an array has no values to hand out, if so."""
+    if isinstance(obj, jax.core.Tracer):
+        return Reason(
+            "it is traced and has no values yet",
+            "convert outside of jit, grad and vmap, or call back with jax.pure_callback",
+        )
+    if jax.dtypes.issubdtype(obj.dtype, jax.dtypes.extended):
+        return Reason("it holds random keys", "jax.random.key_data(x) gives their integers")
+    if obj.is_deleted():
+        return Reason(
+            "it is deleted, or was donated to a jitted function", "keep an array that you still need"
+        )
+    if not obj.is_fully_addressable:
+        return Reason(
+            "other processes hold parts of it",
+            "gather it: jax.experimental.multihost_utils.process_allgather(x)",
+        )
+    return None
+
+
+def _no_one_block(obj: Any, dtype: DType) -> Reason | None:
+    """Return why an array is no one block of memory with its values in NumPy's form, if so."""
+    count = len(obj.sharding.device_set)
+    if count > 1:
+        return Reason(
+            f"it is sharded over {count} devices",
+            "convert the parts: [s.data for s in x.addressable_shards]",
+        )
+    if dtype.name in SUBBYTE_NAMES:
+        return Reason(f"JAX packs {dtype} and NumPy does not", "")
+    return None
+
+
+def _jax_device(jax: Any, device: Device) -> Any:
+    platform = "cpu" if device.is_host else "cuda"
+    try:
+        devices = jax.local_devices(backend=platform)
+    except RuntimeError as error:
+        raise DeviceError(
+            f"to='jax', device={str(device)!r}",
+            f"JAX has no {platform} devices: {error}",
+            "install a CUDA build: pip install 'jax[cuda13]', and check the driver with nvidia-smi",
+        ) from error
+    if device.is_host:
+        return devices[0]
+    for found in devices:
+        if found.local_hardware_id == device.id:
+            return found
+    raise DeviceError(
+        f"to='jax', device={str(device)!r}", f"JAX sees {len(devices)} CUDA devices", "name one of them"
+    )
+
+
+# JAX's public from_dlpack asks the producer, its backend and its stream, and then
+# canonicalises by way of jnp.asarray: 16 us for 1,000 floats, where the import
+# itself takes 2.5. The public __dlpack__ takes 1.7 us of Python around an export
+# of 0.4. So both are called where these versions have them, if a trial gives what
+# the public way gives (law 6; compared in test_routes).
+_KNOWN = ((0, 7), (0, 12))
+
+
+def _private() -> Any:
+    import jaxlib
+    from jaxlib import _jax  # type: ignore[attr-defined, unused-ignore]
+
+    version = tuple(int(n) for n in jaxlib.__version__.split(".")[:2])
+    return _jax if _KNOWN[0] <= version < _KNOWN[1] else None
+
+
+def _from_capsule() -> Callable[[Any], Any]:
+    """Return ``capsule -> jax.Array`` on the CPU."""
+    import jax
+    import numpy as np
+
+    if "import" not in _chosen:
+
+        def public(capsule: Any) -> Any:
+            return jax.dlpack.from_dlpack(dlpack.Handover(capsule))
+
+        _chosen["import"] = public
+        try:
+            bare = _private().dlpack_managed_tensor_to_buffer
+            cpu = jax.local_devices(backend="cpu")[0]
+
+            def private(capsule: Any) -> Any:
+                return bare(capsule, cpu, None)
+
+            trial = aligned_empty((2,), np.dtype(np.float32))
+            trial[:] = 1, 2
+            if private(trial.__dlpack__()).unsafe_buffer_pointer() == trial.ctypes.data:
+                _chosen["import"] = private
+        except (ImportError, AttributeError, TypeError, RuntimeError):
+            pass  # another version's internals: the public way stands
+    return _chosen["import"]
+
+
+def _to_capsule() -> Callable[[Any], Any]:
+    """Return ``jax.Array -> legacy capsule``; it waits for the array, and refuses deleted ones."""
+    import jax
+    import numpy as np
+
+    if "export" not in _chosen:
+        _chosen["export"] = type(jax.numpy.zeros(())).__dlpack__
+        try:
+            bare = _private().buffer_to_dlpack_managed_tensor
+            trial = jax.numpy.arange(3, dtype=np.int32)
+            if dlpack.read(bare(trial)).ptr == trial.unsafe_buffer_pointer():
+                _chosen["export"] = bare
+        except (ImportError, AttributeError, TypeError, RuntimeError):
+            pass  # as above
+    return _chosen["export"]
+
+
+_chosen: dict[str, Callable[[Any], Any]] = {}
+
+FRAMEWORK = Jax()

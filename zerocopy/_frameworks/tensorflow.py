@@ -1,0 +1,268 @@
+"""TensorFlow eager tensors and variables: immutable, row-major, aligned to 64 bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from zerocopy.device import HOST, Device
+from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy, to_numpy
+from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
+from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
+from zerocopy.protocols import dlpack
+from zerocopy.protocols.array_interface import ALIGNMENT, address, aligned_copy, writable_alias
+from zerocopy.strided import StridedView
+
+_MAX_NDIM = 64  # NumPy's, which carries host memory; TensorFlow's own is 254
+# TensorFlow has these and exports none of them through DLPack: in by a copy, out
+# by an alias.
+_BY_COPY = (
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float4_e2m1fn",
+    "int2",
+    "int4",
+    "uint2",
+    "uint4",
+)
+
+
+class TensorFlow(Framework):
+    """``tf.Tensor`` in eager mode and ``tf.Variable`` (its value at this moment)."""
+
+    name = "tensorflow"
+    roots = ("tensorflow",)
+    distribution = "tensorflow"
+    device_kinds = ("cpu", "cuda")
+    mutable = False
+    moves = True
+
+    def owns(self, cls: type) -> bool:
+        tf = self.module()
+        return issubclass(cls, (tf.Tensor, tf.Variable, tf.RaggedTensor, tf.SparseTensor, tf.IndexedSlices))
+
+    # -- source ---------------------------------------------------------------
+
+    def source(self, obj: Any) -> Source:
+        import numpy as np
+
+        tf = self.module()
+        name = f"tf.{type(obj).__name__}"
+        refusal = _refusal(tf, obj)
+        if refusal is not None:
+            raise UnsupportedConversionError(f"convert({name})", refusal.why, refusal.remedy)
+        tensor = obj.value() if isinstance(obj, tf.Variable) else obj
+        dtype = from_numpy(np.dtype(tensor.dtype.as_numpy_dtype))
+        if dtype is None or tensor.dtype.name not in {*NATIVE_NAMES, "bfloat16", *_BY_COPY}:
+            # to_dlpack of strings, resources and variants aborts the process
+            # (a CHECK in tensorflow/c/eager/dlpack.cc), so nothing is tried.
+            raise UnsupportedConversionError(
+                f"convert({name})",
+                f"{tensor.dtype.name} tensors have no counterpart elsewhere",
+                "decode or encode them as numbers first: tf.io.decode_raw, tf.strings.to_number",
+            )
+        device = Device(*map(int, tensor.__dlpack_device__()))
+        if device.is_host:
+            # Native types come read-only through the buffer protocol; the others
+            # through __array__, which forgets that tensors are immutable.
+            array = np.asarray(tensor)
+            array = array.view(dtype.storage)
+            array.flags.writeable = False
+            view = StridedView(address(array), array.shape, array.strides, dtype, HOST, True, array)
+            return Source(name, view, lambda: array, "buffer")
+        # TensorFlow takes no stream: to_dlpack waits until the memory is ready.
+        capsule = tf.experimental.dlpack.to_dlpack(tensor)
+        view = replace(dlpack.read(capsule), readonly=True)
+        return Source(
+            name,
+            view,
+            lambda: np.asarray(tensor).view(dtype.storage),
+            "dlpack",
+            to_host=lambda stream: np.asarray(tensor).view(dtype.storage),
+            producer=dlpack.Handover(capsule, device),
+            contiguous=lambda: self.move(tensor, device, None),
+        )
+
+    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        tf = self.module()
+        if cls is not type(tf.constant(0)) or tf.config.list_physical_devices("GPU"):
+            return {}  # with a GPU in the process each tensor's device is looked at
+        asarray, to_capsule = np.asarray, tf.experimental.dlpack.to_dlpack
+        string, resource, variant = tf.string, tf.resource, tf.variant
+
+        def ndarray(tensor: Any) -> Any:
+            array = asarray(tensor)
+            # Strings come as objects, and bfloat16 and the like (of kind V) without the
+            # mark that they are immutable.
+            if array.dtype.kind not in "fiubc":
+                raise BufferError("not a native number")
+            return array
+
+        def capsule(tensor: Any) -> Any:
+            dtype = tensor.dtype
+            # Compared by identity: hashing a tf.DType runs Python code (230 ns).
+            if dtype is string or dtype is resource or dtype is variant:
+                raise BufferError("to_dlpack aborts the process")
+            return to_capsule(tensor)
+
+        return {"ndarray": ndarray, "capsule": capsule, "aligned": capsule}
+
+    # -- target ---------------------------------------------------------------
+
+    def reasons(self, view: StridedView) -> list[Reason]:
+        self._refuse(view)
+        reasons = []
+        if view.dtype.name in _BY_COPY:
+            reasons.append(Reason(f"TensorFlow imports no {view.dtype} through DLPack", ""))
+        if not view.is_aligned(ALIGNMENT):
+            # Accepted at import, aborts later in a kernel that trusts it
+            # (Eigen's aligned maps, EIGEN_MAX_ALIGN_BYTES).
+            reasons.append(
+                Reason(
+                    f"TensorFlow needs memory at multiples of 64 bytes, and this is at {view.ptr % 64}",
+                    "allocate aligned memory where the data are made: zerocopy.install_pool(host='aligned')",
+                )
+            )
+        if not view.c_contiguous:
+            reasons.append(
+                Reason(
+                    "TensorFlow takes row-major memory only",
+                    "make it contiguous where the data are made: numpy.ascontiguousarray(x)",
+                )
+            )
+        return reasons
+
+    def device_reasons(self, view: StridedView) -> list[Reason]:
+        self._refuse(view)
+        if view.dtype.name in _BY_COPY:
+            raise refuse_dtype("tensorflow", view.dtype, "bring it to the host first: device='cpu'")
+        if not view.c_contiguous:
+            return [Reason("TensorFlow takes row-major memory only", "make it contiguous first")]
+        return []
+
+    def _refuse(self, view: StridedView) -> None:
+        if view.ndim > _MAX_NDIM:
+            raise refuse_ndim("tensorflow", view, _MAX_NDIM)
+        if view.dtype.name not in NATIVE_NAMES and view.dtype.name not in ("bfloat16", *_BY_COPY):
+            raise refuse_dtype("tensorflow", view.dtype)
+        if view.dtype.name in _BY_COPY:
+            tf = self.module()
+            known = {*dir(tf.dtypes), *dir(getattr(tf.dtypes, "experimental", None))}
+            if view.dtype.name not in known:
+                raise refuse_dtype("tensorflow", view.dtype)
+
+    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+        tf = self.module()
+        if dtype.name in _BY_COPY:
+            extended = to_numpy(dtype)
+            assert extended is not None  # TensorFlow depends on ml_dtypes
+            with tf.device("/CPU:0"):
+                tensor = tf.constant(array.view(extended))
+        else:
+            tensor = _from_capsule(tf)(dlpack.export(writable_alias(array), dtype))
+        return tensor if device.is_host else self.move(tensor, device, stream)
+
+    def from_device(self, source: Source, stream: int | None) -> Any:
+        tf = self.module()
+        self.check_device(source.view.device)
+        # TensorFlow has streams of its own that nobody can name: the legacy default
+        # stream orders the producer's work before them.
+        capsule = dlpack.request(source.producer, stream=stream or 1, max_version=None)
+        return tf.experimental.dlpack.from_dlpack(capsule)
+
+    def move(self, obj: Any, device: Device, stream: int | None) -> Any:
+        tf = self.module()
+        source = self.source(obj)
+        if source.view.device.is_host and device.is_host:
+            # tf.identity aliases, and DeepCopy lacks the small types: NumPy copies.
+            return self.from_host(aligned_copy(source.host()), source.view.dtype, device, stream)
+        with tf.device("/CPU:0" if device.is_host else f"/GPU:{device.id}"):
+            tensor = obj.value() if isinstance(obj, tf.Variable) else obj
+            same = source.view.device.kind == device.kind and source.view.device.id == device.id
+            return tf.raw_ops.DeepCopy(x=tensor) if same else tf.identity(tensor)
+
+    def imports(self) -> dict[str, Callable[[Any], Any]]:
+        from_capsule = _from_capsule(self.module())
+
+        def ndarray(array: Any) -> Any:
+            if address(array) % ALIGNMENT:
+                raise BufferError("misaligned: it would abort later")
+            if not array.flags.writeable:
+                array = writable_alias(array)
+            return from_capsule(array.__dlpack__())
+
+        return {"aligned": from_capsule, "ndarray": ndarray}
+
+    # -- devices --------------------------------------------------------------
+
+    def parse_device(self, spec: Any) -> Device:
+        if isinstance(spec, str) and "/" in spec:  # "/GPU:0", "/job:localhost/.../device:CPU:0"
+            parts = spec.lower().replace("device:", "").rpartition("/")[2]
+            return super().parse_device(parts if not parts.startswith("cpu") else "cpu")
+        return super().parse_device(spec)
+
+    def check_device(self, device: Device) -> None:
+        super().check_device(device)
+        if device.is_host:
+            return
+        found = self.module().config.list_logical_devices("GPU")
+        if device.id >= len(found):
+            raise DeviceError(
+                f"to='tensorflow', device={str(device)!r}",
+                f"TensorFlow sees {len(found)} GPUs",
+                "install tensorflow[and-cuda], and check the driver with nvidia-smi",
+            )
+
+    def devices(self) -> list[str]:
+        gpus = self.module().config.list_physical_devices("GPU")
+        return ["cpu", *(f"cuda:{i}" for i in range(len(gpus)))]
+
+
+def _refusal(tf: Any, obj: Any) -> Reason | None:
+    """Return why an object is no dense tensor with values, if so."""
+    if isinstance(obj, tf.RaggedTensor):
+        return Reason("it is ragged", "x.to_tensor(), or convert x.values and x.row_splits")
+    if isinstance(obj, (tf.SparseTensor, tf.IndexedSlices)):
+        return Reason("it is sparse", "tf.sparse.to_dense(x), or convert its indices and values")
+    if not isinstance(obj, tf.Variable) and not hasattr(obj, "numpy"):
+        return Reason(
+            "it is symbolic and has no values yet",
+            "convert outside of tf.function, or call back with tf.py_function",
+        )
+    return None
+
+
+def _from_capsule(tf: Any) -> Callable[[Any], Any]:
+    """Return ``capsule -> tf.Tensor``.
+
+    The public function looks the context up twice and makes sure that it is
+    initialised, 200 ns of 700; the bare one is called where it is known to be the
+    same (law 6; compared in test_routes).
+    """
+    public: Callable[[Any], Any] = tf.experimental.dlpack.from_dlpack
+    version = tuple(int(n) for n in tf.__version__.split(".")[:2])
+    if not (2, 16) <= version < (2, 24):
+        return public
+    try:
+        from tensorflow.python import pywrap_tfe
+        from tensorflow.python.eager import context
+
+        bare, current = pywrap_tfe.TFE_FromDlpackCapsule, context.context
+    except (ImportError, AttributeError):
+        return public
+    current().ensure_initialized()
+
+    def private(capsule: Any) -> Any:
+        # Asked for each time: a context that was reset leaves a dangling handle.
+        return bare(capsule, current()._handle)
+
+    return private
+
+
+FRAMEWORK = TensorFlow()

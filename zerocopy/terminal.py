@@ -1,0 +1,101 @@
+"""How the command writes: colours and symbols to a terminal, plain ASCII anywhere else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD, Box
+from rich.console import Console, RenderableType
+
+PLAIN_WIDTH = 80
+
+# SIMPLE_HEAD with a hyphen for its line.
+_PLAIN_BOX = Box(
+    "    \n    \n -- \n    \n    \n    \n    \n    \n",
+    ascii=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """The symbols and the box to draw with; a symbol says in shape what a colour says."""
+
+    zero_copy: str
+    copy: str
+    refused: str
+    empty: str
+    broken: str
+    yes: str
+    no: str
+    micro: str
+    corner: str
+    ellipsis: str
+    box: Box
+
+
+_UNICODE = Signs("●", "◐", "○", "·", "✗", "✓", "–", "µ", "from ↓  to →", "…", SIMPLE_HEAD)
+_ASCII = Signs("=", "+", "-", ".", "!", "+", "-", "u", "from \\ to", "...", _PLAIN_BOX)
+
+
+class Output:
+    """Standard output: a terminal, or a pipe or file, which gets 80 columns of text."""
+
+    def __init__(self) -> None:
+        # A terminal that cannot write a column's name is no reason to fail.
+        reconfigure = getattr(sys.stdout, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+        console = Console(highlight=False)
+        self.plain = not console.is_terminal
+        if self.plain:
+            # Rich would ask standard error for the width: the text would change with the window.
+            columns = os.environ.get("COLUMNS", "")
+            console.width = int(columns) if columns.isdecimal() and int(columns) else PLAIN_WIDTH
+        self.console = console
+        unicode = not self.plain and console.encoding.lower().startswith("utf")
+        self.signs = _UNICODE if unicode else _ASCII
+
+    @property
+    def width(self) -> int:
+        """Columns that a line may have."""
+        return self.console.width
+
+    def show(self, *parts: RenderableType) -> None:
+        """Print a part below the other."""
+        if not self.plain:
+            self.console.print(*parts, sep="\n")
+            return
+        with self.console.capture() as capture:
+            self.console.print(*parts, sep="\n")
+        # Tables pad their lines to the full width, which is noise in a file.
+        lines = [line.rstrip() for line in capture.get().split("\n")]
+        self.console.file.write("\n".join(lines))
+
+
+def printable(text: str) -> str:
+    """Return text with what is no printable character escaped.
+
+    Names come from files: a line feed would break the grid, an escape sequence
+    would reach the terminal.
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def duration(nanoseconds: float, signs: Signs) -> str:
+    """Return a time with its unit and three digits that mean something.
+
+    Examples
+    --------
+    >>> [duration(t, _ASCII) for t in (38.2, 1916.0, 19_160.0, 2.5e6)]
+    ['38 ns', '1.92 us', '19.2 us', '2.50 ms']
+    """
+    if nanoseconds < 999.5:
+        return f"{nanoseconds:.0f} ns"
+    for unit in (f"{signs.micro}s", "ms", "s"):
+        nanoseconds /= 1000
+        if nanoseconds < 999.5 or unit == "s":
+            break
+    digits = 2 if nanoseconds < 9.995 else 1 if nanoseconds < 99.95 else 0
+    return f"{nanoseconds:.{digits}f} {unit}"
