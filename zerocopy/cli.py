@@ -89,7 +89,7 @@ def command() -> click.Group:
 
 
 def _run_matrix(path: str | None, as_json: bool, frameworks: str | None, repeat: int | None) -> None:
-    from zerocopy import datasets
+    from zerocopy import datasets, registry
     from zerocopy.errors import UnknownFrameworkError
 
     _quieten()
@@ -99,6 +99,11 @@ def _run_matrix(path: str | None, as_json: bool, frameworks: str | None, repeat:
         if not names:
             raise _wrong("--frameworks names none")
     try:
+        for name in names or ():
+            framework = registry.by_name(name)
+            if not framework.installed():
+                line = f"pip install {framework.distribution or framework.name}"
+                raise _wrong(f"--frameworks: {name} is not installed: {line}")
         data = datasets.iris() if path is None else datasets.load(path)
         result = _measure(data, names, repeat)
     except datasets.DataError as error:
@@ -107,9 +112,6 @@ def _run_matrix(path: str | None, as_json: bool, frameworks: str | None, repeat:
         raise _wrong(f"--frameworks: {error.asked[3:]}: {error.why}. {error.remedy}") from error
     except MemoryError as error:
         raise _wrong(f"not enough memory for a copy of the data in each framework: {error}") from error
-    if names is not None and result.not_installed:
-        lines = "; ".join(f"{name}: {line}" for name, line in result.not_installed.items())
-        raise _wrong(f"--frameworks: not installed: {lines}")
     if as_json:
         _print_json(_document(result, data))
     else:
@@ -117,8 +119,8 @@ def _run_matrix(path: str | None, as_json: bool, frameworks: str | None, repeat:
         from zerocopy.terminal import Output
 
         grid.show(result, data, Output())
-    if result.broken:
-        sys.exit(1)
+    if result.broken or not result.cells:
+        sys.exit(1 if result.broken else 2)
 
 
 def _measure(data: Data, names: list[str] | None, repeat: int | None) -> Matrix:
@@ -155,9 +157,10 @@ def _wrong(message: str) -> click.ClickException:
 
     from zerocopy.terminal import printable
 
-    error = click.ClickException(printable(message))
-    error.exit_code = 2
-    return error
+    class WrongInput(click.ClickException):
+        exit_code = 2
+
+    return WrongInput(printable(message))
 
 
 def _document(result: Matrix, data: Data) -> dict[str, Any]:
@@ -168,7 +171,7 @@ def _document(result: Matrix, data: Data) -> dict[str, Any]:
     cells = [asdict(cell) | {"shape": list(cell.shape)} for cell in result.cells]
     return {
         "zerocopy": zerocopy.__version__,
-        "machine": doctor.machine(),
+        "machine": doctor.machine() | {"nvidia": doctor.by_driver()},
         "versions": result.frameworks,
         "not_usable": {name: asdict(reason) for name, reason in result.not_usable.items()},
         "not_installed": result.not_installed,

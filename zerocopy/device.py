@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from zerocopy.errors import DeviceError
@@ -131,7 +132,7 @@ def parse_stream(stream: Any) -> int | None:
     if stream is None:
         return None
     asked = f"stream={stream!r}"
-    if isinstance(stream, int) and not isinstance(stream, bool):
+    if isinstance(stream, Integral) and not isinstance(stream, bool):  # NumPy's integers too
         if stream == 0:
             raise DeviceError(
                 asked,
@@ -140,7 +141,7 @@ def parse_stream(stream: Any) -> int | None:
             )
         if stream < -1:
             raise DeviceError(asked, "it is no stream", "pass a stream's handle, 1, 2 or -1")
-        return stream
+        return int(stream)
     if hasattr(type(stream), "__cuda_stream__"):
         # CUDA Python's stream protocol: a method, or in early versions a property.
         pair = stream.__cuda_stream__
@@ -150,11 +151,21 @@ def parse_stream(stream: Any) -> int | None:
                 asked, f"its __cuda_stream__ speaks version {version}", "pass the stream's handle as an int"
             )
     else:
-        for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, Numba
-            handle = getattr(stream, name, None)
-            handle = getattr(handle, "value", handle)
-            if isinstance(handle, int):
-                break
-        else:
+        handle = _handle(stream)
+        if handle is None:
             raise DeviceError(asked, "it is no stream", "pass an int, or an object with __cuda_stream__")
     return int(handle) or LEGACY_DEFAULT_STREAM
+
+
+def _handle(stream: Any) -> int | None:
+    """Return the handle of a stream object of torch, CuPy or Numba; None for other objects."""
+    for name in ("cuda_stream", "ptr", "handle"):
+        handle = getattr(stream, name, None)
+        if handle is None:
+            continue
+        # Numba's is a ctypes pointer, whose value is None for the default stream, or
+        # CUDA Python's CUstream, which int() takes.
+        handle = (handle.value or 0) if hasattr(handle, "value") else handle
+        if isinstance(handle, int) or hasattr(type(handle), "__int__"):
+            return int(handle)
+    return None

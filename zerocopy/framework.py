@@ -107,6 +107,9 @@ class Framework:
         Whether it can mark an alias of immutable memory as read-only.
     moves : bool
         Whether it has `move`; one that lives on the host alone needs none.
+    lends_dlpack : bool
+        Whether it takes device memory through each protocol and exports it through
+        DLPack: then it lends its exporter to memory whose producer has none (law 7).
     """
 
     name: str = ""
@@ -117,6 +120,7 @@ class Framework:
     mutable: bool = True
     marks_readonly: bool = False
     moves: bool = False
+    lends_dlpack: bool = False
 
     # -- presence ---------------------------------------------------------------
 
@@ -208,6 +212,14 @@ class Framework:
             f"{self.name} takes no memory on {source.view.device}",
             "bring it to the host first",
         )
+
+    def carries(self, view: StridedView) -> bool:
+        """Whether `from_device` and a copy of what it returns are safe for such device memory.
+
+        Asked before memory that is known by protocol alone is copied by way of the
+        framework (:func:`zerocopy.registry.carrier`).
+        """
+        return not self.device_reasons(view)
 
     def move(self, obj: Any, device: Device, stream: int | None) -> Any:
         """Return a fresh copy of an own object on a device; never an alias."""

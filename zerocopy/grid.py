@@ -1,4 +1,4 @@
-"""The matrix as people read it: a grid a kind of array, and numbered notes below."""
+"""The matrix as people read it: one grid for arrays that fare alike, and numbered notes below."""
 
 from __future__ import annotations
 
@@ -77,15 +77,26 @@ def show(matrix: Matrix, data: Data, out: Output) -> None:
     """Print the grids, the notes, and what is not in them."""
     _show_title(data, out)
     notes = _Notes(matrix.cells)
-    groups: dict[tuple[str, int], list[Cell]] = {}
-    for cell in matrix.cells:
-        groups.setdefault((cell.dtype, len(cell.shape)), []).append(cell)
-    for cells in groups.values():
+    for cells in _alike(matrix.cells):
         _show_group(matrix, cells, notes, out)
-    _show_legend(matrix, out)
+    _show_legend(matrix, len(data.arrays), out)
     _show_notes(notes, len(data.arrays), out)
     _show_absent(matrix, data, out)
     _show_verdict(matrix, out)
+
+
+def _alike(cells: list[Cell]) -> list[list[Cell]]:
+    """Return the cells of arrays with the same outcome for every pair together.
+
+    The types of twenty columns are many; what comes of them is two or three things.
+    """
+    by_array: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_array.setdefault(cell.array, []).append(cell)
+    groups: dict[tuple[str, ...], list[Cell]] = {}
+    for own in by_array.values():
+        groups.setdefault(tuple(cell.outcome for cell in own), []).extend(own)
+    return list(groups.values())
 
 
 def _show_title(data: Data, out: Output) -> None:
@@ -110,8 +121,10 @@ def _show_group(matrix: Matrix, cells: list[Cell], notes: _Notes, out: Output) -
         target: 2 + max([len(target), *(_width(texts[source, target]) for source in heads)])
         for target in heads
     }
-    for targets in _fit(widths, out.width - first):
-        table = Table(box=out.signs.box, show_edge=False, pad_edge=False, padding=(0, 1), header_style="")
+    for targets in _fit(widths, out.width + 2 - first):  # the last one needs no gap after it
+        table = Table(
+            box=out.signs.box, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
+        )
         table.add_column(Text(out.signs.corner, "dim"), min_width=first - 2, no_wrap=True)
         for target in targets:
             table.add_column(
@@ -125,20 +138,20 @@ def _show_group(matrix: Matrix, cells: list[Cell], notes: _Notes, out: Output) -
 
 
 def _caption(cells: list[Cell], out: Output) -> Text:
-    arrays = {cell.array: cell.shape for cell in cells}
-    dtype = cells[0].dtype
+    arrays = {cell.array: cell for cell in cells}
     if len(arrays) == 1:
-        ((name, shape),) = arrays.items()
-        return Text(f"{printable(name)}: {_shape(shape)} {dtype}", no_wrap=True, overflow="ellipsis")
-    shapes = list(dict.fromkeys(_shape(s) for s in arrays.values()))
-    each = f"each {shapes[0]}" if len(shapes) == 1 else f"{len(shapes)} shapes"
-    text = f"{len(arrays)} arrays of {dtype}, {each}: "
-    names = [printable(n) for n in arrays]
-    shown = 0
-    while shown < len(names) and len(text) + sum(len(n) + 2 for n in names[: shown + 1]) < out.width - 4:
-        shown += 1
-    listed = ", ".join(names[:shown])
-    return Text(text + (listed if shown == len(names) else f"{listed}, {out.signs.ellipsis}".lstrip(", ")))
+        ((name, cell),) = arrays.items()
+        return Text(f"{printable(name)}: {_shape(cell.shape)} {cell.dtype}")
+    types = Counter(cell.dtype for cell in arrays.values())
+    shapes = {cell.shape for cell in arrays.values()}
+    each = f", each {_shape(shapes.pop())}" if len(shapes) == 1 else ""
+    what = ", ".join(f"{count} {dtype}" for dtype, count in types.items())
+    return Text(f"{len(arrays)} arrays ({what}){each}: {_names(list(arrays))}")
+
+
+def _names(names: list[str], most: int = 6) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(printable(name) for name in names[:most]) + more
 
 
 def _shape(shape: tuple[int, ...]) -> str:
@@ -150,23 +163,24 @@ def _head(name: str, version: str | None) -> Text:
 
 
 def _cell(cells: list[Cell], notes: _Notes, signs: Signs) -> Text:
-    """Return two lines: what comes of a pair, the worst first; the time and the notes."""
-    outcome = min((c.outcome for c in cells), key=OUTCOMES.index)
-    sign = {
-        "zero-copy": signs.zero_copy,
-        "copy": signs.copy,
-        "empty": signs.empty,
-        "broken": signs.broken,
-    }.get(outcome, signs.refused)
-    alike = sum(c.outcome == outcome for c in cells)
-    count = f" {alike}/{len(cells)}" if alike < len(cells) else ""
-    text = Text(f"{sign} {_WORDS[outcome]}{count}", _COLOURS[outcome])
+    """Return two lines: what comes of a pair; the time and the notes."""
+    outcome = cells[0].outcome
+    text = Text(f"{_sign(outcome, signs)} {_WORDS[outcome]}", _COLOURS[outcome])
     timed = [c.median_ns for c in cells if c.median_ns is not None]
     below = [duration(median(timed), signs)] if timed else []
     numbers = notes.of(cells)
     if numbers:
         below.append(f"[{','.join(map(str, numbers))}]")
     return Text.assemble(text, "\n", (" ".join(below), "dim" if outcome == "zero-copy" else ""))
+
+
+def _sign(outcome: str, signs: Signs) -> str:
+    return {
+        "zero-copy": signs.zero_copy,
+        "copy": signs.copy,
+        "empty": signs.empty,
+        "broken": signs.broken,
+    }.get(outcome, signs.refused)
 
 
 def _width(text: Text) -> int:
@@ -183,27 +197,30 @@ def _fit(widths: dict[str, int], room: int) -> list[list[str]]:
     return grids
 
 
-def _show_legend(matrix: Matrix, out: Output) -> None:
+def _show_legend(matrix: Matrix, arrays: int, out: Output) -> None:
     met = {cell.outcome for cell in matrix.cells}
-    signs = out.signs
+    aliases = [cell for cell in matrix.cells if cell.outcome == "zero-copy"]
+    written = sum("write" in cell.proof for cell in aliases)
     meaning = {
-        "zero-copy": (signs.zero_copy, "the result is the source's memory, by its address"),
-        "copy": (signs.copy, "the result has memory of its own"),
-        "empty": (signs.empty, "no elements: nothing to share, nothing to copy"),
-        "refused": (signs.refused, "an error that says why, and what to do"),
-        "no source": (signs.refused, "the framework cannot hold the data"),
-        "broken": (signs.broken, "a promise does not hold"),
+        "zero-copy": "the result lies at the source's own address"
+        + (f"; in {written:,} of {len(aliases):,} a write to the source was read in it" if written else ""),
+        "copy": "the result has memory of its own",
+        "empty": "no elements: nothing to share, nothing to copy",
+        "refused": "an error that says why, and what to do",
+        "no source": "the framework of that row cannot hold the data",
+        "broken": "a promise does not hold",
     }
     table = Table.grid(padding=(0, 1))
-    for outcome, (sign, what) in meaning.items():
+    for outcome, what in meaning.items():
         if outcome in met:
-            table.add_row(Text(f"{sign} {_WORDS[outcome]}", _COLOURS[outcome]), Text(what, "dim"))
+            sign = Text(f"{_sign(outcome, out.signs)} {_WORDS[outcome]}", _COLOURS[outcome])
+            table.add_row(sign, Text(what, "dim"))
     if any(cell.median_ns is not None for cell in matrix.cells):
-        table.add_row(
-            Text(f"  {duration(1234, signs)}", "dim"),
-            Text("the median time of one convert() call with default options", "dim"),
-        )
-    out.show("", table)
+        middle = "; of several arrays, the middle one's" if arrays > 1 else ""
+        what = f"of one convert() call with default options, the median{middle}"
+        table.add_row(Text("  time", "dim"), Text(what, "dim"))
+    if table.row_count:
+        out.show("", table)
 
 
 def _show_notes(notes: _Notes, arrays: int, out: Output) -> None:
@@ -218,9 +235,7 @@ def _show_notes(notes: _Notes, arrays: int, out: Output) -> None:
             text.append("fix: ", "dim")
             text.append(printable(note.remedy))
         if len(note.arrays) < arrays:
-            names = [printable(n) for n in note.arrays]
-            more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-            text.append(f"\nin {', '.join(names[:6])}{more}", "dim")
+            text.append(f"\nin {_names(list(note.arrays))}", "dim")
         _listed([(Text(f"[{note.number}]", "bold"), text)], out)
 
 
@@ -255,6 +270,9 @@ def _show_verdict(matrix: Matrix, out: Output) -> None:
     counts = Counter(cell.outcome for cell in matrix.cells)
     parts = [f"{counts[o]:,} {_WORDS[o]}" for o in reversed(OUTCOMES) if counts[o]]
     total = f"{len(matrix.cells):,} conversions: {', '.join(parts)}."
+    if not matrix.cells:
+        out.show("", Text("No framework that is asked for can be used here: nothing was converted."))
+        return
     if matrix.broken:
         verdict = Text(f"{out.signs.broken} {len(matrix.broken):,} break a promise.", "bold red")
     else:

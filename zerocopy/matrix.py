@@ -308,10 +308,17 @@ def _write_seen(cell: Cell, source: Any, result: Any) -> bool | None:
     if not registry.by_name(cell.source).mutable or not hasattr(type(result), "__dlpack__"):
         return None
     there = zerocopy.view(source)
-    if there.readonly or not there.device.is_host or not there.size or not hasattr(type(source), "__dlpack__"):
+    if (
+        there.readonly
+        or not there.device.is_host
+        or not there.size
+        or not hasattr(type(source), "__dlpack__")
+    ):
         return None
     try:
-        ours, theirs = np.from_dlpack(source), np.from_dlpack(result)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of our looking, and not of the conversion
+            ours, theirs = np.from_dlpack(source), np.from_dlpack(result)
     except (BufferError, RuntimeError, TypeError):
         return None  # a dtype that NumPy has not, memory on a device, read-only for an old NumPy
     if not ours.flags.writeable or ours.shape != theirs.shape:

@@ -321,7 +321,8 @@ def _on_device(
             carrier = source if source.contiguous is not None else _carrier(source)
             assert carrier.contiguous is not None
             given = describe(carrier.contiguous())
-        result = target.from_device(given, stream)
+        # The stream is one of the device where the result is to be, and no other's.
+        result = target.from_device(given, stream if here else None)
         return result if here else target.move(result, where, stream)
 
     if not reasons:
@@ -337,7 +338,7 @@ def _carrier(source: Source) -> Source:
     A class with nothing but ``__dlpack__`` can be aliased, but not copied: some
     framework on the same device has to do that.
     """
-    carrier = registry.carrier(source.view.device)
+    carrier = registry.carrier(source.view)
     return describe(carrier.from_device(source, None))
 
 

@@ -7,15 +7,16 @@ one dunder and nothing else is enough.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from zerocopy.device import HOST, parse_device
+from zerocopy.device import CUDA, HOST, Device, parse_device
 from zerocopy.dtype import from_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Source
-from zerocopy.protocols import array_interface, arrow_c, cuda_array_interface, dlpack
+from zerocopy.protocols import array_interface, arrow_c, cuda_array_interface, cuda_driver, dlpack
 from zerocopy.strided import StridedView
 
 # NumPy takes versioned capsules from 2.1 on, and sends no stream for host memory.
@@ -134,8 +135,12 @@ def _device_dlpack(obj: Any) -> Source:
 
 
 def _cai(obj: Any) -> Source:
-    device = parse_device(getattr(obj, "device", None))
-    view, _ = cuda_array_interface.read(obj, device.id if device is not None else 0)
+    view, _ = cuda_array_interface.read(obj)
+    index = cuda_driver.ordinal(view.ptr)  # the interface names no device
+    if index is None:
+        device = parse_device(getattr(obj, "device", None))
+        index = device.id if device is not None else 0
+    view = replace(view, device=Device(CUDA, index))
     return Source(_name(obj), view, _not_on_host, "cuda-array-interface", obj=obj, producer=obj)
 
 

@@ -19,9 +19,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import zerocopy._frameworks
-from zerocopy.device import Device
-from zerocopy.errors import DeviceError, UnknownFrameworkError
+from zerocopy.errors import DeviceError, UnknownFrameworkError, ZeroCopyError
 from zerocopy.framework import Framework
+from zerocopy.strided import StridedView
 
 ENTRY_POINTS = "zerocopy.frameworks"
 
@@ -192,25 +192,46 @@ def by_type(cls: type) -> Framework | None:
     return None
 
 
-def carrier(device: Device) -> Framework:
-    """Return a framework that can copy memory on a device, for producers that cannot.
+def carrier(view: StridedView, *, dlpack: bool = False) -> Framework:
+    """Return a framework that can copy or export memory on a device, for producers that cannot.
 
     One that is imported already is preferred to one that would have to be.
+
+    Parameters
+    ----------
+    view : StridedView
+        The memory: not every framework takes every layout (torch aborts the process
+        over negative strides), so the one that is lent must.
+    dlpack : bool
+        Ask for one whose arrays export DLPack, to lend its exporter to a producer that
+        has the CUDA Array Interface alone.
 
     Raises
     ------
     DeviceError
-        None that is installed reaches the device.
+        None that is installed reaches the device and takes the memory.
     """
     _load_all()
+    device = view.device
     able = [f for f in _known.values() if f.moves and device.kind in f.device_kinds]
-    for framework in sorted(able, key=lambda f: f.name not in sys.modules):
-        if framework.installed():
+    if dlpack:
+        able = [f for f in able if f.lends_dlpack]
+    why = []
+    for framework in sorted(able, key=lambda f: (f.name not in sys.modules, not f.lends_dlpack)):
+        if not framework.installed():
+            continue
+        try:
+            framework.module()
             framework.check_device(device)
-            return framework
+            if framework.carries(view):
+                return framework
+            why.append(f"{framework.name} does not take its layout")
+        except ZeroCopyError as error:
+            why.append(f"{framework.name}: {error.why}")
     raise DeviceError(
         f"device={str(device)!r}",
-        f"no installed framework can copy memory on {device}",
+        f"no installed framework can {'export' if dlpack else 'copy'} this memory on {device}"
+        + "".join(f"; {reason}" for reason in why),
         "install one that can: " + ", ".join(sorted(f.name for f in able)),
     )
 

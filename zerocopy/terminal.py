@@ -35,7 +35,7 @@ class Signs:
     box: Box
 
 
-_UNICODE = Signs("●", "◐", "○", "·", "✗", "✓", "–", "µ", "from ↓  to →", "…", SIMPLE_HEAD)
+_UNICODE = Signs("●", "◐", "○", "·", "✗", "✓", "–", "µ", "from ↓ to →", "…", SIMPLE_HEAD)
 _ASCII = Signs("=", "+", "-", ".", "!", "+", "-", "u", "from \\ to", "...", _PLAIN_BOX)
 
 

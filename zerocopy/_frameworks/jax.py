@@ -185,7 +185,7 @@ class Jax(Framework):
         if not hasattr(type(producer), "__dlpack__"):
             # The CUDA Array Interface alone: JAX imports DLPack only, so a framework
             # that exports CUDA memory lends its exporter (law 7).
-            producer = registry.carrier(source.view.device).from_device(source, stream)
+            producer = registry.carrier(source.view, dlpack=True).from_device(source, None)
         return jax.dlpack.from_dlpack(producer)
 
     def move(self, obj: Any, device: Device, stream: int | None) -> Any:

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, ROCM, Device
+from zerocopy.device import (
+    CUDA,
+    CUDA_HOST,
+    HOST,
+    LEGACY_DEFAULT_STREAM,
+    NO_SYNC_STREAM,
+    ROCM,
+    Device,
+)
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
-from zerocopy.protocols import dlpack
+from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
 from zerocopy.strided import StridedView
 
@@ -39,6 +47,7 @@ class Torch(Framework):
     distribution = "torch"
     device_kinds = ("cpu", "cuda")
     moves = True
+    lends_dlpack = True
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().Tensor)
@@ -170,13 +179,26 @@ class Torch(Framework):
                 capsule = dlpack.request(source.producer, stream=consumer)
                 return torch.utils.dlpack.from_dlpack(capsule)
         with torch.cuda.device(index):
-            return torch.as_tensor(source.producer, device=f"cuda:{index}")
+            _, producer = cuda_array_interface.read(source.producer, index)
+            if producer is not None and consumer not in (NO_SYNC_STREAM, producer):
+                # as_tensor does not look at the interface's stream.
+                _stream(torch, consumer, where).wait_stream(_stream(torch, producer, where))
+            plain = cuda_array_interface.Handover(source.view, None, source.producer)
+            tensor = torch.as_tensor(plain, device=f"cuda:{index}")
+        dtype = source.view.dtype
+        return tensor if dtype.in_numpy else tensor.view(_torch_dtype(torch, dtype))
 
     def move(self, obj: Any, device: Device, stream: int | None) -> Any:
         torch = self.module()
         if device.is_host:
             return obj.to("cpu", copy=True)
-        with torch.cuda.device(device.id), torch.cuda.stream(_stream(torch, stream, device)):
+        there = _stream(torch, stream, device)
+        if obj.is_cuda:
+            # The tensor's own work is on its device's current stream; and its block must
+            # not be given to another tensor before the copy has read it.
+            there.wait_stream(torch.cuda.current_stream(obj.device))
+            obj.record_stream(there)
+        with torch.cuda.device(device.id), torch.cuda.stream(there):
             return obj.to(f"cuda:{device.id}", copy=True)
 
     def imports(self) -> dict[str, Callable[[Any], Any]]:

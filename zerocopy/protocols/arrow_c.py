@@ -65,8 +65,10 @@ class ArrowArray(ctypes.Structure):
     )
 
 
-_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+# A prototype of our own, for the reason given in zerocopy.protocols.dlpack.
+_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
 
 
 def read(producer: Any) -> StridedView:

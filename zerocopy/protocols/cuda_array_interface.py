@@ -82,6 +82,38 @@ def read(producer: Any, device_id: int = 0) -> tuple[StridedView, int | None]:
     return view, None if stream is None else int(stream)
 
 
+class Handover:
+    """A view with the interface's dunder, for consumers that want an object and not a description.
+
+    It says what producers leave out or say wrongly: the strides in any case, the type as
+    unsigned integers where NumPy lacks it, and the stream to wait for. It never says
+    "read-only": consumers refuse that rather than mark their arrays, and the plan has
+    told the caller already.
+
+    Parameters
+    ----------
+    view : StridedView
+        Memory on a CUDA device.
+    stream : int or None
+        The producer's stream, None if there is nothing to wait for.
+    owner : object
+        Keeps the memory alive for as long as this object lives.
+    """
+
+    __slots__ = ("__cuda_array_interface__", "owner")
+
+    def __init__(self, view: StridedView, stream: int | None, owner: Any) -> None:
+        self.owner = owner
+        self.__cuda_array_interface__ = {
+            "shape": view.shape,
+            "strides": view.strides,
+            "typestr": view.dtype.storage.str,
+            "data": (view.ptr if view.size else 0, False),
+            "stream": stream,
+            "version": 3,
+        }
+
+
 def _dtype(typestr: str, asked: str) -> DType:
     try:
         dtype = from_numpy(np.dtype(typestr))

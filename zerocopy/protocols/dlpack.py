@@ -19,6 +19,7 @@ import numpy as np
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_dlpack, from_numpy
 from zerocopy.errors import DeviceError, UnsupportedConversionError
+from zerocopy.protocols.array_interface import writable_alias
 from zerocopy.strided import StridedView, contiguous_strides
 
 LEGACY, VERSIONED = b"dltensor", b"dltensor_versioned"
@@ -70,10 +71,13 @@ class DLManagedTensorVersioned(ctypes.Structure):
     )
 
 
-_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-_get_name = ctypes.pythonapi.PyCapsule_GetName
-_get_name.restype, _get_name.argtypes = ctypes.c_char_p, (ctypes.py_object,)
+# Prototypes of our own: ctypes.pythonapi has one function object a name for the whole
+# process, and argument types set on it break others that use it (MXNet's deleter
+# passes a c_void_p, and raised), as theirs would break us.
+_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+_get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
 
 
 class Producer(Protocol):
@@ -94,7 +98,8 @@ def device_of(producer: Any) -> Device:
         ) from error
     try:
         kind, index = answer
-        return Device(int(kind), int(index))
+        # Paddle says (kDLCPU, None) of host memory, where there is but one device.
+        return Device(int(kind), 0 if index is None else int(index))
     except (TypeError, ValueError) as error:
         raise UnsupportedConversionError(
             asked,
@@ -197,6 +202,14 @@ def _tensor(capsule: Capsule) -> tuple[DLTensor, int]:
             "upgrade zerocopy, or honour max_version in the exporter",
         )
     return managed.dl_tensor, int(managed.flags)
+
+
+def tensor_of(capsule: Capsule) -> DLTensor:
+    """Return the struct in an unconsumed capsule; to change it changes what the consumer reads.
+
+    It is valid for as long as the capsule is.
+    """
+    return _tensor(capsule)[0]
 
 
 def read(capsule: Capsule, producer: Any = None) -> StridedView:
@@ -316,6 +329,8 @@ def as_ndarray(capsule: Capsule, view: StridedView) -> np.ndarray[Any, Any]:
     if unsigned is not view.dtype:
         retype(capsule, unsigned)
     array = np.from_dlpack(Handover(capsule))
+    if not view.readonly:
+        array = writable_alias(array)  # before 2.1 NumPy makes all that it imports read-only
     return array if view.dtype.name != "bool" else array.view(np.bool_)
 
 

@@ -1,0 +1,7 @@
+"""What things cost, measured: ``python -m benchmarks``.
+
+Each suite is one row in :data:`benchmarks.suite.SUITES` and one package beside this
+file. What they share is here: ``suite`` has the words (suite, section, task, case,
+entry, goal), ``timing`` the clock, ``machine`` what is said about the computer,
+``results`` the JSON and the comparison of two runs, ``report`` the tables.
+"""

@@ -1,0 +1,132 @@
+"""The frameworks that are measured: how each makes an array, and how it gives its values back.
+
+A further framework is one more row in :data:`SUBJECTS`, and its contenders in
+:mod:`benchmarks.conversion.contenders`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+ALIGNMENT = 64  # bytes; JAX, TensorFlow and Arrow alias no host memory that is aligned to less
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One framework.
+
+    Attributes
+    ----------
+    name : str
+        What ``to=`` takes.
+    modules : dict of str to str
+        The names that its users write, and the modules that they mean.
+    make : callable
+        ``make(values) -> array`` on the host, at a multiple of 64 bytes.
+    values : callable
+        ``values(array) -> ndarray`` by the framework's own means, copied if need be.
+    """
+
+    name: str
+    modules: Mapping[str, str]
+    make: Callable[[Array], Any]
+    values: Callable[[Any], Array]
+
+    def installed(self) -> bool:
+        """Whether it could be imported."""
+        return importlib.util.find_spec(self.name) is not None
+
+    def namespace(self) -> dict[str, Any]:
+        """Import it, and return the names that its users write."""
+        return {alias: import_module(module) for alias, module in self.modules.items()}
+
+
+def aligned_values(count: int, dtype: Any = "float32") -> Array:
+    """Return values, not all equal, in memory of their own at a multiple of 64 bytes."""
+    dtype = numpy_dtype(dtype)
+    raw = np.empty(count * dtype.itemsize + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    values = raw[start : start + count * dtype.itemsize].view(dtype)
+    values[...] = 1
+    # Small numbers, which every type holds; the rest of a large array stays 1.
+    head = values[:1000]
+    head[...] = (np.arange(len(head)) % 100).astype(dtype)
+    return values
+
+
+def numpy_dtype(name: Any) -> np.dtype[Any]:
+    """Return NumPy's dtype of a standard name, from ``ml_dtypes`` where NumPy has it not."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        return np.dtype(getattr(import_module("ml_dtypes"), name))
+
+
+def _torch(values: Array) -> Any:
+    import torch
+
+    if values.dtype.name == "bfloat16":
+        return torch.tensor(values.view(np.uint16)).view(torch.bfloat16)
+    return torch.tensor(values)
+
+
+def _torch_values(tensor: Any) -> Array:
+    import torch
+
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.uint16).numpy().view(numpy_dtype("bfloat16"))
+    return tensor.numpy()
+
+
+def _jax(values: Array) -> Any:
+    import jax
+
+    if jax.dtypes.canonicalize_dtype(values.dtype) != values.dtype:
+        raise TypeError(f"jax has no {values.dtype.name} while jax_enable_x64 is off")
+    with jax.default_device(jax.devices("cpu")[0]):
+        return jax.numpy.array(values, copy=True).block_until_ready()
+
+
+def _tensorflow(values: Array) -> Any:
+    import tensorflow as tf
+
+    with tf.device("CPU:0"):
+        return tf.constant(values)
+
+
+def _tensorflow_values(tensor: Any) -> Array:
+    return np.array(tensor.numpy())
+
+
+def _pyarrow(values: Array) -> Any:
+    import pyarrow as pa
+
+    return pa.array(values)
+
+
+def _pyarrow_values(array: Any) -> Array:
+    return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+SUBJECTS = {
+    subject.name: subject
+    for subject in (
+        Subject("numpy", {"np": "numpy"}, lambda values: values, lambda array: array),
+        Subject("torch", {"torch": "torch"}, _torch, _torch_values),
+        Subject("jax", {"jax": "jax", "jnp": "jax.numpy"}, _jax, np.asarray),
+        Subject(
+            "tensorflow",
+            {"tf": "tensorflow", "tfd": "tensorflow.experimental.dlpack"},
+            _tensorflow,
+            _tensorflow_values,
+        ),
+        Subject("pyarrow", {"pa": "pyarrow"}, _pyarrow, _pyarrow_values),
+    )
+}

@@ -1,0 +1,169 @@
+"""The clock: contenders take turns in one process, block by block.
+
+Two programs that run one after the other are compared with whatever else the
+machine did in between. Here each round times a block of calls of every
+contender, in an order that changes from round to round, so that what drifts
+(clock speed, neighbours, caches) drifts for all of them.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import statistics
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from time import perf_counter_ns
+from typing import Any
+
+_LOOP = """
+def loop(calls, clock):
+    start = clock()
+    for _ in calls:
+        {code}
+    return clock() - start
+"""
+
+Loop = Callable[[Iterable[None], Callable[[], int]], int]
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long to measure.
+
+    Attributes
+    ----------
+    rounds : int
+        Blocks of each contender.
+    block : int
+        About how long one block takes, in nanoseconds. A contender that needs
+        longer for one call gets blocks of one call.
+    """
+
+    rounds: int
+    block: int
+
+
+FULL = Pace(rounds=60, block=1_000_000)
+QUICK = Pace(rounds=15, block=300_000)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Time of one call in nanoseconds: the median of the blocks, and their spread.
+
+    Attributes
+    ----------
+    median, q1, q3, best : float
+        The median, the quartiles and the least of the blocks' means.
+    rounds, calls : int
+        Blocks, and calls in each.
+    """
+
+    median: float
+    q1: float
+    q3: float
+    best: float
+    rounds: int
+    calls: int
+
+    @property
+    def spread(self) -> float:
+        """The interquartile range, in nanoseconds."""
+        return self.q3 - self.q1
+
+    @classmethod
+    def of(cls, samples: Sequence[float], calls: int = 1) -> Timing:
+        """Sum up samples, each in nanoseconds a call.
+
+        Examples
+        --------
+        >>> Timing.of([3.0, 1.0, 2.0]).median
+        2.0
+        """
+        q1, middle, q3 = (
+            statistics.quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else [samples[0]] * 3
+        )
+        return cls(middle, q1, q3, min(samples), len(samples), calls)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One line of code as a user writes it, and the names that it uses."""
+
+    code: str
+    names: Mapping[str, Any]
+
+    def loop(self) -> Loop:
+        """Compile a loop around it: the same one for each contender, with no call in between."""
+        names = dict(self.names)
+        exec(compile(_LOOP.format(code=self.code), f"<{self.code}>", "exec"), names)
+        made: Loop = names["loop"]
+        return made
+
+    def value(self) -> Any:
+        """Run it once, as an expression, and return what it gives."""
+        return eval(self.code, dict(self.names))
+
+
+def measure(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Timing]:
+    """Time statements against each other.
+
+    Parameters
+    ----------
+    statements : dict of str to Statement
+        The contenders, by label.
+    pace : Pace
+        How long.
+
+    Returns
+    -------
+    dict of str to Timing
+        By the same labels.
+
+    Notes
+    -----
+    Garbage is collected between rounds and never inside a block. What is alive
+    when the measuring starts is frozen out of these collections: with several
+    frameworks imported each would take a quarter of a second.
+    """
+    loops = {label: statement.loop() for label, statement in statements.items()}
+    samples: dict[str, list[float]] = {label: [] for label in loops}
+    order = list(loops)
+    # Fixed, so that two runs differ by the machine alone.
+    shuffle = random.Random(0).shuffle
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        with warnings.catch_warnings():
+            # Who times a call that warns wants its cost and not a screen of warnings.
+            warnings.simplefilter("ignore")
+            calls = {label: _calls(loop, pace.block) for label, loop in loops.items()}
+            for _ in range(pace.rounds):
+                shuffle(order)
+                gc.collect()
+                for label in order:
+                    count = calls[label]
+                    samples[label].append(loops[label](repeat(None, count), perf_counter_ns) / count)
+    finally:
+        gc.unfreeze()
+        if collecting:
+            gc.enable()
+    return {label: Timing.of(samples[label], calls[label]) for label in loops}
+
+
+def _calls(loop: Loop, block: int) -> int:
+    """Return how many calls fill a block; what is run to find out is the warm-up."""
+    loop(repeat(None, 1), perf_counter_ns)  # first-time costs: caches, lazy imports
+    count = 1
+    while True:
+        spent = loop(repeat(None, count), perf_counter_ns)
+        if spent >= block // 2:
+            break
+        count *= 2
+    spent = loop(repeat(None, count), perf_counter_ns)
+    return max(1, round(count * block / max(spent, 1)))

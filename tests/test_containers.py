@@ -1,0 +1,84 @@
+"""Containers of arrays: converted leaf by leaf into the same container."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, namedtuple
+
+import numpy as np
+import pytest
+from conftest import HOST, sample
+
+import zerocopy as zc
+
+Pair = namedtuple("Pair", "x y")
+
+
+@pytest.mark.parametrize("target", HOST)
+def test_every_kind_of_container(target: str) -> None:
+    a, b = sample("f4"), sample("i4")
+    kinds = [
+        {"a": a, "b": b},
+        [a, b],
+        (a, b),
+        Pair(a, b),
+        OrderedDict(a=a, b=b),
+        defaultdict(list, a=a, b=b),
+        {"deep": [{"a": a}, (b,)], 3: Pair(a, [b])},
+        [],
+        {},
+        (),
+    ]
+    for container in kinds:
+        result = zc.convert(container, to=target)
+        assert type(result) is type(container)
+        back = zc.convert(result, to="numpy")
+        np.testing.assert_equal(back, container)
+        plan = zc.explain(container, target)
+        assert plan.possible
+    result = zc.convert(Pair(a, b), to=target)
+    assert zc.shares_memory(result.x, a)
+    assert result._fields == ("x", "y")
+    assert zc.convert(defaultdict(list, a=a), to=target).default_factory is list
+
+
+def test_options_reach_the_leaves() -> None:
+    x = {"a": sample("f4"), "b": [sample("f4")]}
+    result = zc.convert(x, to="numpy", copy=True)
+    assert not zc.shares_memory(result["a"], x["a"])
+    assert not zc.shares_memory(result["b"][0], x["b"][0])
+
+
+def test_the_container_is_left_as_it_is() -> None:
+    a = sample("f4")
+    x = {"a": a, "b": [a]}
+    zc.convert(x, to=HOST[-1])
+    assert x["a"] is a
+    assert x["b"][0] is a
+
+
+def test_plans_sum_up() -> None:
+    x = {"aligned": sample("f4", (16,)), "reversed": sample("f4", (16,))[::-1]}
+    plan = zc.explain(x, "torch") if "torch" in HOST else zc.explain(x, "numpy")
+    assert plan.leaves["['aligned']"].zero_copy
+    assert plan.copied_bytes == sum(leaf.copied_bytes for leaf in plan.leaves.values())
+    assert plan.zero_copy == (plan.copied_bytes == 0)
+    assert "['reversed']" in str(plan)
+
+
+def test_errors_name_the_leaf() -> None:
+    x = {"good": sample("f4"), "bad": [sample("f4"), "text"]}
+    with pytest.raises(zc.UnsupportedConversionError, match=r"\['bad'\]\[1\]"):
+        zc.convert(x, to="numpy")
+    plan = zc.explain(x, "numpy")
+    assert not plan.possible
+    assert plan.leaves["['good']"].possible
+
+
+def test_a_container_in_itself_is_refused() -> None:
+    x: list = [sample("f4")]
+    x.append(x)
+    with pytest.raises(zc.UnsupportedConversionError, match="holds itself"):
+        zc.convert(x, to="numpy")
+    assert not zc.explain(x, "numpy").possible
+    a = [sample("f4")]
+    assert len(zc.convert([a, a], to="numpy")) == 2  # twice is not within

@@ -1,0 +1,135 @@
+"""P6 and the laws on imports: shown by subprocesses and by reading the source."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import HOST, ROOT
+
+from zerocopy import registry
+
+PACKAGE = ROOT / "zerocopy"
+FILES = sorted(PACKAGE.rglob("*.py"))
+FRAMEWORK_FILES = sorted(p for p in (PACKAGE / "_frameworks").glob("*.py") if p.stem != "__init__")
+ROOTS = {root for name in registry.frameworks() for root in registry.by_name(name).roots}
+OPTIONAL = (ROOTS | {"ml_dtypes", "pandas", "polars", "cudf", "rmm", "duckdb"}) - {"numpy"}
+
+LOADED = """
+import sys
+def loaded(): return {m.partition(".")[0] for m in sys.modules}
+"""
+
+
+def test_import_zerocopy_imports_the_standard_library_alone(run_python) -> None:
+    done = run_python(
+        LOADED
+        + "before = loaded()\nimport zerocopy\nprint(*sorted(loaded() - before - {'zerocopy'}))"
+    )
+    extra = set(done.stdout.split()) - set(sys.stdlib_module_names)
+    assert not extra, extra
+
+
+@pytest.mark.parametrize("target", HOST)
+def test_convert_imports_the_target_and_nothing_else(run_python, target: str) -> None:
+    """What the target itself imports is its own affair: it is the yardstick."""
+    alone = run_python(LOADED + f"import numpy, {target}\nprint(*loaded())")
+    done = run_python(
+        LOADED
+        + "import numpy, zerocopy as zc\n"
+        + f"zc.convert(numpy.ones(3, 'f4'), to={target!r})\nprint(*loaded())"
+    )
+    assert done.returncode == 0, done.stderr
+    extra = (set(done.stdout.split()) - set(alone.stdout.split())) & OPTIONAL
+    assert not extra, extra
+
+
+def test_looking_imports_nothing(run_python) -> None:
+    done = run_python(
+        LOADED
+        + """
+import numpy, zerocopy as zc
+before = loaded()
+zc.view(b"abc"); zc.frameworks(); zc.shares_memory(numpy.ones(3), memoryview(b"abc"))
+try: zc.view(object())
+except zc.ZeroCopyError: pass
+print(*sorted(loaded() - before))
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert not set(done.stdout.split()) & OPTIONAL
+
+
+def test_every_public_name_loads(run_python) -> None:
+    done = run_python(
+        """
+        import zerocopy as zc
+        for name in zc.__all__: assert getattr(zc, name) is not None
+        assert callable(zc.view) and callable(zc.frameworks) and callable(zc.convert)
+        assert set(dir(zc)) == set(zc.__all__)
+        from zerocopy import *
+        """
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _imports(path: Path, *, top_level_only: bool) -> set[str]:
+    tree = ast.parse(path.read_text())
+    skipped: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        is_typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        if is_typing or (top_level_only and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))):
+            body = node.body if is_typing else [node]
+            skipped |= {child for part in body for child in ast.walk(part) if child is not node}
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if node in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+    return names
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_framework_is_imported_at_module_level(path: Path) -> None:
+    tops = {name.partition(".")[0] for name in _imports(path, top_level_only=True)}
+    assert not tops & OPTIONAL
+
+
+@pytest.mark.parametrize("path", FRAMEWORK_FILES, ids=lambda p: p.stem)
+def test_frameworks_never_import_each_other(path: Path) -> None:
+    allowed = ("registry", "framework", "protocols", "device", "dtype", "errors", "strided")
+    own = {name for name in _imports(path, top_level_only=False) if name.startswith("zerocopy")}
+    for name in own - {"zerocopy"}:
+        assert name.split(".")[1] in allowed, name
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in FILES if p.parent.name != "_frameworks" and p.stem not in ("cli", "matrix", "doctor", "datasets")],
+    ids=lambda p: str(p.relative_to(PACKAGE)),
+)
+def test_nothing_else_names_a_framework_module(path: Path) -> None:
+    """Only the registry reaches the framework files, and by name; nobody imports a framework."""
+    names = _imports(path, top_level_only=False)
+    inner = {n for n in names if n.startswith("zerocopy._frameworks")}
+    assert not inner or path.stem == "registry"
+    assert not {n.partition(".")[0] for n in names} & (OPTIONAL - {"ml_dtypes"})
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_no_exception_is_swallowed(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ExceptHandler):
+            broad = node.type is None or "Exception" in ast.dump(node.type)
+            silent = all(isinstance(line, (ast.Pass, ast.Continue)) for line in node.body)
+            assert not (broad and silent), f"{path.name}:{node.lineno}"
+
+
+def test_rooms_stay_small() -> None:
+    long = {p.name: n for p in FILES if (n := len(p.read_text().splitlines())) > 440}
+    assert not long

@@ -1,0 +1,131 @@
+"""Frameworks by name, by object and by entry point; adding one is one file."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from conftest import HOST, ROOT, sample
+
+import zerocopy as zc
+from zerocopy import registry
+
+
+def test_the_table_is_complete() -> None:
+    assert {"numpy", "torch", "jax", "tensorflow", "mxnet", "cupy", "numba", "pyarrow"} <= set(zc.frameworks())
+
+
+def test_what_frameworks_says() -> None:
+    rows = zc.frameworks()
+    for name, row in rows.items():
+        assert row.name == name
+        assert row.install.startswith("pip install ")
+        assert row.devices
+        assert (row.version is not None) <= row.installed
+    assert rows["numpy"].version == np.__version__
+
+
+@pytest.mark.parametrize("name", HOST)
+def test_objects_find_their_framework(name: str) -> None:
+    x = zc.convert(sample("f4"), to=name)
+    assert registry.by_type(type(x)).name == name
+
+    try:
+
+        class Sub(type(x)):
+            pass
+
+    except TypeError:
+        return
+    assert registry.by_type(Sub).name == name
+
+
+def test_register_wants_a_framework() -> None:
+    with pytest.raises(TypeError):
+        zc.register("torch")
+    with pytest.raises(TypeError):
+        zc.register(zc.Framework())
+
+
+def test_the_example_in_the_docs_is_a_whole_framework(run_python) -> None:
+    """docs/adding-a-framework.md adds one that is not in the table: its file is run as it stands."""
+    page = (ROOT / "docs" / "adding-a-framework.md").read_text()
+    blocks = [b.split("```")[0] for b in page.split("```python\n")[1:]]
+    library, framework, use = blocks[:3]
+    code = textwrap.dedent(
+        f"""
+        import sys, types
+        library = types.ModuleType("ringbuf"); sys.modules["ringbuf"] = library
+        exec({library!r}, library.__dict__)
+        file = types.ModuleType("ringbuf_zerocopy"); sys.modules["ringbuf_zerocopy"] = file
+        exec({framework!r}, file.__dict__)
+        exec({use!r}, {{}})
+        """
+    )
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_entry_points(tmp_path, run_python) -> None:
+    """A package elsewhere registers by its metadata alone."""
+    info = tmp_path / "toy-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[zerocopy.frameworks]\ntoy = toy:Toy\n")
+    (tmp_path / "toy.py").write_text(
+        textwrap.dedent(
+            """
+            import zerocopy as zc
+            class Box(list): pass
+            class Toy(zc.Framework):
+                name = "toy"
+                def owns(self, cls): return cls is Box
+                def reasons(self, view): return []
+                def from_host(self, array, dtype, device, stream): return Box([array])
+            """
+        )
+    )
+    done = run_python(
+        f"""
+        import sys; sys.path.insert(0, {str(tmp_path)!r})
+        import numpy as np, zerocopy as zc
+        x = np.arange(3)
+        box = zc.convert(x, to="toy")
+        assert np.shares_memory(box[0], x)
+        assert zc.frameworks()["toy"].version == "1.0"
+        """
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_new_file_is_a_new_framework(tmp_path, run_python) -> None:
+    """Law 1: a file under the folder, and nothing else is edited."""
+    (tmp_path / "filebased.py").write_text(
+        textwrap.dedent(
+            """
+            from zerocopy.framework import Framework
+            class FileBased(Framework):
+                name = "filebased"
+                def module(self): import types; return types
+                def reasons(self, view): return []
+                def from_host(self, array, dtype, device, stream): return array
+            FRAMEWORK = FileBased()
+            """
+        )
+    )
+    done = run_python(
+        f"""
+        import zerocopy._frameworks as folder; folder.__path__.append({str(tmp_path)!r})
+        import zerocopy as zc
+        assert zc.convert(b"abc", to="filebased").tolist() == [97, 98, 99]
+        """
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_finding_tries_no_import(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "meta_path", [])
+    assert registry.by_type(dict) is None
+    assert registry.by_type(np.ndarray).name == "numpy"

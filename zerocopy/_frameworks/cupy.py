@@ -1,0 +1,299 @@
+"""CuPy arrays, on CUDA devices only: naming the target is asking for the transfer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from zerocopy.device import (
+    CUDA,
+    LEGACY_DEFAULT_STREAM,
+    NO_SYNC_STREAM,
+    PER_THREAD_DEFAULT_STREAM,
+    ROCM,
+    Device,
+)
+from zerocopy.dtype import SUBBYTE_NAMES, DType, from_numpy, to_numpy
+from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason, UnsupportedConversionError
+from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
+from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
+from zerocopy.strided import StridedView
+
+_MAX_NDIM = 64  # as NumPy 2, whose limit CuPy takes over
+_INSTALL = "pip install cupy-cuda13x for CUDA 13, or cupy-cuda12x for CUDA 12: nvidia-smi says which"
+
+
+class CuPy(Framework):
+    """``cupy.ndarray`` and its subclasses; the types of ``ml_dtypes`` are held as NumPy holds them."""
+
+    name = "cupy"
+    roots = ("cupy",)
+    distribution = "cupy-cuda13x"
+    device_kinds = ("cuda",)
+    moves = True
+    lends_dlpack = True
+
+    def module(self) -> ModuleType:
+        try:
+            return super().module()
+        except FrameworkNotInstalledError as error:
+            # "pip install cupy" builds it from source; the wheels have the CUDA version
+            # in their names.
+            error.remedy = _INSTALL
+            error.args = (error.asked, error.why, error.remedy)
+            raise
+
+    def owns(self, cls: type) -> bool:
+        return issubclass(cls, self.module().ndarray)
+
+    # -- source ---------------------------------------------------------------
+
+    def source(self, obj: Any) -> Source:
+        cupy = self.module()
+        name = f"cupy.{type(obj).__name__}"
+        dtype = from_numpy(obj.dtype)
+        if dtype is None:
+            raise UnsupportedConversionError(
+                f"convert({name})",
+                f"tensors have no counterpart of {obj.dtype}",
+                "cast it to a number, or view its bytes: x.view('uint8')",
+            )
+        kind = ROCM if cupy.cuda.runtime.is_hip else CUDA
+        device = Device(kind, obj.data.device_id)
+        view = StridedView(obj.data.ptr, obj.shape, obj.strides, dtype, device, readonly=False, owner=obj)
+
+        def to_host(stream: int | None) -> Array:
+            with _on(cupy, device.id, stream, after_own=True):
+                plain = obj if _plain(view) else _row_major(cupy, obj, view)
+                # get() waits for the copy, on the stream made current here.
+                array: Array = _as_storage(plain, dtype).get()
+                return array
+
+        def contiguous() -> Any:
+            with cupy.cuda.Device(device.id):
+                return _row_major(cupy, obj, view)
+
+        return Source(
+            name,
+            view,
+            lambda: to_host(None),
+            "dlpack",
+            to_host=to_host,
+            producer=obj if dtype.in_numpy else _Retyped(obj, dtype),
+            contiguous=contiguous,
+        )
+
+    # -- target ---------------------------------------------------------------
+
+    def reasons(self, view: StridedView) -> list[Reason]:
+        if view.ndim > _MAX_NDIM:
+            raise refuse_ndim("cupy", view, _MAX_NDIM)
+        name = view.dtype.name
+        if name in SUBBYTE_NAMES or to_numpy(view.dtype) is None:
+            nowhere = name in SUBBYTE_NAMES or name in ("complex32", "float4_e2m1fn_x2")
+            raise refuse_dtype(
+                "cupy", view.dtype, "" if nowhere else "pip install ml_dtypes, which adds it to NumPy"
+            )
+        if _plain(view):
+            return []
+        # A kernel that reads across its type's alignment stops with "misaligned
+        # address", and the process has lost its CUDA context for good.
+        return [
+            Reason(
+                "the memory is not aligned to its item size, and CUDA kernels fault on such memory",
+                "align the record where it is made: numpy.dtype(..., align=True)",
+            )
+        ]
+
+    def carries(self, view: StridedView) -> bool:
+        # Any layout: what is misaligned is copied as bytes, see _row_major.
+        return view.ndim <= _MAX_NDIM and to_numpy(view.dtype) is not None
+
+    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+        cupy = self.module()
+        with _on(cupy, device.id, stream):
+            # Blocking, on that one stream: a copy from pinned memory would run on while
+            # the source's owner may change it as soon as this returns.
+            fresh = cupy.array(array, order="C", blocking=True)
+        return fresh if dtype.in_numpy else fresh.view(to_numpy(dtype))
+
+    def from_device(self, source: Source, stream: int | None) -> Any:
+        cupy = self.module()
+        with cupy.cuda.Device(source.view.device.id):
+            consumer = _handle(cupy.cuda.get_current_stream()) if stream is None else stream
+            if hasattr(type(source.producer), "__dlpack__"):
+                # The producer orders its work before the consumer's stream (DLPack
+                # Python specification, "stream").
+                capsule = dlpack.request(source.producer, stream=consumer)
+                return _imported(cupy, capsule, source.view.dtype)
+            return _aliased(cupy, source, consumer)
+
+    def move(self, obj: Any, device: Device, stream: int | None) -> Any:
+        cupy = self.module()
+        view = self.source(obj).view
+        if view.device.id == device.id:
+            with _on(cupy, device.id, stream, after_own=True):
+                return _row_major(cupy, obj, view)
+        with cupy.cuda.Device(view.device.id):
+            there = obj if view.c_contiguous and _plain(view) else _row_major(cupy, obj, view)
+            own = cupy.cuda.get_current_stream()
+            made = own.record()
+        with _on(cupy, device.id, stream) as current:
+            current.wait_event(made)
+            fresh = cupy.empty(view.shape, view.dtype.storage)
+            fresh.data.copy_from_device_async(there.data, view.nbytes, current)
+            copied = current.record()
+        with cupy.cuda.Device(view.device.id):
+            # Before its pool hands the source's block to somebody else.
+            own.wait_event(copied)
+        return fresh if view.dtype.in_numpy else fresh.view(obj.dtype)
+
+    # -- devices --------------------------------------------------------------
+
+    def parse_device(self, spec: Any) -> Device:
+        if isinstance(spec, self.module().cuda.Device):
+            return Device(CUDA, spec.id)
+        return super().parse_device(spec)
+
+    def default_device(self, view: StridedView) -> Device:
+        if view.device.kind == "cuda":
+            return view.device
+        cupy = self.module()
+        return Device(CUDA, cupy.cuda.runtime.getDevice() if cupy.cuda.is_available() else 0)
+
+    def check_device(self, device: Device) -> None:
+        super().check_device(device)
+        asked = f"to='cupy', device={str(device)!r}"
+        reason = cuda_driver.missing()
+        if reason is not None:
+            raise DeviceError(asked, reason.why, reason.remedy)
+        runtime = self.module().cuda.runtime
+        try:
+            count = runtime.getDeviceCount()
+        except runtime.CUDARuntimeError as error:
+            raise DeviceError(asked, f"the CUDA runtime does not answer: {error}", _INSTALL) from error
+        if device.id >= count:
+            raise DeviceError(asked, f"CuPy sees {count} CUDA devices", "name one of them")
+
+    def devices(self) -> list[str]:
+        cuda = self.module().cuda
+        return [f"cuda:{i}" for i in range(cuda.runtime.getDeviceCount() if cuda.is_available() else 0)]
+
+
+class _Retyped:
+    """Exports bytes as unsigned integers through CuPy, and writes their true type in the capsule.
+
+    CuPy's exporter knows bfloat16 since version 14 and no float8: it refuses the rest
+    (cupy/cupy#9480).
+    """
+
+    def __init__(self, array: Any, dtype: DType) -> None:
+        self._plain = array.view(dtype.storage)
+        self._dtype = dtype
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return dlpack.retype(self._plain.__dlpack__(**options), self._dtype)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        pair: tuple[int, int] = self._plain.__dlpack_device__()
+        return pair
+
+
+class _Foreign:
+    """A stream's handle with CUDA Python's stream protocol, which CuPy takes."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
+
+
+def _plain(view: StridedView) -> bool:
+    """Whether kernels may read the memory as it lies."""
+    return view.is_aligned(view.dtype.itemsize) and not view.has_fractional_strides
+
+
+def _as_storage(array: Any, dtype: DType) -> Any:
+    return array if dtype.in_numpy else array.view(dtype.storage)
+
+
+def _row_major(cupy: Any, array: Any, view: StridedView) -> Any:
+    """Return a fresh row-major copy, made on the current stream.
+
+    As unsigned integers where NumPy lacks the type, since CuPy compiles no kernel for
+    most of these; byte by byte where the memory is misaligned.
+    """
+    dtype = view.dtype
+    if _plain(view):
+        fresh = _as_storage(array, dtype).copy(order="C")
+        return fresh if dtype.in_numpy else fresh.view(array.dtype)
+    octets = cupy.ndarray(
+        (*view.shape, dtype.itemsize), "uint8", memptr=array.data, strides=(*view.strides, 1)
+    )
+    return octets.copy(order="C").view(array.dtype).reshape(view.shape)
+
+
+def _imported(cupy: Any, capsule: Any, dtype: DType) -> Any:
+    if dtype.in_numpy:
+        return cupy.from_dlpack(capsule)
+    # As unsigned integers: of a type that it does not know CuPy 13 frees the capsule
+    # in a way that kills the process (cupy/cupy#8801).
+    unsigned = from_numpy(dtype.storage)
+    assert unsigned is not None
+    return cupy.from_dlpack(dlpack.retype(capsule, unsigned)).view(to_numpy(dtype))
+
+
+def _aliased(cupy: Any, source: Source, consumer: int) -> Any:
+    """Return an array over memory that the CUDA Array Interface describes."""
+    view = source.view
+    _, producer = cuda_array_interface.read(source.producer, view.device.id)
+    if producer is not None and consumer not in (NO_SYNC_STREAM, producer):
+        # An event, where cupy.asarray would have the host wait for the producer's stream.
+        _stream(cupy, consumer).wait_event(_stream(cupy, producer).record())
+    low, high = view.bounds
+    memory = cupy.cuda.UnownedMemory(low, high - low, source.producer, view.device.id)
+    pointer = cupy.cuda.MemoryPointer(memory, view.ptr - low)
+    return cupy.ndarray(view.shape, to_numpy(view.dtype), memptr=pointer, strides=view.strides)
+
+
+def _handle(stream: Any) -> int:
+    """Return a stream's number in DLPack; CuPy's own for the legacy default stream is 0."""
+    return int(stream.ptr) or LEGACY_DEFAULT_STREAM
+
+
+def _stream(cupy: Any, handle: int) -> Any:
+    if handle == LEGACY_DEFAULT_STREAM:
+        return cupy.cuda.Stream.null
+    if handle == PER_THREAD_DEFAULT_STREAM:
+        return cupy.cuda.Stream.ptds
+    if hasattr(cupy.cuda.Stream, "from_external"):  # CuPy 14, which deprecates the other
+        return cupy.cuda.Stream.from_external(_Foreign(handle))
+    return cupy.cuda.ExternalStream(handle)
+
+
+@contextmanager
+def _on(cupy: Any, index: int, stream: int | None, *, after_own: bool = False) -> Iterator[Any]:
+    """Make a device and a stream current; None and -1 leave the device's own current stream.
+
+    With `after_own` the stream waits for what the device's current stream has been
+    given so far, which makes the array, and that stream waits for it afterwards: the
+    array's block goes back to a pool that orders reuse on its own stream alone.
+    """
+    with cupy.cuda.Device(index):
+        own = cupy.cuda.get_current_stream()
+        if stream is None or stream in (NO_SYNC_STREAM, _handle(own)):
+            yield own
+            return
+        asked = _stream(cupy, stream)
+        if after_own:
+            asked.wait_event(own.record())
+        with asked:
+            yield asked
+        if after_own:
+            own.wait_event(asked.record())
+
+
+FRAMEWORK = CuPy()
