@@ -11,9 +11,7 @@ from conftest import HOST, sample
 import zerocopy as zc
 from zerocopy import errors
 
-ALL_ERRORS = [
-    e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, zc.ZeroCopyError)
-]
+ALL_ERRORS = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, zc.ZeroCopyError)]
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,9 @@ def test_lazy_bits_are_resolved(target: str, lazy) -> None:
     assert not zc.shares_memory(x, zc.convert(x, to=target))
 
 
-@pytest.mark.parametrize("make", [lambda: torch.ones(3, requires_grad=True), lambda: torch.nn.Parameter(torch.ones(3))])
+@pytest.mark.parametrize(
+    "make", [lambda: torch.ones(3, requires_grad=True), lambda: torch.nn.Parameter(torch.ones(3))]
+)
 def test_gradients_are_refused_and_detach_is_the_remedy(make) -> None:
     x = make()
     zc.convert(x.detach(), to="numpy")

@@ -25,8 +25,7 @@ def loaded(): return {m.partition(".")[0] for m in sys.modules}
 
 def test_import_zerocopy_imports_the_standard_library_alone(run_python) -> None:
     done = run_python(
-        LOADED
-        + "before = loaded()\nimport zerocopy\nprint(*sorted(loaded() - before - {'zerocopy'}))"
+        LOADED + "before = loaded()\nimport zerocopy\nprint(*sorted(loaded() - before - {'zerocopy'}))"
     )
     extra = set(done.stdout.split()) - set(sys.stdlib_module_names)
     assert not extra, extra
@@ -110,7 +109,11 @@ def test_frameworks_never_import_each_other(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [p for p in FILES if p.parent.name != "_frameworks" and p.stem not in ("cli", "matrix", "doctor", "datasets")],
+    [
+        p
+        for p in FILES
+        if p.parent.name != "_frameworks" and p.stem not in ("cli", "matrix", "doctor", "datasets")
+    ],
     ids=lambda p: str(p.relative_to(PACKAGE)),
 )
 def test_nothing_else_names_a_framework_module(path: Path) -> None:

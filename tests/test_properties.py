@@ -51,9 +51,7 @@ def strided(draw: st.DrawFn) -> np.ndarray:
 @pytest.mark.parametrize("target", HOST)
 @pytest.mark.filterwarnings("ignore:Numpy built-in array:DeprecationWarning")
 @SETTINGS
-@given(
-    x=strided(), copy=st.sampled_from([None, True, False]), writable=st.sampled_from([None, True, False])
-)
+@given(x=strided(), copy=st.sampled_from([None, True, False]), writable=st.sampled_from([None, True, False]))
 def test_any_array_any_option(target: str, x: np.ndarray, copy: bool | None, writable: bool | None) -> None:
     before = bits(x)
     options = {k: v for k, v in {"copy": copy, "writable": writable}.items() if v is not None}

@@ -14,7 +14,9 @@ from zerocopy import registry
 
 
 def test_the_table_is_complete() -> None:
-    assert {"numpy", "torch", "jax", "tensorflow", "mxnet", "cupy", "numba", "pyarrow"} <= set(zc.frameworks())
+    assert {"numpy", "torch", "jax", "tensorflow", "mxnet", "cupy", "numba", "pyarrow"} <= set(
+        zc.frameworks()
+    )
 
 
 def test_what_frameworks_says() -> None:

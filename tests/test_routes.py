@@ -23,7 +23,13 @@ def test_the_second_conversion_is_a_lookup_and_a_call(source: str, target: str) 
     fast = route(x)
     assert type(fast) is type(careful)
     a, b = zc.view(fast), zc.view(careful)
-    assert (a.ptr, a.shape, a.strides, a.dtype, a.readonly) == (b.ptr, b.shape, b.strides, b.dtype, b.readonly)
+    assert (a.ptr, a.shape, a.strides, a.dtype, a.readonly) == (
+        b.ptr,
+        b.shape,
+        b.strides,
+        b.dtype,
+        b.readonly,
+    )
     assert bits(zc.convert(fast, to="numpy")) == bits(zc.convert(careful, to="numpy"))
 
 
@@ -120,14 +126,21 @@ def test_jax_export_waits_for_the_values() -> None:
         assert (zc.convert(result, to="numpy") == expected).all()
 
 
-def test_tensorflow_import() -> None:
+def test_tensorflow_import_and_export() -> None:
     tf = pytest.importorskip("tensorflow")
-    from zerocopy._frameworks.tensorflow import _from_capsule
+    from zerocopy._frameworks import tensorflow as ours
 
     x = sample("f4")
-    ours = _from_capsule(tf)
-    assert ours.__name__ == "private"
-    a, b = ours(x.__dlpack__()), tf.experimental.dlpack.from_dlpack(x.__dlpack__())
+    imports = ours._imports(tf)
+    assert set(imports) == {"aligned", "readonly", "ndarray"}
+    a, b = imports["aligned"](x.__dlpack__()), tf.experimental.dlpack.from_dlpack(x.__dlpack__())
     assert zc.view(a).ptr == zc.view(b).ptr == x.ctypes.data
     assert a.device == b.device
     assert a.dtype == b.dtype
+    export = ours._to_capsule(tf)
+    assert export is not tf.experimental.dlpack.to_dlpack
+    one, two = dlpack.read(export(a)), dlpack.read(tf.experimental.dlpack.to_dlpack(a))
+    assert (one.ptr, one.shape, one.strides, one.dtype) == (two.ptr, two.shape, two.strides, two.dtype)
+    is_unsafe = ours._is_unsafe(tf)
+    assert is_unsafe(tf.constant(["a"]))
+    assert not is_unsafe(a)

@@ -112,7 +112,9 @@ def _carefully(obj: Any, to: Any, options: dict[str, Any]) -> Any:
     """Plan and run: everything that is not the fast way."""
     try:
         if is_container(obj):
-            return convert_container(obj, lambda leaf: convert(leaf, to, **options))
+            if options:
+                return convert_container(obj, lambda leaf: convert(leaf, to, **options))
+            return convert_container(obj, lambda leaf: convert(leaf, to))
         plan = make(obj, to, **options)
         result = _run(plan)
     except ZeroCopyError as error:

@@ -135,7 +135,7 @@ def _measure(data: Data, names: list[str] | None, repeat: int | None) -> Matrix:
         task = bar.add_task("", total=None)
 
         def tell(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total or None)
+            bar.update(task, description=f"{what:<24}", completed=done, total=total or None)
 
         return matrix.measure(data.arrays, names, repeat, tell)
 

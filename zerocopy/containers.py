@@ -11,7 +11,9 @@ from zerocopy.errors import UnknownFrameworkError, UnsupportedConversionError, Z
 if TYPE_CHECKING:
     from zerocopy.plan import Plan
 
-Leaf = Callable[[Any, str], Any]
+# A path is a leaf's key and the path of its container, None for the outermost: a
+# string would take longer to write than the leaf to convert.
+Leaf = Callable[[Any, Any], Any]
 
 
 def is_container(obj: Any) -> bool:
@@ -19,7 +21,22 @@ def is_container(obj: Any) -> bool:
     return isinstance(obj, (dict, list, tuple))
 
 
-def map_leaves(obj: Any, leaf: Leaf, path: str = "", parents: tuple[int, ...] = ()) -> Any:
+def written(path: Any) -> str:
+    """Return a path as one would index it.
+
+    Examples
+    --------
+    >>> written((0, ("x", None)))
+    "['x'][0]"
+    """
+    text = ""
+    while path is not None:
+        key, path = path
+        text = f"[{key!r}]{text}"
+    return text
+
+
+def map_leaves(obj: Any, leaf: Leaf, path: Any = None, parents: tuple[int, ...] = ()) -> Any:
     """Return the same container with ``leaf(value, path)`` in place of each value.
 
     Parameters
@@ -27,7 +44,7 @@ def map_leaves(obj: Any, leaf: Leaf, path: str = "", parents: tuple[int, ...] = 
     obj : dict, list, tuple
         It may hold further ones; it is left as it is.
     leaf : callable
-        Called with each value that is no container, and its path (``"['x'][0]"``).
+        Called with each value that is no container, and its path (see `written`).
 
     Raises
     ------
@@ -37,14 +54,15 @@ def map_leaves(obj: Any, leaf: Leaf, path: str = "", parents: tuple[int, ...] = 
     if id(obj) in parents:
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
-            f"the container holds itself at {path}",
+            f"the container holds itself at {written(path)}",
             "pass a tree of containers",
         )
     inside = (*parents, id(obj))
 
     def convert(key: Any, value: Any) -> Any:
-        where = f"{path}[{key!r}]"
-        return map_leaves(value, leaf, where, inside) if is_container(value) else leaf(value, where)
+        if is_container(value):
+            return map_leaves(value, leaf, (key, path), inside)
+        return leaf(value, (key, path))
 
     if isinstance(obj, dict):
         values = {key: convert(key, value) for key, value in obj.items()}
@@ -64,11 +82,11 @@ def map_leaves(obj: Any, leaf: Leaf, path: str = "", parents: tuple[int, ...] = 
 def convert_container(obj: Any, convert: Callable[[Any], Any]) -> Any:
     """Convert each leaf; an error names the leaf's path."""
 
-    def leaf(value: Any, path: str) -> Any:
+    def leaf(value: Any, path: Any) -> Any:
         try:
             return convert(value)
         except ZeroCopyError as error:
-            error.why = f"at {path}: {error.why}"
+            error.why = f"at {written(path)}: {error.why}"
             error.args = (error.asked, error.why, error.remedy)
             raise
 
@@ -81,8 +99,8 @@ def plan_container(obj: Any, to: Any, options: dict[str, Any]) -> Plan:
 
     leaves: dict[str, Plan] = {}
 
-    def leaf(value: Any, path: str) -> None:
-        leaves[path] = explain(value, to, **options)
+    def leaf(value: Any, path: Any) -> None:
+        leaves[written(path)] = explain(value, to, **options)
 
     try:
         map_leaves(obj, leaf)

@@ -96,7 +96,7 @@ def load(path: str | Path) -> Data:
         raise DataError(f"{path}: cannot be read: {error.strerror or _first_line(error)}") from error
     except MemoryError as error:
         raise DataError(f"{path}: needs more memory than there is ({_first_line(error)})") from error
-    except Exception as error:  # noqa: BLE001 - of bytes that anyone wrote, four libraries raise anything
+    except Exception as error:  # of bytes that anyone wrote, four libraries raise anything
         raise DataError(f"{path}: malformed: {_first_line(error)}") from error
     arrays = {name: aligned_copy(array) for name, array in _numbers(found, left_out)}
     if not arrays:

@@ -62,13 +62,13 @@ def _flat(extra: str, wanted: Wanted, above: tuple[str, ...]) -> dict[str, str]:
             for other in inside:
                 found |= _flat(other, wanted, (*above, extra))
         else:
-            found[name] = spec
+            found[f"{name}[{','.join(inside)}]" if inside else name] = spec
     return found
 
 
 def _part(name: str, spec: str) -> dict[str, Any]:
     try:
-        version = importlib.metadata.version(name)
+        version = importlib.metadata.version(name.partition("[")[0])
     except importlib.metadata.PackageNotFoundError:
         version = None
     fits = version is not None and all(_fits(version, clause) for clause in spec.split(",") if clause.strip())

@@ -31,10 +31,11 @@ Array = np.ndarray[Any, Any]
 
 #: Forms in which host memory passes from a fast exporter to a fast importer.
 #: ``ndarray``: an ndarray that aliases, with any strides, read-only if immutable.
+#: ``readonly``: an ndarray that is read-only whatever the object, since it is immutable.
 #: ``capsule``: a legacy DLPack capsule; its strides are never negative.
 #: ``versioned``: a DLPack 1.x capsule; its strides are never negative.
 #: ``aligned``: as ``capsule``, at a multiple of 64 bytes.
-FORMS = ("ndarray", "capsule", "versioned", "aligned")
+FORMS = ("ndarray", "readonly", "capsule", "versioned", "aligned")
 
 
 @dataclass(slots=True, eq=False)

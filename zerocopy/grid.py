@@ -11,6 +11,7 @@ from rich.text import Text
 
 import zerocopy
 from zerocopy.datasets import Data
+from zerocopy.errors import Reason
 from zerocopy.matrix import OUTCOMES, Cell, Matrix
 from zerocopy.terminal import Output, Signs, duration, printable
 
@@ -141,7 +142,7 @@ def _caption(cells: list[Cell], out: Output) -> Text:
     arrays = {cell.array: cell for cell in cells}
     if len(arrays) == 1:
         ((name, cell),) = arrays.items()
-        return Text(f"{printable(name)}: {_shape(cell.shape)} {cell.dtype}")
+        return Text(f"{printable(name)}: {_shape(cell.shape)}, {cell.dtype}")
     types = Counter(cell.dtype for cell in arrays.values())
     shapes = {cell.shape for cell in arrays.values()}
     each = f", each {_shape(shapes.pop())}" if len(shapes) == 1 else ""
@@ -155,7 +156,9 @@ def _names(names: list[str], most: int = 6) -> str:
 
 
 def _shape(shape: tuple[int, ...]) -> str:
-    return " x ".join(f"{n:,}" for n in shape) or "0-d"
+    if len(shape) == 1:
+        return f"{shape[0]:,} values"
+    return " x ".join(f"{n:,}" for n in shape) or "one value"
 
 
 def _head(name: str, version: str | None) -> Text:
@@ -203,7 +206,11 @@ def _show_legend(matrix: Matrix, arrays: int, out: Output) -> None:
     written = sum("write" in cell.proof for cell in aliases)
     meaning = {
         "zero-copy": "the result lies at the source's own address"
-        + (f"; in {written:,} of {len(aliases):,} a write to the source was read in it" if written else ""),
+        + (
+            f"; in {written:,} of {len(aliases):,}, a value written to the source was read from it"
+            if written
+            else ""
+        ),
         "copy": "the result has memory of its own",
         "empty": "no elements: nothing to share, nothing to copy",
         "refused": "an error that says why, and what to do",
@@ -242,13 +249,16 @@ def _show_notes(notes: _Notes, arrays: int, out: Output) -> None:
 def _show_absent(matrix: Matrix, data: Data, out: Output) -> None:
     if matrix.not_usable:
         out.show("", Text("Installed, and not usable here", "bold"))
+        alike: dict[Reason, list[str]] = {}
         for name, reason in matrix.not_usable.items():
+            alike.setdefault(reason, []).append(name)
+        for reason, names in alike.items():
             text = Text(printable(reason.why))
             if reason.remedy:
                 text.append("\n")
                 text.append("fix: ", "dim")
                 text.append(printable(reason.remedy))
-            _listed([(Text(printable(name)), text)], out)
+            _listed([(Text(_names(names)), text)], out)
     if matrix.not_installed:
         out.show("", Text("Known, and not installed", "bold"))
         _listed([(Text(printable(n)), Text(line)) for n, line in matrix.not_installed.items()], out)
@@ -267,14 +277,16 @@ def _listed(rows: list[tuple[Text, Text]], out: Output) -> None:
 
 
 def _show_verdict(matrix: Matrix, out: Output) -> None:
-    counts = Counter(cell.outcome for cell in matrix.cells)
-    parts = [f"{counts[o]:,} {_WORDS[o]}" for o in reversed(OUTCOMES) if counts[o]]
-    total = f"{len(matrix.cells):,} conversions: {', '.join(parts)}."
     if not matrix.cells:
         out.show("", Text("No framework that is asked for can be used here: nothing was converted."))
         return
+    counts = Counter(cell.outcome for cell in matrix.cells)
+    words = _WORDS | {"copy": "copied"}
+    parts = ", ".join(f"{counts[o]:,} {words[o]}" for o in reversed(OUTCOMES) if counts[o])
+    total = f"{len(matrix.cells):,} conversion{'' if len(matrix.cells) == 1 else 's'}"
     if matrix.broken:
-        verdict = Text(f"{out.signs.broken} {len(matrix.broken):,} break a promise.", "bold red")
+        verdict = Text(f"{out.signs.broken} {len(matrix.broken):,} of {total} broke a promise", "bold red")
+        out.show("", Text.assemble(verdict, f": {parts}."))
     else:
-        verdict = Text(f"{out.signs.yes} Every promise held.", "bold green")
-    out.show("", Text.assemble(verdict, f" {total}"))
+        verdict = Text(f"{out.signs.yes} Every promise held", "bold green")
+        out.show("", Text.assemble(verdict, f" in {total}: {parts}."))

@@ -317,12 +317,13 @@ def _on_device(
 
     def run() -> Any:
         given = source
-        if reasons and here:
+        if reasons if here else [*source.reasons, *target.device_reasons(source.view)]:
             carrier = source if source.contiguous is not None else _carrier(source)
             assert carrier.contiguous is not None
             given = describe(carrier.contiguous())
-        # The stream is one of the device where the result is to be, and no other's.
-        result = target.from_device(given, stream if here else None)
+        # The target itself may have been lent; the stream is one of the result's device.
+        own = given.obj if given.framework is target else None
+        result = target.from_device(given, stream if here else None) if own is None else own
         return result if here else target.move(result, where, stream)
 
     if not reasons:
@@ -333,11 +334,7 @@ def _on_device(
 
 
 def _carrier(source: Source) -> Source:
-    """Lend a framework to device memory that is known by protocol alone.
-
-    A class with nothing but ``__dlpack__`` can be aliased, but not copied: some
-    framework on the same device has to do that.
-    """
+    """Lend a framework to memory known by protocol alone, which can be aliased and not copied."""
     carrier = registry.carrier(source.view)
     return describe(carrier.from_device(source, None))
 

@@ -41,9 +41,9 @@ def describe(obj: Any) -> Source:
     cls = type(obj)
     if hasattr(cls, "__dlpack__"):
         return _dlpack(obj)
-    if hasattr(obj, "__cuda_array_interface__") and not isinstance(obj, type):
+    if _offers(obj, "__cuda_array_interface__"):
         return _cai(obj)
-    if hasattr(obj, "__array_interface__") and not isinstance(obj, type):
+    if _offers(obj, "__array_interface__"):
         return _host(obj, lambda: np.asarray(obj), "array-interface")
     if hasattr(cls, "__arrow_c_array__"):
         view = arrow_c.read(obj)
@@ -57,6 +57,14 @@ def describe(obj: Any) -> Source:
             f"convert({_name(obj)})", f"its buffer cannot be read: {error}", "keep it open"
         ) from error
     return _host(obj, lambda: np.asarray(buffer), "buffer")
+
+
+def _offers(obj: Any, name: str) -> bool:
+    """Whether an instance has an interface; a property that raises is one, and its reader says so."""
+    try:
+        return hasattr(obj, name) and not isinstance(obj, type)
+    except Exception:  # noqa: BLE001
+        return True
 
 
 def _name(obj: Any) -> str:

@@ -185,8 +185,9 @@ def call_tasks(settings: Settings) -> list[Task]:
 def _calls(pair: Pair, pace: Pace) -> list[Case]:
     source, target = pair
     x = SUBJECTS[source].make(aligned_values(1000))
-    names = namespace(pair) | {"x": x, "y": zc.convert(x, target)}
+    names = namespace(pair) | {"x": x, "y": zc.convert(x, target), "convert": zc.convert}
     codes = (
+        f'convert(x, "{target}")',
         f'zc.convert(x, "{target}")',
         f'zc.convert(x, to="{target}")',
         f'zc.convert(x, "{source}")',

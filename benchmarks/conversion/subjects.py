@@ -50,14 +50,14 @@ class Subject:
 
 def aligned_values(count: int, dtype: Any = "float32") -> Array:
     """Return values, not all equal, in memory of their own at a multiple of 64 bytes."""
-    dtype = numpy_dtype(dtype)
-    raw = np.empty(count * dtype.itemsize + ALIGNMENT, np.uint8)
+    native = numpy_dtype(dtype)
+    raw = np.empty(count * native.itemsize + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
-    values = raw[start : start + count * dtype.itemsize].view(dtype)
+    values: Array = raw[start : start + count * native.itemsize].view(native)
     values[...] = 1
     # Small numbers, which every type holds; the rest of a large array stays 1.
     head = values[:1000]
-    head[...] = (np.arange(len(head)) % 100).astype(dtype)
+    head[...] = (np.arange(len(head)) % 100).astype(native)
     return values
 
 
@@ -81,8 +81,10 @@ def _torch_values(tensor: Any) -> Array:
     import torch
 
     if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.uint16).numpy().view(numpy_dtype("bfloat16"))
-    return tensor.numpy()
+        tensor = tensor.view(torch.uint16)
+        return np.asarray(tensor.numpy()).view(numpy_dtype("bfloat16"))
+    values: Array = tensor.numpy()
+    return values
 
 
 def _jax(values: Array) -> Any:

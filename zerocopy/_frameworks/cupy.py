@@ -92,7 +92,7 @@ class CuPy(Framework):
             raise refuse_ndim("cupy", view, _MAX_NDIM)
         name = view.dtype.name
         if name in SUBBYTE_NAMES or to_numpy(view.dtype) is None:
-            nowhere = name in SUBBYTE_NAMES or name in ("complex32", "float4_e2m1fn_x2")
+            nowhere = name in SUBBYTE_NAMES or name == "float4_e2m1fn_x2"
             raise refuse_dtype(
                 "cupy", view.dtype, "" if nowhere else "pip install ml_dtypes, which adds it to NumPy"
             )
@@ -179,7 +179,8 @@ class CuPy(Framework):
 
     def devices(self) -> list[str]:
         cuda = self.module().cuda
-        return [f"cuda:{i}" for i in range(cuda.runtime.getDeviceCount() if cuda.is_available() else 0)]
+        count = cuda.runtime.getDeviceCount() if cuda.is_available() else 0
+        return [f"cuda:{i}" for i in range(count)] or ["cuda (no device)"]
 
 
 class _Retyped:

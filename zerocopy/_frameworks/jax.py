@@ -111,11 +111,11 @@ class Jax(Framework):
 
         def ndarray(array: Any) -> Any:
             view = asarray(array)
-            if not view.flags.c_contiguous:
-                raise BufferError("another layout: asarray has copied it")
+            if view.base is None:
+                raise BufferError("packed, or in another layout: asarray has copied it")
             return view
 
-        return {"ndarray": ndarray, "capsule": to_capsule, "aligned": to_capsule}
+        return {"ndarray": ndarray, "readonly": ndarray, "capsule": to_capsule, "aligned": to_capsule}
 
     # -- target ---------------------------------------------------------------
 
@@ -213,11 +213,12 @@ class Jax(Framework):
             if array.dtype in wide and not config.jax_enable_x64:
                 raise BufferError("JAX's x64 mode is off")
             # Misaligned memory is copied by JAX itself; gaps and reversals it refuses.
-            if not array.flags.writeable:
-                array = writable_alias(array)
             return from_capsule(array.__dlpack__())
 
-        return {"capsule": capsule, "ndarray": ndarray}
+        def readonly(array: Any) -> Any:
+            return ndarray(writable_alias(array))
+
+        return {"capsule": capsule, "readonly": readonly, "ndarray": ndarray}
 
     # -- devices --------------------------------------------------------------
 

@@ -5,8 +5,8 @@ MXNet 1.9.1 is the last release, and imports with NumPy 1.23 and no later.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -18,7 +18,6 @@ from zerocopy.errors import (
     FrameworkNotInstalledError,
     Reason,
     UnsupportedConversionError,
-    ZeroCopyError,
 )
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
 from zerocopy.protocols import dlpack
@@ -69,18 +68,15 @@ class MXNet(Framework):
     # -- presence ---------------------------------------------------------------
 
     def module(self) -> ModuleType:
-        loaded = sys.modules.get(self.name)
-        if hasattr(loaded, "nd"):
-            return loaded
         asked = f"to={self.name!r}"
         if not self.installed():
             raise FrameworkNotInstalledError(
                 asked, "mxnet is not installed", f"pip install {self.distribution}"
             )
         try:
-            return super().module()
-        except AttributeError as error:
-            # Not an ImportError: it reads numpy.bool, which NumPy 1.24 removed.
+            return importlib.import_module(self.name)
+        except (ImportError, AttributeError) as error:
+            # AttributeError: it reads numpy.bool, which NumPy 1.24 removed.
             raise FrameworkNotInstalledError(
                 asked, f"importing it failed: {error}", f"pip install {self.distribution}"
             ) from error
@@ -115,11 +111,12 @@ class MXNet(Framework):
         try:
             view = _describe(obj, dtype, device)
         except mx.MXNetError as error:
-            if "MKLDNN" not in str(error):
+            if "TBlob for MKLDNN" not in str(error):
+                # Its operators run later, and so do their errors come out.
                 raise UnsupportedConversionError(
                     f"convert({name})",
-                    "MXNet says that it has no memory yet",
-                    "give it values first: x[:] = 0",
+                    f"what MXNet had queued for it failed: {str(error).strip().splitlines()[-1]}",
+                    "see the cause above",
                 ) from error
             # What Convolution and others return, and weights after an inference.
             view = _unreadable(obj, dtype, device)
@@ -146,18 +143,9 @@ class MXNet(Framework):
             contiguous=lambda: _finished(obj.copy()),
         )
 
-    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
-        mx = self.module()
-        if cls not in (mx.nd.NDArray, mx.np.ndarray):
-            return {}
-
-        def ndarray(obj: Any) -> Array:
-            source = self.source(obj)
-            if source.reasons or not source.view.dtype.in_numpy:
-                raise BufferError("not plain host memory")
-            return source.view.numpy()  # raises for memory on a device
-
-        return {"ndarray": ndarray}
+    # There are no `exports`: MXNet tells once that an operator failed, and on the fast
+    # way, where any error means "look again", the second look would find no error and
+    # hand out memory that nobody has written.
 
     # -- target ---------------------------------------------------------------
 
@@ -296,6 +284,8 @@ def _refusal(obj: Any) -> Reason | None:
     """Return why an array has no block of memory with its values, if so."""
     if obj.handle is None:  # everything else reads through the handle, and so through NULL
         return Reason("it has no handle, and so no memory", "make it by mx.nd.array")
+    if obj.stype == "undefined":
+        return Reason("it holds nothing yet", "make it by mx.nd.array, or wait for what fills it")
     if obj.stype != "default":
         # to_dlpack hands out the stored values under the shape of the whole.
         return Reason(f"it is sparse ({obj.stype})", "x.tostype('default') makes it dense")

@@ -113,7 +113,7 @@ class Numba(Framework):
             raise refuse_ndim("numba", view, _MAX_NDIM)
         name = view.dtype.name
         if name in SUBBYTE_NAMES or to_numpy(view.dtype) is None:
-            nowhere = name in SUBBYTE_NAMES or name in ("complex32", "float4_e2m1fn_x2")
+            nowhere = name in SUBBYTE_NAMES or name == "float4_e2m1fn_x2"
             raise refuse_dtype(
                 "numba", view.dtype, "" if nowhere else "pip install ml_dtypes, which adds it to NumPy"
             )
@@ -210,7 +210,7 @@ class Numba(Framework):
             return list(self.device_kinds)
         if _simulated():
             return ["cuda:0 (simulated)"]
-        return [f"cuda:{i}" for i in range(cuda_driver.count())]
+        return [f"cuda:{i}" for i in range(cuda_driver.count())] or ["cuda (no device)"]
 
 
 def _array_class() -> type | None:
@@ -228,20 +228,11 @@ def _simulated() -> bool:
 
 
 def _simulated_source(obj: Any, name: str, dtype: DType) -> Source:
-    import numpy as np
-
-    # An alias: the class passes __array_interface__ on from the ndarray that it wraps.
-    array = np.asarray(obj).view(dtype.storage)
-    view = StridedView(
-        array.__array_interface__["data"][0],
-        array.shape,
-        array.strides,
-        dtype,
-        HOST,
-        not array.flags.writeable,
-        array,
-    )
-    return Source(name, view, lambda: array, "array-interface")
+    # The class passes __array_interface__ on from the ndarray that it wraps; the type
+    # in it is none that NumPy can read back where it is one of ml_dtypes.
+    pointer, readonly = obj.__array_interface__["data"]
+    view = StridedView(pointer, tuple(obj.shape), tuple(obj.strides), dtype, HOST, readonly, obj)
+    return Source(name, view, view.numpy, "array-interface")
 
 
 # -- streams ------------------------------------------------------------------

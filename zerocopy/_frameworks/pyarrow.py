@@ -87,7 +87,7 @@ class PyArrow(Framework):
 
         exports: dict[str, Callable[[Any], Any]] = {"ndarray": np.from_dlpack}
         if _marks_immutable(pa):
-            exports["versioned"] = versioned
+            exports |= {"versioned": versioned, "readonly": np.from_dlpack}
         return exports
 
     # -- target ---------------------------------------------------------------
@@ -162,12 +162,15 @@ class PyArrow(Framework):
             return {}
         flat, tensor = pa.Array.from_dlpack, pa.Tensor.from_dlpack
 
+        refused = pa.ArrowInvalid
+
         def ndarray(array: Any) -> Any:
-            if array.ndim == 1:
-                return flat(array)  # refuses gaps, reversals, booleans
-            if array.flags.c_contiguous:
+            try:
+                return flat(array)  # refuses gaps, reversals, booleans, other dimensions
+            except refused:
+                if array.ndim == 1 or not array.flags.c_contiguous:
+                    raise
                 return tensor(array)
-            raise BufferError("strided")
 
         return {"ndarray": ndarray}
 

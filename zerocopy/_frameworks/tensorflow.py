@@ -93,25 +93,24 @@ class TensorFlow(Framework):
         tf = self.module()
         if cls is not type(tf.constant(0)) or tf.config.list_physical_devices("GPU"):
             return {}  # with a GPU in the process each tensor's device is looked at
-        asarray, to_capsule = np.asarray, tf.experimental.dlpack.to_dlpack
-        string, resource, variant = tf.string, tf.resource, tf.variant
+        asarray, to_capsule, is_unsafe = np.asarray, _to_capsule(tf), _is_unsafe(tf)
 
         def ndarray(tensor: Any) -> Any:
             array = asarray(tensor)
-            # Strings come as objects, and bfloat16 and the like (of kind V) without the
-            # mark that they are immutable.
-            if array.dtype.kind not in "fiubc":
+            number = array.dtype.num
+            # NumPy's own numbers are 0 to 16, and 23 is float16. Strings come as
+            # objects (17); bfloat16 and the like (256 and more) come without the mark
+            # that tensors are immutable. One comparison; `kind` and a set take 30 ns more.
+            if number > 16 and number != 23:
                 raise BufferError("not a native number")
             return array
 
         def capsule(tensor: Any) -> Any:
-            dtype = tensor.dtype
-            # Compared by identity: hashing a tf.DType runs Python code (230 ns).
-            if dtype is string or dtype is resource or dtype is variant:
+            if is_unsafe(tensor):
                 raise BufferError("to_dlpack aborts the process")
             return to_capsule(tensor)
 
-        return {"ndarray": ndarray, "capsule": capsule, "aligned": capsule}
+        return {"ndarray": ndarray, "readonly": ndarray, "capsule": capsule, "aligned": capsule}
 
     # -- target ---------------------------------------------------------------
 
@@ -165,7 +164,8 @@ class TensorFlow(Framework):
             with tf.device("/CPU:0"):
                 tensor = tf.constant(array.view(extended))
         else:
-            tensor = _from_capsule(tf)(dlpack.export(writable_alias(array), dtype))
+            capsule = dlpack.export(writable_alias(array), dtype)
+            tensor = tf.experimental.dlpack.from_dlpack(capsule)
         return tensor if device.is_host else self.move(tensor, device, stream)
 
     def from_device(self, source: Source, stream: int | None) -> Any:
@@ -188,16 +188,7 @@ class TensorFlow(Framework):
             return tf.raw_ops.DeepCopy(x=tensor) if same else tf.identity(tensor)
 
     def imports(self) -> dict[str, Callable[[Any], Any]]:
-        from_capsule = _from_capsule(self.module())
-
-        def ndarray(array: Any) -> Any:
-            if address(array) % ALIGNMENT:
-                raise BufferError("misaligned: it would abort later")
-            if not array.flags.writeable:
-                array = writable_alias(array)
-            return from_capsule(array.__dlpack__())
-
-        return {"aligned": from_capsule, "ndarray": ndarray}
+        return _imports(self.module())
 
     # -- devices --------------------------------------------------------------
 
@@ -238,31 +229,68 @@ def _refusal(tf: Any, obj: Any) -> Reason | None:
     return None
 
 
-def _from_capsule(tf: Any) -> Callable[[Any], Any]:
-    """Return ``capsule -> tf.Tensor``.
+# The public functions wrap one C++ call each: from_dlpack looks the context up twice
+# and initialises it (200 ns of 700), Tensor.dtype makes an enum an object (100 ns of
+# 400). Where these versions have the bare calls, they are used (law 6; compared in
+# test_routes).
+_KNOWN = ((2, 16), (2, 24))
 
-    The public function looks the context up twice and makes sure that it is
-    initialised, 200 ns of 700; the bare one is called where it is known to be the
-    same (law 6; compared in test_routes).
-    """
-    public: Callable[[Any], Any] = tf.experimental.dlpack.from_dlpack
+
+def _private(tf: Any) -> Any:
     version = tuple(int(n) for n in tf.__version__.split(".")[:2])
-    if not (2, 16) <= version < (2, 24):
-        return public
+    if not _KNOWN[0] <= version < _KNOWN[1]:
+        return None
     try:
         from tensorflow.python import pywrap_tfe
-        from tensorflow.python.eager import context
+    except ImportError:
+        return None
+    return pywrap_tfe
 
-        bare, current = pywrap_tfe.TFE_FromDlpackCapsule, context.context
-    except (ImportError, AttributeError):
-        return public
-    current().ensure_initialized()
 
-    def private(capsule: Any) -> Any:
-        # Asked for each time: a context that was reset leaves a dangling handle.
-        return bare(capsule, current()._handle)
+def _imports(tf: Any) -> dict[str, Callable[[Any], Any]]:
+    """Return the fast importers; the bare call is written out in each, since a call of ours takes 50 ns."""
+    bare = getattr(_private(tf), "TFE_FromDlpackCapsule", None)
+    public = tf.experimental.dlpack.from_dlpack
+    if bare is None:
+        return {"aligned": public}
+    from tensorflow.python.eager import context
 
-    return private
+    context.context().ensure_initialized()
+
+    # The context is asked for each time: one that was reset leaves a dangling handle.
+    def aligned(capsule: Any) -> Any:
+        return bare(capsule, context._context._handle)
+
+    def ndarray(array: Any) -> Any:
+        if address(array) % ALIGNMENT:
+            raise BufferError("misaligned: it would abort later")
+        return bare(array.__dlpack__(), context._context._handle)  # refuses gaps, read-only memory
+
+    def readonly(array: Any) -> Any:
+        if address(array) % ALIGNMENT:
+            raise BufferError("misaligned: it would abort later")
+        return bare(writable_alias(array).__dlpack__(), context._context._handle)
+
+    return {"aligned": aligned, "readonly": readonly, "ndarray": ndarray}
+
+
+def _to_capsule(tf: Any) -> Callable[[Any], Any]:
+    """Return ``tf.Tensor -> legacy capsule``, with no check of the data type."""
+    bare = getattr(_private(tf), "TFE_ToDlpackCapsule", None)
+    return bare or tf.experimental.dlpack.to_dlpack  # type: ignore[no-any-return]
+
+
+def _is_unsafe(tf: Any) -> Callable[[Any], bool]:
+    """Return a test for tensors that abort the process in to_dlpack."""
+    unsafe = (tf.string, tf.resource, tf.variant)
+    if _private(tf) is not None and hasattr(tf.constant(0), "_datatype_enum"):
+        numbers = frozenset(dtype.as_datatype_enum for dtype in unsafe)
+
+        def by_number(tensor: Any) -> bool:
+            return tensor._datatype_enum() in numbers
+
+        return by_number
+    return lambda tensor: tensor.dtype in unsafe
 
 
 FRAMEWORK = TensorFlow()

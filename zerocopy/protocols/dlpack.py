@@ -330,7 +330,7 @@ def as_ndarray(capsule: Capsule, view: StridedView) -> np.ndarray[Any, Any]:
         retype(capsule, unsigned)
     array = np.from_dlpack(Handover(capsule))
     if not view.readonly:
-        array = writable_alias(array)  # before 2.1 NumPy makes all that it imports read-only
+        array = writable_alias(array)  # NumPy marks what comes in a legacy capsule as read-only
     return array if view.dtype.name != "bool" else array.view(np.bool_)
 
 

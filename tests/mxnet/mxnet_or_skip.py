@@ -1,0 +1,46 @@
+"""MXNet, for tests that are skipped where it is not: in every environment but its own."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zerocopy import registry
+
+HAS_MXNET = registry.by_name("mxnet").installed()
+REASON = "MXNet is not here: it needs an environment of its own (tests/mxnet/requirements.txt)"
+
+
+def mxnet_or_skip() -> ModuleType:
+    """Return MXNet, or skip the module that asks for it."""
+    # Not pytest.importorskip: to Python this very folder is a package called mxnet.
+    if not HAS_MXNET:
+        pytest.skip(REASON, allow_module_level=True)
+    return importlib.import_module("mxnet")
+
+
+def address(obj: Any) -> int:
+    """Return where an NDArray's or an ndarray's memory is, without asking zerocopy."""
+    if isinstance(obj, np.ndarray):
+        return obj.__array_interface__["data"][0]
+    import ctypes
+
+    import mxnet as mx
+
+    pointer = ctypes.c_void_p()
+    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(obj.handle, ctypes.byref(pointer)))
+    return pointer.value or 0
+
+
+def in_onednn_layout() -> Any:
+    """Return an array of which MXNet keeps the values in oneDNN's layout."""
+    import mxnet as mx
+
+    data = mx.nd.arange(2 * 3 * 8 * 8).reshape((2, 3, 8, 8))
+    result = mx.nd.Convolution(data, mx.nd.ones((16, 3, 3, 3)), no_bias=True, kernel=(3, 3), num_filter=16)
+    result.wait_to_read()
+    return result

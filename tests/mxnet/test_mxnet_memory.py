@@ -1,0 +1,346 @@
+"""What MXNet can alias and what it cannot, by address and by what a write does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from conftest import aligned, bits, sample
+from mxnet_or_skip import address, mxnet_or_skip
+
+import zerocopy as zc
+from zerocopy import registry
+from zerocopy.device import HOST
+from zerocopy.dtype import ALL, by_name
+from zerocopy.errors import (
+    CopyRequiredError,
+    LossyConversionError,
+    UnsupportedConversionError,
+)
+from zerocopy.strided import StridedView
+
+mx = mxnet_or_skip()
+MXNET = registry.by_name("mxnet")
+
+DTYPES = ["bool", "int8", "int32", "int64", "uint8", "float16", "float32", "float64"]
+LACKING = sorted({t.name for t in ALL} - {*DTYPES, "bfloat16"})
+CLASSES = {"nd": lambda x: mx.nd.array(x, dtype=x.dtype), "np": lambda x: mx.np.array(x, dtype=x.dtype)}
+
+
+class Legacy:
+    """A producer with DLPack's two dunders and nothing else."""
+
+    def __init__(self, array: np.ndarray, dtype: str | None = None) -> None:
+        self.array, self.dtype = array, dtype
+
+    def __dlpack__(self, *, stream=None):
+        from zerocopy.protocols import dlpack
+
+        capsule = self.array.__dlpack__()
+        return capsule if self.dtype is None else dlpack.retype(capsule, by_name(self.dtype))
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+
+@pytest.fixture
+def np_shape():
+    """NumPy's semantics of shapes, which 0-d and zero-size arrays need in MXNet."""
+    with mx.util.np_shape(True):
+        yield
+
+
+# -- into MXNet -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_into_mxnet_aliases(dtype: str) -> None:
+    given = sample(dtype)
+    before = given.copy()
+    result = zc.convert(given, "mxnet", copy=False)
+    assert type(result) is mx.nd.NDArray
+    assert np.dtype(result.dtype) == given.dtype
+    assert result.shape == given.shape
+    assert bits(result.asnumpy()) == bits(before)
+    assert address(result) == address(given)
+    given[1, 2] = 0 if given[1, 2] else 1
+    assert result.asnumpy()[1, 2] == given[1, 2] != before[1, 2]
+    mx.nd.ones(given.shape, dtype=dtype).copyto(result)  # MXNet cannot assign to a slice of booleans
+    result.wait_to_read()
+    assert (given == 1).all()
+
+
+def test_the_source_stays_writable() -> None:
+    """mx.nd.from_numpy alone marks the array that it is given as read-only."""
+    given = sample("float32")
+    plain = given.view()
+    mx.nd.from_numpy(plain)
+    assert not plain.flags.writeable
+    zc.convert(given, "mxnet")  # the careful way, then the fast one
+    zc.convert(given, "mxnet")
+    assert given.flags.writeable
+
+
+def test_bfloat16_goes_in_and_out() -> None:
+    raw = (np.arange(6, dtype="float32").view("uint32") >> 16).astype("uint16").reshape(2, 3)
+    result = zc.convert(Legacy(raw, "bfloat16"), "mxnet", copy=False)
+    assert np.dtype(result.dtype).names == ("bfloat16",)
+    assert address(result) == address(raw)
+    assert (mx.nd.cast(result, "float32").asnumpy() == [[0, 1, 2], [3, 4, 5]]).all()
+    view = zc.view(result)
+    assert view.dtype is by_name("bfloat16")
+    assert view.ptr == address(raw)
+    assert zc.shares_memory(raw, result)
+
+
+@pytest.mark.parametrize("dtype", LACKING)
+def test_dtypes_that_mxnet_lacks_are_refused_by_name(dtype: str) -> None:
+    view = StridedView(64, (3,), (by_name(dtype).itemsize,), by_name(dtype), HOST, False, None)
+    with pytest.raises(UnsupportedConversionError, match=f"mxnet has no {dtype}"):
+        MXNET.reasons(view)
+    if by_name(dtype).in_numpy:
+        with pytest.raises(UnsupportedConversionError, match=f"mxnet has no {dtype}"):
+            zc.convert(np.zeros(3, dtype), "mxnet")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: sample("float32").T,
+        lambda: sample("float32")[:, ::2],
+        lambda: sample("float32")[::-1],
+        lambda: np.broadcast_to(sample("float32")[0], (5, 3)),
+        lambda: np.frombuffer(bytearray(17), "float32", 4, offset=1),
+        lambda: np.zeros(3, [("a", "u1"), ("b", "f4")])["b"],
+    ],
+    ids=["transposed", "stepped", "reversed", "broadcast", "misaligned", "packed field"],
+)
+def test_other_layouts_are_copied(make: Callable[[], np.ndarray]) -> None:
+    given = make()
+    plan = zc.explain(given, "mxnet")
+    assert not plan.zero_copy
+    assert plan.copied_bytes == given.nbytes
+    assert plan.reasons
+    for _ in range(2):  # the careful way, then the fast one
+        result = zc.convert(given, "mxnet")
+        assert bits(result.asnumpy()) == bits(given)
+        assert not zc.shares_memory(given, result)
+    with pytest.raises(CopyRequiredError):
+        zc.convert(given, "mxnet", copy=False)
+
+
+def test_size_one_dimensions_have_any_strides() -> None:
+    given = np.lib.stride_tricks.as_strided(sample("float32"), (4, 1, 3), (12, 999 * 4, 4))
+    assert address(zc.convert(given, "mxnet", copy=False)) == address(given)
+
+
+@pytest.mark.parametrize("ndim", [1, 8, 32])
+def test_as_many_dimensions_as_numpy(ndim: int) -> None:
+    given = aligned(np.arange(6, dtype="float32")).reshape((1,) * (ndim - 1) + (6,))
+    result = zc.convert(given, "mxnet", copy=False)
+    assert result.shape == given.shape
+    assert (result + 1).shape == given.shape
+
+
+def test_more_dimensions_are_refused() -> None:
+    view = StridedView(64, (1,) * 33, (4,) * 33, by_name("float32"), HOST, False, None)
+    with pytest.raises(UnsupportedConversionError, match="33 dimensions"):
+        MXNET.reasons(view)
+
+
+def test_too_many_elements_are_refused() -> None:
+    large = np.broadcast_to(np.uint8(1), (2**31 - 1,))
+    plan = zc.explain(large, "mxnet")
+    assert not plan.possible
+    assert "2,147,483,646 at most" in str(plan)
+    view = StridedView(64, (2**31 - 2,), (1,), by_name("uint8"), HOST, False, None)
+    assert MXNET.reasons(view) == []
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2)])
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_shapes_that_mean_unknown_are_refused(shape: tuple[int, ...], dtype: str) -> None:
+    given = np.ones(shape, dtype)
+    for _ in range(2):
+        with pytest.raises(UnsupportedConversionError, match="unknown") as caught:
+            zc.convert(given, "mxnet")
+    assert "set_np_shape" in str(caught.value)
+    assert not zc.explain(given, "mxnet").possible
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool"])
+def test_0d_with_numpy_shapes(np_shape: None, dtype: str) -> None:
+    given = np.ones((), dtype)
+    result = zc.convert(given, "mxnet", copy=False)
+    assert result.shape == ()
+    assert result.asnumpy() == 1
+    assert address(result) == address(given)
+    given[()] = 0
+    assert result.asnumpy() == 0
+    assert (result.astype("float32") + 1).asnumpy() == 1  # operators take it
+    back = zc.convert(result, "numpy", copy=False)
+    assert back.shape == ()
+    assert address(back) == address(given)
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0, 2)])
+@pytest.mark.parametrize("copy", [None, False, True])
+def test_zero_size_with_numpy_shapes(np_shape: None, shape: tuple[int, ...], copy: bool | None) -> None:
+    given = np.ones(shape, "int8")
+    plan = zc.explain(given, "mxnet", copy=copy)
+    result = zc.convert(given, "mxnet", copy=copy)
+    assert result.shape == shape
+    assert np.dtype(result.dtype) == given.dtype
+    assert plan.possible
+    assert not plan.zero_copy
+    assert plan.copied_bytes == 0
+    assert not zc.shares_memory(given, result)
+    assert zc.convert(result, "numpy", copy=copy).shape == shape
+
+
+def test_zero_size_comes_out_without_numpy_shapes() -> None:
+    result = zc.convert(mx.nd.array([]), "numpy")
+    assert result.shape == (0,)
+    assert result.dtype == np.float32
+
+
+# -- out of MXNet -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_out_of_mxnet_aliases(kind: str, dtype: str) -> None:
+    values = sample(dtype)
+    given = CLASSES[kind](values)
+    for _ in range(2):  # the careful way, then the fast one
+        result = zc.convert(given, "numpy")
+        assert result.dtype == values.dtype
+        assert bits(result) == bits(values)
+        assert address(result) == address(given)
+        assert result.flags.writeable
+    assert zc.explain(given, "numpy").zero_copy
+    assert zc.shares_memory(given, result)
+    result[1, 2] = 1
+    assert given.asnumpy()[1, 2] == 1
+    CLASSES[kind](np.ones(values.shape, dtype)).copyto(given)
+    given.wait_to_read()
+    assert (result == 1).all()
+
+
+def test_views_of_mxnet_begin_where_they_begin() -> None:
+    given = mx.nd.arange(12).reshape((4, 3))
+    part = given[1:3]
+    result = zc.convert(part, "numpy", copy=False)
+    assert address(result) == address(given) + 12
+    assert result.tolist() == [[3, 4, 5], [6, 7, 8]]
+    result[:] = -1
+    assert given.asnumpy()[:, 0].tolist() == [0, -1, -1, 9]
+    assert zc.shares_memory(part, given)
+    assert not zc.shares_memory(given[:1], given[1:])
+
+
+def test_a_transposed_array_is_mxnets_own_copy() -> None:
+    given = mx.nd.arange(6).reshape((2, 3))
+    assert zc.convert(given.T, "numpy").tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_sparse_is_refused_with_a_remedy() -> None:
+    for kind in ("csr", "row_sparse"):
+        given = mx.nd.array([[0, 1], [0, 0]]).tostype(kind)
+        with pytest.raises(UnsupportedConversionError, match=f"sparse \\({kind}\\)") as caught:
+            zc.convert(given, "numpy")
+        assert "tostype('default')" in str(caught.value)
+        assert zc.convert(given.tostype("default"), "numpy").tolist() == [[0, 1], [0, 0]]
+        assert zc.convert(given, "mxnet") is given
+
+
+def test_no_values_is_refused() -> None:
+    for given in (mx.nd.NDArray(mx.nd.ndarray._new_empty_handle()), mx.nd.NDArray(None)):
+        with pytest.raises(UnsupportedConversionError, match=r"holds nothing|no handle"):
+            zc.convert(given, "numpy")
+
+
+def test_what_is_no_array_is_refused() -> None:
+    for given in (mx.sym.var("x"), mx.cpu()):
+        with pytest.raises(UnsupportedConversionError):
+            zc.convert(given, "numpy")
+
+
+# -- copy, writable, itself -------------------------------------------------------
+
+
+@pytest.mark.parametrize(("source", "target"), [("numpy", "mxnet"), ("mxnet", "numpy"), ("mxnet", "mxnet")])
+def test_copy_true_never_aliases(source: str, target: str) -> None:
+    given = zc.convert(sample("float32"), source)
+    result = zc.convert(given, target, copy=True)
+    assert address(result) != address(given)
+    assert not zc.shares_memory(given, result)
+    assert not zc.explain(given, target, copy=True).zero_copy
+    there = zc.convert(given, "numpy")
+    there[:] = 100
+    assert bits(zc.convert(result, "numpy")) == bits(sample("float32"))
+
+
+@pytest.mark.parametrize(("source", "target"), [("numpy", "mxnet"), ("mxnet", "numpy")])
+@pytest.mark.parametrize("copy", [None, False])
+def test_copy_none_and_false_alias(source: str, target: str, copy: bool | None) -> None:
+    given = zc.convert(sample("float32"), source)
+    result = zc.convert(given, target, copy=copy)
+    assert address(result) == address(given)
+    assert zc.explain(given, target, copy=copy).zero_copy == zc.shares_memory(given, result) is True
+    zc.convert(given, "numpy")[:] = 100
+    assert (zc.convert(result, "numpy") == 100).all()
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_its_own_come_back_as_they_are(kind: str) -> None:
+    given = CLASSES[kind](sample("float32"))
+    for options in ({}, {}, {"copy": False}, {"device": "cpu"}, {"device": mx.cpu()}, {"writable": True}):
+        assert zc.convert(given, "mxnet", **options) is given
+
+
+def test_immutable_memory_is_marked_and_warned_of() -> None:
+    given = sample("float32")
+    given.flags.writeable = False
+    plan = zc.explain(given, "mxnet")
+    assert plan.zero_copy
+    assert "immutable" in plan.warnings[0]
+    result = zc.convert(given, "mxnet")
+    assert address(result) == address(given)
+    assert not result.writable
+    assert zc.view(result).readonly
+    with pytest.raises(ValueError, match="readonly"):
+        result += 1
+    assert not zc.convert(result, "numpy").flags.writeable  # the way back keeps it
+    own = zc.convert(given, "mxnet", writable=True)
+    own += 1
+    own.wait_to_read()
+    assert bits(given) == bits(sample("float32"))
+    assert own.writable
+    with pytest.raises(CopyRequiredError):
+        zc.convert(given, "mxnet", writable=True, copy=False)
+
+
+def test_bytes_go_in_read_only() -> None:
+    given = np.arange(4, dtype="int32").tobytes()
+    result = zc.convert(np.frombuffer(given, "int32"), "mxnet", copy=False)
+    assert result.asnumpy().tolist() == [0, 1, 2, 3]
+    assert not result.writable
+
+
+def test_writable_false_marks() -> None:
+    given = sample("float32")
+    result = zc.convert(given, "mxnet", writable=False)
+    assert address(result) == address(given)
+    assert not result.writable
+    assert given.flags.writeable
+    assert not zc.convert(result, "numpy").flags.writeable
+
+
+def test_lossy_sources_are_refused() -> None:
+    masked = np.ma.masked_array(sample("float32"), mask=False)
+    assert zc.convert(masked, "mxnet").shape == (4, 3)
+    masked[0, 0] = np.ma.masked
+    with pytest.raises(LossyConversionError):
+        zc.convert(masked, "mxnet")
