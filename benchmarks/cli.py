@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks import results as storage
 from benchmarks.report import show, show_changes
-from benchmarks.suite import SUITES, Section, Settings, Suite, load
+from benchmarks.suite import SUITES, Case, Section, Settings, Suite, load
 from benchmarks.timing import FULL, QUICK
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
@@ -41,7 +41,12 @@ class Size(click.ParamType):
 @click.option("--frameworks", default="", metavar="A,B", help="Measure between these only.")
 @click.option("--sizes", type=Size(), default=None, help="Sizes in bytes, such as 4,4KiB,1GiB.")
 @click.option("--quick", is_flag=True, help="Fewer and shorter blocks, fewer sizes: under a minute.")
-@click.option("--json", "target", type=click.Path(path_type=Path), help="Write the results there.")
+@click.option(
+    "--json",
+    "target",
+    type=click.Path(path_type=Path),
+    help="Write the results there; a folder gets a name made up.",
+)
 @click.option(
     "--compare", "old", type=click.Path(exists=True, path_type=Path), help="Compare with earlier results."
 )
@@ -67,7 +72,7 @@ def main(
     """Measure what zerocopy costs, beside what people write by hand.
 
     Without a SUITE all of them run. Ctrl-C stops, and keeps what was measured.
-    With --compare, the exit status is 1 if anything got slower.
+    The exit status is 1 if a task failed or, with --compare, anything got slower.
     """
     # Said before anything imports TensorFlow, which greets each import with a page of logs.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -88,6 +93,7 @@ def main(
     shown = [(suite.name, section) for suite, sections in chosen for section in sections]
     show(console, found, shown)
     if target is not None:
+        target = target / found.file_name() if target.is_dir() else target
         found.save(target)
         click.echo(f"written to {target}", err=True)
     slower = False
@@ -95,8 +101,10 @@ def main(
         changes = storage.compare(before, found)
         show_changes(console, changes, threshold, before)
         slower = any(change.slower(threshold) for change in changes)
+    for case in found.failures:
+        click.echo(f"failed: {case.name}: {case.failed}", err=True)
     # 130: what shells say of a program that Ctrl-C ended.
-    raise SystemExit(1 if slower else 0 if found.complete else 130)
+    raise SystemExit(1 if slower or found.failures else 0 if found.complete else 130)
 
 
 Chosen = list[tuple[Suite, list[Section]]]
@@ -125,7 +133,11 @@ def _run(chosen: Chosen, settings: Settings) -> storage.Results:
                 progress.update(bar, description=f"{suite.name}/{section.name}: {task.name}")
                 # Drawn here and not by a clock: a thread that draws would be timed too.
                 progress.refresh()
-                found.add(suite.name, section, task.run())
+                try:
+                    found.add(suite.name, section, task.run())
+                except Exception as error:  # noqa: BLE001 - the figures of the others are not lost for it
+                    failure = f"{type(error).__name__}: {error}"
+                    found.add(suite.name, section, [Case(task.name, failed=failure)])
                 progress.advance(bar)
         complete = True
     except KeyboardInterrupt:

@@ -201,7 +201,7 @@ def _goals(goals: Sequence[Goal]) -> Table:
 def _facts(results: Results) -> str:
     facts = results.facts
     computer = facts["machine"]
-    state = "" if results.complete else "INTERRUPTED: what is above is what was measured until then\n"
+    state = "" if results.complete else "INCOMPLETE: interrupted, or a task failed\n"
     known = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     return (
         f"\n{state}{computer['cpu']}, {computer['cores']} cores"
@@ -215,7 +215,7 @@ def _remarks(cases: Iterable[Case]) -> list[str]:
     """What the numbers do not say, each said once for all the cases that it concerns."""
     about: dict[str, list[str]] = {}
     for case in cases:
-        for remark in case.remarks:
+        for remark in [*case.remarks, *[f"FAILED: {case.failed}"] * bool(case.failed)]:
             about.setdefault(remark, []).append(case.name)
         for entry in case.entries:
             if entry.left_out:

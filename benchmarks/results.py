@@ -31,13 +31,18 @@ class Results:
     facts : dict
         Machine, versions, settings, load, times: what the figures depend on.
     complete : bool
-        False while it runs, and for ever if it was interrupted.
+        False while it runs, and for ever if it was interrupted or a task failed.
     """
 
     cases: dict[str, list[Case]] = field(default_factory=dict)
     goals: list[Goal] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     complete: bool = False
+
+    @property
+    def failures(self) -> list[Case]:
+        """The cases that an error ended."""
+        return [case for cases in self.cases.values() for case in cases if case.failed]
 
     @classmethod
     def begin(cls, suites: Iterable[Suite], settings: Settings) -> Results:
@@ -62,10 +67,10 @@ class Results:
     def finish(self, sections: Iterable[tuple[str, Section]], complete: bool) -> None:
         """Judge the goals of what was run and note the end."""
         for suite, section in sections:
-            cases = self.cases.get(f"{suite}/{section.name}")
+            cases = [case for case in self.cases.get(f"{suite}/{section.name}", []) if not case.failed]
             if cases:
                 self.goals += section.goals(cases)
-        self.complete = complete
+        self.complete = complete and not self.failures
         self.facts["load_after"] = load()
         self.facts["finished"] = _now()
 
@@ -178,8 +183,7 @@ def _plain_case(case: Case) -> dict[str, Any]:
     plain: dict[str, Any] = {"name": case.name, "entries": [_plain_entry(entry) for entry in case.entries]}
     if case.figures:
         plain["figures"] = case.figures
-    if case.remarks:
-        plain["remarks"] = case.remarks
+    plain |= {k: getattr(case, k) for k in ("remarks", "failed") if getattr(case, k)}
     return plain
 
 
@@ -203,7 +207,9 @@ def _read_case(plain: dict[str, Any]) -> Case:
         )
         for e in plain["entries"]
     ]
-    return Case(plain["name"], entries, plain.get("figures", {}), plain.get("remarks", []))
+    return Case(
+        plain["name"], entries, plain.get("figures", {}), plain.get("remarks", []), plain.get("failed", "")
+    )
 
 
 def _now() -> str:

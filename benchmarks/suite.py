@@ -70,12 +70,15 @@ class Case:
         What is no time of a contender: bytes, counts.
     remarks : list of str
         What a reader must know about the row.
+    failed : str
+        The error that ended its task, if one did; then there is nothing else.
     """
 
     name: str
     entries: list[Entry] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
+    failed: str = ""
 
     def timed(self, *roles: str) -> list[Entry]:
         """Return the entries with a time, of those roles (of all of them if none is named)."""

@@ -78,6 +78,8 @@ def check(x: object, target: str, expected: np.ndarray, **options: object) -> ob
         if options.get("copy") is False:
             assert shared or expected.size == 0
         view = describe(result).view
+        if plan.copied_bytes and registry.by_name(target).mutable:
+            assert not view.readonly, "a copy is the caller's own"
         assert view.shape == expected.shape
         assert view.dtype.itemsize == expected.dtype.itemsize
         back = zc.convert(result, to="numpy")

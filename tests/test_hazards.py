@@ -130,7 +130,8 @@ def test_tensorflow_hazards_are_guarded(run_python) -> None:
             for x in (base[1:], torch.from_numpy(base)[1:]):
                 assert not zc.explain(x, "tensorflow").zero_copy
                 t = zc.convert(x, to="tensorflow")
-                assert float(tf.reduce_sum(tf.linalg.matmul(tf.reshape(t, (10, 100)), tf.reshape(t, (100, 10))))) == 10000
+                product = tf.linalg.matmul(tf.reshape(t, (10, 100)), tf.reshape(t, (100, 10)))
+                assert float(tf.reduce_sum(product)) == 10000
                 try: zc.convert(x, to="tensorflow", copy=False)
                 except zc.CopyRequiredError as error: assert "64" in str(error)
                 else: raise AssertionError
@@ -288,7 +289,7 @@ def test_torch_would_write_through_immutable_memory(framework: str) -> None:
 def test_masks_are_not_lost() -> None:
     x = np.ma.masked_array([1.0, 2.0, 3.0], mask=[False, True, False])
     for target in ("torch", "jax", "tensorflow", "pyarrow"):
-        with pytest.raises(zc.LossyConversionError, match="1 elements are masked"):
+        with pytest.raises(zc.LossyConversionError, match="1 of 3 elements masked"):
             zc.convert(x, to=target)
     assert zc.convert(x, to="numpy") is x
     unmasked = np.ma.masked_array([1.0, 2.0])
@@ -433,7 +434,7 @@ def test_tensors_inside_vmap() -> None:
 def test_arrow_nulls_are_refused() -> None:
     for x in (pa.array([1, None]), pa.chunked_array([[1], [None]]), pa.array([True, None])):
         for target in ("numpy", "torch"):
-            with pytest.raises(zc.LossyConversionError, match="1 nulls"):
+            with pytest.raises(zc.LossyConversionError, match="1 of [123] values null"):
                 zc.convert(x, to=target)
 
 

@@ -31,7 +31,7 @@ def strided(draw: st.DrawFn) -> np.ndarray:
     base = aligned_empty(tuple(2 * n + 1 for n in shape), dtype)
     raw = np.frombuffer(draw(st.binary(min_size=8, max_size=8)), np.uint8)
     flat = base.reshape(-1).view(np.uint8)
-    flat[:] = np.resize(raw & 1 if dtype == bool else raw, flat.shape)
+    flat[:] = np.resize(raw & 1 if dtype.kind == "b" else raw, flat.shape)
     index = []
     for n in shape:
         step = draw(st.sampled_from([1, 1, 2, -1, -2]))

@@ -98,9 +98,9 @@ def test_bytes_mmaps_and_memmaps(tmp_path) -> None:
     mapped_again = zc.convert(np.memmap(file, mode="r"), to="numpy", writable=True)
     mapped_again[0] = 1
     assert file.read_bytes()[0] == 0
+    closed = mmap.mmap(-1, 8)
+    closed.close()
     with pytest.raises(zc.UnsupportedConversionError, match="closed"):
-        closed = mmap.mmap(-1, 8)
-        closed.close()
         zc.convert(closed, to="numpy")
 
 

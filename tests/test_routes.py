@@ -1,4 +1,4 @@
-"""The fast way: that it is taken, that it agrees with the careful one, that private calls agree with public ones."""
+"""The fast way is taken and agrees with the careful one; private calls agree with public ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conftest import HOST, PAIRS, bits, sample
 
 import zerocopy as zc
 from zerocopy import registry, routes
-from zerocopy.plan import make
+from zerocopy.planner import make
 from zerocopy.protocols import dlpack
 
 NO_FAST_SOURCE = {"mxnet"}

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from zerocopy.containers import convert_container, is_container
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
-from zerocopy.plan import Plan, make
+from zerocopy.plan import Plan
+from zerocopy.planner import make
 from zerocopy.routes import TABLE, keep
 
 if TYPE_CHECKING:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import copy as copying
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from zerocopy.errors import UnknownFrameworkError, UnsupportedConversionError, ZeroCopyError
-
-if TYPE_CHECKING:
-    from zerocopy.plan import Plan
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 
 # A path is a leaf's key and the path of its container, None for the outermost: a
 # string would take longer to write than the leaf to convert.
@@ -91,33 +88,3 @@ def convert_container(obj: Any, convert: Callable[[Any], Any]) -> Any:
             raise
 
     return map_leaves(obj, leaf)
-
-
-def plan_container(obj: Any, to: Any, options: dict[str, Any]) -> Plan:
-    """Return the plan of a container: those of its leaves, summed up."""
-    from zerocopy.plan import Plan, explain, refused
-
-    leaves: dict[str, Plan] = {}
-
-    def leaf(value: Any, path: Any) -> None:
-        leaves[written(path)] = explain(value, to, **options)
-
-    try:
-        map_leaves(obj, leaf)
-    except UnknownFrameworkError:
-        raise
-    except ZeroCopyError as error:
-        return refused(obj, to, error)
-    errors = [plan.error for plan in leaves.values() if plan.error is not None]
-    copied = sum(plan.copied_bytes for plan in leaves.values())
-    shares = any(plan.zero_copy for plan in leaves.values())
-    return Plan(
-        f"{type(obj).__qualname__} of {len(leaves)}",
-        str(to),
-        possible=not errors,
-        zero_copy=not errors and shares and copied == 0,
-        copied_bytes=0 if errors else copied,
-        error=errors[0] if errors else None,
-        leaves=leaves,
-        steps=("each leaf on its own",),
-    )

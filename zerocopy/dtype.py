@@ -30,6 +30,8 @@ class DType:
     storage : numpy.dtype
         What NumPy holds the bytes in: the type itself where NumPy has it,
         unsigned integers of the same width where it has not.
+    in_numpy : bool
+        Whether NumPy itself has the type, without ``ml_dtypes``.
 
     Examples
     --------
@@ -44,11 +46,7 @@ class DType:
     lanes: int
     itemsize: int
     storage: np.dtype[Any]
-
-    @property
-    def in_numpy(self) -> bool:
-        """Whether NumPy itself has the type (without ``ml_dtypes``)."""
-        return self.storage.name == self.name
+    in_numpy: bool
 
     def __str__(self) -> str:
         return self.name
@@ -56,12 +54,12 @@ class DType:
 
 def _native(name: str, code: int) -> DType:
     storage = np.dtype(name)
-    return DType(name, code, storage.itemsize * 8, 1, storage.itemsize, storage)
+    return DType(name, code, storage.itemsize * 8, 1, storage.itemsize, storage, in_numpy=True)
 
 
 def _foreign(name: str, code: int, bits: int, lanes: int = 1) -> DType:
     width = max(1, bits * lanes // 8)
-    return DType(name, code, bits, lanes, width, np.dtype(f"u{width}"))
+    return DType(name, code, bits, lanes, width, np.dtype(f"u{width}"), in_numpy=False)
 
 
 _NATIVE = [

@@ -2,7 +2,7 @@
 
 A framework is a *source* (``owns``, ``source``), a *target* (``reasons``,
 ``from_host``, and for GPUs ``from_device``), or both. Everything between the two
-is the same for all frameworks and lives in :mod:`zerocopy.plan`.
+is the same for all frameworks and lives in :mod:`zerocopy.planner`.
 """
 
 from __future__ import annotations

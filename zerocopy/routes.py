@@ -4,7 +4,7 @@ A source's file offers exporters and a target's file importers, by the form in
 which memory passes between them (:data:`zerocopy.framework.FORMS`); neither
 knows the other. What they make together is a plain function, in a table that
 :func:`zerocopy.convert` looks into first. Whatever it raises, the careful way
-(:mod:`zerocopy.plan`) decides again from the beginning.
+(:mod:`zerocopy.planner`) decides again from the beginning.
 """
 
 from __future__ import annotations

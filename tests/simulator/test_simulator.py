@@ -23,7 +23,6 @@ if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
         "the simulator is off: NUMBA_ENABLE_CUDASIM=1 python -m pytest tests/simulator",
         allow_module_level=True,
     )
-# Not before the line above: importing it with the simulator off would not show it.
 cuda = pytest.importorskip("numba.cuda")
 
 HELD = [t.name for t in ALL if to_numpy(t) is not None and t.name not in SUBBYTE_NAMES]

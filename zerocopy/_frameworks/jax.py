@@ -16,6 +16,7 @@ from zerocopy.protocols.array_interface import ALIGNMENT, aligned_empty, writabl
 from zerocopy.strided import StridedView, contiguous_strides
 
 _MAX_NDIM = 64
+_DEVICE_ALIGNMENT = 16  # kEntryParameterAlignBytes, xla/service/gpu
 _WIDE = ("int64", "uint64", "float64", "complex128")
 _FOREIGN = (
     "bfloat16",
@@ -72,7 +73,8 @@ class Jax(Framework):
             unknown = StridedView(
                 0, obj.shape, contiguous_strides(obj.shape, dtype.itemsize), dtype, HOST, True, obj
             )
-            return Source(name, unknown, lambda: np.asarray(obj).view(dtype.storage), "buffer", [reason])
+            # array and not asarray: JAX keeps what asarray has made, and hands it out again.
+            return Source(name, unknown, lambda: np.array(obj).view(dtype.storage), "buffer", [reason])
         # The capsule and not numpy.asarray: of an array in another layout than
         # row-major (a transposed import) asarray copies, and the capsule aliases.
         if obj.__dlpack_device__()[0] == CPU:
@@ -91,7 +93,9 @@ class Jax(Framework):
             view,
             lambda: np.asarray(obj).view(dtype.storage),
             "dlpack",
-            to_host=lambda stream: np.asarray(obj).view(dtype.storage),  # waits for the array
+            # It waits for the array. A copy, since asarray hands out a value that JAX
+            # keeps: written through torch, which marks nothing read-only, it would change.
+            to_host=lambda stream: np.array(obj).view(dtype.storage),
             producer=obj,
             contiguous=lambda: jax.numpy.array(obj, copy=True),
         )
@@ -130,7 +134,7 @@ class Jax(Framework):
             reasons.append(
                 Reason(
                     f"JAX takes host memory at multiples of 64 bytes only, and this is at {view.ptr % 64}",
-                    "allocate aligned memory where the data are made: zerocopy.install_pool(host='aligned')",
+                    "allocate it so where the data are made (torch, TensorFlow and Arrow do), or let it be copied",
                 )
             )
         if not view.compact or view.has_negative_strides:
@@ -144,11 +148,18 @@ class Jax(Framework):
 
     def device_reasons(self, view: StridedView) -> list[Reason]:
         self._refuse(view)
+        reasons = []
+        if not view.is_aligned(_DEVICE_ALIGNMENT):
+            # XLA refuses it, not when it is imported but when a computation reads it
+            # (xla/service/gpu/gpu_executable.cc, CheckAlignment).
+            reasons.append(
+                Reason(f"JAX takes device memory at multiples of {_DEVICE_ALIGNMENT} bytes only", "")
+            )
         if not view.compact or view.has_negative_strides:
-            return [
+            reasons.append(
                 Reason("JAX takes memory without gaps, repeats or reversals only", "copy it at its source")
-            ]
-        return []
+            )
+        return reasons
 
     def _refuse(self, view: StridedView) -> None:
         jax = self.module()
@@ -185,7 +196,8 @@ class Jax(Framework):
         if not hasattr(type(producer), "__dlpack__"):
             # The CUDA Array Interface alone: JAX imports DLPack only, so a framework
             # that exports CUDA memory lends its exporter (law 7).
-            producer = registry.carrier(source.view, dlpack=True).from_device(source, None)
+            lender = registry.carrier(source.view, dlpack=True)
+            producer = lender.source(lender.from_device(source, None)).producer
         return jax.dlpack.from_dlpack(producer)
 
     def move(self, obj: Any, device: Device, stream: int | None) -> Any:

@@ -5,6 +5,9 @@ MXNet 1.9.1 is the last release, and imports with NumPy 1.23 and no later.
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import functools
 import importlib
 import importlib.util
 from collections.abc import Callable
@@ -12,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, Device
-from zerocopy.dtype import DType, by_name, from_numpy
+from zerocopy.dtype import UINT, DType, by_name, from_numpy
 from zerocopy.errors import (
     DeviceError,
     FrameworkNotInstalledError,
@@ -21,13 +24,11 @@ from zerocopy.errors import (
 )
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
 from zerocopy.protocols import dlpack
+from zerocopy.protocols.array_interface import writable_alias
 from zerocopy.strided import StridedView, contiguous_strides
 
 # All that libmxnet has (mshadow/base.h, TypeFlag), and what `NDArray.dtype` calls them.
 _NAMES = ("bool", "int8", "int32", "int64", "uint8", "float16", "float32", "float64", "bfloat16")
-# mx.nd.from_numpy lacks these two, which from_dlpack has: they go in under another
-# type of the same width.
-_CARRIERS = {"int8": "uint8", "bfloat16": "float16"}
 _MAX_NDIM = 32  # NumPy's before 2.0, which carries the memory; MXNet itself has no limit
 _MAX_SIZE = 2**31 - 2  # without INT64_TENSOR_SIZE, as all wheels are (src/c_api/c_api.cc, "Get Shape")
 _GPU, _PINNED = 2, 3  # Context.devtype2str
@@ -180,16 +181,13 @@ class MXNet(Framework):
         return reasons
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
-        nd = self.module().nd
-        # Not from_dlpack on NumPy's capsule: MXNet runs the deleter without the GIL and
-        # on its own threads, and NumPy's takes the GIL from 1.24 on only
-        # (numpy/numpy#22507). from_numpy brings a deleter that takes it.
-        # The view is for from_numpy, which marks what it is given as read-only: that
-        # must not be the caller's array.
-        carrier = _CARRIERS.get(dtype.name)
-        result = nd.from_numpy(array.view() if carrier is None else array.view(carrier))
-        if carrier is not None:
-            result = nd.from_dlpack(dlpack.retype(result.to_dlpack_for_write(), dtype))
+        # Not mx.nd.from_numpy: it marks the array that it is given as read-only, has no
+        # int8, and a deleter that crashes the process if it is called late at exit.
+        capsule = dlpack.export(writable_alias(array), dtype)
+        if dtype.name == "bool":  # see `source`
+            tensor = dlpack.tensor_of(capsule)
+            tensor.code, tensor.bits = UINT, 1
+        result = self.module().nd.from_dlpack(_with_the_gil(_canonical(capsule)))
         result.writable = bool(array.flags.writeable)
         return result if device.is_host else self.move(result, device, stream)
 
@@ -225,7 +223,7 @@ class MXNet(Framework):
         # with cudaStreamCreate (mshadow/stream_gpu-inl.h), so they wait for the legacy
         # default stream: what is ordered before that one is ordered before MXNet.
         capsule = dlpack.request(source.producer, stream=LEGACY_DEFAULT_STREAM, max_version=None)
-        return self.module().nd.from_dlpack(_canonical(capsule, source.view))
+        return self.module().nd.from_dlpack(_canonical(capsule))
 
     def move(self, obj: Any, device: Device, stream: int | None) -> Any:
         mx = self.module()
@@ -339,7 +337,7 @@ def _finished(obj: Any) -> Any:
     return obj
 
 
-def _canonical(capsule: Any, view: StridedView) -> Any:
+def _canonical(capsule: Any) -> Any:
     """Write the strides of a row-major capsule as MXNet wants them.
 
     It compares every stride with the row-major one (mxnet/tensor_blob.h, TBlob),
@@ -350,9 +348,62 @@ def _canonical(capsule: Any, view: StridedView) -> Any:
     if tensor.byte_offset:
         tensor.data, tensor.byte_offset = tensor.data + tensor.byte_offset, 0
     if tensor.strides:
-        for i, stride in enumerate(contiguous_strides(view.shape, 1)):
+        shape = tuple(tensor.shape[: tensor.ndim])
+        for i, stride in enumerate(contiguous_strides(shape, 1)):
             tensor.strides[i] = stride
     return capsule
+
+
+# -- giving memory back ---------------------------------------------------------
+# MXNet drops arrays without the GIL and on threads of its own, and NumPy's deleter
+# takes the GIL from 1.24 on only (numpy/numpy#22507), which MXNet cannot import. So
+# here, and nowhere else, a capsule's deleter is Python code, since ctypes takes the
+# GIL for it; and law 7's reason is met otherwise: before the interpreter goes, all
+# deleters that are still due are taken out, and the memory goes with the process.
+
+_Deleter = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)  # called with the GIL held
+_due: dict[int, int] = {}  # NumPy's deleter, by the address of the struct that had it
+_closed = False
+
+
+def _give_back(address: int) -> None:
+    deleter = _due.pop(address, None)
+    if deleter is not None:
+        _Deleter(deleter)(address)
+
+
+_give_back_with_the_gil = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_give_back)
+
+
+def _with_the_gil(capsule: Any) -> Any:
+    """Give a legacy capsule of NumPy's a deleter that may be called without the GIL."""
+    _at_exit()
+    managed = _managed(ctypes.addressof(dlpack.tensor_of(capsule)))
+    if _closed:
+        managed.deleter = None
+    else:
+        _due[ctypes.addressof(managed)] = managed.deleter
+        managed.deleter = ctypes.cast(_give_back_with_the_gil, ctypes.c_void_p).value
+    return capsule
+
+
+def _managed(address: int) -> dlpack.DLManagedTensor:
+    return dlpack.DLManagedTensor.from_address(address)  # its first member is the tensor
+
+
+@functools.cache
+def _at_exit() -> None:
+    atexit.register(_close)
+
+
+def _close() -> None:
+    global _closed
+    _closed = True
+    while _due:
+        # Out of the table first: then a deleter that is running already leaves the
+        # struct, to which this writes, where it is.
+        address, _ = _due.popitem()
+        _managed(address).deleter = None
 
 
 FRAMEWORK = MXNet()

@@ -143,6 +143,8 @@ class Numba(Framework):
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         cuda = self.module().cuda
+        # to_device takes memory in row- or column-major order and no other.
+        array = array if array.flags.forc else array.copy()
         if _simulated():
             fresh = cuda.to_device(array)
         else:

@@ -41,12 +41,12 @@ class NumPy(Framework):
             return self._scalar(obj, name)
         if isinstance(obj, np.ma.MaskedArray):
             # numpy.ma exports its data through every protocol and says nothing of
-            # the mask (numpy/numpy#24922).
+            # the mask (numpy/numpy#26669).
             hidden = int(np.count_nonzero(np.ma.getmaskarray(obj)))  # type: ignore[no-untyped-call]
             if hidden:
                 raise LossyConversionError(
                     f"convert({name})",
-                    f"{hidden} elements are masked, and the target has no mask",
+                    f"{hidden} of {obj.size} elements masked, and the target has no mask",
                     "x.filled(value) gives them a value, x.compressed() drops them, x.data ignores the mask",
                 )
         array = obj.view(np.ndarray) if type(obj) is not np.ndarray else obj

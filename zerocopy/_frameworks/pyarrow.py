@@ -76,19 +76,17 @@ class PyArrow(Framework):
         import numpy as np
 
         pa = self.module()
+        if cls is pa.Tensor:
+            return {"ndarray": cls.to_numpy}  # type: ignore[attr-defined]  # keeps read-only
         # One class a type: these hold plain numbers, and their exporter refuses nulls.
-        plain = {getattr(pa, f"{t}Array") for t in _CLASS_NAMES}
-        if cls not in plain or not hasattr(cls, "__dlpack__"):
+        if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES} or not _marks_immutable(pa):
             return {}
 
         def versioned(array: Any) -> Any:
             # Without max_version pyarrow warns, which costs a microsecond.
             return array.__dlpack__(max_version=(1, 0))
 
-        exports: dict[str, Callable[[Any], Any]] = {"ndarray": np.from_dlpack}
-        if _marks_immutable(pa):
-            exports |= {"versioned": versioned, "readonly": np.from_dlpack}
-        return exports
+        return {"versioned": versioned, "readonly": np.from_dlpack, "ndarray": np.from_dlpack}
 
     # -- target ---------------------------------------------------------------
 
@@ -205,7 +203,7 @@ def _array(pa: Any, array: Any, name: str) -> Source:
     if array.null_count:
         raise LossyConversionError(
             f"convert({name})",
-            f"it has {array.null_count} nulls, and tensors have none",
+            f"{array.null_count} of {len(array)} values null, and tensors have no nulls",
             "fill them, x.fill_null(0), or drop them, x.drop_null()",
         )
     if isinstance(array, pa.FixedShapeTensorArray):
@@ -254,7 +252,7 @@ def _chunked(pa: Any, chunked: Any, name: str) -> Source:
     if chunked.null_count:
         raise LossyConversionError(
             f"convert({name})",
-            f"it has {chunked.null_count} nulls, and tensors have none",
+            f"{chunked.null_count} of {len(chunked)} values null, and tensors have no nulls",
             "fill them, x.fill_null(0), or drop them, x.drop_null()",
         )
     empty = pa.array([], type=chunked.type)

@@ -59,7 +59,7 @@ class TensorFlow(Framework):
         dtype = from_numpy(np.dtype(tensor.dtype.as_numpy_dtype))
         if dtype is None or tensor.dtype.name not in {*NATIVE_NAMES, "bfloat16", *_BY_COPY}:
             # to_dlpack of strings, resources and variants aborts the process
-            # (a CHECK in tensorflow/c/eager/dlpack.cc), so nothing is tried.
+            # (a CHECK that the type can be copied by memcpy), so nothing is tried.
             raise UnsupportedConversionError(
                 f"convert({name})",
                 f"{tensor.dtype.name} tensors have no counterpart elsewhere",
@@ -125,7 +125,7 @@ class TensorFlow(Framework):
             reasons.append(
                 Reason(
                     f"TensorFlow needs memory at multiples of 64 bytes, and this is at {view.ptr % 64}",
-                    "allocate aligned memory where the data are made: zerocopy.install_pool(host='aligned')",
+                    "allocate it so where the data are made (torch, JAX and Arrow do), or let it be copied",
                 )
             )
         if not view.c_contiguous:

@@ -67,9 +67,9 @@ class Torch(Framework):
             )
         tensor = obj.detach() if obj.requires_grad else obj
         reasons = []
-        # Both bits are lazy: the memory holds other values than the tensor. is_conj
-        # raises in DLPack exports; the negative bit is exported with flipped signs
-        # (pytorch/pytorch#116038: z.conj().imag reads as +imag).
+        # Both bits are lazy: the memory holds other values than the tensor. to_dlpack
+        # and, for the negative bit, __dlpack__ export that memory as it is: through
+        # them z.conj().imag has its signs flipped, and nobody is told.
         if obj.is_conj():
             reasons.append(Reason("the tensor is lazily conjugated", "x.resolve_conj() makes it real memory"))
         if obj.is_neg():
@@ -145,8 +145,8 @@ class Torch(Framework):
             raise refuse_dtype("torch", view.dtype)
         reasons = []
         if view.has_negative_strides:
-            # torch aborts the process in DLPack imports (at::from_blob checks
-            # nothing; pytorch/pytorch#59786).
+            # torch's DLPack import throws through a noexcept function, which ends the
+            # process (pytorch/pytorch#188023).
             reasons.append(
                 Reason("torch has no negative strides", "pass numpy.ascontiguousarray(x), or flip in torch")
             )

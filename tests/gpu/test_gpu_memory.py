@@ -1,0 +1,224 @@
+"""P4, P5 and P7 on the GPU: lifetimes, leaks by the driver's figure, running out, threads, the exit."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cuda_arrays import DEVICE, MARKS, NAMES, PAIRS, InterfaceAlone, free_bytes, have, same, sample, side
+
+import zerocopy as zc
+
+pytestmark = MARKS
+
+MIB = 1 << 20
+
+
+def _settle() -> None:
+    gc.collect()
+    if have("torch"):
+        torch = importlib.import_module("torch")
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+    if have("cupy"):
+        cupy = importlib.import_module("cupy")
+        cupy.get_default_memory_pool().free_all_blocks()
+
+
+def _used(name: str) -> int:
+    """Return the bytes that a framework's own allocator has handed out."""
+    if name == "cupy":
+        return importlib.import_module("cupy").get_default_memory_pool().used_bytes()
+    if name == "torch":
+        return importlib.import_module("torch").cuda.memory_allocated()
+    if name == "jax":
+        stats = importlib.import_module("jax").devices("cuda")[0].memory_stats()
+        if stats:
+            return stats["bytes_in_use"]
+    pytest.skip(f"{name} does not count what it has handed out")
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_a_result_outlives_its_source(source: str, target: str) -> None:
+    source, target = side(source), side(target)
+    values = sample(shape=(512, 512))
+    result = zc.convert(source.make(values), to=target.name)
+    gc.collect()
+    # What has been freed would be given to these, and overwritten.
+    junk = [source.make(np.full((512, 512), -1, "f4")) for _ in range(8)]
+    same(target, result, values)
+    assert junk
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_a_source_outlives_its_result(source: str, target: str) -> None:
+    source, target = side(source), side(target)
+    values = sample(shape=(512, 512))
+    x = source.make(values)
+    for _ in range(3):
+        zc.convert(x, to=target.name)
+    gc.collect()
+    junk = [target.make(np.full((512, 512), -1, "f4")) for _ in range(8)]
+    same(source, x, values)
+    assert junk
+
+
+@pytest.mark.parametrize("order", ["source first", "result first"])
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_dropping_both_gives_the_memory_back(source: str, target: str, order: str) -> None:
+    source, target = side(source), side(target)
+    host = np.ones((1024, 1024), "f4")
+    zc.convert(source.make(host), to=target.name)  # what is made once for all
+    gc.collect()
+    before = _used(source.name)
+    x = source.make(host)
+    result = zc.convert(x, to=target.name)
+    assert _used(source.name) >= before + host.nbytes
+    if order == "source first":
+        del x
+        gc.collect()
+        assert _used(source.name) >= before + host.nbytes, "the result holds it"
+        del result
+    else:
+        del result
+        gc.collect()
+        assert _used(source.name) >= before + host.nbytes, "the source holds it"
+        del x
+    gc.collect()
+    assert _used(source.name) <= before + 4096
+
+
+@pytest.mark.parametrize("target", ["cupy", "torch", "numba"])
+def test_a_bare_producer_lives_as_long_as_it_is_seen(target: str) -> None:
+    cupy, target = side("cupy"), side(target)
+    bare = InterfaceAlone(cupy.make(sample()))
+    alive = weakref.ref(bare)
+    result = zc.convert(bare, to=target.name)
+    del bare
+    gc.collect()
+    assert alive() is not None
+    same(target, result, sample())
+    del result
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_dropped_in_another_thread(source: str, target: str) -> None:
+    source, target = side(source), side(target)
+    for _ in range(20):
+        box = [zc.convert(source.make(sample()), to=target.name)]
+        thread = threading.Thread(target=box.clear)
+        thread.start()
+        thread.join()
+    same(source, source.make(sample()), sample())
+
+
+@pytest.mark.parametrize("copy", [None, True])
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_no_leak_over_10000_conversions(source: str, target: str, copy: bool | None) -> None:
+    source, target = side(source), side(target)
+    x = source.make(np.ones(16_384, "f4"))  # 64 KiB: a leak of each would be 640 MiB
+    for _ in range(200):
+        zc.convert(x, to=target.name, copy=copy)
+    source.values(x)
+    _settle()
+    before = free_bytes()
+    for _ in range(10_000):
+        zc.convert(x, to=target.name, copy=copy)
+    source.values(x)
+    _settle()
+    assert before - free_bytes() < 32 * MIB
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_leak_over_transfers(name: str) -> None:
+    own, host = side(name), np.ones(16_384, "f4")
+    for _ in range(200):
+        zc.convert(zc.convert(host, to=name, device=DEVICE), to="numpy")
+    _settle()
+    before = free_bytes()
+    for _ in range(3000):
+        x = zc.convert(host, to=name, device=DEVICE)
+        zc.convert(x, to="numpy")
+    own.values(x)
+    del x
+    _settle()
+    assert before - free_bytes() < 32 * MIB
+
+
+@pytest.mark.parametrize("target", NAMES)
+@pytest.mark.parametrize("source", ["cupy", "torch", "numba"])
+def test_running_out_of_memory(source: str, target: str) -> None:
+    """4 TiB, of an array that is one number seen often: refused, and all goes on."""
+    source, target = side(source), side(target)
+    huge = source.broadcast(np.ones(1, "f4"), (1 << 40,))
+    _settle()
+    before = free_bytes()
+    with pytest.raises((MemoryError, zc.ZeroCopyError)):
+        zc.convert(huge, to=target.name, copy=True)
+    gc.collect()
+    result = zc.convert(source.make(sample()), to=target.name, copy=True)
+    same(target, result, sample())
+    _settle()
+    assert before - free_bytes() < 64 * MIB
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_threads(source: str, target: str) -> None:
+    """Eight threads, each with arrays of its own and one that all convert."""
+    source, target = side(source), side(target)
+    shared = source.make(sample())
+    errors: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for i in range(50):
+                values = np.full((64, 64), seed * 100 + i, "f4")
+                same(target, zc.convert(source.make(values), to=target.name), values)
+                same(target, zc.convert(shared, to=target.name, copy=bool(i % 2) or None), sample())
+        except BaseException as error:  # noqa: BLE001 - told by the main thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_at_the_interpreters_exit(source: str, target: str) -> None:
+    """Deleters run when the modules are gone, too: no crash, no message."""
+    side(source)
+    side(target)
+    code = f"""
+        import numpy as np, zerocopy as zc
+        host = np.ones((64, 64), "f4")
+        x = zc.convert(host, to={source!r}, device="cuda:0")
+        y = zc.convert(x, to={target!r})
+        assert zc.shares_memory(x, y)
+        z = zc.convert(zc.convert(host, to={source!r}, device="cuda:0"), to={target!r})
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Exception ignored" not in done.stderr
+    assert "Traceback" not in done.stderr

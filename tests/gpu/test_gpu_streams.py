@@ -1,0 +1,317 @@
+"""P8: the consumer's stream sees the producer's finished work, and the host waits for no device.
+
+A stream is kept busy for some 200 ms, then the producer writes on it; the consumer
+reads on another stream. That the busy stream is not done when ``convert`` returns
+shows both: the order is the device's, and nobody waited. Each step runs once before,
+idle: the first launch of a kernel loads it, and may wait for the whole device.
+"""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import contextmanager
+from functools import cache
+
+import numpy as np
+import pytest
+from cuda_arrays import DEVICE, MARKS, NAMES, InterfaceAlone, have, sample, side
+
+import zerocopy as zc
+
+pytestmark = MARKS
+
+SHAPE = (1000, 1000)
+OLD, NEW = 1.0, 2.0
+BUSY_CYCLES = 400_000_000  # 200 ms at 2 GHz
+
+
+def _torch():
+    if not have("torch"):
+        pytest.skip("torch is what keeps a stream busy here")
+    return importlib.import_module("torch")
+
+
+def stream():
+    """Return a stream that the legacy default one does not wait for, as torch makes them."""
+    return _torch().cuda.Stream()
+
+
+def busy(on, cycles: int = BUSY_CYCLES) -> None:
+    torch = _torch()
+    with torch.cuda.stream(on):
+        torch.cuda._sleep(cycles)
+
+
+# How each framework makes a stream current, writes, and copies its array on a stream.
+
+
+@contextmanager
+def current(name: str, on):
+    """Make a stream the framework's current one; Numba and JAX have none to set."""
+    if name == "torch":
+        with _torch().cuda.stream(on):
+            yield
+    elif name == "cupy":
+        cuda = importlib.import_module("cupy").cuda
+        with (
+            cuda.Stream.from_external(_Handle(on))
+            if hasattr(cuda.Stream, "from_external")
+            else (cuda.ExternalStream(on.cuda_stream))
+        ):
+            yield
+    else:
+        yield
+
+
+class _Handle:
+    """A stream by CUDA Python's protocol."""
+
+    def __init__(self, on):
+        self._on = on
+
+    def __cuda_stream__(self):
+        return 0, self._on.cuda_stream
+
+
+def write(name: str, x, on):
+    """Write NEW on the stream, and return the array as its owner would hand it out."""
+    if name == "numba":
+        cuda = importlib.import_module("numba.cuda")
+        x = x.bind(cuda.external_stream(on.cuda_stream))
+        x.copy_to_device(_new_values(), stream=x.stream)
+        return x
+    with current(name, on):
+        x[...] = NEW
+    return x
+
+
+@cache
+def _new_values():
+    """What Numba copies from: made before a stream is busy, since an allocation may wait for all."""
+    return importlib.import_module("numba.cuda").to_device(np.full(SHAPE, NEW, "f4"))
+
+
+@pytest.fixture(autouse=True)
+def _no_numba_cleanup():
+    """Numba frees memory late and all at once, which waits for the device: not in these tests."""
+    if not have("numba"):
+        yield
+        return
+    with importlib.import_module("numba.cuda").defer_cleanup():
+        yield
+
+
+def snapshot(name: str, x, on):
+    """Copy the array on the stream, and return the copy's values, waiting for that stream alone."""
+    if name == "cupy":
+        with current(name, on):
+            copied = x.copy()
+        on.synchronize()
+        return copied.get()
+    if name == "torch":
+        with current(name, on):
+            copied = x.clone()
+        on.synchronize()
+        return copied.cpu().numpy()
+    if name == "numba":
+        cuda = importlib.import_module("numba.cuda")
+        array = x.copy_to_host(stream=cuda.external_stream(on.cuda_stream))
+        on.synchronize()
+        return array
+    return np.array(x + 0)  # JAX has one compute stream, and waits for it
+
+
+SOURCES = ["cupy", "torch", "numba"]  # JAX has no streams to put a producer on
+
+
+def _run(source: str, target: str, given: str, cycles: int):
+    """Write late on one stream, convert, read on another; return what was read and whether it waited."""
+    own = side(source)
+    x = own.make(np.full(SHAPE, OLD, "f4"))
+    _torch().cuda.synchronize()
+    first, then = stream(), stream()
+    busy(first, cycles)
+    handed = write(source, x, first)
+    with current(source, first):
+        if given == "default":
+            with current(target, then):
+                result = zc.convert(handed, to=target)
+        else:
+            asked = {"handle": then.cuda_stream, "object": then, "none": -1}[given]
+            result = zc.convert(handed, to=target, stream=asked)
+    waited = first.query()
+    values = snapshot(target, result, then)
+    first.synchronize()
+    return values, waited
+
+
+def _twice(*args):
+    _run(*args, 1000)
+    return _run(*args, BUSY_CYCLES)
+
+
+@pytest.mark.parametrize("given", ["handle", "object"])
+@pytest.mark.parametrize("target", ["cupy", "torch", "numba"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_given_stream(source: str, target: str, given: str) -> None:
+    side(target)
+    if source == target:
+        pytest.skip("its own array comes back as it is")
+    values, waited = _twice(source, target, given)
+    assert np.all(values == NEW)
+    assert not waited, "the host, or the whole device, has waited for the producer"
+
+
+@pytest.mark.parametrize("target", ["cupy", "torch"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_current_stream(source: str, target: str) -> None:
+    side(target)
+    if source == target:
+        pytest.skip("its own array comes back as it is")
+    values, waited = _twice(source, target, "default")
+    assert np.all(values == NEW)
+    assert not waited
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_jax_reads_what_was_written(source: str) -> None:
+    side("jax")
+    values, _ = _twice(source, "jax", "handle")
+    assert np.all(values == NEW)
+
+
+@pytest.mark.parametrize("target", ["cupy", "torch"])
+@pytest.mark.parametrize("source", ["cupy", "torch"])
+def test_the_test_can_fail(source: str, target: str) -> None:
+    """With -1 nothing is ordered: the consumer overtakes the producer and reads the old values."""
+    side(target)
+    if source == target:
+        pytest.skip("its own array comes back as it is")
+    values, waited = _twice(source, target, "none")
+    assert not waited
+    assert np.all(values == OLD), "the stream was not busy for long enough to show an order"
+
+
+@pytest.mark.parametrize("target", NAMES)
+def test_the_interfaces_stream(target: str) -> None:
+    """Version 3: the consumer waits for the stream that is exported, whatever is current."""
+    cupy = side("cupy")
+    side(target)
+    for cycles in (1000, BUSY_CYCLES):
+        x = cupy.make(np.full(SHAPE, OLD, "f4"))
+        _torch().cuda.synchronize()
+        first, then = stream(), stream()
+        busy(first, cycles)
+        write("cupy", x, first)
+        bare = InterfaceAlone(x, stream=first.cuda_stream)
+        asked = None if target == "jax" else then.cuda_stream
+        result = zc.convert(bare, to=target, stream=asked)
+        waited = first.query()
+        values = snapshot(target, result, then)
+        assert np.all(values == NEW)
+        first.synchronize()
+    if target != "jax":
+        assert not waited
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_fetching_waits_for_the_producer(source: str) -> None:
+    own = side(source)
+    for cycles in (1000, BUSY_CYCLES):
+        x = own.make(np.full(SHAPE, OLD, "f4"))
+        _torch().cuda.synchronize()
+        first = stream()
+        busy(first, cycles)
+        handed = write(source, x, first)
+        with current(source, first):
+            assert np.all(zc.convert(handed, to="numpy") == NEW)
+
+
+@pytest.mark.parametrize("source", ["cupy", "numba"])
+def test_fetching_on_a_given_stream(source: str) -> None:
+    own = side(source)
+    for cycles in (1000, BUSY_CYCLES):
+        x = own.make(np.full(SHAPE, OLD, "f4"))
+        _torch().cuda.synchronize()
+        first, then = stream(), stream()
+        busy(first, cycles)
+        handed = write(source, x, first)
+        with current(source, first):
+            assert np.all(zc.convert(handed, to="numpy", stream=then) == NEW)
+
+
+@pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
+def test_transfers_do_not_wait_for_the_device(name: str) -> None:
+    """Another stream is busy all the while: there and back are done before it is."""
+    side(name)
+    for cycles in (1000, 4 * BUSY_CYCLES):
+        other, on = stream(), stream()
+        _torch().cuda.synchronize()
+        busy(other, cycles)
+        x = zc.convert(sample(), to=name, device=DEVICE, stream=on)
+        with current(name, on):
+            back = zc.convert(x, to="numpy", stream=on)
+        done = other.query()
+        assert np.array_equal(back, sample())
+        other.synchronize()
+    if name != "numba":  # it asks the driver for memory each time, which may wait
+        assert not done
+
+
+@pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
+def test_a_copy_on_a_stream(name: str) -> None:
+    """copy=True within one framework: it reads after what its own stream was given."""
+    own = side(name)
+    for cycles in (1000, BUSY_CYCLES):
+        x = own.make(np.full(SHAPE, OLD, "f4"))
+        _torch().cuda.synchronize()
+        first, then = stream(), stream()
+        busy(first, cycles)
+        handed = write(name, x, first)
+        with current(name, first):
+            copied = zc.convert(handed, to=name, copy=True, stream=then)
+        waited = first.query()
+        assert np.all(snapshot(name, copied, then) == NEW)
+        first.synchronize()
+    if name != "numba":  # as above
+        assert not waited
+
+
+def test_the_source_may_change_once_a_transfer_returns() -> None:
+    """Pinned memory is read by the device itself, and later, unless somebody waits."""
+    torch = _torch()
+    side("torch")
+    pinned = torch.ones(20_000_000).pin_memory()
+    for name in NAMES:
+        if not have(name):
+            continue
+        pinned.fill_(1)
+        x = zc.convert(pinned, to=name, device=DEVICE, copy=True)
+        pinned.fill_(0)
+        assert np.all(zc.convert(x, to="numpy") == 1), name
+
+
+@pytest.mark.parametrize("name", ["torch", "cupy", "numba"])
+def test_the_frameworks_own_stream_objects(name: str) -> None:
+    side(name)
+    cupy = side("cupy")
+    x = cupy.make(sample())
+    if name == "torch":
+        torch = _torch()
+        streams = [torch.cuda.Stream(), torch.cuda.default_stream()]
+    elif name == "cupy":
+        cuda = importlib.import_module("cupy").cuda
+        streams = [cuda.Stream(non_blocking=True), cuda.Stream.null, cuda.Stream.ptds]
+    else:
+        cuda = importlib.import_module("numba.cuda")
+        streams = [
+            cuda.stream(),
+            cuda.default_stream(),
+            cuda.legacy_default_stream(),
+            cuda.per_thread_default_stream(),
+        ]
+    for on in streams:
+        for target in NAMES:
+            if have(target):
+                result = zc.convert(x, to=target, stream=on)
+                assert np.array_equal(zc.convert(result, to="numpy"), sample()), (on, target)

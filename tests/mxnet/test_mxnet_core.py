@@ -1,0 +1,109 @@
+"""What all frameworks share, under the NumPy that MXNet needs, and in MXNet's company."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import bits, sample
+from mxnet_or_skip import mxnet_or_skip
+
+import zerocopy as zc
+from zerocopy.dtype import by_name
+from zerocopy.protocols import dlpack
+
+mx = mxnet_or_skip()
+
+
+class Legacy:
+    """A producer with DLPack's two dunders and nothing else."""
+
+    def __init__(self, values: np.ndarray, dtype: str | None = None) -> None:
+        self.array, self.dtype = values, values.dtype.name if dtype is None else dtype
+
+    def __dlpack__(self, *, stream: Any = None) -> Any:
+        return dlpack.export(self.array, by_name(self.dtype))
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+DTYPES = [
+    "bool",
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_legacy_dlpack_into_numpy(dtype: str) -> None:
+    """NumPy imports no booleans before 1.25, and marks all that it imports as read-only."""
+    given = sample(dtype)
+    before = given.copy()
+    result = zc.convert(Legacy(given), "numpy", copy=False)
+    assert result.dtype == given.dtype
+    assert bits(result) == bits(before)
+    assert result.flags.writeable
+    result[0, 0] = 0 if result[0, 0] else 1
+    assert given[0, 0] == result[0, 0] != before[0, 0]
+    assert zc.shares_memory(given, result)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float32", "int64"])
+def test_legacy_dlpack_into_mxnet(dtype: str) -> None:
+    given = sample(dtype)
+    result = zc.convert(Legacy(given), "mxnet", copy=False)
+    assert bits(result.asnumpy()) == bits(given)
+    given[0, 0] = 0 if given[0, 0] else 1
+    assert bits(result.asnumpy()) == bits(given)
+
+
+@pytest.mark.parametrize("copy", [None, True])
+def test_strided_dlpack_into_mxnet(copy: bool | None) -> None:
+    given = sample("float32")[::-1, ::2]
+    result = zc.convert(Legacy(sample("float32")[:, ::2]), "mxnet", copy=copy)
+    assert bits(result.asnumpy()) == bits(sample("float32")[:, ::2])
+    assert bits(zc.convert(given, "mxnet", copy=copy).asnumpy()) == bits(given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [bytearray(range(8)), array.array("f", [1, 2]), memoryview(bytes(8)), np.float32(3) * np.ones(2)],
+    ids=lambda given: type(given).__name__,
+)
+def test_buffers_into_mxnet(given: Any) -> None:
+    result = zc.convert(given, "mxnet", copy=False)
+    assert bits(result.asnumpy()) == bytes(memoryview(given).cast("B"))
+    assert zc.shares_memory(given, result)
+    assert result.writable is not memoryview(given).readonly
+
+
+def test_containers_both_ways() -> None:
+    given = {"x": sample("float32"), "y": [sample("int8"), (sample("bool"),)]}
+    there = zc.convert(given, "mxnet", copy=False)
+    back = zc.convert(there, "numpy", copy=False)
+    assert isinstance(there["y"][1][0], mx.nd.NDArray)
+    assert zc.shares_memory(given["x"], back["x"])
+    assert zc.shares_memory(given["y"][1][0], back["y"][1][0])
+    assert zc.explain(given, "mxnet").zero_copy
+
+
+def test_byte_swapped_memory_is_swapped() -> None:
+    result = zc.convert(np.arange(3, dtype=">f4"), "mxnet")
+    assert result.asnumpy().tolist() == [0, 1, 2]
+
+
+def test_pythonapi_is_left_alone() -> None:
+    """MXNet's deleter calls ctypes.pythonapi as it finds it; so do others."""
+    assert ctypes.pythonapi.PyCapsule_GetPointer.argtypes is None
+    assert ctypes.pythonapi.PyCapsule_GetName.argtypes is None
+
+
+def test_mxnets_own_capsules_still_die_in_peace(capfd: pytest.CaptureFixture[str]) -> None:
+    capsule = mx.nd.ones((3,)).to_dlpack_for_read()
+    dlpack.read(capsule)
+    del capsule
+    assert capfd.readouterr().err == ""

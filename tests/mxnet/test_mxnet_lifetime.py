@@ -1,0 +1,297 @@
+"""Memory lives as long as it is seen, in MXNet too, and no longer; nobody crashes over it."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import threading
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from mxnet_or_skip import mxnet_or_skip
+
+import zerocopy as zc
+
+mx = mxnet_or_skip()
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+ELEMENTS = 10_000
+DTYPES = ["float32", "int8", "bool"]
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process holds now."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+@pytest.fixture
+def no_gc():
+    """Whatever is freed is freed by reference counts alone."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+# -- both orders ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_mxnet_keeps_numpys_memory(no_gc: None, dtype: str) -> None:
+    given = np.ones(ELEMENTS, dtype)
+    alive = weakref.ref(given)
+    result = zc.convert(given, "mxnet", copy=False)
+    del given
+    assert alive() is not None
+    assert (result.asnumpy() == 1).all()
+    part, shaped = result[5:9], result.reshape((100, -1))
+    del result
+    assert alive() is not None
+    assert (part.asnumpy() == 1).all()
+    del part
+    assert (shaped.asnumpy() == 1).all()
+    del shaped
+    assert alive() is None
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dropping_mxnets_side_first_leaves_the_source(no_gc: None, dtype: str) -> None:
+    given = np.ones(ELEMENTS, dtype)
+    alive = weakref.ref(given)
+    result = zc.convert(given, "mxnet", copy=False)
+    del result
+    assert (given == 1).all()
+    del given
+    assert alive() is None
+
+
+def test_numpy_keeps_mxnets_memory() -> None:
+    results = [zc.convert(mx.nd.full((ELEMENTS,), i), "numpy", copy=False) for i in range(50)]
+    others = [mx.nd.full((ELEMENTS,), -1) for _ in range(50)]  # would take memory that was given back
+    mx.nd.waitall()
+    assert all((result == i).all() for i, result in enumerate(results))
+    del others
+
+
+def test_a_view_keeps_mxnets_memory() -> None:
+    view = zc.view(mx.nd.full((ELEMENTS,), 7))
+    others = [mx.nd.full((ELEMENTS,), -1) for _ in range(50)]
+    mx.nd.waitall()
+    assert (view.numpy() == 7).all()
+    del others
+
+
+def test_a_chain_of_conversions_is_one_memory(no_gc: None) -> None:
+    given = np.ones(ELEMENTS, "float32")
+    alive = weakref.ref(given)
+    result = given
+    for _ in range(20):
+        result = zc.convert(zc.convert(result, "mxnet", copy=False), "numpy", copy=False)
+    given[3] = 5
+    assert result[3] == 5
+    del given
+    assert alive() is not None
+    assert result[3] == 5
+    del result
+    assert alive() is None
+
+
+# -- threads ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_dropped_in_another_thread(dtype: str) -> None:
+    given = np.ones(ELEMENTS, dtype)
+    alive = weakref.ref(given)
+    held = [zc.convert(given, "mxnet")]
+    del given
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    assert alive() is None
+
+
+def test_dropped_by_mxnets_own_thread() -> None:
+    """The engine holds what it has queued: the last to let go is a thread without the GIL."""
+    alive = []
+    for _ in range(200):
+        given = np.ones((300, 300), "float32")
+        alive.append(weakref.ref(given))
+        held = zc.convert(given, "mxnet")
+        pending = mx.nd.dot(held, held)
+        del given, held, pending
+    mx.nd.waitall()
+    for _ in range(100):
+        if not any(reference() is not None for reference in alive):
+            return
+        threading.Event().wait(0.05)  # the engine lets go after it has said that it is done
+    pytest.fail("MXNet did not give the memory back")
+
+
+def test_the_deleter_takes_the_gil(run_python: Run) -> None:
+    """Python's debug allocator aborts the process when it is called without the GIL."""
+    code = """
+        import numpy as np, mxnet as mx, zerocopy as zc
+        for dtype in ("float32", "bool"):
+            for _ in range(100):
+                given = np.ones(10_000, dtype)
+                held = zc.convert(given, "mxnet")
+                pending = held + 1
+                del given, held, pending
+        mx.nd.waitall()
+        print("alive")
+    """
+    done = run_python(code, PYTHONMALLOC="debug")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "alive"
+
+
+def test_why_numpys_deleter_is_not_enough(run_python: Run) -> None:
+    """NumPy before 1.24 (numpy/numpy#22507): should this fail, the capsule will do as it is."""
+    code = """
+        import numpy as np, mxnet as mx
+        held = mx.nd.from_dlpack(np.ones(10_000, "float32").__dlpack__())
+        del held
+    """
+    done = run_python(code, PYTHONMALLOC="debug")
+    assert done.returncode != 0
+    assert "without holding the GIL" in done.stderr
+
+
+def test_many_threads_at_once() -> None:
+    wrong = []
+
+    def work(number: int) -> None:
+        for i in range(200):
+            given = np.full(100, number * 1000 + i, "int32")
+            there = zc.convert(given, "mxnet")
+            back = zc.convert(there, "numpy")
+            if not zc.shares_memory(given, back) or (back != number * 1000 + i).any():
+                wrong.append((number, i))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_the_first_conversion_in_many_threads(run_python: Run) -> None:
+    """One thread imports MXNet while others ask for it: they wait, and see a whole module."""
+    done = run_python(
+        """
+        import threading, time, numpy as np, zerocopy as zc
+        errors = []
+        def work(delay):
+            time.sleep(delay)
+            try:
+                zc.convert(np.ones(3, "float32"), "mxnet")
+            except Exception as error:
+                errors.append(error)
+        threads = [threading.Thread(target=work, args=(i / 50,)) for i in range(12)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert not errors, errors
+        """
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# -- at interpreter exit --------------------------------------------------------------
+
+HOLDERS = {
+    "a global": "held = make()",
+    "a cycle": "class A: pass\nA.held, A.itself = make(), A",
+    "a module of its own": "import types, sys; sys.modules['m'] = m = types.ModuleType('m'); m.held = make()",
+    "builtins": "import builtins; builtins.held = make()",
+    "a thread's locals": "import threading; here = threading.local(); here.held = make()",
+    "a default argument": "import sys; sys.excepthook = lambda *a, held=make(): None",
+    "a reference that leaked": "import ctypes; ctypes.pythonapi.Py_IncRef(ctypes.py_object(make()))",
+    "work that is queued": "held = make(); big = mx.nd.ones((900, 900)); pending = mx.nd.dot(big, big)",
+}
+THINGS = {
+    "mxnet's alias of numpy": "zc.convert(np.ones(1000, 'float32'), 'mxnet')",
+    "numpy's alias of mxnet": "zc.convert(mx.nd.ones((1000,)), 'numpy')",
+    "a plan": "zc.explain(mx.nd.ones((1000,)), 'numpy')",
+}
+
+
+@pytest.mark.parametrize("thing", THINGS)
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_at_interpreter_exit(run_python: Run, holder: str, thing: str) -> None:
+    code = (
+        "import numpy as np, mxnet as mx, zerocopy as zc\n"
+        f"def make(): return [{THINGS[thing]} for _ in range(20)]\n{HOLDERS[holder]}\n"
+    )
+    done = run_python(code, PYTHONWARNINGS="ignore")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("thing", THINGS)
+@pytest.mark.parametrize("module", ["mx", "mx.nd.ndarray", "zc._frameworks.mxnet", "ctypes"])
+def test_held_by_what_goes_after_mxnet(run_python: Run, thing: str, module: str) -> None:
+    """What was imported first is cleared last, when MXNet's modules, if held, are empty already.
+
+    mx.nd.from_numpy crashes the process there: its deleter is freed with its module.
+    """
+    code = (
+        "import ctypes, io, threading\nimport numpy as np, mxnet as mx, zerocopy as zc\n"
+        f"io.held = threading.held = np.held = [{THINGS[thing]} for _ in range(20)]\n"
+        f"io.module = {module}\n"
+    )
+    done = run_python(code, PYTHONWARNINGS="ignore", PYTHONMALLOC="debug")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_conversions_at_exit(run_python: Run) -> None:
+    """In what atexit calls before and after us."""
+    code = """
+        import atexit, io, numpy as np
+        def late(when):
+            array = np.arange(4, dtype="float32")
+            io.kept = getattr(io, "kept", []) + [zc.convert(array, "mxnet")]
+            print(when, io.kept[-1].asnumpy().sum(), zc.convert(io.kept[-1], "numpy").sum())
+        atexit.register(late, "after")
+        import mxnet as mx, zerocopy as zc
+        held = zc.convert(np.ones(3), "mxnet")
+        atexit.register(late, "before")
+    """
+    done = run_python(code, PYTHONWARNINGS="ignore", PYTHONMALLOC="debug")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["before", "6.0", "6.0", "after", "6.0", "6.0"]
+
+
+# -- leaks ----------------------------------------------------------------------------
+
+
+def to_mxnet() -> None:
+    zc.convert(np.ones(ELEMENTS, "float32"), "mxnet")
+
+
+def to_mxnet_as_a_copy() -> None:
+    zc.convert(np.ones(ELEMENTS, "float32"), "mxnet", copy=True)
+
+
+def from_mxnet() -> None:
+    zc.convert(mx.nd.ones((ELEMENTS,)), "numpy")
+
+
+def refused() -> None:
+    zc.explain(np.ones(4 * ELEMENTS, "uint16"), "mxnet")
+
+
+@pytest.mark.parametrize("convert", [to_mxnet, to_mxnet_as_a_copy, from_mxnet, refused])
+def test_ten_thousand_conversions_leak_nothing(convert: Callable[[], None]) -> None:
+    for _ in range(500):
+        convert()
+    gc.collect()
+    before, objects = resident(), len(gc.get_objects())
+    for _ in range(10_000):  # of 40 kB: a leak of the memory would be 400 MB
+        convert()
+    gc.collect()
+    assert resident() - before < 20_000_000
+    assert len(gc.get_objects()) - objects < 100

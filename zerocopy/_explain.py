@@ -1,0 +1,99 @@
+"""``explain``: what ``convert`` would do, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerocopy.containers import is_container, map_leaves, written
+from zerocopy.errors import Reason, UnknownFrameworkError, ZeroCopyError
+from zerocopy.plan import Plan
+from zerocopy.planner import make, words
+
+
+def explain(
+    obj: Any,
+    to: Any,
+    *,
+    device: Any = None,
+    copy: bool | None = None,
+    stream: Any = None,
+    writable: bool | None = None,
+) -> Plan:
+    """Say how :func:`zerocopy.convert` would convert an object; convert nothing.
+
+    Parameters
+    ----------
+    obj, to, device, copy, stream, writable
+        As for :func:`zerocopy.convert`.
+
+    Returns
+    -------
+    Plan
+        For a refusal, one with ``possible`` False and the error that ``convert``
+        would raise.
+
+    Raises
+    ------
+    UnknownFrameworkError
+        `to` names nothing known.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> print(zc.explain(memoryview(b"abcd"), to="numpy"))
+    memoryview uint8 (4,) -> numpy: zero-copy (buffer)
+    >>> print(zc.explain("abcd", to="numpy"))
+    str -> numpy: refused
+      why: str is no array and speaks no protocol
+      fix: pass an array: something with __dlpack__, __cuda_array_interface__, \
+__array_interface__, __arrow_c_array__ or the buffer protocol
+    """
+    options = {"device": device, "copy": copy, "stream": stream, "writable": writable}
+    if is_container(obj):
+        return _container(obj, to, options)
+    try:
+        plan = make(obj, to, **options)
+    except UnknownFrameworkError:
+        raise
+    except ZeroCopyError as error:
+        return _refused(obj, to, error)
+    return plan
+
+
+def _refused(obj: Any, to: Any, error: ZeroCopyError) -> Plan:
+    """Return the plan of a conversion that raises `error`."""
+    return Plan(
+        words(obj),
+        str(to),
+        possible=False,
+        reasons=(Reason(error.why, error.remedy),),
+        error=error,
+    )
+
+
+def _container(obj: Any, to: Any, options: dict[str, Any]) -> Plan:
+    """Return the plan of a container: those of its leaves, summed up."""
+    leaves: dict[str, Plan] = {}
+
+    def leaf(value: Any, path: Any) -> None:
+        leaves[written(path)] = explain(value, to, **options)
+
+    try:
+        map_leaves(obj, leaf)
+    except UnknownFrameworkError:
+        raise
+    except ZeroCopyError as error:
+        return _refused(obj, to, error)
+    errors = [plan.error for plan in leaves.values() if plan.error is not None]
+    copied = sum(plan.copied_bytes for plan in leaves.values())
+    shares = any(plan.zero_copy for plan in leaves.values())
+    return Plan(
+        f"{type(obj).__qualname__} of {len(leaves)}",
+        str(to),
+        possible=not errors,
+        zero_copy=not errors and shares and copied == 0,
+        copied_bytes=0 if errors else copied,
+        error=errors[0] if errors else None,
+        leaves=leaves,
+        steps=("each leaf on its own",),
+    )
