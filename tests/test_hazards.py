@@ -434,7 +434,7 @@ def test_tensors_inside_vmap() -> None:
 def test_arrow_nulls_are_refused() -> None:
     for x in (pa.array([1, None]), pa.chunked_array([[1], [None]]), pa.array([True, None])):
         for target in ("numpy", "torch"):
-            with pytest.raises(zc.LossyConversionError, match="1 of [123] values null"):
+            with pytest.raises(zc.LossyConversionError, match=r"1 of [123] values null"):
                 zc.convert(x, to=target)
 
 

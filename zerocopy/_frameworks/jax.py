@@ -134,7 +134,7 @@ class Jax(Framework):
             reasons.append(
                 Reason(
                     f"JAX takes host memory at multiples of 64 bytes only, and this is at {view.ptr % 64}",
-                    "allocate it so where the data are made (torch, TensorFlow and Arrow do), or let it be copied",
+                    "allocate it so where the data are made (torch and Arrow do), or let it be copied",
                 )
             )
         if not view.compact or view.has_negative_strides:
