@@ -11,13 +11,18 @@ from zerocopy import registry, routes
 from zerocopy.planner import make
 from zerocopy.protocols import dlpack
 
-NO_FAST_SOURCE = {"mxnet"}
+# MXNet reports an operator's failure once: what raised on the fast way would be handed
+# out by the careful one.
+CAREFUL_ONLY = {"mxnet"}
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_the_second_conversion_is_a_lookup_and_a_call(source: str, target: str) -> None:
     x = zc.convert(sample("f4", (64,)), to=source, copy=True)
     zc.convert(x, to=target)
+    if source in CAREFUL_ONLY and source != target:
+        assert type(x) not in routes.TABLE.get(target, {})
+        return
     route = routes.TABLE[target][type(x)]
     careful = make(x, target).run()
     fast = route(x)

@@ -133,10 +133,9 @@ class Framework:
         FrameworkNotInstalledError
             It is not installed, or its own import fails.
         """
-        loaded = sys.modules.get(self.name)
-        if loaded is not None:
-            return loaded
         try:
+            # Not looked up in sys.modules: there stands a module that another thread
+            # is still importing, and torch crashes when it is used then. This waits.
             return importlib.import_module(self.name)
         except ImportError as error:
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.name
@@ -150,7 +149,10 @@ class Framework:
         """Whether it could be imported; nothing is imported to find out."""
         if self.name in sys.modules:
             return sys.modules[self.name] is not None
-        return importlib.util.find_spec(self.name) is not None
+        spec = importlib.util.find_spec(self.name)
+        # Any folder of that name on the path is a namespace package to Python, and
+        # has no origin: a checkout, say, or a folder of tests.
+        return spec is not None and spec.origin is not None
 
     # -- as a source ------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from mxnet_or_skip import address, in_onednn_layout, mxnet_or_skip
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy._frameworks.mxnet import _canonical
+from zerocopy._frameworks.mxnet import _canonical, _with_the_gil
 from zerocopy.device import CUDA, CUDA_HOST, HOST, Device
 from zerocopy.dtype import by_name
 from zerocopy.errors import CopyRequiredError, DeviceError, UnsupportedConversionError
@@ -145,7 +145,7 @@ def test_device_memory_by_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     class Producer:
         def __dlpack__(self, *, stream=None):
             asked.append(stream)
-            return given.__dlpack__()
+            return _with_the_gil(given.__dlpack__())  # as those of device memory do it themselves
 
     given = sample("float32")
     view = StridedView(

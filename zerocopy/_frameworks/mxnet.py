@@ -9,7 +9,6 @@ import atexit
 import ctypes
 import functools
 import importlib
-import importlib.util
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -27,10 +26,10 @@ from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import writable_alias
 from zerocopy.strided import StridedView, contiguous_strides
 
-# All that libmxnet has (mshadow/base.h, TypeFlag), and what `NDArray.dtype` calls them.
+# All that it exports and imports (mxnet/tensor_blob.h, DTypeTransform), as NDArray.dtype has them.
 _NAMES = ("bool", "int8", "int32", "int64", "uint8", "float16", "float32", "float64", "bfloat16")
 _MAX_NDIM = 32  # NumPy's before 2.0, which carries the memory; MXNet itself has no limit
-_MAX_SIZE = 2**31 - 2  # without INT64_TENSOR_SIZE, as all wheels are (src/c_api/c_api.cc, "Get Shape")
+_MAX_SIZE = 2**31 - 2  # where INT64_TENSOR_SIZE is off, as it is in the wheels
 _GPU, _PINNED = 2, 3  # Context.devtype2str
 
 
@@ -81,14 +80,6 @@ class MXNet(Framework):
             raise FrameworkNotInstalledError(
                 asked, f"importing it failed: {error}", f"pip install {self.distribution}"
             ) from error
-
-    def installed(self) -> bool:
-        # To Python, any folder called mxnet on sys.path is a namespace package of that
-        # name (a checkout, a folder of tests): it has no location, and is not MXNet.
-        if not super().installed():
-            return False
-        spec = importlib.util.find_spec(self.name)
-        return spec is not None and spec.has_location
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().nd.NDArray)

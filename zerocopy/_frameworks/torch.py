@@ -212,6 +212,8 @@ class Torch(Framework):
         torch = self.module()
         from_capsule = _from_capsule(torch)
         from_numpy = torch.from_numpy
+        if not dlpack.NUMPY_DELETER_IS_SAFE:
+            return {"capsule": from_capsule, "versioned": from_capsule}
 
         def ndarray(array: Any) -> Any:
             # Writable, aligned, native and row-major in one look: for such memory the

@@ -27,6 +27,10 @@ FLAG_READ_ONLY, FLAG_IS_COPIED, FLAG_SUBBYTE_PADDED = 1, 2, 4
 #: The highest version whose structs are declared below.
 MAX_VERSION = (1, 2)
 
+#: Whether the deleter of NumPy's capsules takes the GIL, without which it may not run
+#: in a consumer's own threads (numpy/numpy#22507, mended in 1.24).
+NUMPY_DELETER_IS_SAFE = tuple(int(n) for n in np.__version__.split(".")[:2]) >= (1, 24)
+
 #: A capsule is a ``PyCapsule``; typeshed has no public name for it.
 Capsule = Any
 
