@@ -1,0 +1,139 @@
+"""Write docs/benchmarks.md from a file of results: no figure there is typed by hand.
+
+::
+
+    python -m benchmarks.page benchmarks/results/conversion-....json > docs/benchmarks.md
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import duration, quantity
+
+_INTRO = """\
+# Benchmarks
+
+What a conversion costs, beside the calls that people write by hand. The figures are
+from one run, kept in [{file}](../{file}):
+{cpu}, {cores} cores{virtual}, {memory:.0f} GiB, {system}, {python}; {versions}; {date}.
+Nothing here was measured on a GPU.
+
+```sh
+pip install -e '.[bench]'
+python -m benchmarks conversion
+```
+
+All contenders of a row run in one process, interleaved, {rounds} blocks each; the
+figures are medians. Ratios carry over to other machines better than times do. How it
+measures: [benchmarks/README.md](../benchmarks/README.md).
+"""
+
+
+def page(path: Path) -> str:
+    """Return the page for a file of results, with its tables in the order people ask for them."""
+    data: dict[str, Any] = json.loads(path.read_text())
+    return "\n".join([_intro(path, data), _goals(data), _pairs(data), _sizes(data), _calls(data)]) + "\n"
+
+
+def _intro(path: Path, data: dict[str, Any]) -> str:
+    machine = data["machine"]
+    versions = ", ".join(f"{k} {v}" for k, v in data["versions"].items() if k != "zerocopy")
+    return _INTRO.format(
+        file=f"benchmarks/results/{path.name}",
+        cpu=machine["cpu"],
+        cores=machine["cores"],
+        virtual=" of a virtual machine" if machine["virtual"] else "",
+        memory=machine["memory_bytes"] / 2**30,
+        system=machine["system"],
+        python=machine["python"],
+        versions=versions,
+        date=data["started"][:10],
+        rounds=data["settings"]["pace"]["rounds"],
+    )
+
+
+def _goals(data: dict[str, Any]) -> str:
+    rows = []
+    for name in dict.fromkeys(goal["name"] for goal in data["goals"]):
+        same = [goal for goal in data["goals"] if goal["name"] == name]
+        missed = [goal for goal in same if not goal["met"]]
+        worst = max(same, key=lambda goal: goal["value"] - goal["limit"])
+        rows.append(
+            [
+                name,
+                f"{len(same) - len(missed)} of {len(same)}",
+                quantity(worst["value"], worst["unit"]),
+                quantity(worst["limit"], worst["unit"]),
+                ", ".join(f"{g['case']} ({quantity(g['value'], g['unit'])})" for g in missed) or "-",
+            ]
+        )
+    return "## Goals\n\n" + _table(["goal", "kept", "worst", "limit", "missed on"], rows)
+
+
+def _pairs(data: dict[str, Any]) -> str:
+    rows = []
+    for case in data["sections"]["conversion/pairs"]:
+        ours, documented = _best(case, "ours"), _best(case, "documented")
+        hand = _best(case, "documented", "idiom")
+        rows.append(
+            [
+                case["name"],
+                _ratio(ours, documented),
+                _added(ours, hand),
+                _time(ours),
+                _time(documented),
+                f"{_time(hand)} `{hand['label']}`" if hand else "-",
+            ]
+        )
+    heads = ["pair", "to the documented call", "to the fastest by hand", "zerocopy", "documented", "by hand"]
+    return "\n## Pairs: 1,000 elements of float32, default options\n\n" + _table(heads, rows)
+
+
+def _sizes(data: dict[str, Any]) -> str:
+    cases = data["sections"]["conversion/sizes"]
+    labels = [entry["label"] for entry in cases[0]["entries"]]
+    rows = [[case["name"], *(_time(entry) for entry in case["entries"])] for case in cases]
+    return "\n## Cost against size\n\nFlat, since nothing is copied.\n\n" + _table(["pair", *labels], rows)
+
+
+def _calls(data: dict[str, Any]) -> str:
+    rows = [
+        [case["name"], f"`{entry['label']}`", _time(entry)]
+        for case in data["sections"]["conversion/calls"]
+        for entry in case["entries"]
+    ]
+    rows += [["", f"`{e['label']}`", _time(e)] for e in data["sections"]["conversion/import"][0]["entries"]]
+    return "\n## Other calls\n\n" + _table(["pair", "what", "time"], rows)
+
+
+def _best(case: dict[str, Any], *roles: str) -> dict[str, Any] | None:
+    timed = [entry for entry in case["entries"] if entry["role"] in roles and entry.get("ns")]
+    return min(timed, key=lambda entry: float(entry["ns"]["median"]), default=None)
+
+
+def _ratio(ours: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
+    return f"{ours['ns']['median'] / other['ns']['median']:.2f}x" if ours and other else "-"
+
+
+def _added(ours: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
+    if ours is None or other is None:
+        return "-"
+    added = ours["ns"]["median"] - other["ns"]["median"]
+    return f"{_ratio(ours, other)} {'+' if added >= 0 else '-'}{duration(abs(added))}"
+
+
+def _time(entry: dict[str, Any] | None) -> str:
+    return duration(entry["ns"]["median"]) if entry and entry.get("ns") else "-"
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    cells = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in cells)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page(Path(sys.argv[1])))
