@@ -8,6 +8,7 @@ from conftest import HOST, PAIRS, bits, sample
 
 import zerocopy as zc
 from zerocopy import registry, routes
+from zerocopy.dtype import by_name, to_numpy
 from zerocopy.planner import make
 from zerocopy.protocols import dlpack
 
@@ -149,3 +150,13 @@ def test_tensorflow_import_and_export() -> None:
     is_unsafe = ours._is_unsafe(tf)
     assert is_unsafe(tf.constant(["a"]))
     assert not is_unsafe(a)
+    as_ndarray = ours._as_ndarray(tf)
+    assert as_ndarray.__name__ == "private"
+    for name in ("float32", "float16", "bool", "complex64", "bfloat16", "float8_e5m2", "int4"):
+        tensor = tf.constant(sample(to_numpy(by_name(name))))
+        one, two = as_ndarray(tensor), np.asarray(tensor)
+        assert (one.ctypes.data, one.shape, one.dtype) == (two.ctypes.data, two.shape, two.dtype)
+        assert not one.flags.writeable
+    for tensor in (tf.constant(3.0), tf.constant(["a"])):
+        with pytest.raises(BufferError):
+            as_ndarray(tensor)

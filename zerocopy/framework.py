@@ -32,8 +32,8 @@ Array = np.ndarray[Any, Any]
 #: Forms in which host memory passes from a fast exporter to a fast importer.
 #: ``ndarray``: an ndarray that aliases, with any strides, read-only if immutable.
 #: ``readonly``: an ndarray that is read-only whatever the object, since it is immutable.
-#: ``capsule``: a legacy DLPack capsule; its strides are never negative.
-#: ``versioned``: a DLPack 1.x capsule; its strides are never negative.
+#: ``capsule``: a legacy DLPack capsule, aligned to its item size, no stride negative.
+#: ``versioned``: a DLPack 1.x capsule, likewise.
 #: ``aligned``: as ``capsule``, at a multiple of 64 bytes.
 FORMS = ("ndarray", "readonly", "capsule", "versioned", "aligned")
 

@@ -79,10 +79,14 @@ class PyArrow(Framework):
         if cls is pa.Tensor:
             return {"ndarray": cls.to_numpy}  # type: ignore[attr-defined]  # keeps read-only
         # One class a type: these hold plain numbers, and their exporter refuses nulls.
-        if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES} or not _marks_immutable(pa):
+        widths = {getattr(pa, f"{t}Array"): width for t, width in _WIDTHS.items()}
+        if cls not in widths or not _marks_immutable(pa):
             return {}
+        inside_item = widths[cls] - 1
 
         def versioned(array: Any) -> Any:
+            if array.buffers()[1].address & inside_item:
+                raise BufferError("not aligned to its item size: a buffer cut from some other memory")
             # Without max_version pyarrow warns, which costs a microsecond.
             return array.__dlpack__(max_version=(1, 0))
 
@@ -163,6 +167,8 @@ class PyArrow(Framework):
         refused = pa.ArrowInvalid
 
         def ndarray(array: Any) -> Any:
+            if not array.flags.aligned:
+                raise BufferError("not aligned to its item size")
             try:
                 return flat(array)  # refuses gaps, reversals, booleans, other dimensions
             except refused:
@@ -173,19 +179,13 @@ class PyArrow(Framework):
         return {"ndarray": ndarray}
 
 
-_CLASS_NAMES = (
-    "Int8",
-    "Int16",
-    "Int32",
-    "Int64",
-    "UInt8",
-    "UInt16",
-    "UInt32",
-    "UInt64",
-    "HalfFloat",
-    "Float",
-    "Double",
-)
+# The classes of plain numbers, and the bytes of an element.
+_WIDTHS = {
+    **{f"{sign}Int{8 * width}": width for sign in ("", "U") for width in (1, 2, 4, 8)},
+    "HalfFloat": 2,
+    "Float": 4,
+    "Double": 8,
+}
 
 
 def _marks_immutable(pa: Any) -> bool:

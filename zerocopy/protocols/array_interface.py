@@ -60,6 +60,11 @@ def address_by_layout(array: Array) -> int:
     return _MEMORY[(id(array) + _DATA_OFFSET) // _WORD]
 
 
+def misalignment_by_layout(array: Array) -> int:
+    """Return how many bytes past a multiple of 64 an array starts."""
+    return _MEMORY[(id(array) + _DATA_OFFSET) // _WORD] & (ALIGNMENT - 1)
+
+
 def writable_by_layout(array: Array) -> Array:
     """Return a writable alias: a fresh view with its own flag set where the ABI keeps it."""
     view = array.view()
@@ -82,6 +87,9 @@ _HOLDS = _layout_holds()
 
 #: The fast way where the layout is as expected (CPython), the documented one elsewhere.
 address: Callable[[Array], int] = address_by_layout if _HOLDS else address_by_interface
+misalignment: Callable[[Array], int] = (
+    misalignment_by_layout if _HOLDS else lambda array: address_by_interface(array) % ALIGNMENT
+)
 _writable: Callable[[Array], Array] = writable_by_layout if _HOLDS else writable_by_interface
 
 
