@@ -11,7 +11,7 @@ os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +43,21 @@ def _x64() -> None:
         import jax
 
         jax.config.update("jax_enable_x64", True)
+
+
+@pytest.fixture(autouse=True)
+def _registry_as_it_was() -> Iterator[None]:
+    """Frameworks that a test registers go with it."""
+    known, roots = dict(registry._known), {k: list(v) for k, v in registry._by_root.items()}
+    yield
+    if registry._known != known:
+        registry._known.clear()
+        registry._known.update(known)
+        registry._by_root.clear()
+        registry._by_root.update(roots)
+        registry._by_type.clear()
+        for forget in registry._listeners:
+            forget()
 
 
 def aligned(values: object, dtype: object = None) -> np.ndarray:

@@ -38,6 +38,14 @@ def test_errors_survive_pickling(error: type) -> None:
     assert (type(two), str(two), two.why) == (error, str(one), "why")
 
 
+def test_plans_survive_pickling() -> None:
+    for x in (sample("f4"), "text", [sample("f4")]):
+        one = zc.explain(x, "numpy")
+        two = pickle.loads(pickle.dumps(one))
+        assert str(two) == str(one)
+        assert two.run is None
+
+
 @pytest.mark.parametrize(
     "x",
     ["text", None, 3, 2.5, (i for i in ()), {1, 2}, object(), lambda: 0, np.float32, type, ...],
@@ -48,7 +56,7 @@ def test_no_arrays_at_all(x: object, target: str) -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(x, to=target)
     assert "no array" in caught.value.why
-    assert "pass an array" in caught.value.remedy
+    assert caught.value.remedy
     assert f"to='{target}'" in str(caught.value)
     assert "Traceback" not in str(caught.value)
     assert not zc.explain(x, target).possible

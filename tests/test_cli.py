@@ -348,7 +348,7 @@ def test_doctor_in_a_pipe() -> None:
         assert word in done.stdout
     for info in registry.frameworks().values():
         if not info.installed:
-            assert info.install in done.stdout
+            assert info.install in " ".join(done.stdout.split())
 
 
 def test_no_driver_is_said_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,7 +414,7 @@ def test_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     done = invoke("doctor")
     assert "not-a-thing>=1.0" in done.stdout
-    assert "pip install 'zerocopy[arrow]'" in done.stdout
+    assert "pip install '.[arrow]'" in done.stdout
     assert f"numpy[dev]<1 (here: {np.__version__})" in done.stdout
 
 
@@ -473,5 +473,5 @@ def test_without_click_or_rich(run_python: Callable[..., Any], absent: str) -> N
         """
     )
     assert done.returncode == 1
-    assert done.stderr == "zerocopy: the command needs click and rich: pip install 'zerocopy[cli]'\n"
+    assert done.stderr == "zerocopy: the command needs click and rich: pip install click rich\n"
     assert done.stdout == ""

@@ -66,17 +66,19 @@ _HOME = {
 __all__ = sorted([*_HOME, "__version__"])
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'zerocopy' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker would take any name from it
 
-    found = {public: getattr(import_module(f"zerocopy.{home}"), public) for public, home in _HOME.items()}
-    globals().update(found)
-    # All at once, so that this function can go: CPython reads attributes of a module
-    # that has a __getattr__ more slowly, some 20 ns of zc.convert's 150.
-    globals().pop("__getattr__", None)
-    return found[name]
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module 'zerocopy' has no attribute {name!r}")
+        from importlib import import_module
+
+        found = {public: getattr(import_module(f"zerocopy.{home}"), public) for public, home in _HOME.items()}
+        globals().update(found)
+        # All at once, so that this function can go: CPython reads attributes of a module
+        # that has a __getattr__ more slowly, some 20 ns of zc.convert's 150.
+        globals().pop("__getattr__", None)
+        return found[name]
 
 
 def __dir__() -> list[str]:

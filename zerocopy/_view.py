@@ -58,7 +58,12 @@ def view(obj: Any) -> StridedView:
     """
     if isinstance(obj, StridedView):
         return obj
-    source = describe(obj)
+    try:
+        source = describe(obj)
+    except ZeroCopyError as error:
+        error.asked = error.asked.replace("convert(", "view(", 1)
+        error.args = (error.asked, error.why, error.remedy)
+        raise
     if source.reasons:
         reason = source.reasons[0]
         raise CopyRequiredError(f"view({source.name})", reason.why, reason.remedy)

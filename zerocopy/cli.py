@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zerocopy.datasets import Data
     from zerocopy.matrix import Matrix
 
-_MISSING = "zerocopy: the command needs click and rich: pip install 'zerocopy[cli]'"
+_MISSING = "zerocopy: the command needs click and rich: pip install click rich"
 
 
 def main() -> None:

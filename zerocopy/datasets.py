@@ -277,7 +277,7 @@ def _pyarrow(path: Path) -> Any:
         import pyarrow
     except ImportError as error:
         raise DataError(
-            f"{path}: reading it needs pyarrow ({_first_line(error)}): pip install 'zerocopy[arrow]'"
+            f"{path}: reading it needs pyarrow ({_first_line(error)}): pip install pyarrow"
         ) from error
     if not path.exists():
         raise FileNotFoundError(path)

@@ -33,7 +33,7 @@ def extras() -> dict[str, Any]:
         found[name] = {
             "complete": all(p["fits"] for p in parts),
             "parts": parts,
-            "install": f"pip install 'zerocopy[{name}]'",
+            "install": f"pip install '.[{name}]'",
         }
     return {"known": True, "extras": found}
 

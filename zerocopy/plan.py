@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from zerocopy.errors import Reason, ZeroCopyError
@@ -36,6 +36,9 @@ class Plan:
         What ``convert`` would raise.
     leaves : dict of str to Plan
         For a container: the plan of each leaf by its path.
+    run : callable or None
+        Carries the plan out, and so keeps the source alive; None for refusals and
+        containers. It does not travel: a plan that was pickled has none.
 
     Examples
     --------
@@ -74,6 +77,10 @@ class Plan:
             ]
         return "\n".join(lines)
 
+    def __reduce__(self) -> Any:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return _unpickled, ({**values, "run": None},)
+
     def _verdict(self) -> str:
         if not self.possible:
             return "refused"
@@ -82,3 +89,7 @@ class Plan:
         if self.copied_bytes:
             return f"copies {self.copied_bytes:,} bytes"
         return "nothing to copy (zero-size)"
+
+
+def _unpickled(values: dict[str, Any]) -> Plan:
+    return Plan(**values)

@@ -74,8 +74,14 @@ def _name(obj: Any) -> str:
 
 def _no_protocol(obj: Any) -> UnsupportedConversionError:
     remedy = _REMEDY
-    if isinstance(obj, (int, float, complex, list, tuple)) or hasattr(obj, "__next__"):
-        remedy = "make it an array first, for instance with numpy.asarray; " + remedy
+    if hasattr(type(obj), "__next__"):
+        remedy = "collect what it yields: list(x) of arrays is converted one by one"
+    elif hasattr(type(obj), "to_numpy"):  # a data frame or a series
+        remedy = "pass its values, x.to_numpy()"
+    elif hasattr(type(obj), "toarray"):  # SciPy's sparse arrays
+        remedy = "make it dense, x.toarray(), or convert its parts: x.data, x.indices, x.indptr"
+    elif isinstance(obj, (int, float, complex)):
+        remedy = "make an array of the numbers: numpy.asarray(x), of the whole list if they are in one"
     return UnsupportedConversionError(
         f"convert({_name(obj)})", f"{_name(obj)} is no array and speaks no protocol", remedy
     )

@@ -30,6 +30,8 @@ from zerocopy.strided import StridedView, contiguous_strides
 _NAMES = ("bool", "int8", "int32", "int64", "uint8", "float16", "float32", "float64", "bfloat16")
 _MAX_NDIM = 32  # NumPy's before 2.0, which carries the memory; MXNet itself has no limit
 _MAX_SIZE = 2**31 - 2  # where INT64_TENSOR_SIZE is off, as it is in the wheels
+# The other frameworks want NumPy 2: in their environment this would break them.
+_INSTALL = 'in an environment of its own: pip install mxnet==1.9.1 "numpy<1.24"'
 _GPU, _PINNED = 2, 3  # Context.devtype2str
 
 
@@ -56,7 +58,7 @@ class MXNet(Framework):
 
     name = "mxnet"
     roots = ("mxnet",)
-    distribution = 'mxnet==1.9.1 "numpy<1.24"'
+    distribution = 'mxnet==1.9.1 "numpy<1.24" # own venv'
     device_kinds = ("cpu", "cuda")
     # `writable=False` of an NDArray stops `x += y` and its like, but neither x[:] = y
     # nor out=x: not enough to call an alias of immutable memory protected.
@@ -70,16 +72,12 @@ class MXNet(Framework):
     def module(self) -> ModuleType:
         asked = f"to={self.name!r}"
         if not self.installed():
-            raise FrameworkNotInstalledError(
-                asked, "mxnet is not installed", f"pip install {self.distribution}"
-            )
+            raise FrameworkNotInstalledError(asked, "mxnet is not installed", f"{_INSTALL}")
         try:
             return importlib.import_module(self.name)
         except (ImportError, AttributeError) as error:
             # AttributeError: it reads numpy.bool, which NumPy 1.24 removed.
-            raise FrameworkNotInstalledError(
-                asked, f"importing it failed: {error}", f"pip install {self.distribution}"
-            ) from error
+            raise FrameworkNotInstalledError(asked, f"importing it failed: {error}", f"{_INSTALL}") from error
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().nd.NDArray)

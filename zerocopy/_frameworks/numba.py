@@ -41,7 +41,7 @@ class Numba(Framework):
 
     name = "numba"
     roots = ("numba",)
-    distribution = "numba-cuda[cu13]"
+    distribution = "'numba-cuda[cu13]'"
     device_kinds = ("cuda",)
     moves = True
 

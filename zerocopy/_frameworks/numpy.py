@@ -128,7 +128,7 @@ def _dtype(dtype: Any, name: str) -> DType:
         "S": "view its bytes: x.view('uint8').reshape(*x.shape, -1)",
         "U": "view its code points: x.view('uint32').reshape(*x.shape, -1)",
         "T": "encode the strings as numbers first; pyarrow.array(x) holds strings",
-        "O": "make numbers of the objects first: x.astype('float64')",
+        "O": "make numbers of the objects first, if they are: x.astype('float64')",
         "V": "pick a field, x['name']: a structured array is a table, and its fields are the arrays",
         "g": "cast it: x.astype('float64')",
         "G": "cast it: x.astype('complex128')",

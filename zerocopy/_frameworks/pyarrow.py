@@ -102,7 +102,11 @@ class PyArrow(Framework):
             if view.dtype.name == "bool":
                 remedy = "view it as bytes, x.view('uint8'), or flatten it: a flat one becomes bool8"
             elif view.dtype.name.startswith("complex"):
-                remedy = "view it as pairs of floats: x.view('float64').reshape(*x.shape, 2)"
+                half = f"float{view.dtype.bits // 2}"
+                remedy = (
+                    f"make pairs of {half} of it: x.view('{half}').reshape(*x.shape, 2) of a contiguous "
+                    "NumPy array, torch.view_as_real(x) of a tensor"
+                )
             raise refuse_dtype(f"pyarrow.{form}", view.dtype, remedy)
         if flat and not hasattr(self.module(), "bool8"):
             raise refuse_dtype("pyarrow", view.dtype, "pip install 'pyarrow>=18', which has bool8")
