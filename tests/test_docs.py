@@ -17,7 +17,6 @@ FENCE = re.compile(r"^```(\S*)[ \t]*(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 
 # Its blocks are three files of their own, and test_registry runs them as that.
 OWN_TEST = {"adding-a-framework.md"}
-# Linked to before it is written: it comes with the first published measurements.
 
 RUNNER = """
 import doctest, sys
