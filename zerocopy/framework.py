@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 #: ``ndarray``: an ndarray that aliases, with any strides, read-only if immutable.
 #: ``readonly``: an ndarray that is read-only whatever the object, since it is immutable.
 #: ``capsule``: a legacy DLPack capsule, aligned to its item size, no stride negative.
-#: ``versioned``: a DLPack 1.x capsule, likewise.
+#: ``versioned``: a DLPack 1.x capsule, no stride negative.
 #: ``aligned``: as ``capsule``, at a multiple of 64 bytes.
 FORMS = ("ndarray", "readonly", "capsule", "versioned", "aligned")
 

@@ -213,7 +213,7 @@ class Torch(Framework):
         from_capsule = _from_capsule(torch)
         from_numpy = torch.from_numpy
         if not dlpack.NUMPY_DELETER_IS_SAFE:
-            return {"capsule": from_capsule, "versioned": from_capsule}
+            return {"capsule": from_capsule}
 
         def ndarray(array: Any) -> Any:
             # Writable, aligned, native and row-major in one look: for such memory the
@@ -226,7 +226,14 @@ class Torch(Framework):
                 return from_numpy(array)
             raise BufferError("read-only or misaligned")
 
-        return {"capsule": from_capsule, "versioned": from_capsule, "ndarray": ndarray}
+        def versioned(capsule: Any) -> Any:
+            tensor = from_capsule(capsule)
+            # Looked at afterwards: the tensor says it in 90 ns, most producers in more.
+            if tensor.data_ptr() % tensor.element_size():
+                raise BufferError("misaligned")
+            return tensor
+
+        return {"capsule": from_capsule, "versioned": versioned, "ndarray": ndarray}
 
     # -- devices --------------------------------------------------------------
 
