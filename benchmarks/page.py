@@ -20,7 +20,8 @@ _INTRO = """\
 What a conversion costs, beside the calls that people write by hand. The figures are
 from one run, kept in [{file}](../{file}):
 {cpu}, {cores} cores{virtual}, {memory:.0f} GiB, {system}, {python}; {versions}; {date}.
-Nothing here was measured on a GPU.
+Nothing here was measured on a GPU. This page is written by `python -m benchmarks.page`
+from that file.
 
 ```sh
 pip install -e '.[bench]'
@@ -71,7 +72,22 @@ def _goals(data: dict[str, Any]) -> str:
                 ", ".join(f"{g['case']} ({quantity(g['value'], g['unit'])})" for g in missed) or "-",
             ]
         )
-    return "## Goals\n\n" + _table(["goal", "kept", "worst", "limit", "missed on"], rows)
+    return "## Goals\n\n" + _table(["goal", "kept", "worst", "limit", "missed on"], rows) + "\n" + _WHY
+
+
+_WHY = """
+Where a goal is missed, and why:
+
+- `torch -> tensorflow`: the documented call checks nothing. It exports a tensor that
+  requires grad, and one that is lazily conjugated or negated, whose memory holds other
+  values. The checks of these and of the alignment, without which TensorFlow aborts, are
+  most of the difference.
+- `numpy -> tensorflow`: the same check of the alignment.
+- `tensorflow -> numpy`: `__array__` hands out immutable memory as writable; ours is marked
+  read-only, which takes one call more.
+- The rest of what `convert` adds is two dictionary lookups and one or two Python calls
+  around the framework's own. Below that only compiled code goes.
+"""
 
 
 def _pairs(data: dict[str, Any]) -> str:

@@ -1,6 +1,9 @@
 """The benchmarks compare like with like: all contenders of a pair do the same work."""
 
+import re
+
 import pytest
+from conftest import ROOT
 
 pytest.importorskip("psutil", reason="the benchmarks need it")
 
@@ -29,3 +32,12 @@ def test_contenders_give_the_same_values_in_the_same_memory(pair, contender):
     if raised and contender.role in ("documented", "library"):
         pytest.skip(f"{contender.code} {refused}: it is left out of the timing too")
     assert refused == "", contender.code
+
+
+def test_the_page_is_what_its_results_say() -> None:
+    """No figure of docs/benchmarks.md is typed by hand: it is written anew and compared."""
+    from benchmarks.page import page
+
+    written = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    (named,) = set(re.findall(r"benchmarks/results/([\w.-]+\.json)", written))
+    assert written == page(ROOT / "benchmarks" / "results" / named)
