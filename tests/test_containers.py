@@ -82,3 +82,27 @@ def test_a_container_in_itself_is_refused() -> None:
     assert not zc.explain(x, "numpy").possible
     a = [sample("f4")]
     assert len(zc.convert([a, a], to="numpy")) == 2  # twice is not within
+
+
+def test_containers_with_constructors_of_their_own() -> None:
+    class OddList(list):
+        def __init__(self) -> None:
+            super().__init__()
+
+    class OddTuple(tuple):
+        def __new__(cls, a, b):
+            return super().__new__(cls, (a, b))
+
+    odd = OddList()
+    odd.append(sample("f4"))
+    assert type(zc.convert(odd, to=HOST[0])) is OddList
+    with pytest.raises(zc.UnsupportedConversionError, match="OddTuple cannot be made of its items"):
+        zc.convert(OddTuple(sample("f4"), sample("f4")), to=HOST[0])
+
+
+def test_nesting_deeper_than_python_can_follow() -> None:
+    deep: object = sample("f4")
+    for _ in range(3000):
+        deep = [deep]
+    with pytest.raises(zc.UnsupportedConversionError, match="nested deeper"):
+        zc.convert(deep, to="numpy")

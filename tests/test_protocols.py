@@ -316,3 +316,18 @@ def test_views_of_device_memory_have_no_array_interface() -> None:
 
     view = StridedView(4096, (3,), (4,), by_name("float32"), Device(CUDA, 0), False, None)
     assert not hasattr(view, "__array_interface__")
+
+
+def test_a_capsule_is_no_array() -> None:
+    with pytest.raises(zc.UnsupportedConversionError) as caught:
+        zc.convert(sample("f4").__dlpack__(), to="numpy")
+    assert "the array that it came from" in caught.value.remedy
+
+
+@pytest.mark.skipif(
+    not hasattr(np, "dtypes") or not hasattr(np.dtypes, "StringDType"), reason="NumPy 2 has it"
+)
+def test_strings_of_variable_width_are_refused() -> None:
+    other = next((name for name in HOST if name != "numpy"), "numpy")
+    with pytest.raises(zc.UnsupportedConversionError, match="StringDType"):
+        zc.convert(np.array(["a"], dtype=np.dtypes.StringDType()), to=other, copy=True)

@@ -71,9 +71,18 @@ def map_leaves(obj: Any, leaf: Leaf, path: Any = None, parents: tuple[int, ...] 
     items = [convert(i, value) for i, value in enumerate(obj)]
     if type(obj) is list:
         return items
-    if hasattr(obj, "_fields"):
-        return type(obj)(*items)
-    return type(obj)(items)
+    if isinstance(obj, list):
+        same_list = copying.copy(obj)
+        same_list[:] = items
+        return same_list
+    try:
+        return type(obj)(*items) if hasattr(obj, "_fields") else type(obj)(items)
+    except TypeError as error:
+        raise UnsupportedConversionError(
+            f"convert({type(obj).__qualname__})",
+            f"a {type(obj).__qualname__} cannot be made of its items: {error}",
+            "pass a plain tuple or list of them",
+        ) from error
 
 
 def convert_container(obj: Any, convert: Callable[[Any], Any]) -> Any:
@@ -87,4 +96,11 @@ def convert_container(obj: Any, convert: Callable[[Any], Any]) -> Any:
             error.args = (error.asked, error.why, error.remedy)
             raise
 
-    return map_leaves(obj, leaf)
+    try:
+        return map_leaves(obj, leaf)
+    except RecursionError as error:
+        raise UnsupportedConversionError(
+            f"convert({type(obj).__qualname__})",
+            "its containers are nested deeper than Python can follow",
+            "flatten it, or raise sys.setrecursionlimit",
+        ) from error

@@ -76,6 +76,8 @@ def _no_protocol(obj: Any) -> UnsupportedConversionError:
     remedy = _REMEDY
     if hasattr(type(obj), "__next__"):
         remedy = "collect what it yields: list(x) of arrays is converted one by one"
+    elif type(obj).__name__ == "PyCapsule":
+        remedy = "pass the array that it came from: a capsule can be read once only"
     elif hasattr(type(obj), "to_numpy"):  # a data frame or a series
         remedy = "pass its values, x.to_numpy()"
     elif hasattr(type(obj), "toarray"):  # SciPy's sparse arrays
@@ -97,7 +99,7 @@ def _host(obj: Any, load: Any, protocol: str) -> Source:
             f"its {protocol} could not be read ({type(error).__name__}: {error})",
             "mend the exporter, or pass an array",
         ) from error
-    native = array.dtype.newbyteorder("=")
+    native = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
     dtype = from_numpy(native)
     if dtype is None:
         raise UnsupportedConversionError(

@@ -50,7 +50,8 @@ class NumPy(Framework):
                     "x.filled(value) gives them a value, x.compressed() drops them, x.data ignores the mask",
                 )
         array = obj.view(np.ndarray) if type(obj) is not np.ndarray else obj
-        native = array.dtype.newbyteorder("=")
+        # Only where it is needed: StringDType has no byte order, and raises.
+        native = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
         dtype = _dtype(native, name)
         reasons = []
         if not array.dtype.isnative:
