@@ -187,6 +187,33 @@ def test_the_first_import_from_all_threads(run_python, target: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_first_look_at_types_from_all_threads(run_python) -> None:
+    """No table is seen half full (threads switched as often as can be)."""
+    done = (
+        run_python(
+            """
+        import sys, threading
+        sys.setswitchinterval(1e-6)
+        import numpy as np, torch, zerocopy as zc
+        dtypes = (torch.float32, torch.complex128, torch.bfloat16, torch.uint16)
+        tensors = [torch.ones(4, dtype=d) for d in dtypes] * 4
+        barrier, failures = threading.Barrier(16), []
+        def work(tensor):
+            barrier.wait()
+            try: zc.convert(tensor, "numpy")
+            except BaseException as error: failures.append(repr(error))
+        threads = [threading.Thread(target=work, args=(t,)) for t in tensors]
+        for t in threads: t.start()
+        for t in threads: t.join()
+        assert not failures, failures[:3]
+        """
+        )
+        if "torch" in HOST
+        else None
+    )
+    assert done is None or done.returncode == 0, done.stderr
+
+
 def test_registering_while_converting() -> None:
     from zerocopy import registry
 

@@ -12,6 +12,7 @@ at the top of a module and pay nothing until it converts something.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -77,7 +78,9 @@ if not TYPE_CHECKING:  # a type checker would take any name from it
         globals().update(found)
         # All at once, so that this function can go: CPython reads attributes of a module
         # that has a __getattr__ more slowly, some 20 ns of zc.convert's 150.
-        globals().pop("__getattr__", None)
+        # Without a GIL another thread could be between missing a name and asking here.
+        if getattr(sys, "_is_gil_enabled", lambda: True)():
+            globals().pop("__getattr__", None)
         return found[name]
 
 

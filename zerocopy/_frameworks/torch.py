@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -293,15 +294,15 @@ def _refusal(torch: Any, obj: Any) -> Reason | None:
     return None
 
 
+@functools.cache
 def _dtypes(torch: Any) -> dict[Any, DType]:
-    """Return torch's types and their standard names, as far as this version has them."""
-    if not _TYPES:
-        names = [*NATIVE_NAMES, *_FOREIGN]
-        _TYPES.update((getattr(torch, n), by_name(n)) for n in names if hasattr(torch, n))
-    return _TYPES
+    """Return torch's types and their standard names, as far as this version has them.
 
-
-_TYPES: dict[Any, DType] = {}
+    Made whole before anybody sees it: a table filled in place would be half full to
+    another thread (P7).
+    """
+    names = [*NATIVE_NAMES, *_FOREIGN]
+    return {getattr(torch, n): by_name(n) for n in names if hasattr(torch, n)}
 
 
 def _torch_dtype(torch: Any, dtype: DType) -> Any:
