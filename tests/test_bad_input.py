@@ -164,3 +164,11 @@ def test_errors_do_not_show_the_lookup_that_came_first() -> None:
     except zc.ZeroCopyError as error:
         shown = "".join(traceback.format_exception(error))
     assert "KeyError" not in shown
+
+
+@pytest.mark.parametrize("target", HOST)
+def test_too_many_dimensions_after_a_first_call(target: str) -> None:
+    """The fast way, which is kept by then, must refuse what the careful way refuses."""
+    torch = pytest.importorskip("torch")
+    zc.convert(torch.ones(64), to=target)
+    test_too_many_dimensions(target)

@@ -204,7 +204,9 @@ def test_signature_is_the_documented_one() -> None:
     import inspect
 
     parameters = inspect.signature(zc.convert).parameters
-    assert list(parameters) == ["obj", "to", "device", "copy", "stream", "writable"]
+    tensors, tables = ["device", "copy", "stream", "writable"], ["layout", "columns", "nulls", "encode"]
+    assert list(parameters) == ["obj", "to", *tensors, *tables, "names", "index"]
+    assert list(parameters) == list(inspect.signature(zc.explain).parameters)
     assert all(parameters[n].kind is inspect.Parameter.KEYWORD_ONLY for n in list(parameters)[2:])
     with pytest.raises(TypeError):
         zc.convert(b"abc", "numpy", coppy=True)

@@ -113,9 +113,9 @@ def test_other_libraries_by_protocol_alone() -> None:
     buffer = nanoarrow.c_buffer(x)
     assert zc.shares_memory(x, zc.convert(buffer, to="numpy"))
     nulls = nanoarrow.Array([1, None], nanoarrow.int32())
-    with pytest.raises(zc.LossyConversionError, match="nulls"):
+    with pytest.raises(zc.LossyConversionError, match="1 null in 2 rows"):
         zc.convert(nulls, to="numpy")
-    with pytest.raises(zc.UnsupportedConversionError, match="primitive"):
+    with pytest.raises(zc.UnsupportedConversionError, match="is string"):
         zc.convert(nanoarrow.Array(["a"], nanoarrow.string()), to="numpy")
 
 

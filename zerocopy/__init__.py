@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from zerocopy.registry import frameworks as frameworks
     from zerocopy.registry import register as register
     from zerocopy.strided import StridedView as StridedView
+    from zerocopy.tables.column import Column as Column
+    from zerocopy.tables.column import Table as Table
+    from zerocopy.tables.result import Encoded as Encoded
+    from zerocopy.tables.result import Masked as Masked
 
 __version__ = "0.1.0"
 
@@ -52,6 +56,10 @@ _HOME = {
     "FrameworkInfo": "registry",
     "Framework": "framework",
     "Source": "framework",
+    "Table": "tables.column",
+    "Column": "tables.column",
+    "Masked": "tables.result",
+    "Encoded": "tables.result",
     "Device": "device",
     "DType": "dtype",
     "Reason": "errors",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from zerocopy.containers import is_container, map_leaves, written
 from zerocopy.errors import Reason, UnknownFrameworkError, ZeroCopyError
 from zerocopy.plan import Plan
-from zerocopy.planner import make, words
+from zerocopy.planner import is_table, known, make, words
 
 
 def explain(
@@ -18,12 +19,18 @@ def explain(
     copy: bool | None = None,
     stream: Any = None,
     writable: bool | None = None,
+    layout: str | None = None,
+    columns: Sequence[Hashable] | None = None,
+    nulls: Any = None,
+    encode: bool | None = None,
+    names: Sequence[str] | None = None,
+    index: bool | None = None,
 ) -> Plan:
     """Say how :func:`zerocopy.convert` would convert an object; convert nothing.
 
     Parameters
     ----------
-    obj, to, device, copy, stream, writable
+    obj, to, device, copy, stream, writable, layout, columns, nulls, encode, names, index
         As for :func:`zerocopy.convert`.
 
     Returns
@@ -49,7 +56,9 @@ def explain(
 __array_interface__, __arrow_c_array__ or the buffer protocol
     """
     options = {"device": device, "copy": copy, "stream": stream, "writable": writable}
-    if is_container(obj):
+    options |= {"layout": layout, "columns": columns, "nulls": nulls, "encode": encode}
+    options = known("explain", options | {"names": names, "index": index})
+    if is_container(obj) and not is_table(obj, to):
         return _container(obj, to, options)
     try:
         plan = make(obj, to, **options)

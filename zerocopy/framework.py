@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from zerocopy.errors import (
     UnsupportedConversionError,
 )
 from zerocopy.strided import StridedView
+
+if TYPE_CHECKING:
+    from zerocopy.tables.column import Column, Table
 
 Array = np.ndarray[Any, Any]
 
@@ -94,7 +97,7 @@ class Framework:
     name : str
         The import name, which is what ``to=`` takes.
     kind : str
-        ``"tensor"`` or ``"table"``.
+        ``"tensor"``, ``"table"`` or ``"both"``.
     roots : tuple of str
         Top-level modules that define the framework's types, for finding an
         object's framework from its type without importing anything.
@@ -108,6 +111,8 @@ class Framework:
         Whether it can mark an alias of immutable memory as read-only.
     moves : bool
         Whether it has `move`; one that lives on the host alone needs none.
+    temporal : bool
+        Whether its arrays hold dates and durations of 64 bits, as NumPy's do.
     lends_dlpack : bool
         Whether it takes device memory through each protocol and exports it through
         DLPack: then it lends its exporter to memory whose producer has none (law 7).
@@ -121,7 +126,13 @@ class Framework:
     mutable: bool = True
     marks_readonly: bool = False
     moves: bool = False
+    temporal: bool = False
     lends_dlpack: bool = False
+
+    @property
+    def tables(self) -> bool:
+        """Whether it takes tables: then a dict is one, and columns keep their own types."""
+        return self.kind != "tensor"
 
     # -- presence ---------------------------------------------------------------
 
@@ -271,6 +282,45 @@ class Framework:
     def variant(self, form: str) -> Framework | None:
         """Return the framework for ``to="name.Form"``, or None: most have one form."""
         return None
+
+    # -- tables -----------------------------------------------------------------
+
+    def table(self, obj: Any, index: bool | None = None) -> Table | None:
+        """Describe an object that the framework owns as columns; None for a tensor.
+
+        Parameters
+        ----------
+        obj : object
+        index : bool, optional
+            What ``index=`` asks for, where rows have labels.
+        """
+        return None
+
+    def column_reasons(self, column: Column) -> list[Reason]:
+        """Return why a column that comes in is copied; an empty list if all of it is aliased.
+
+        Raises
+        ------
+        ZeroCopyError
+            The framework cannot hold it: the reason begins with what follows "column 'x'".
+        """
+        return column.arrow_reasons()
+
+    def locks(self, column: Column) -> bool:
+        """Whether a column that is aliased cannot be written to in place."""
+        return False
+
+    def table_warnings(self, table: Table) -> tuple[str, ...]:
+        """Return what of a table does not survive, and why."""
+        return ()
+
+    def from_table(self, table: Table) -> Any:
+        """Make a table of columns that `column_reasons` took."""
+        raise NotImplementedError
+
+    def from_column(self, table: Table) -> Any:
+        """Make a column of the only one of a table that is a series."""
+        raise NotImplementedError
 
     # -- the hot path -----------------------------------------------------------
 

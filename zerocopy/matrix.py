@@ -124,7 +124,7 @@ def measure(
     """
     known = zerocopy.frameworks()
     if names is None:
-        chosen = [n for n, info in known.items() if info.kind == "tensor"]
+        chosen = [n for n, info in known.items() if info.kind != "table"]
     else:
         chosen = list(dict.fromkeys(names))
     matrix = Matrix({}, [], {}, {})

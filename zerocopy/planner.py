@@ -12,12 +12,43 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._view import describe
+from zerocopy.containers import is_container
 from zerocopy.device import HOST, Device, parse_stream, same_place
 from zerocopy.errors import CopyRequiredError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework, Source
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address, aligned_copy
 from zerocopy.strided import StridedView
+from zerocopy.tables import planner as tables
+from zerocopy.tables.describe import described, holds_tables, table_of
+from zerocopy.tables.options import NAMES as TABLE_OPTIONS
+from zerocopy.tables.options import Options
+
+
+#: What ``convert`` takes beside the object and the target.
+OPTIONS = ("device", "copy", "stream", "writable", *TABLE_OPTIONS)
+
+
+def known(function: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that were said; raise TypeError, as Python does, for one that is none."""
+    for name in options:
+        if name not in OPTIONS:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; it takes {OPTIONS}")
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def is_table(container: Any, to: Any) -> bool:
+    """Whether a container is a table: a dict of columns, for a framework that has tables.
+
+    A dict of tables is a container of them, and so is one of lists where the framework
+    has arrays to make of what is in them.
+    """
+    if not isinstance(container, dict):
+        return False
+    target = registry.by_name(to)
+    if target.kind == "both" and any(is_container(value) for value in container.values()):
+        return False
+    return target.tables and not holds_tables(container)
 
 
 def make(
@@ -27,6 +58,7 @@ def make(
     copy: bool | None = None,
     stream: Any = None,
     writable: bool | None = None,
+    **table_options: Any,
 ) -> Plan:
     """Return a plan that is possible; raise what ``convert`` raises for one that is not."""
     for name, value in (("copy", copy), ("writable", writable)):
@@ -37,8 +69,19 @@ def make(
         target.module()
         handle = parse_stream(stream)
         native = target.owns(type(obj)) and target.is_native(obj)
-        if native and device is None and copy is not True and writable is None:
+        if native and device is None and copy is not True and writable is None and not table_options:
             return _itself(obj, target)
+
+        def between(source: Source, copy: bool | None) -> Plan:
+            where = _where(source, target, device)
+            return _between(source, target, where, copy, handle, writable)
+
+        table = described(obj, target, table_options)
+        if table is not None:
+            if target.tables:
+                target.check_device(target.parse_device(device) if device is not None else HOST)
+            options = Options(**table_options)
+            return tables.make(table, tables.Request(target, options, copy, writable, between))
         source = describe(obj)
         where = _where(source, target, device)
         if native:
@@ -46,7 +89,7 @@ def make(
         return _between(source, target, where, copy, handle, writable)
     except ZeroCopyError as error:
         # The one place that knows the whole call; what raised knew its part of it.
-        error.asked = _asked(obj, to, device, copy, stream, writable)
+        error.asked = _asked(obj, to, device, copy, stream, writable, table_options)
         error.args = (error.asked, error.why, error.remedy)
         raise
 
@@ -284,6 +327,9 @@ def _warnings(view: StridedView, target: Framework) -> tuple[str, ...]:
 def words(obj: Any) -> str:
     """Return how messages call an object: its type, and what it holds if that is known."""
     try:
+        table = table_of(obj)
+        if table is not None and not table.single:
+            return f"{table.name} {table.shape}" if table.read is None else table.name
         source = describe(obj)
     except ZeroCopyError:
         cls = type(obj)
@@ -291,7 +337,9 @@ def words(obj: Any) -> str:
     return f"{source.name} {source.view.dtype} {source.view.shape}"
 
 
-def _asked(obj: Any, to: Any, device: Any, copy: Any, stream: Any, writable: Any) -> str:
-    options = {"device": device, "copy": copy, "stream": stream, "writable": writable}
+def _asked(
+    obj: Any, to: Any, device: Any, copy: Any, stream: Any, writable: Any, more: dict[str, Any]
+) -> str:
+    options = {"device": device, "copy": copy, "stream": stream, "writable": writable, **more}
     said = "".join(f", {k}={v!r}" for k, v in options.items() if v is not None)
     return f"convert({words(obj)}, to={to!r}{said})"

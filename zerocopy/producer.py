@@ -46,8 +46,7 @@ def describe(obj: Any) -> Source:
     if _offers(obj, "__array_interface__"):
         return _host(obj, lambda: np.asarray(obj), "array-interface")
     if hasattr(cls, "__arrow_c_array__"):
-        view = arrow_c.read(obj)
-        return Source(_name(obj), view, view.numpy, "arrow-c", obj=obj)
+        return _arrow(obj)
     try:
         buffer = memoryview(obj)
     except TypeError:
@@ -57,6 +56,14 @@ def describe(obj: Any) -> Source:
             f"convert({_name(obj)})", f"its buffer cannot be read: {error}", "keep it open"
         ) from error
     return _host(obj, lambda: np.asarray(buffer), "buffer")
+
+
+def _arrow(obj: Any) -> Source:
+    from zerocopy.tables.arrow_column import ArrowColumn
+    from zerocopy.tables.decode import as_tensor
+
+    memory = arrow_c.read_array(obj)
+    return as_tensor(ArrowColumn(_name(obj), memory.field, lambda: [memory], memory.length))
 
 
 def _offers(obj: Any, name: str) -> bool:

@@ -46,6 +46,8 @@ def compose(obj: Any, to: Any) -> Route | None:
     if target.owns(type(obj)):
         return _itself if target.is_native(obj) else None
     exports = source.exports(type(obj))
+    if "columns" in exports and target.kind == "tensor":
+        return _columns(exports["columns"], to)
     for form, importer in target.imports().items():
         if form in exports:
             return _chain(exports[form], importer)
@@ -54,6 +56,20 @@ def compose(obj: Any, to: Any) -> Route | None:
 
 def _itself(obj: Any) -> Any:
     return obj
+
+
+def _columns(exporter: Route, to: Any) -> Route:
+    """Return the route of a table whose columns have routes of their own."""
+
+    def route(table: Any) -> Any:
+        routes = TABLE[to]
+        columns = exporter(table)
+        found = {name: routes[type(column)](column) for name, column in columns}
+        if len(found) != len(columns):
+            raise ValueError("two columns of one name: for the careful way, which refuses them")
+        return found
+
+    return route
 
 
 def _chain(exporter: Route, importer: Route) -> Route:

@@ -1,17 +1,27 @@
-"""pyarrow arrays and tensors: immutable columns, one-dimensional unless they are tensors."""
+"""pyarrow: arrays, tensors and tables in Arrow memory, which nobody changes.
+
+Its arrays are also how columns pass between table frameworks that do not speak the
+C data interface with each other: the last part of this file makes them of any memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_name, from_numpy
-from zerocopy.errors import DeviceError, LossyConversionError, Reason, UnsupportedConversionError
+from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
-from zerocopy.protocols.array_interface import address, tidy_strides
+from zerocopy.protocols import arrow_c
+from zerocopy.protocols.array_interface import address, aligned_copy, tidy_strides
+from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.strided import StridedView
+from zerocopy.tables.arrow_column import ArrowColumn
+from zerocopy.tables.column import Column, Table, Typed
+from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.tensor_column import TensorColumn
 
 _MAX_NDIM = 32
 _NUMBERS = (
@@ -19,14 +29,16 @@ _NUMBERS = (
     *(f"uint{bits}" for bits in (8, 16, 32, 64)),
     *(f"float{bits}" for bits in (16, 32, 64)),
 )
-_FORMS = ("Array", "Tensor", "FixedShapeTensorArray")
+_TENSORS = ("Array", "Tensor", "FixedShapeTensorArray")
+_TABLES = ("Table", "RecordBatch", "RecordBatchReader", "ChunkedArray")
 
 
 class PyArrow(Framework):
-    """``pyarrow.Array`` for one dimension, ``pyarrow.Tensor`` for any other number.
+    """``pyarrow.Array`` for one dimension, ``pyarrow.Tensor`` for more, ``pyarrow.Table`` for columns.
 
-    ``to="pyarrow.Tensor"``, ``"pyarrow.Array"`` and
-    ``"pyarrow.FixedShapeTensorArray"`` (a column of tensors) name a form.
+    ``to="pyarrow.Tensor"``, ``"pyarrow.Array"``, ``"pyarrow.FixedShapeTensorArray"`` (a
+    column of tensors), ``"pyarrow.Table"``, ``"pyarrow.RecordBatch"``,
+    ``"pyarrow.RecordBatchReader"`` and ``"pyarrow.ChunkedArray"`` name a form.
     """
 
     name = "pyarrow"
@@ -36,13 +48,15 @@ class PyArrow(Framework):
 
     def __init__(self, form: str | None = None) -> None:
         self.form = form
+        self.kind = "both" if form is None else "table" if form in _TABLES else "tensor"
 
     def variant(self, form: str) -> Framework | None:
-        return PyArrow(form) if form in _FORMS else None
+        return PyArrow(form) if form in (*_TENSORS, *_TABLES) else None
 
     def owns(self, cls: type) -> bool:
         pa = self.module()
-        return issubclass(cls, (pa.Array, pa.Tensor, pa.ChunkedArray, pa.Scalar, pa.Table, pa.RecordBatch))
+        kinds = (pa.Array, pa.ChunkedArray, pa.Table, pa.RecordBatch, pa.Tensor, pa.Scalar)
+        return issubclass(cls, (*kinds, pa.RecordBatchReader))
 
     def is_native(self, obj: Any) -> bool:
         pa = self.module()
@@ -58,19 +72,36 @@ class PyArrow(Framework):
         name = f"pyarrow.{type(obj).__name__}"
         if isinstance(obj, pa.Tensor):
             return _tensor(obj, name)
-        if isinstance(obj, (pa.Table, pa.RecordBatch)):
+        if isinstance(obj, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
             raise UnsupportedConversionError(
-                f"convert({name})",
-                "a table is not one tensor",
-                "convert its columns: {n: convert(c, to=...) for n, c in zip(x.column_names, x.columns)}",
+                f"convert({name})", "a table is not one array", "pick a column, or convert it to a dict of them"
             )
         if isinstance(obj, pa.Scalar):
             raise UnsupportedConversionError(
                 f"convert({name})", "a scalar is a value and no array", "pass x.as_py(), or an array of it"
             )
-        if isinstance(obj, pa.ChunkedArray):
-            return _chunked(pa, obj, name)
-        return _array(pa, obj, name)
+        return as_tensor(_column(pa, obj, name))
+
+    def table(self, obj: Any, index: bool | None = None) -> Table | None:
+        pa = self.module()
+        name = f"pyarrow.{type(obj).__name__}"
+        if isinstance(obj, (pa.Array, pa.ChunkedArray)):
+            return Table(name, [""], [_column(pa, obj, name)], len(obj), single=True, obj=obj)
+        if isinstance(obj, pa.RecordBatchReader):
+            columns: list[Column] = [Typed(name, _field(field)) for field in obj.schema]
+            return Table(
+                name, obj.schema.names, columns, 0, read=lambda: self._read(obj, name), once=True, obj=obj
+            )
+        if not isinstance(obj, (pa.Table, pa.RecordBatch)):
+            return None
+        schema = obj.schema
+        found = [_column(pa, c, name, f) for c, f in zip(obj.columns, schema, strict=True)]
+        return Table(name, schema.names, found, obj.num_rows, metadata=schema.metadata or {}, obj=obj)
+
+    def _read(self, reader: Any, name: str) -> Table:
+        table = self.table(self.read_all(reader))
+        assert table is not None
+        return replace(table, name=name)
 
     def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         import numpy as np
@@ -78,6 +109,8 @@ class PyArrow(Framework):
         pa = self.module()
         if cls is pa.Tensor:
             return {"ndarray": cls.to_numpy}  # type: ignore[attr-defined]  # keeps read-only
+        if cls in (pa.Table, pa.RecordBatch):
+            return {"columns": _one_chunk_each}
         # One class a type: these hold plain numbers, and their exporter refuses nulls.
         if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES} or not _marks_immutable(pa):
             return {}
@@ -158,6 +191,112 @@ class PyArrow(Framework):
             return pa.ExtensionArray.from_storage(pa.bool8(), column)
         return column
 
+    # -- as the hub of tables ---------------------------------------------------
+
+    def from_table(self, table: Table) -> Any:
+        pa = self.module()
+        arrays = [column.arrow() for column in table.columns]
+        fields = [
+            _pa_field(pa, str(label), array.type, column.field)
+            for label, array, column in zip(table.labels, arrays, table.columns, strict=True)
+        ]
+        made = pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata=table.metadata or None))
+        if self.form == "RecordBatch":
+            whole = made.combine_chunks()
+            return whole.to_batches()[0] if whole.num_rows else pa.RecordBatch.from_pylist([], made.schema)
+        return made.to_reader() if self.form == "RecordBatchReader" else made
+
+    def from_column(self, table: Table) -> Any:
+        pa = self.module()
+        array = table.columns[0].arrow()
+        chunked = isinstance(array, pa.ChunkedArray)
+        if self.form == "ChunkedArray":
+            return array if chunked else pa.chunked_array([array])
+        if self.form is not None:
+            return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
+        return array.chunk(0) if chunked and array.num_chunks == 1 else array
+
+    def column_reasons(self, column: Column) -> list[Reason]:
+        reasons = column.arrow_reasons()
+        chunks = getattr(column, "chunk_count", 1)
+        if self.form == "RecordBatch" and chunks != 1:
+            reasons.append(
+                Reason(f"it lies in {chunks} chunks, and a batch has one", 'ask for "pyarrow.Table"')
+            )
+        return reasons
+
+    def read_all(self, obj: Any) -> Any:
+        """Read an object that speaks the C data interface: a table, or a column."""
+        pa = self.module()
+        try:
+            if isinstance(obj, pa.RecordBatchReader):
+                return obj.read_all()
+            if not hasattr(type(obj), "__arrow_c_stream__"):
+                array = pa.array(obj)
+                return pa.RecordBatch.from_struct_array(array) if pa.types.is_struct(array.type) else array
+            stream = pa.RecordBatchReader.from_stream(obj)
+        except pa.ArrowInvalid as error:
+            try:
+                return pa.chunked_array(obj)  # a stream of plain arrays is no stream of batches
+            except pa.ArrowException:
+                raise _unreadable(obj, error) from error
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise _unreadable(obj, error) from error
+        try:
+            return stream.read_all()
+        except (pa.ArrowException, OSError, RuntimeError) as error:
+            raise _unreadable(obj, error) from error
+
+    def copied(self, array: Any) -> Any:
+        """Return an array in memory of its own, with the same chunks."""
+        pa = self.module()
+        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        sink = pa.BufferOutputStream()
+        schema = pa.schema([pa.field("x", array.type)])
+        # Written and read back: the one way that copies each type, and what is used of it alone.
+        with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(unify_dictionaries=False)) as out:
+            for chunk in chunks:
+                out.write_batch(pa.record_batch([chunk], schema=schema))
+        return pa.ipc.open_stream(sink.getvalue()).read_all().column(0)
+
+    def tensor_reasons(self, column: TensorColumn) -> list[Reason]:
+        """Return why a column of a tensor is copied on its way to Arrow."""
+        source, field = column.source, column.field
+        if source.refusal is not None:
+            raise UnsupportedConversionError("", source.refusal.why, source.refusal.remedy)
+        reasons = list(source.reasons)
+        if not source.view.device.is_host:
+            reasons.append(Reason(f"it is on {source.view.device} and Arrow's memory is the host's", ""))
+        if field is not None and field.kind == "fixed_binary":
+            if not source.view.c_contiguous:
+                reasons.append(Reason("pyarrow.Array takes memory without gaps only", "copy it at its source"))
+            return reasons
+        return reasons + _form_of(source.view).reasons(source.view)
+
+    def tensor_to_arrow(self, column: TensorColumn) -> Any:
+        """Return a column of a tensor as an array that aliases it where that is possible."""
+        pa = self.module()
+        source, field, hidden = column.source, column.field, column.nulls
+        view = source.view
+        on_host = view.device.is_host
+        array = source.host() if on_host or source.to_host is None else source.to_host(None)
+        if not array.flags.c_contiguous or (on_host and not source.reasons and self.tensor_reasons(column)):
+            array = aligned_copy(array)
+        if view.ndim > 1 and field is None:
+            return _form_of(view).from_host(array, view.dtype, HOST, None)
+        bitmap = None if hidden is None or not column.null_count else _bitmap(pa, hidden)
+        count = 0 if bitmap is None else column.null_count
+        storage = array.view("int8") if view.dtype.name == "bool" else array
+        kind = pa.from_numpy_dtype(storage.dtype) if field is None or not _stands(field) else _type(pa, field)
+        made = pa.Array.from_buffers(kind, len(array), [bitmap, pa.py_buffer(storage)], null_count=count)
+        if view.dtype.name == "bool":
+            return pa.ExtensionArray.from_storage(pa.bool8(), made)
+        if field is not None and field.kind == "dictionary":
+            names = column.dictionary().arrow()
+            names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
+            return pa.DictionaryArray.from_arrays(made, names, ordered=field.ordered)
+        return made
+
     def imports(self) -> dict[str, Callable[[Any], Any]]:
         pa = self.module()
         if self.form is not None or not hasattr(pa.Array, "from_dlpack"):
@@ -193,78 +332,35 @@ def _marks_immutable(pa: Any) -> bool:
     return "max_version" in inspect.signature(pa.Array.__dlpack__).parameters
 
 
-def _array(pa: Any, array: Any, name: str) -> Source:
-    if not array.is_cpu:
+def _one_chunk_each(table: Any) -> list[tuple[str, Any]]:
+    """Return a table's columns as arrays, by name; raise where one lies in chunks."""
+    columns = []
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        if hasattr(column, "num_chunks"):
+            if column.num_chunks != 1:
+                raise ValueError("chunks: for the careful way")
+            column = column.chunk(0)
+        columns.append((name, column))
+    return columns
+
+
+def _field(of: Any) -> Field:
+    return read_schema(of.__arrow_c_schema__())
+
+
+def _column(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
+    """Describe an array, chunked or not; its memory is exported where it is looked at."""
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    if not all(chunk.is_cpu for chunk in chunks):
         raise DeviceError(
             f"convert({name})", "the array is not in host memory", "bring it to the host: x.copy_to(...)"
         )
-    if array.null_count:
-        raise LossyConversionError(
-            f"convert({name})",
-            f"{array.null_count} of {len(array)} values null, and tensors have no nulls",
-            "fill them, x.fill_null(0), or drop them, x.drop_null()",
-        )
-    if isinstance(array, pa.FixedShapeTensorArray):
-        return _keep(_tensor(array.to_tensor(), name), array)
-    kind = array.type
-    if pa.types.is_boolean(kind):
-        return _bits(pa, array, name)
-    if hasattr(pa, "bool8") and kind == pa.bool8():
-        return _column(array.storage, "bool", name)
-    dtype = _NAMES.get(str(kind))
-    if dtype is None:
-        raise UnsupportedConversionError(
-            f"convert({name})", f"tensors have no counterpart of Arrow's {kind}", _remedy(pa, kind)
-        )
-    return _column(array, dtype, name)
 
+    def load() -> list[arrow_c.Memory]:
+        return [arrow_c.read_array(chunk) for chunk in chunks]
 
-def _column(array: Any, dtype_name: str, name: str) -> Source:
-    dtype = by_name(dtype_name)
-    data = array.buffers()[1]
-    # Buffers belong to the whole parent: a slice is an offset into them.
-    ptr = (data.address if data is not None else 0) + array.offset * dtype.itemsize
-    view = StridedView(ptr, (len(array),), (dtype.itemsize,), dtype, HOST, True, array)
-    return Source(name, view, view.numpy, "arrow-buffer")
-
-
-def _bits(pa: Any, array: Any, name: str) -> Source:
-    """Arrow packs booleans eight to a byte: nobody else does."""
-    import numpy as np
-
-    dtype = by_name("bool")
-    view = StridedView(0, (len(array),), (1,), dtype, HOST, True, array)
-    why = Reason("Arrow packs booleans into bits", "keep them as bool8 in Arrow: x.cast(pyarrow.bool8())")
-
-    def host() -> Array:
-        return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.bool_)
-
-    return Source(name, view, host, "arrow-buffer", [why])
-
-
-def _chunked(pa: Any, chunked: Any, name: str) -> Source:
-    if chunked.num_chunks == 1:
-        source = _array(pa, chunked.chunk(0), name)
-        source.name = name
-        return source
-    if chunked.null_count:
-        raise LossyConversionError(
-            f"convert({name})",
-            f"{chunked.null_count} of {len(chunked)} values null, and tensors have no nulls",
-            "fill them, x.fill_null(0), or drop them, x.drop_null()",
-        )
-    empty = pa.array([], type=chunked.type)
-    like = _array(pa, empty, name)
-    view = replace(like.view, ptr=0, shape=(len(chunked),), owner=chunked)
-    why = Reason(
-        f"it lies in {chunked.num_chunks} chunks", "convert the chunks one by one, or x.combine_chunks() once"
-    )
-
-    def host() -> Array:
-        whole = chunked.combine_chunks() if chunked.num_chunks else empty
-        return _array(pa, whole, name).host()
-
-    return Source(name, view, host, "arrow-buffer", [why])
+    field = _field(of if of is not None else array.type)
+    return ArrowColumn(name, field, load, len(array), lambda: array, size=lambda: int(array.nbytes))
 
 
 def _tensor(tensor: Any, name: str) -> Source:
@@ -281,28 +377,46 @@ def _tensor(tensor: Any, name: str) -> Source:
     return Source(name, view, lambda: array, "arrow-buffer")
 
 
-def _keep(source: Source, owner: Any) -> Source:
-    """Keep a derived tensor's source alive by the array that it came from."""
-    source.view = replace(source.view, owner=(source.view.owner, owner), readonly=True)
-    return source
+# -- Arrow arrays of other memory -----------------------------------------------
 
 
-_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"} | {
-    name: name for name in _NUMBERS if "int" in name
-}
+def _type(pa: Any, field: Field) -> Any:
+    """Return the type of what integers stand for."""
+    kind = field.kind
+    if kind == "timestamp":
+        return pa.timestamp(field.unit, field.timezone or None)
+    if kind == "duration":
+        return pa.duration(field.unit)
+    if kind == "fixed_binary":
+        return pa.binary(field.width)
+    return pa.date32()
 
 
-def _remedy(pa: Any, kind: Any) -> str:
-    types = pa.types
-    if types.is_temporal(kind):
-        return f"take the integers and keep the unit beside them: x.view('int{kind.bit_width}')"
-    if types.is_dictionary(kind):
-        return "convert its codes, x.indices, and keep x.dictionary beside them"
-    if types.is_decimal(kind):
-        return "cast it: x.cast('float64')"
-    if types.is_nested(kind):
-        return "convert its parts: x.flatten(), x.field(i), or make it a FixedShapeTensorArray"
-    return "encode it as numbers first, for instance with x.dictionary_encode().indices"
+def _stands(field: Field) -> bool:
+    return field.kind in ("timestamp", "duration", "date", "fixed_binary")
+
+
+def _bitmap(pa: Any, hidden: Array) -> Any:
+    import numpy as np
+
+    return pa.py_buffer(np.packbits(~hidden, bitorder="little"))
+
+
+def _form_of(view: StridedView) -> PyArrow:
+    return PyArrow("Array" if view.ndim == 1 else "FixedShapeTensorArray")
+
+
+def _pa_field(pa: Any, name: str, kind: Any, field: Field | None) -> Any:
+    if field is None:
+        return pa.field(name, kind)
+    own = {k: v for k, v in field.metadata.items() if not k.startswith(b"ARROW:extension:")}
+    return pa.field(name, kind, nullable=field.nullable, metadata=own or None)
+
+
+def _unreadable(obj: Any, error: Exception) -> UnsupportedConversionError:
+    return UnsupportedConversionError(
+        "", f"pyarrow cannot read the {type(obj).__qualname__}: {error}", "see the cause above"
+    )
 
 
 FRAMEWORK = PyArrow()

@@ -117,15 +117,17 @@ class Torch(Framework):
         # is why the last one is left out where it cannot fail. Sparse and meta tensors
         # are refused in C++.
         def plain(tensor: Any) -> Any:
-            if tensor.requires_grad or tensor.is_neg() or tensor.is_conj():
+            if tensor.requires_grad or tensor.is_neg() or tensor.is_conj() or tensor.dim() > _MAX_NDIM:
                 raise BufferError("not plain memory")
             if not (host_only or tensor.is_cpu):
                 raise BufferError("not on the host")
             return to_capsule(tensor)
 
         def aligned(tensor: Any) -> Any:
-            if tensor.data_ptr() % 64 or tensor.requires_grad or tensor.is_neg() or tensor.is_conj():
-                raise BufferError("not plain memory, or not aligned")
+            if tensor.data_ptr() % 64 or tensor.dim() > _MAX_NDIM:
+                raise BufferError("not aligned, or more dimensions than others take")
+            if tensor.requires_grad or tensor.is_neg() or tensor.is_conj():
+                raise BufferError("not plain memory")
             if not (host_only or tensor.is_cpu):
                 raise BufferError("not on the host")
             return to_capsule(tensor)

@@ -1,132 +1,291 @@
-"""The Arrow C data interface: structs, and primitive arrays as views.
+"""The Arrow C data interface: arrays and streams as memory that can be looked at.
 
-Structs and formats are those of Arrow's columnar specification, "The Arrow C
-data interface". Tables and nested types are the business of ``zerocopy.tables``.
+Structs are those of Arrow's specification: "The Arrow C data interface", "The Arrow C
+stream interface", "The Arrow C Device data interface", and for Python "The Arrow
+PyCapsule Interface". What comes is checked against its schema: a producer that is
+wrong gets an error and no read out of bounds.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from zerocopy.device import HOST
-from zerocopy.dtype import by_name
-from zerocopy.errors import LossyConversionError, UnsupportedConversionError
-from zerocopy.strided import StridedView
+from zerocopy.device import CUDA, CUDA_HOST, CUDA_MANAGED, HOST, Device
+from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.protocols.arrow_schema import ArrowSchema, Field, read_schema, read_struct
+from zerocopy.protocols.capsule import pointer
 
-SCHEMA, ARRAY = b"arrow_schema", b"arrow_array"
+ARRAY, STREAM, DEVICE_ARRAY = b"arrow_array", b"arrow_array_stream", b"arrow_device_array"
 
-#: Format strings of the primitive types ("Data type description -- format strings").
-PRIMITIVES = {
-    "c": "int8",
-    "C": "uint8",
-    "s": "int16",
-    "S": "uint16",
-    "i": "int32",
-    "I": "uint32",
-    "l": "int64",
-    "L": "uint64",
-    "e": "float16",
-    "f": "float32",
-    "g": "float64",
-}
-
-
-class ArrowSchema(ctypes.Structure):
-    """``struct ArrowSchema``, as far as a primitive type needs it."""
-
-    _fields_ = (
-        ("format", ctypes.c_char_p),
-        ("name", ctypes.c_char_p),
-        ("metadata", ctypes.c_void_p),
-        ("flags", ctypes.c_int64),
-        ("n_children", ctypes.c_int64),
-        ("children", ctypes.c_void_p),
-        ("dictionary", ctypes.c_void_p),
-        ("release", ctypes.c_void_p),
-        ("private_data", ctypes.c_void_p),
-    )
+_ON_HOST = (1, CUDA_HOST, CUDA_MANAGED)
 
 
 class ArrowArray(ctypes.Structure):
     """``struct ArrowArray``."""
 
+
+ArrowArray._fields_ = (
+    ("length", ctypes.c_int64),
+    ("null_count", ctypes.c_int64),
+    ("offset", ctypes.c_int64),
+    ("n_buffers", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+    ("children", ctypes.POINTER(ctypes.POINTER(ArrowArray))),
+    ("dictionary", ctypes.POINTER(ArrowArray)),
+    ("release", ctypes.c_void_p),
+    ("private_data", ctypes.c_void_p),
+)
+
+_Call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+_Say = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
+_Release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class ArrowArrayStream(ctypes.Structure):
+    """``struct ArrowArrayStream``."""
+
     _fields_ = (
-        ("length", ctypes.c_int64),
-        ("null_count", ctypes.c_int64),
-        ("offset", ctypes.c_int64),
-        ("n_buffers", ctypes.c_int64),
-        ("n_children", ctypes.c_int64),
-        ("buffers", ctypes.POINTER(ctypes.c_void_p)),
-        ("children", ctypes.c_void_p),
-        ("dictionary", ctypes.c_void_p),
+        ("get_schema", ctypes.c_void_p),
+        ("get_next", ctypes.c_void_p),
+        ("get_last_error", ctypes.c_void_p),
         ("release", ctypes.c_void_p),
         ("private_data", ctypes.c_void_p),
     )
 
 
-# A prototype of our own, for the reason given in zerocopy.protocols.dlpack.
-_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
+class ArrowDeviceArray(ctypes.Structure):
+    """``struct ArrowDeviceArray``; `sync_event` points to a ``cudaEvent_t`` or is NULL."""
+
+    _fields_ = (
+        ("array", ArrowArray),
+        ("device_id", ctypes.c_int64),
+        ("device_type", ctypes.c_int32),
+        ("sync_event", ctypes.c_void_p),
+        ("reserved", ctypes.c_int64 * 3),
+    )
 
 
-def read(producer: Any) -> StridedView:
-    """Describe the memory of an object with ``__arrow_c_array__``: one primitive array.
+@dataclass(slots=True, eq=False)
+class Memory:
+    """One array as it lies in memory: addresses, and who keeps them alive.
 
-    Parameters
+    Attributes
     ----------
-    producer : object
-        Has ``__arrow_c_array__``, returning a schema and an array capsule.
+    field : Field
+        Its type.
+    length, offset : int
+        In elements: element 0 is the one at `offset` of each buffer.
+    nulls : int
+        How many elements are null; -1 where nobody has counted.
+    buffers : tuple of int
+        Addresses, 0 for an absent one, in the order of the format's layout.
+    children, dictionary
+        The arrays below it.
+    owner : object
+        Keeps all of it alive.
+    device : Device
+    sync_event : int
+        Address of the event after which device memory is ready; 0 for none.
+    """
 
-    Returns
-    -------
-    StridedView
-        One-dimensional, read-only; it holds the capsules, and with them the memory.
+    field: Field
+    length: int
+    offset: int
+    nulls: int
+    buffers: tuple[int, ...]
+    children: tuple[Memory, ...]
+    dictionary: Memory | None
+    owner: Any
+    device: Device = HOST
+    sync_event: int = 0
+
+
+class _Owned:
+    """A struct that was moved to us, and is released when nothing looks at its memory any more."""
+
+    def __init__(self, struct: Any) -> None:
+        self.struct = struct
+        # Made now: when the interpreter shuts down, names of modules may be gone.
+        self._release = _Release(struct.release)
+        self._address = ctypes.addressof(struct)
+
+    def __del__(self) -> None:
+        if self.struct.release:
+            self._release(self._address)
+
+
+def read_array(producer: Any) -> Memory:
+    """Describe the memory of an object with ``__arrow_c_array__``.
 
     Raises
     ------
-    LossyConversionError
-        The array has nulls.
     UnsupportedConversionError
-        Its type is not primitive, or the exporter raised.
+        The exporter raised, or what it gave is not what its schema says.
     """
     asked = f"{type(producer).__qualname__}.__arrow_c_array__()"
     try:
-        schema_capsule, array_capsule = producer.__arrow_c_array__()
-        schema = ArrowSchema.from_address(_get_pointer(schema_capsule, SCHEMA))
-        array = ArrowArray.from_address(_get_pointer(array_capsule, ARRAY))
+        schema_capsule, capsule = producer.__arrow_c_array__()
+        field = read_schema(schema_capsule)
+        array = ArrowArray.from_address(pointer(capsule, ARRAY))
+    except ZeroCopyError:
+        raise
     except Exception as error:
+        raise _raised(asked, error) from error
+    return _memory(asked, field, array, capsule)
+
+
+def read_device_array(producer: Any) -> Memory:
+    """Describe the memory of an object with ``__arrow_c_device_array__``, wherever it is.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        As for :func:`read_array`.
+    DeviceError
+        The memory is on a device of another kind than the host's and CUDA's.
+    """
+    asked = f"{type(producer).__qualname__}.__arrow_c_device_array__()"
+    try:
+        schema_capsule, capsule = producer.__arrow_c_device_array__()
+        field = read_schema(schema_capsule)
+        whole = ArrowDeviceArray.from_address(pointer(capsule, DEVICE_ARRAY))
+    except ZeroCopyError:
+        raise
+    except Exception as error:
+        raise _raised(asked, error) from error
+    if whole.device_type in _ON_HOST:
+        device = HOST
+    elif whole.device_type == CUDA:
+        device = Device(CUDA, max(whole.device_id, 0))
+    else:
+        raise DeviceError(
+            asked, f"its memory is on a device of type {whole.device_type}", "copy it to the host first"
+        )
+    memory = _memory(asked, field, whole.array, capsule, device)
+    memory.sync_event = whole.sync_event or 0
+    return memory
+
+
+def read_field(producer: Any) -> Field | None:
+    """Return the type of what a producer would export, where it says so without exporting."""
+    if not hasattr(type(producer), "__arrow_c_schema__"):
+        return None
+    try:
+        return read_schema(producer.__arrow_c_schema__())
+    except Exception as error:
+        raise _raised(f"{type(producer).__qualname__}.__arrow_c_schema__()", error) from error
+
+
+def read_stream(producer: Any) -> tuple[Field, Iterator[Memory]]:
+    """Read an object with ``__arrow_c_stream__``: its type, and its arrays as they come.
+
+    The stream is taken from its capsule, so that a producer that hands out the same
+    one twice gets an error and not an empty table.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        The exporter raised; the stream failed, even in its middle; what it gave is
+        not what its schema says.
+    """
+    asked = f"{type(producer).__qualname__}.__arrow_c_stream__()"
+    try:
+        capsule = producer.__arrow_c_stream__()
+        given = ArrowArrayStream.from_address(pointer(capsule, STREAM))
+    except ZeroCopyError:
+        raise
+    except Exception as error:
+        raise _raised(asked, error) from error
+    if not given.release:
+        raise UnsupportedConversionError(
+            asked, "the stream was read already, and can be read once", "ask for a fresh one"
+        )
+    stream = ArrowArrayStream.from_buffer_copy(given)
+    given.release = None
+    owner = _Owned(stream)
+    schema = ArrowSchema()
+    _call(asked, stream, stream.get_schema, schema, "telling its schema")
+    schema_owner = _Owned(schema)
+    field = read_struct(schema)
+    del schema_owner
+    return field, _batches(asked, stream, field, owner)
+
+
+def _batches(asked: str, stream: ArrowArrayStream, field: Field, owner: _Owned) -> Iterator[Memory]:
+    count = 0
+    while True:
+        array = ArrowArray()
+        _call(asked, stream, stream.get_next, array, f"after {count} arrays")
+        if not array.release:  # "a released array marks the end of the stream"
+            break
+        yield _memory(asked, field, array, _Owned(array))
+        count += 1
+    del owner  # held until here: a generator's own frame keeps it
+
+
+def _call(asked: str, stream: ArrowArrayStream, function: int, out: Any, when: str) -> None:
+    code = _Call(function)(ctypes.addressof(stream), ctypes.addressof(out))
+    if code:
+        said = _Say(stream.get_last_error)(ctypes.addressof(stream)) if stream.get_last_error else None
+        why = (said or b"").decode(errors="replace") or f"error {code}"
+        raise UnsupportedConversionError(
+            asked, f"the stream failed {when}: {why}", "mend what feeds it; nothing of it was kept"
+        )
+
+
+def _raised(asked: str, error: Exception) -> UnsupportedConversionError:
+    return UnsupportedConversionError(
+        asked,
+        f"the exporter raised {type(error).__name__}: {error}",
+        "see the exporter's own message, above",
+    )
+
+
+def _memory(asked: str, field: Field, array: ArrowArray, owner: Any, device: Device = HOST) -> Memory:
+    if not array.release:
+        raise UnsupportedConversionError(
+            asked, "the array has been released already", "ask the producer for fresh capsules"
+        )
+    return _node(asked, field, array, owner, device)
+
+
+def _node(asked: str, field: Field, array: ArrowArray, owner: Any, device: Device) -> Memory:
+    views = field.kind.endswith("_view") and field.kind != "list_view"
+    has = int(array.n_buffers)
+    for what, says, got in (
+        ("children", len(field.children), int(array.n_children)),
+        ("buffers", field.buffers, min(has, field.buffers) if views else has),
+        ("dictionaries", int(field.dictionary is not None), int(bool(array.dictionary))),
+    ):
+        if says != got:
+            raise UnsupportedConversionError(
+                asked,
+                f"the schema says {field} with {says} {what}, and the array has {got}",
+                "mend the exporter: schema and array do not match",
+            )
+    if array.length < 0 or array.offset < 0 or not -1 <= array.null_count <= array.length:
         raise UnsupportedConversionError(
             asked,
-            f"the exporter raised {type(error).__name__}: {error}",
-            "see the exporter's own message, above",
-        ) from error
-    if not schema.release or not array.release:
-        raise UnsupportedConversionError(
-            asked, "the structs are released already", "ask the producer for fresh capsules"
+            f"length {array.length}, offset {array.offset} and null count {array.null_count} make no array",
+            "mend the exporter",
         )
-    name = PRIMITIVES.get((schema.format or b"").decode())
-    if name is None or schema.dictionary:
-        raise UnsupportedConversionError(
-            asked,
-            f"Arrow format {schema.format!r} is not a primitive number",
-            "convert it with pyarrow first: pyarrow.array(x), then cast",
-        )
-    dtype = by_name(name)
-    validity, data = array.buffers[0], array.buffers[1]
-    if array.null_count != 0 and (array.null_count > 0 or validity):
-        nulls = array.null_count if array.null_count > 0 else "possible"
-        raise LossyConversionError(
-            asked, f"it has nulls ({nulls}), and tensors have none", "fill or drop them first"
-        )
-    ptr = (data or 0) + array.offset * dtype.itemsize
-    return StridedView(
-        ptr,
-        (array.length,),
-        (dtype.itemsize,),
-        dtype,
-        HOST,
-        True,
-        (schema_capsule, array_capsule),
+    children = tuple(
+        _node(asked, child, array.children[i].contents, owner, device)
+        for i, child in enumerate(field.children)
+    )
+    inner = field.dictionary
+    return Memory(
+        field,
+        array.length,
+        array.offset,
+        array.null_count,
+        tuple(array.buffers[i] or 0 for i in range(has)),
+        children,
+        _node(asked, inner, array.dictionary.contents, owner, device) if inner is not None else None,
+        owner,
+        device,
     )

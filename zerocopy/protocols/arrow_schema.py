@@ -1,0 +1,312 @@
+"""Arrow types as the C data interface writes them: ``struct ArrowSchema`` and its format strings.
+
+Section "The ArrowSchema structure" and "Data type description -- format strings" of
+Arrow's C data interface; the metadata encoding is that of the same page.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from zerocopy.dtype import by_name
+from zerocopy.protocols.capsule import pointer
+
+SCHEMA = b"arrow_schema"
+
+#: Primitive types: what their elements are.
+NUMBERS = {
+    "c": "int8",
+    "C": "uint8",
+    "s": "int16",
+    "S": "uint16",
+    "i": "int32",
+    "I": "uint32",
+    "l": "int64",
+    "L": "uint64",
+    "e": "float16",
+    "f": "float32",
+    "g": "float64",
+}
+_FORMATS = {name: code for code, name in NUMBERS.items()}
+
+#: Types without parameters: their kind, and their name as pyarrow writes it.
+_PLAIN = {
+    "n": ("null", "null"),
+    "b": ("bool", "bool"),
+    "z": ("binary", "binary"),
+    "Z": ("binary", "large_binary"),
+    "u": ("string", "string"),
+    "U": ("string", "large_string"),
+    "vz": ("binary_view", "binary_view"),
+    "vu": ("string_view", "string_view"),
+    "tdD": ("date", "date32[day]"),
+    "tdm": ("date", "date64[ms]"),
+    "tiM": ("interval", "month_interval"),
+    "tiD": ("interval", "day_time_interval"),
+    "tin": ("interval", "month_day_nano_interval"),
+    "+l": ("list", "list"),
+    "+L": ("list", "large_list"),
+    "+vl": ("list_view", "list_view"),
+    "+vL": ("list_view", "large_list_view"),
+    "+s": ("struct", "struct"),
+    "+m": ("map", "map"),
+    "+r": ("run_end_encoded", "run_end_encoded"),
+}
+_UNITS = {"s": "s", "m": "ms", "u": "us", "n": "ns", "D": "D"}
+
+#: Buffers of one array by kind (Columnar Format, "Buffer Listing for Each Layout");
+#: view types have that many and one more for each block of text.
+_BUFFERS = {
+    "null": 0,
+    "struct": 1,
+    "fixed_list": 1,
+    "string": 3,
+    "binary": 3,
+    "list_view": 3,
+    "string_view": 3,
+    "binary_view": 3,
+    "union": 1,
+    "run_end_encoded": 0,
+}
+
+_ORDERED, _NULLABLE = 1, 2
+
+
+class ArrowSchema(ctypes.Structure):
+    """``struct ArrowSchema``."""
+
+
+ArrowSchema._fields_ = (
+    ("format", ctypes.c_char_p),
+    ("name", ctypes.c_char_p),
+    ("metadata", ctypes.c_void_p),
+    ("flags", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("children", ctypes.POINTER(ctypes.POINTER(ArrowSchema))),
+    ("dictionary", ctypes.POINTER(ArrowSchema)),
+    ("release", ctypes.c_void_p),
+    ("private_data", ctypes.c_void_p),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column's or a child's name and type, read whole: nothing of the producer is held.
+
+    Attributes
+    ----------
+    format : str
+        The type's format string: ``"l"`` is int64.
+    name : str
+    nullable, ordered : bool
+        The schema's flags; `ordered` is that of a dictionary.
+    metadata : dict of bytes to bytes
+    children : tuple of Field
+    dictionary : Field or None
+        The type of the values, where `format` is that of the codes.
+
+    Examples
+    --------
+    >>> str(Field("tsu:UTC", "t")), Field("tsu:UTC", "t").unit
+    ('timestamp[us, tz=UTC]', 'us')
+    """
+
+    format: str
+    name: str = ""
+    nullable: bool = True
+    ordered: bool = False
+    metadata: dict[bytes, bytes] = field(default_factory=dict)
+    children: tuple[Field, ...] = ()
+    dictionary: Field | None = None
+
+    @classmethod
+    def of(cls, dtype: str, name: str = "") -> Field:
+        """Return the field of a number's standard name, or of bool, which is ``bool8``.
+
+        Raises
+        ------
+        KeyError
+            Arrow has no such type.
+        """
+        if dtype == "bool":
+            return cls("c", name, metadata={b"ARROW:extension:name": b"arrow.bool8"})
+        return cls(_FORMATS[dtype], name)
+
+    @property
+    def kind(self) -> str:
+        """The family of types: ``"number"``, ``"timestamp"``, ``"list"``, ``"dictionary"``, ..."""
+        if self.dictionary is not None:
+            return "dictionary"
+        if self.format in NUMBERS:
+            return "number"
+        if self.format in _PLAIN:
+            return _PLAIN[self.format][0]
+        for start, kind in _PARAMETRIC.items():
+            if self.format.startswith(start):
+                return kind
+        return "unknown"  # a type of the producer's own, such as polars' int128
+
+    @property
+    def extension(self) -> str:
+        """The name of the extension type, or nothing."""
+        return self.metadata.get(b"ARROW:extension:name", b"").decode()
+
+    @property
+    def storage(self) -> Field:
+        """The field without its extension type."""
+        return replace(self, metadata={})
+
+    @property
+    def dtype(self) -> str:
+        """The standard name of what the value buffer holds; nothing for what is no number."""
+        kind = self.kind
+        if kind in ("number", "dictionary"):
+            return NUMBERS.get(self.format, "")
+        if kind in ("date", "time", "timestamp", "duration", "decimal"):
+            return {4: "int32", 8: "int64"}.get(self.width, "")
+        return ""
+
+    @property
+    def width(self) -> int:
+        """Bytes of one element of the value buffer; 0 where elements have no fixed width."""
+        if self.format in NUMBERS:
+            return by_name(NUMBERS[self.format]).itemsize
+        kind = self.kind
+        if kind == "decimal":
+            parts = self.format[2:].split(",")
+            return int(parts[2]) // 8 if len(parts) > 2 else 16
+        if kind == "fixed_binary":
+            return int(self.format[2:])
+        if kind in ("timestamp", "duration"):
+            return 8
+        return _WIDTHS.get(self.format, 0)
+
+    @property
+    def unit(self) -> str:
+        """What one stands for in a date, time or duration: ``"s"``, ``"ms"``, ``"us"``, ``"ns"``, ``"D"``."""
+        if self.kind in ("date", "time", "timestamp", "duration"):
+            return "ms" if self.format == "tdm" else _UNITS[self.format[2]]
+        return ""
+
+    @property
+    def timezone(self) -> str:
+        """The time zone of a timestamp, or nothing."""
+        return self.format[4:] if self.kind == "timestamp" else ""
+
+    @property
+    def scale(self) -> int:
+        """Digits after the point of a decimal."""
+        return int(self.format[2:].split(",")[1])
+
+    @property
+    def list_size(self) -> int:
+        """Elements in each list of a fixed-size list."""
+        return int(self.format[3:])
+
+    @property
+    def wide(self) -> bool:
+        """Whether offsets are of 64 bits: the ``large_`` types."""
+        return self.format in ("Z", "U", "+L", "+vL")
+
+    @property
+    def buffers(self) -> int:
+        """Number of buffers; at least that for view types."""
+        if self.kind == "union":
+            return 2 if self.format.startswith("+ud") else 1
+        return _BUFFERS.get(self.kind, 2)
+
+    def __str__(self) -> str:
+        name = self._name()
+        return f"extension<{self.extension}[{name}]>" if self.extension else name
+
+    def _name(self) -> str:
+        kind, inner = self.kind, ", ".join(map(str, self.children))
+        if kind == "dictionary":
+            codes = NUMBERS.get(self.format, self.format)
+            return f"dictionary<values={self.dictionary}, indices={codes}>"
+        if kind == "number":
+            return {"e": "halffloat", "f": "float", "g": "double"}.get(self.format, NUMBERS[self.format])
+        if kind == "struct":
+            return f"struct<{', '.join(f'{c.name}: {c}' for c in self.children)}>"
+        if self.format in _PLAIN:
+            name = _PLAIN[self.format][1]
+            return f"{name}<{inner}>" if inner else name
+        if kind == "timestamp":
+            zone = f", tz={self.timezone}" if self.timezone else ""
+            return f"timestamp[{self.unit}{zone}]"
+        if kind == "time":
+            return f"time{self.width * 8}[{self.unit}]"
+        if kind == "duration":
+            return f"duration[{self.unit}]"
+        if kind == "decimal":
+            return f"decimal{self.width * 8}({', '.join(self.format[2:].split(',')[:2])})"
+        if kind == "fixed_binary":
+            return f"fixed_size_binary[{self.width}]"
+        if kind == "fixed_list":
+            return f"fixed_size_list<{inner}>[{self.list_size}]"
+        return f"union<{inner}>" if kind == "union" else self.format
+
+
+_PARAMETRIC = {
+    "d:": "decimal",
+    "w:": "fixed_binary",
+    "tt": "time",
+    "ts": "timestamp",
+    "tD": "duration",
+    "+w:": "fixed_list",
+    "+ud:": "union",
+    "+us:": "union",
+}
+_WIDTHS = {"tdD": 4, "tdm": 8, "tts": 4, "ttm": 4, "ttu": 8, "ttn": 8, "tiM": 4, "tiD": 8, "tin": 16}
+
+
+def read_schema(capsule: Any) -> Field:
+    """Read an ``arrow_schema`` capsule.
+
+    Raises
+    ------
+    ValueError
+        It is another capsule, or was released already.
+    """
+    schema = ArrowSchema.from_address(pointer(capsule, SCHEMA))
+    return read_struct(schema)
+
+
+def read_struct(schema: ArrowSchema) -> Field:
+    """Read a ``struct ArrowSchema`` and all below it."""
+    if not schema.release:
+        raise ValueError("the schema has been released already")
+    return Field(
+        (schema.format or b"").decode(),
+        (schema.name or b"").decode(),
+        bool(schema.flags & _NULLABLE),
+        bool(schema.flags & _ORDERED),
+        _metadata(schema.metadata),
+        tuple(read_struct(schema.children[i].contents) for i in range(schema.n_children)),
+        read_struct(schema.dictionary.contents) if schema.dictionary else None,
+    )
+
+
+def _metadata(address: int | None) -> dict[bytes, bytes]:
+    if not address:
+        return {}
+
+    def take(count: int) -> bytes:
+        nonlocal address
+        assert address is not None
+        taken = ctypes.string_at(address, count)
+        address += count
+        return taken
+
+    def number() -> int:
+        value: int = struct.unpack("=i", take(4))[0]
+        return value
+
+    found = {}
+    for _ in range(number()):
+        key = take(number())
+        found[key] = take(number())
+    return found

@@ -1,0 +1,243 @@
+"""Columns in Arrow memory, in one chunk or several, of whatever producer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from zerocopy.device import HOST
+from zerocopy.dtype import DType, by_name
+from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.framework import Array, Source
+from zerocopy.protocols.arrow_c import Memory
+from zerocopy.protocols.arrow_schema import Field
+from zerocopy.strided import StridedView, contiguous_strides
+from zerocopy.tables import memory, string_views
+from zerocopy.tables.column import Column
+
+_BOOL = by_name("bool")
+BITS = Reason("Arrow packs booleans into bits", "keep them as bool8 in Arrow: x.cast(pyarrow.bool8())")
+_VALIDITY = Reason("Arrow packs its nulls into bits, and a mask has a byte a row", "")
+
+
+class ArrowColumn(Column):
+    """A column described by the C data interface.
+
+    Parameters
+    ----------
+    name, field
+        See :class:`Column`.
+    chunks : callable
+        ``chunks() -> sequence of Memory`` of that type; called where memory is looked at.
+    length : int
+    arrow : callable, optional
+        Returns the same memory as a pyarrow array; children have none.
+    reasons : sequence of Reason
+        See :class:`Column`.
+    size : callable, optional
+        Returns the bytes of it all, for a producer that knows.
+    """
+
+    field: Field
+
+    def __init__(
+        self,
+        name: str,
+        field: Field,
+        chunks: Callable[[], Sequence[Memory]],
+        length: int,
+        arrow: Callable[[], Any] | None = None,
+        reasons: Sequence[Reason] = (),
+        size: Callable[[], int] | None = None,
+    ) -> None:
+        self.name, self.field, self.length = name, field, length
+        self.reasons = tuple(reasons)
+        self._load, self._arrow, self._size = chunks, arrow, size
+
+    @cached_property
+    def chunks(self) -> tuple[Memory, ...]:
+        """The memory, each chunk with its owner."""
+        return tuple(self._load())
+
+    def arrow(self) -> Any:
+        assert self._arrow is not None
+        return self._arrow()
+
+    # -- nulls ------------------------------------------------------------------
+
+    @cached_property
+    def null_count(self) -> int:  # type: ignore[override]
+        return sum(memory.null_count(chunk) for chunk in self.chunks)
+
+    def mask(self) -> Source:
+        return self._made(_BOOL, _VALIDITY, lambda chunk: ~memory.valid(chunk))
+
+    # -- values -----------------------------------------------------------------
+
+    def values(self, dtype: DType, shape: tuple[int, ...] = ()) -> Source:
+        if self.field.kind == "bool":
+            return self._made(_BOOL, BITS, lambda chunk: memory.bits(chunk, chunk.buffers[1]))
+        return self._blocks(dtype, shape, 1)
+
+    def offsets(self) -> Source:
+        kind = self.field.kind
+        if kind in ("string_view", "binary_view"):
+            why = Reason(f"a {kind} has no offsets", "keep it as string or binary in Arrow: x.cast('string')")
+            return self._source(by_name("int64"), (self.length + 1,), [why], lambda: string_views.offsets(self.chunks))
+        dtype = by_name("int64" if self.field.wide else "int32")
+        if kind == "list_view":
+            if len(self.chunks) == 1:
+                return self._blocks(dtype, (), 1)
+            return self._chunked(dtype, (self.length,), self._view_offsets)
+        # The one array that has an element more than its column has rows.
+        if len(self.chunks) == 1 and self.chunks[0].buffers[1]:
+            chunk = self.chunks[0]
+            ptr = chunk.buffers[1] + chunk.offset * dtype.itemsize
+            return self._alias(ptr, (chunk.length + 1,), dtype, chunk)
+        return self._chunked(dtype, (self.length + 1,), self._list_offsets)
+
+    def sizes(self) -> Source:
+        return self._blocks(by_name("int64" if self.field.wide else "int32"), (), 2)
+
+    def text(self) -> Source:
+        if self.field.kind.endswith("_view"):
+            why = Reason("its text lies in pieces", "keep it as string or binary in Arrow")
+            count = int(string_views.offsets(self.chunks)[-1])
+            return self._source(memory.BYTE, (count,), [why], lambda: string_views.text(self.chunks))
+        ranges = [memory.used(chunk) for chunk in self.chunks]
+        if len(self.chunks) == 1:
+            # From the buffer's beginning: the offsets count from there.
+            return self._alias(self.chunks[0].buffers[2], (ranges[0][1],), memory.BYTE, self.chunks[0])
+        pieces = [(c.buffers[2] + low, high - low) for c, (low, high) in zip(self.chunks, ranges, strict=True)]
+        count = sum(size for _, size in pieces)
+
+        def host() -> Array:
+            found = [
+                memory.read(chunk, ptr, size)
+                for (ptr, size), chunk in zip(pieces, self.chunks, strict=True)
+            ]
+            return np.concatenate(found) if found else np.empty(0, np.uint8)
+
+        return self._source(memory.BYTE, (count,), [self._in_chunks()], host)
+
+    # -- parts ------------------------------------------------------------------
+
+    def child(self, index: int = 0) -> Column:
+        field = self.field.children[index]
+        found = [self._part(chunk, index) for chunk in self.chunks]
+        name = f"{self.name}[{field.name!r}]" if self.field.kind == "struct" else self.name
+        return ArrowColumn(name, field, lambda: found, sum(c.length for c in found), reasons=self.reasons)
+
+    def _part(self, chunk: Memory, index: int) -> Memory:
+        kind, inner = self.field.kind, chunk.children[index]
+        if kind == "struct":
+            return memory.part(inner, chunk.offset, chunk.length)
+        if kind == "fixed_list":
+            size = self.field.list_size
+            return memory.part(inner, chunk.offset * size, chunk.length * size)
+        if kind in ("list", "map") and len(self.chunks) != 1:
+            low, high = memory.used(chunk)
+            return memory.part(inner, low, high - low)
+        return inner
+
+    def dictionary(self) -> Column:
+        found = [chunk.dictionary for chunk in self.chunks if chunk.dictionary is not None]
+        if any(not memory.same(found[0], other) for other in found[1:]):
+            raise UnsupportedConversionError(
+                "",
+                "has a dictionary of its own in each chunk",
+                "make one of them first: x.unify_dictionaries() in pyarrow",
+            )
+        inner = self.field.dictionary
+        assert inner is not None
+        count = found[0].length if found else 0
+        return ArrowColumn(f"{self.name} categories", inner, lambda: found[:1], count, reasons=self.reasons)
+
+    # -- memory -----------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int:
+        return self._size() if self._size is not None else sum(high - low for low, high in self.extents())
+
+    def extents(self) -> Iterator[tuple[int, int]]:
+        for chunk in self.chunks:
+            yield from memory.extents(chunk)
+
+    def _blocks(self, dtype: DType, shape: tuple[int, ...], buffer: int) -> Source:
+        """Return a buffer of elements of one width: an alias, or the chunks put together."""
+        width = dtype.itemsize * prod(shape)
+        if len(self.chunks) == 1:
+            chunk = self.chunks[0]
+            ptr = chunk.buffers[buffer]
+            return self._alias(ptr + chunk.offset * width if ptr else 0, (chunk.length, *shape), dtype, chunk)
+
+        def host() -> Array:
+            out = np.empty((self.length, *shape), dtype.storage)
+            row = 0
+            for chunk in self.chunks:
+                ptr = chunk.buffers[buffer] + chunk.offset * width
+                rows = memory.read(chunk, ptr, chunk.length * prod(shape), dtype)
+                out[row : row + chunk.length] = rows.reshape(chunk.length, *shape)
+                row += chunk.length
+            return out
+
+        return self._chunked(dtype, (self.length, *shape), host)
+
+    def _alias(self, ptr: int, shape: tuple[int, ...], dtype: DType, chunk: Memory) -> Source:
+        strides = contiguous_strides(shape, dtype.itemsize)
+        view = StridedView(ptr, shape, strides, dtype, chunk.device, True, chunk.owner)
+        return Source(self.name, view, view.numpy, "arrow-c", self.reasons, obj=view)
+
+    def _made(self, dtype: DType, why: Reason, one: Callable[[Memory], Array]) -> Source:
+        def host() -> Array:
+            made = [one(chunk) for chunk in self.chunks]
+            if len(made) == 1:
+                return made[0]
+            return np.concatenate(made) if made else np.empty(0, dtype.storage)
+
+        return self._source(dtype, (self.length,), [why], host)
+
+    def _chunked(self, dtype: DType, shape: tuple[int, ...], host: Callable[[], Array]) -> Source:
+        return self._source(dtype, shape, [self._in_chunks()], host)
+
+    def _in_chunks(self) -> Reason:
+        remedy = "convert the chunks one by one, or x.combine_chunks() once"
+        return Reason(f"it lies in {len(self.chunks)} chunks", remedy)
+
+    def _source(
+        self, dtype: DType, shape: tuple[int, ...], why: list[Reason], host: Callable[[], Array]
+    ) -> Source:
+        strides = contiguous_strides(shape, dtype.itemsize)
+        device = self.chunks[0].device if self.chunks else HOST
+        view = StridedView(0, shape, strides, dtype, device, True, self)
+        return Source(self.name, view, host, "arrow-c", (*self.reasons, *why), obj=view)
+
+    def _list_offsets(self) -> Array:
+        dtype = np.dtype("i8" if self.field.wide else "i4")
+        out = np.zeros(self.length + 1, dtype)
+        row = 0
+        for chunk in self.chunks:
+            if chunk.length:
+                own = memory.offsets(chunk)
+                # In Python's integers: int32 offsets of two chunks may pass 2^31 together.
+                end = int(out[row]) + int(own[-1]) - int(own[0])
+                if end > np.iinfo(dtype).max:
+                    raise UnsupportedConversionError(
+                        "", "has more than 2^31 bytes or elements in its chunks", "cast it to the large_ type"
+                    )
+                out[row + 1 : row + 1 + chunk.length] = own[1:] - own[0] + out[row]
+                row += chunk.length
+        return out
+
+    def _view_offsets(self) -> Array:
+        dtype = by_name("int64" if self.field.wide else "int32")
+        found, base = [np.empty(0, dtype.storage)], 0
+        for chunk in self.chunks:
+            ptr = chunk.buffers[1] + chunk.offset * dtype.itemsize
+            found.append(memory.read(chunk, ptr, chunk.length, dtype) + dtype.storage.type(base))
+            base += chunk.children[0].length
+        return np.concatenate(found)

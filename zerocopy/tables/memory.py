@@ -1,0 +1,140 @@
+"""Arrow memory as NumPy reads it: elements, bits, offsets, and how far each buffer reaches.
+
+Layouts are those of Arrow's columnar format, "Physical Memory Layout".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from zerocopy.dtype import DType, by_name
+from zerocopy.framework import Array
+from zerocopy.protocols.arrow_c import Memory
+from zerocopy.strided import StridedView
+
+BYTE = by_name("uint8")
+
+
+def read(chunk: Memory, ptr: int, count: int, dtype: DType = BYTE) -> Array:
+    """Return `count` elements at an address inside a chunk's memory, as an alias."""
+    place = ptr if count else 0
+    return StridedView(place, (count,), (dtype.itemsize,), dtype, chunk.device, True, chunk.owner).numpy()
+
+
+def bits(chunk: Memory, address: int) -> Array:
+    """Return a bitmap's bits for a chunk's rows as booleans; the least significant comes first."""
+    if not chunk.length:
+        return np.empty(0, np.bool_)
+    first, shift = divmod(chunk.offset, 8)
+    packed = read(chunk, address + first, (shift + chunk.length + 7) // 8)
+    return np.unpackbits(packed, count=shift + chunk.length, bitorder="little")[shift:].view(np.bool_)
+
+
+def valid(chunk: Memory) -> Array:
+    """Return which rows of a chunk are not null."""
+    if chunk.field.kind == "null":
+        return np.zeros(chunk.length, np.bool_)
+    if chunk.nulls == 0 or not chunk.buffers or not chunk.buffers[0]:
+        return np.ones(chunk.length, np.bool_)
+    return bits(chunk, chunk.buffers[0])
+
+
+def null_count(chunk: Memory) -> int:
+    """Return how many rows of a chunk are null; counts where the producer has not."""
+    if chunk.nulls >= 0 and chunk.field.kind != "null":
+        return chunk.nulls
+    return chunk.length - int(np.count_nonzero(valid(chunk)))
+
+
+def offset_type(chunk: Memory) -> DType:
+    """Return the type of a chunk's offsets."""
+    return by_name("int64" if chunk.field.wide else "int32")
+
+
+def offsets(chunk: Memory) -> Array:
+    """Return where each row of a chunk begins, and where the last one ends."""
+    dtype = offset_type(chunk)
+    if not chunk.buffers[1]:
+        # An array without rows need not have any ("Variable-size Binary Layout").
+        return np.zeros(1, dtype.storage)
+    return read(chunk, chunk.buffers[1] + chunk.offset * dtype.itemsize, chunk.length + 1, dtype)
+
+
+def used(chunk: Memory) -> tuple[int, int]:
+    """Return the first and the one past the last element, or byte, that a chunk's rows use."""
+    own = offsets(chunk)
+    return int(own[0]), int(own[-1])
+
+
+def part(memory: Memory, start: int, length: int) -> Memory:
+    """Return some rows of an array."""
+    whole = start == 0 and length == memory.length
+    nulls = memory.nulls if whole or memory.nulls == 0 else -1
+    return replace(memory, offset=memory.offset + start, length=length, nulls=nulls)
+
+
+def extents(chunk: Memory) -> Iterator[tuple[int, int]]:
+    """Yield the first address used and the one past the last of each buffer that has any."""
+    for address, low, high in _reach(chunk):
+        if address and high > low:
+            yield address + low, address + high
+    kind = chunk.field.kind
+    for child in chunk.children:
+        if kind == "struct":
+            child = part(child, chunk.offset, chunk.length)
+        elif kind == "fixed_list":
+            size = chunk.field.list_size
+            child = part(child, chunk.offset * size, chunk.length * size)
+        elif kind in ("list", "map"):
+            low, high = used(chunk)
+            child = part(child, low, high - low)
+        yield from extents(child)
+    if chunk.dictionary is not None:
+        yield from extents(chunk.dictionary)
+
+
+def _reach(chunk: Memory) -> Iterator[tuple[int, int, int]]:
+    """Yield each buffer's address, and the bytes from it at which the rows begin and end."""
+    kind, start, stop = chunk.field.kind, chunk.offset, chunk.offset + chunk.length
+    if not chunk.length or kind in ("null", "run_end_encoded", "union"):
+        return
+    if chunk.nulls != 0:
+        yield chunk.buffers[0], start // 8, (stop + 7) // 8
+    if kind == "bool":
+        yield chunk.buffers[1], start // 8, (stop + 7) // 8
+    elif kind in ("list", "map", "string", "binary"):
+        size = offset_type(chunk).itemsize
+        yield chunk.buffers[1], start * size, (stop + 1) * size
+        if kind in ("string", "binary"):
+            yield chunk.buffers[2], *used(chunk)
+    elif kind == "list_view":
+        size = offset_type(chunk).itemsize
+        for address in chunk.buffers[1:]:
+            yield address, start * size, stop * size
+    elif kind in ("string_view", "binary_view"):
+        yield chunk.buffers[1], start * 16, stop * 16
+        blocks = chunk.buffers[2:-1]
+        sizes = read(chunk, chunk.buffers[-1], len(blocks), by_name("int64")) if blocks else ()
+        for address, size in zip(blocks, sizes, strict=True):
+            yield address, 0, int(size)
+    elif len(chunk.buffers) > 1:
+        width = chunk.field.width
+        yield chunk.buffers[1], start * width, stop * width
+
+
+def same(a: Memory, b: Memory) -> bool:
+    """Return whether two arrays have the same rows in the same bytes, wherever those are."""
+    if a.field != b.field or a.length != b.length:
+        return False
+    ours, theirs = list(extents(a)), list(extents(b))
+    if ours == theirs:
+        return True
+    if [high - low for low, high in ours] != [high - low for low, high in theirs]:
+        return False
+    return all(
+        np.array_equal(read(a, x, end - x), read(b, y, end - x))
+        for (x, end), (y, _) in zip(ours, theirs, strict=True)
+    )
