@@ -76,14 +76,20 @@ def shares_memory(a: Any, b: Any) -> bool:
     Parameters
     ----------
     a, b : object
-        As for :func:`view`, of the same or of different frameworks.
+        As for :func:`view`, of the same or of different frameworks; or tables,
+        columns, and containers of any of these.
 
     Returns
     -------
     bool
-        Whether they have at least one byte in common. A zero-size array has no
-        bytes and shares none. An object whose values are not the bytes in its
-        memory (see :func:`view`) shares none.
+        Whether they have at least one byte in common, be it of one column of many.
+        A zero-size array has no bytes and shares none. An array whose values are
+        not the bytes in its memory (see :func:`view`) shares none.
+
+    Raises
+    ------
+    ZeroCopyError
+        One of them is no array or table, or is a query or stream that has not been read.
 
     Examples
     --------
@@ -92,25 +98,27 @@ def shares_memory(a: Any, b: Any) -> bool:
     >>> zc.shares_memory(x, memoryview(x)), zc.shares_memory(x[:2], x[2:])
     (True, False)
     """
+    from zerocopy.tables.blocks import blocks
+
     if a is b:
         return _has_bytes(a)
-    first, second = _plain(a), _plain(b)
-    return first is not None and second is not None and _overlap(first, second)
+    ours = list(blocks(a))
+    return any(_overlap(one, other) for other in blocks(b) for one in ours)
 
 
 def _has_bytes(obj: Any) -> bool:
     """An object shares memory with itself, unless it is known to have none."""
+    from zerocopy.tables.describe import table_of
+
     try:
-        return obj.size != 0 if isinstance(obj, StridedView) else describe(obj).view.size != 0
+        if isinstance(obj, StridedView):
+            return obj.size != 0
+        table = table_of(obj)
+        if table is not None and table.read is None:
+            return any(column.nbytes for column in table.columns)
+        return describe(obj).view.size != 0
     except ZeroCopyError:
         return True  # sparse, sharded, traced: it has no one block, but it is itself
-
-
-def _plain(obj: Any) -> StridedView | None:
-    if isinstance(obj, StridedView):
-        return obj
-    source = describe(obj)
-    return None if source.reasons else source.view
 
 
 def _overlap(a: StridedView, b: StridedView) -> bool:

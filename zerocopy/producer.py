@@ -7,6 +7,7 @@ one dunder and nothing else is enough.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -45,8 +46,10 @@ def describe(obj: Any) -> Source:
         return _cai(obj)
     if _offers(obj, "__array_interface__"):
         return _host(obj, lambda: np.asarray(obj), "array-interface")
+    if hasattr(cls, "__arrow_c_device_array__"):
+        return _arrow(obj, arrow_c.read_device_array)
     if hasattr(cls, "__arrow_c_array__"):
-        return _arrow(obj)
+        return _arrow(obj, arrow_c.read_array)
     try:
         buffer = memoryview(obj)
     except TypeError:
@@ -58,11 +61,11 @@ def describe(obj: Any) -> Source:
     return _host(obj, lambda: np.asarray(buffer), "buffer")
 
 
-def _arrow(obj: Any) -> Source:
+def _arrow(obj: Any, read: Callable[[Any], arrow_c.Memory]) -> Source:
     from zerocopy.tables.arrow_column import ArrowColumn
     from zerocopy.tables.decode import as_tensor
 
-    memory = arrow_c.read_array(obj)
+    memory = read(obj)
     return as_tensor(ArrowColumn(_name(obj), memory.field, lambda: [memory], memory.length))
 
 

@@ -64,12 +64,17 @@ def _columns(exporter: Route, to: Any) -> Route:
     def route(table: Any) -> Any:
         routes = TABLE[to]
         columns = exporter(table)
-        found = {name: routes[type(column)](column) for name, column in columns}
+        found = {name: (routes.get(type(x)) or _route_of(x, to))(x) for name, x in columns}
         if len(found) != len(columns):
             raise ValueError("two columns of one name: for the careful way, which refuses them")
         return found
 
     return route
+
+
+def _route_of(column: Any, to: Any) -> Route:
+    keep(column, to)
+    return TABLE[to][type(column)]
 
 
 def _chain(exporter: Route, importer: Route) -> Route:

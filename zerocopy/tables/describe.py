@@ -44,7 +44,8 @@ def described(obj: Any, target: Framework, options: dict[str, Any]) -> Table | N
             raise UnsupportedConversionError(
                 "", "names= is for a tensor's columns, and these have names", "rename them in the source"
             )
-        return None if table.single and not target.tables and not options else table
+        plain = table.single and table.read is None and not target.tables and not options
+        return None if plain else table
     if names is None and (target.kind != "table"):
         if options:
             said = ", ".join(f"{name}=" for name in options)
