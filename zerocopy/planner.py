@@ -78,8 +78,8 @@ def make(
 
         table = described(obj, target, table_options)
         if table is not None:
-            if target.tables:
-                target.check_device(target.parse_device(device) if device is not None else HOST)
+            if target.tables and device is not None:
+                target.check_device(target.parse_device(device))
             options = Options(**table_options)
             return tables.make(table, tables.Request(target, options, copy, writable, between))
         source = describe(obj)

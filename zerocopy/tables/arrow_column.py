@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.device import HOST
+from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Source
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.strided import StridedView, contiguous_strides
-from zerocopy.tables import memory, string_views
+from zerocopy.tables import memory, on_device, string_views
 from zerocopy.tables.column import Column
 
 _BOOL = by_name("bool")
@@ -63,6 +63,11 @@ class ArrowColumn(Column):
         """The memory, each chunk with its owner."""
         return tuple(self._load())
 
+    @property
+    def device(self) -> Device:
+        """Where the memory is."""
+        return self.chunks[0].device if self.chunks else HOST
+
     def arrow(self) -> Any:
         assert self._arrow is not None
         return self._arrow()
@@ -94,7 +99,11 @@ class ArrowColumn(Column):
                 return self._blocks(dtype, (), 1)
             return self._chunked(dtype, (self.length,), self._view_offsets)
         # The one array that has an element more than its column has rows.
-        if len(self.chunks) == 1 and self.chunks[0].buffers[1]:
+        if not self.length:
+            zero = np.zeros(1, dtype.storage)
+            view = StridedView(zero.ctypes.data, (1,), (dtype.itemsize,), dtype, HOST, False, zero)
+            return Source(self.name, view, lambda: zero, obj=zero)
+        if len(self.chunks) == 1:
             chunk = self.chunks[0]
             ptr = chunk.buffers[1] + chunk.offset * dtype.itemsize
             return self._alias(ptr, (chunk.length + 1,), dtype, chunk)
@@ -111,7 +120,8 @@ class ArrowColumn(Column):
         ranges = [memory.used(chunk) for chunk in self.chunks]
         if len(self.chunks) == 1:
             # From the buffer's beginning: the offsets count from there.
-            return self._alias(self.chunks[0].buffers[2], (ranges[0][1],), memory.BYTE, self.chunks[0])
+            count = ranges[0][1] if self.length else 0
+            return self._alias(self.chunks[0].buffers[2], (count,), memory.BYTE, self.chunks[0])
         pieces = [(c.buffers[2] + low, high - low) for c, (low, high) in zip(self.chunks, ranges, strict=True)]
         count = sum(size for _, size in pieces)
 
@@ -142,7 +152,7 @@ class ArrowColumn(Column):
         if kind in ("list", "map") and len(self.chunks) != 1:
             low, high = memory.used(chunk)
             return memory.part(inner, low, high - low)
-        return inner
+        return inner if chunk.length else memory.part(inner, 0, 0)
 
     def dictionary(self) -> Column:
         found = [chunk.dictionary for chunk in self.chunks if chunk.dictionary is not None]
@@ -189,7 +199,11 @@ class ArrowColumn(Column):
 
     def _alias(self, ptr: int, shape: tuple[int, ...], dtype: DType, chunk: Memory) -> Source:
         strides = contiguous_strides(shape, dtype.itemsize)
-        view = StridedView(ptr, shape, strides, dtype, chunk.device, True, chunk.owner)
+        # Immutable, but for what was copied already: nobody else has that.
+        readonly = not self.reasons
+        view = StridedView(ptr, shape, strides, dtype, chunk.device, readonly, chunk.owner)
+        if not chunk.device.is_host:
+            return on_device.alias(self.name, view, chunk, self.reasons)
         return Source(self.name, view, view.numpy, "arrow-c", self.reasons, obj=view)
 
     def _made(self, dtype: DType, why: Reason, one: Callable[[Memory], Array]) -> Source:
@@ -212,9 +226,9 @@ class ArrowColumn(Column):
         self, dtype: DType, shape: tuple[int, ...], why: list[Reason], host: Callable[[], Array]
     ) -> Source:
         strides = contiguous_strides(shape, dtype.itemsize)
-        device = self.chunks[0].device if self.chunks else HOST
-        view = StridedView(0, shape, strides, dtype, device, True, self)
-        return Source(self.name, view, host, "arrow-c", (*self.reasons, *why), obj=view)
+        view = StridedView(0, shape, strides, dtype, self.device, True, self)
+        made = Source(self.name, view, host, "arrow-c", (*self.reasons, *why), obj=view)
+        return made if self.device.is_host else on_device.made(made)
 
     def _list_offsets(self) -> Array:
         dtype = np.dtype("i8" if self.field.wide else "i4")
@@ -239,5 +253,5 @@ class ArrowColumn(Column):
         for chunk in self.chunks:
             ptr = chunk.buffers[1] + chunk.offset * dtype.itemsize
             found.append(memory.read(chunk, ptr, chunk.length, dtype) + dtype.storage.type(base))
-            base += chunk.children[0].length
+            base += chunk.children[0].length if chunk.length else 0
         return np.concatenate(found)

@@ -25,12 +25,16 @@ class Column:
         Rows.
     reasons : tuple of Reason
         Why all that is got from here is a copy already (a query's result).
+    refusal : Reason or None
+        Why tensors cannot have it, where that is known and its type is not: to find
+        out what Python objects are costs a copy.
     """
 
     name: str
     field: Field | None
     length: int
     reasons: tuple[Reason, ...] = ()
+    refusal: Reason | None = None
 
     @property
     def null_count(self) -> int:
@@ -49,6 +53,13 @@ class Column:
     def mask(self) -> Source:
         """Return which rows are null: ``(length,)`` of bool."""
         raise NotImplementedError
+
+    def filled(self, value: Any) -> Callable[[], Any] | None:
+        """Return how to make an object on the column's device with its nulls filled.
+
+        None where the column knows no way: it is then made by way of the host.
+        """
+        return None
 
     def offsets(self) -> Source:
         """Return where each row begins in `child`, and one more; of a view type, where each begins."""

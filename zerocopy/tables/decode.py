@@ -20,6 +20,7 @@ from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionE
 from zerocopy.framework import Array, Source
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.strided import StridedView, contiguous_strides
+from zerocopy.tables import on_device
 from zerocopy.tables.column import Column
 from zerocopy.tables.fixed_shape import shape_of
 from zerocopy.tables.nulls import Nulls
@@ -65,6 +66,8 @@ class Decoder:
         LossyConversionError
             It has nulls, and they are refused.
         """
+        if column.refusal is not None and not self.encode:
+            raise UnsupportedConversionError("", column.refusal.why, column.refusal.remedy)
         field = column.field
         if field is None:
             return self._leaf(column, column.values(_BYTE))
@@ -160,15 +163,19 @@ class Decoder:
     def _text(self, column: Column, field: Field) -> Any:
         if not self.encode:
             raise _lacks(field, "encode=True gives its bytes with their offsets; x.to_pylist() gives objects")
-        tree = Encoded(str(field), Leaf(column.text()), offsets=Leaf(column.offsets()))
+        tree = Encoded(str(field), Leaf(column.text()), offsets=self._offsets(column))
         return self._masked(column, tree)
+
+    def _offsets(self, column: Column) -> Leaf:
+        # Without rows there is one offset, and no memory of the producer's that has it.
+        return Leaf(column.offsets(), made=not column.length)
 
     def _list(self, column: Column, field: Field) -> Any:
         if not self.encode:
             raise _lacks(field, "encode=True gives its elements with their offsets; lists of one length fit")
         sizes = Leaf(column.sizes()) if field.kind == "list_view" else None
         inner = self.decode(column.child())
-        tree = Encoded(str(field), inner, offsets=Leaf(column.offsets()), sizes=sizes)
+        tree = Encoded(str(field), inner, offsets=self._offsets(column), sizes=sizes)
         return self._masked(column, tree)
 
     def _struct(self, column: Column, field: Field) -> Any:
@@ -276,8 +283,13 @@ def _each(tree: Any, change: Callable[[Leaf], Leaf]) -> Any:
 def none_of(column: Column) -> Source:
     """Return a mask for a column without nulls."""
     made = np.zeros(column.length, np.bool_)
-    view = StridedView(made.ctypes.data, made.shape, made.strides, by_name("bool"), HOST, False, made)
-    return Source(column.name, view, lambda: made, obj=made)
+    device = getattr(column, "device", HOST)
+    view = StridedView(made.ctypes.data, made.shape, made.strides, by_name("bool"), device, False, made)
+    source = Source(column.name, view, lambda: made, obj=made)
+    if device.is_host:
+        return source
+    why = Reason("it has no nulls, and the mask that says so is made", "")
+    return on_device.made(replace(source, view=replace(view, ptr=0), reasons=(why,)))
 
 
 def _widened(values: Source) -> Source:
@@ -286,7 +298,8 @@ def _widened(values: Source) -> Source:
         values.view, ptr=0, strides=contiguous_strides(values.view.shape, 8), dtype=_INT64
     )
     reasons = (*values.reasons, why)
-    return replace(values, view=view, host=lambda: values.host().astype(np.int64), reasons=reasons)
+    wide = replace(values, view=view, host=lambda: values.host().astype(np.int64), reasons=reasons)
+    return wide if view.device.is_host else on_device.made(wide)
 
 
 def reshaped(flat: Source, shape: tuple[int, ...]) -> Source:
@@ -297,7 +310,7 @@ def reshaped(flat: Source, shape: tuple[int, ...]) -> Source:
     def host() -> Array:
         return flat.host()[:count].reshape(shape)
 
-    return replace(flat, view=view, host=host, obj=view)
+    return _with(flat, view, host)
 
 
 def permuted(source: Source, order: tuple[int, ...]) -> Source:
@@ -307,7 +320,13 @@ def permuted(source: Source, order: tuple[int, ...]) -> Source:
     view = replace(
         old, shape=tuple(old.shape[i] for i in axes), strides=tuple(old.strides[i] for i in axes)
     )
-    return replace(source, view=view, host=lambda: source.host().transpose(axes), obj=view)
+    return _with(source, view, lambda: source.host().transpose(axes))
+
+
+def _with(source: Source, view: StridedView, host: Callable[[], Array]) -> Source:
+    """Return a source that looks at the same memory in another shape."""
+    to_host = None if source.to_host is None else lambda stream: host()
+    return replace(source, view=view, host=host, obj=view, to_host=to_host)
 
 
 def dtype_of(leaf: Leaf) -> DType:

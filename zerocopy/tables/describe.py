@@ -12,6 +12,7 @@ from zerocopy.framework import Array, Framework, Source
 from zerocopy.protocols import arrow_c
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table, Typed
+from zerocopy.tables.options import Options
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -35,17 +36,15 @@ def described(obj: Any, target: Framework, options: dict[str, Any]) -> Table | N
     """Return an object as the table that a conversion needs; None where it is a tensor's affair.
 
     A tensor is a table where the target has no tensors, or where its columns are named.
-    One column of plain values is a tensor, unless something is asked that is for tables.
     """
-    names = options.get("names")
+    names = Options(**options).names
     table = table_of(obj, options.get("index"), target.tables)
     if table is not None:
         if names is not None:
             raise UnsupportedConversionError(
                 "", "names= is for a tensor's columns, and these have names", "rename them in the source"
             )
-        plain = table.single and table.read is None and not target.tables and not options
-        return None if plain else table
+        return table
     if names is None and (target.kind != "table"):
         if options:
             said = ", ".join(f"{name}=" for name in options)

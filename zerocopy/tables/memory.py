@@ -12,6 +12,7 @@ import numpy as np
 
 from zerocopy.dtype import DType, by_name
 from zerocopy.framework import Array
+from zerocopy.protocols import arrow_device
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.strided import StridedView
 
@@ -19,7 +20,9 @@ BYTE = by_name("uint8")
 
 
 def read(chunk: Memory, ptr: int, count: int, dtype: DType = BYTE) -> Array:
-    """Return `count` elements at an address inside a chunk's memory, as an alias."""
+    """Return `count` elements at an address inside a chunk's memory: an alias, on the host."""
+    if not chunk.device.is_host:
+        return arrow_device.fetch(chunk, ptr, count, dtype)
     place = ptr if count else 0
     return StridedView(place, (count,), (dtype.itemsize,), dtype, chunk.device, True, chunk.owner).numpy()
 
@@ -57,14 +60,21 @@ def offset_type(chunk: Memory) -> DType:
 def offsets(chunk: Memory) -> Array:
     """Return where each row of a chunk begins, and where the last one ends."""
     dtype = offset_type(chunk)
-    if not chunk.buffers[1]:
-        # An array without rows need not have any ("Variable-size Binary Layout").
+    if not chunk.length:
+        # An array without rows need not have any, or a buffer of no bytes ("Variable-size
+        # Binary Layout").
         return np.zeros(1, dtype.storage)
     return read(chunk, chunk.buffers[1] + chunk.offset * dtype.itemsize, chunk.length + 1, dtype)
 
 
 def used(chunk: Memory) -> tuple[int, int]:
     """Return the first and the one past the last element, or byte, that a chunk's rows use."""
+    if not chunk.device.is_host and chunk.buffers[1]:
+        # The two that are wanted, and not all of them across the bus.
+        dtype = offset_type(chunk)
+        ptr = chunk.buffers[1] + chunk.offset * dtype.itemsize
+        ends = (ptr, ptr + chunk.length * dtype.itemsize)
+        return int(read(chunk, ends[0], 1, dtype)[0]), int(read(chunk, ends[1], 1, dtype)[0])
     own = offsets(chunk)
     return int(own[0]), int(own[-1])
 

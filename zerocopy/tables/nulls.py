@@ -11,6 +11,7 @@ import numpy as np
 
 from zerocopy.errors import LossyConversionError, Reason
 from zerocopy.framework import Array, Source
+from zerocopy.tables import on_device
 from zerocopy.tables.column import Column
 from zerocopy.tables.result import Masked
 
@@ -63,12 +64,14 @@ class Nulls:
         why = Reason(f"its {count:,} nulls are filled with {self.value!r}", 'nulls="mask" leaves them alone')
 
         def host() -> Array:
-            filled = values.host().copy()
-            filled[column.mask().host()] = fill
-            return filled
+            array = values.host().copy()
+            array[column.mask().host()] = fill
+            return array
 
         view = replace(values.view, ptr=0, strides=_dense(values))
-        return replace(values, view=view, host=host, reasons=(*values.reasons, why))
+        filled = replace(values, view=view, host=host, reasons=(*values.reasons, why))
+        # The memory on a device is that with the garbage in it: it must not be lent for this.
+        return filled if view.device.is_host else on_device.made(filled, column.filled(fill))
 
     def refuse(self, column: Column) -> None:
         """Refuse the nulls of what has no one place a row to fill: text, lists, structs."""
@@ -91,17 +94,9 @@ class Nulls:
                 'nulls="mask" gives a mask beside the values, an integer such as nulls=-1 fills them',
             )
         value = math.nan if self.how == "nan" else self.value
-        try:
-            # Through Python's own numbers: NumPy's cast would wrap or cut them.
-            filled = np.array(value).astype(storage)
-            kept = bool(filled == value) or (value != value and bool(np.isnan(filled)))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise self._unfit(values) from error
-        if not kept or (storage.kind != "b" and isinstance(value, bool)):
-            if storage.kind == "f" and isinstance(value, (int, float)) and abs(filled - value) < 1e-3 * abs(value):
-                return filled[()]  # the nearest float there is: 0.1 in float32
+        if not _fits(value, storage):
             raise self._unfit(values)
-        return filled[()]
+        return storage.type(value)
 
     def _unfit(self, values: Source) -> LossyConversionError:
         return LossyConversionError(
@@ -109,6 +104,21 @@ class Nulls:
             f"has nulls and is {values.view.dtype}, which does not hold {self.value!r}",
             "name a value of that type, or one a column: nulls={'a': 0, 'b': -1}",
         )
+
+
+def _fits(value: Any, storage: np.dtype[Any]) -> bool:
+    """Whether a type holds a value; a float may be rounded, and nothing else may happen to it."""
+    kind = storage.kind
+    if kind == "b" or isinstance(value, bool):
+        return kind == "b" and value in (0, 1)
+    if kind == "c":
+        return True
+    if isinstance(value, complex):
+        return False
+    if kind == "f":
+        return not math.isfinite(value) or abs(value) <= float(np.finfo(storage).max)
+    limits = np.iinfo(storage)
+    return math.isfinite(value) and int(value) == value and limits.min <= value <= limits.max
 
 
 def _has(column: Column) -> str:

@@ -19,7 +19,7 @@ from zerocopy.errors import (
 )
 from zerocopy.framework import Framework, Source
 from zerocopy.plan import Plan
-from zerocopy.tables import nulls
+from zerocopy.tables import nulls, pandas_metadata
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, Leaf
 from zerocopy.tables.options import Options
@@ -60,6 +60,8 @@ def make(table: Table, request: Request) -> Plan:
     if table.read is not None:
         return _unread(table, request)
     chosen = select(table, request.options.columns)
+    if request.options.index is False:
+        chosen = replace(chosen, metadata=pandas_metadata.selected(chosen.metadata, ()))
     if request.target.tables and request.options.layout is None:
         return _to_table(chosen, request)
     return _to_tensors(chosen, request)
@@ -97,6 +99,7 @@ def select(table: Table, wanted: Any) -> Table:
         table,
         labels=[labels[i] for i in places],
         columns=[table.columns[i] for i in places],
+        metadata=pandas_metadata.selected(table.metadata, [str(labels[i]) for i in places]),
         index=sum(i >= first for i in places) if all(i >= first for i in sorted(places)[-1:]) else 0,
     )
 
@@ -135,6 +138,8 @@ def _to_table(table: Table, request: Request) -> Plan:
                 "", f"{name}= is for tensors, and {target.name} has nulls and types of its own", "leave it out"
             )
     found = _each_column(table, target.column_reasons)
+    for path, why in zip(_paths(table), target.table_reasons(table), strict=True):
+        found[path] = [*found[path], *why]
     reasons = {label: list(why) for label, why in found.items()}
     if request.writable and target.mutable:
         for label, column in zip(_paths(table), table.columns, strict=True):
@@ -147,7 +152,7 @@ def _to_table(table: Table, request: Request) -> Plan:
     copied = {label: bool(why) or request.copy is True for label, why in reasons.items()}
     if request.copy is True or request.writable:
         columns = [
-            Copied(column) if copied[label] and not column.reasons else column
+            Copied(column) if copied[label] and not found[label] else column
             for label, column in zip(_paths(table), table.columns, strict=True)
         ]
         table = replace(table, columns=columns, obj=None)
