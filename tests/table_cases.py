@@ -141,11 +141,11 @@ def rows(result: Any) -> list[Any]:
         sizes = zc.convert(result.sizes, "numpy").tolist()
         return [inner[s : s + n] for s, n in zip(starts, sizes, strict=True)]
     found = [inner[a:b] for a, b in zip(starts, starts[1:], strict=False)]
-    if "string" in result.type and not result.type.startswith(("list", "large_list", "map")):
+    if result.type.startswith(("string", "large_string")):
         return [bytes(row).decode() for row in found]
     if result.type.startswith("map"):
         return [[(row["key"], row["value"]) for row in each] for each in found]
-    return [bytes(row) for row in found] if "binary" in result.type else found
+    return [bytes(row) for row in found] if result.type.startswith(("binary", "large_binary")) else found
 
 
 def _integer(limbs: Any) -> Any:

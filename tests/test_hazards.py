@@ -299,12 +299,12 @@ def test_masks_are_not_lost() -> None:
 @pytest.mark.parametrize(
     ("x", "hint"),
     [
-        (np.array(["2020-01-01"], "M8[D]"), "int64"),
-        (np.array([1], "m8[s]"), "int64"),
+        (np.array([["2020-01-01"]], "M8[D]"), "int64"),
+        (np.array([[1]], "m8[s]"), "int64"),
         (np.array(["text"]), "uint32"),
         (np.array([b"text"]), "uint8"),
         (np.array([{}, 1], object), "astype"),
-        (np.zeros(2, [("a", "f4"), ("b", "i4")]), "field"),
+        (np.zeros((2, 2), [("a", "f4"), ("b", "i4")]), "field"),
         (np.zeros(2, np.longdouble), "float64"),
     ],
 )
@@ -315,6 +315,16 @@ def test_types_without_counterpart_are_refused_by_name(x: np.ndarray, hint: str)
             zc.convert(x, to="torch")
         assert str(x.dtype) in str(caught.value)
         assert hint in caught.value.remedy
+
+
+def test_dates_are_refused_and_encoded() -> None:
+    x = np.array(["2020-01-01", "NaT"], "M8[us]")
+    with pytest.raises(zc.UnsupportedConversionError, match=r"timestamp\[us\]") as caught:
+        zc.convert(x, to="torch")
+    assert "encode=True" in caught.value.remedy
+    values = zc.convert(x[:1], to="torch", encode=True).values
+    assert values.tolist() == [1577836800000000]
+    assert zc.shares_memory(x.view("i8"), values)
 
 
 def test_scalars_are_copied() -> None:

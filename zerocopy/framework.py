@@ -306,6 +306,10 @@ class Framework:
         """
         return column.arrow_reasons()
 
+    def table_reasons(self, table: Table) -> list[list[Reason]]:
+        """Return why each column is copied for its place in a table, beside its `column_reasons`."""
+        return [[] for _ in table.columns]
+
     def locks(self, column: Column) -> bool:
         """Whether a column that is aliased cannot be written to in place."""
         return False

@@ -102,7 +102,11 @@ def _where(source: Source, target: Framework, device: Any) -> Device:
 
 def _itself(obj: Any, target: Framework) -> Plan:
     try:
-        empty = describe(obj).view.size == 0
+        table = table_of(obj)
+        if table is not None:
+            empty = table.read is None and not any(column.nbytes for column in table.columns)
+        else:
+            empty = describe(obj).view.size == 0
     except ZeroCopyError:
         empty = False  # a sparse tensor, say: the target's own, and it comes back as it is
     return Plan(words(obj), target.name, zero_copy=not empty, steps=("the object itself",), run=lambda: obj)

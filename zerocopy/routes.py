@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.framework import as_it_is
+from zerocopy.framework import Framework, as_it_is
 
 Route = Callable[[Any], Any]
 
@@ -45,6 +45,8 @@ def compose(obj: Any, to: Any) -> Route | None:
         return None
     if target.owns(type(obj)):
         return _itself if target.is_native(obj) else None
+    if target.tables and source.tables:
+        return _tables(source, target)
     exports = source.exports(type(obj))
     if "columns" in exports and target.kind == "tensor":
         return _columns(exports["columns"], to)
@@ -68,6 +70,20 @@ def _columns(exporter: Route, to: Any) -> Route:
         if len(found) != len(columns):
             raise ValueError("two columns of one name: for the careful way, which refuses them")
         return found
+
+    return route
+
+
+def _tables(source: Framework, target: Framework) -> Route:
+    """Return the route from one table framework to another: as planned, and without the plan."""
+
+    def route(obj: Any) -> Any:
+        table = source.table(obj)
+        if table is None or table.read is not None:
+            raise ValueError("no table, or one to be read first: for the careful way")
+        for column in table.columns:
+            target.column_reasons(column)  # refuses what the target cannot hold
+        return target.from_column(table) if table.single else target.from_table(table)
 
     return route
 

@@ -11,6 +11,7 @@ from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionE
 from zerocopy.framework import Array, Framework, Source, as_it_is, refuse_dtype, refuse_ndim
 from zerocopy.protocols.array_interface import address
 from zerocopy.strided import StridedView
+from zerocopy.tables.column import Table
 
 
 class NumPy(Framework):
@@ -20,6 +21,7 @@ class NumPy(Framework):
     roots = ("numpy",)
     distribution = "numpy"
     marks_readonly = True
+    temporal = True
 
     def owns(self, cls: type) -> bool:
         import numpy as np
@@ -70,6 +72,15 @@ class NumPy(Framework):
             address(array), array.shape, array.strides, dtype, HOST, not array.flags.writeable, array
         )
         return Source(name, view, host, "buffer", reasons)
+
+    def table(self, obj: Any, index: bool | None = None) -> Table | None:
+        import numpy as np
+
+        from zerocopy.tables import record_column
+
+        if not isinstance(obj, np.ndarray):
+            return None
+        return record_column.table(obj, f"numpy.{type(obj).__name__}")
 
     def _scalar(self, obj: Any, name: str) -> Source:
         """A scalar is a value: its bytes lie inside a Python object that must not change."""
@@ -130,7 +141,7 @@ def _dtype(dtype: Any, name: str) -> DType:
         "U": "view its code points: x.view('uint32').reshape(*x.shape, -1)",
         "T": "encode the strings as numbers first; pyarrow.array(x) holds strings",
         "O": "make numbers of the objects first, if they are: x.astype('float64')",
-        "V": "pick a field, x['name']: a structured array is a table, and its fields are the arrays",
+        "V": "pick a field, x['name'], or flatten it, x.ravel(): records in one dimension are a table",
         "g": "cast it: x.astype('float64')",
         "G": "cast it: x.astype('complex128')",
     }

@@ -15,6 +15,7 @@ from typing import Any
 
 from zerocopy.device import CUDA, CUDA_HOST, CUDA_MANAGED, HOST, Device
 from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.protocols import cuda_driver
 from zerocopy.protocols.arrow_schema import ArrowSchema, Field, read_schema, read_struct
 from zerocopy.protocols.capsule import pointer
 
@@ -90,6 +91,9 @@ class Memory:
     device : Device
     sync_event : int
         Address of the event after which device memory is ready; 0 for none.
+    stream : int or None
+        Where there is no event: the stream whose work makes device memory, or None for
+        memory that is ready.
     """
 
     field: Field
@@ -102,6 +106,7 @@ class Memory:
     owner: Any
     device: Device = HOST
     sync_event: int = 0
+    stream: int | None = None
 
 
 class _Owned:
@@ -166,8 +171,20 @@ def read_device_array(producer: Any) -> Memory:
             asked, f"its memory is on a device of type {whole.device_type}", "copy it to the host first"
         )
     memory = _memory(asked, field, whole.array, capsule, device)
-    memory.sync_event = whole.sync_event or 0
+    if whole.sync_event and device is HOST:
+        # Pinned or managed memory, which the host reads: so it is the host that waits.
+        event = ctypes.c_void_p.from_address(whole.sync_event).value
+        cuda_driver.finish(event or 0, max(whole.device_id, 0))
+    elif whole.sync_event:
+        _after(memory, whole.sync_event)
     return memory
+
+
+def _after(memory: Memory, sync_event: int) -> None:
+    """Note the event with an array and all below it: each may be looked at by itself."""
+    memory.sync_event = sync_event
+    for below in (*memory.children, *((memory.dictionary,) if memory.dictionary is not None else ())):
+        _after(below, sync_event)
 
 
 def read_field(producer: Any) -> Field | None:
@@ -254,11 +271,13 @@ def _memory(asked: str, field: Field, array: ArrowArray, owner: Any, device: Dev
 
 
 def _node(asked: str, field: Field, array: ArrowArray, owner: Any, device: Device) -> Memory:
-    views = field.kind.endswith("_view") and field.kind != "list_view"
+    # View types have a buffer for each block of text; polars exports nulls with a bitmap, which
+    # nobody reads ("Null Layout": no buffers).
+    spare = field.kind in ("string_view", "binary_view", "null")
     has = int(array.n_buffers)
     for what, says, got in (
         ("children", len(field.children), int(array.n_children)),
-        ("buffers", field.buffers, min(has, field.buffers) if views else has),
+        ("buffers", field.buffers, min(has, field.buffers) if spare else has),
         ("dictionaries", int(field.dictionary is not None), int(bool(array.dictionary))),
     ):
         if says != got:

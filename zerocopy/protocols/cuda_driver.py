@@ -1,7 +1,8 @@
-"""The CUDA driver, asked through ctypes: is there one, and on which device is a pointer.
+"""The CUDA driver, asked through ctypes: is there one, whose is a pointer, what is in its memory.
 
-Nothing here makes a context or allocates: a machine without a driver, a pointer
-that is not CUDA's, are answers and not errors.
+Nothing here allocates on a device: a machine without a driver, a pointer that is not
+CUDA's, are answers and not errors. Streams are numbered as DLPack does, which is how the
+driver's own handles for the default ones are: 1 is the legacy one, 2 the per-thread one.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from zerocopy.errors import Reason
+from zerocopy.errors import DeviceError, Reason
 
 # CUpointer_attribute, cuda.h.
 _DEVICE_ORDINAL = 9
+# CUevent_flags, cuda.h.
+_NO_TIMING = 2
 
 
 @functools.cache
@@ -87,3 +92,85 @@ def ordinal(ptr: int) -> int | None:
         return None
     code = library.cuPointerGetAttribute(ctypes.byref(number), _DEVICE_ORDINAL, ctypes.c_uint64(ptr))
     return number.value if code == 0 else None
+
+
+def fetch(to: int, ptr: int, nbytes: int, device: int, stream: int) -> None:
+    """Copy device memory to host memory, after what a stream has been given; done when it returns.
+
+    Raises
+    ------
+    DeviceError
+        There is no driver, or it refuses.
+    """
+    with _context(device) as library:
+        _call(
+            library.cuMemcpyDtoHAsync_v2,
+            ctypes.c_void_p(to),
+            ctypes.c_uint64(ptr),
+            ctypes.c_size_t(nbytes),
+            ctypes.c_void_p(stream),
+        )
+        _call(library.cuStreamSynchronize, ctypes.c_void_p(stream))
+
+
+def wait(stream: int, event: int, device: int) -> None:
+    """Have a stream wait for an event; the host does not."""
+    with _context(device) as library:
+        _call(library.cuStreamWaitEvent, ctypes.c_void_p(stream), ctypes.c_void_p(event), ctypes.c_uint(0))
+
+
+def finish(event: int, device: int) -> None:
+    """Have the host wait for an event: for memory that it reads itself."""
+    with _context(device) as library:
+        _call(library.cuEventSynchronize, ctypes.c_void_p(event))
+
+
+def order(first: int, then: int, device: int) -> None:
+    """Have a stream wait for what another has been given so far; the host waits for neither."""
+    event = ctypes.c_void_p()
+    with _context(device) as library:
+        _call(library.cuEventCreate, ctypes.byref(event), ctypes.c_uint(_NO_TIMING))
+        try:
+            _call(library.cuEventRecord, event, ctypes.c_void_p(first))
+            _call(library.cuStreamWaitEvent, ctypes.c_void_p(then), event, ctypes.c_uint(0))
+        finally:
+            # Of an event that is waited for, the driver keeps what it needs (cuEventDestroy).
+            _call(library.cuEventDestroy_v2, event)
+
+
+@contextmanager
+def _context(device: int) -> Iterator[Any]:
+    """Make a context of a device current, and yield the library.
+
+    The thread's own, where it is that device's; otherwise the primary one, which the CUDA
+    runtime and with it every framework uses.
+    """
+    reason = missing()
+    if reason is not None:
+        raise DeviceError(f"device='cuda:{device}'", reason.why, reason.remedy)
+    library = _library()
+    current = ctypes.c_int(-1)
+    if library.cuCtxGetDevice(ctypes.byref(current)) == 0 and current.value == device:
+        yield library
+        return
+    handle, context = ctypes.c_int(), ctypes.c_void_p()
+    _call(library.cuDeviceGet, ctypes.byref(handle), ctypes.c_int(device))
+    _call(library.cuDevicePrimaryCtxRetain, ctypes.byref(context), handle)
+    try:
+        _call(library.cuCtxPushCurrent_v2, context)
+        try:
+            yield library
+        finally:
+            _call(library.cuCtxPopCurrent_v2, ctypes.byref(ctypes.c_void_p()))
+    finally:
+        _call(library.cuDevicePrimaryCtxRelease_v2, handle)
+
+
+def _call(function: Any, *arguments: Any) -> None:
+    code = function(*arguments)
+    if code:
+        raise DeviceError(
+            f"{getattr(function, '__name__', 'a call of the CUDA driver')}()",
+            f"the NVIDIA driver refused ({_error_name(_library(), code)})",
+            "see whether the GPU still works: nvidia-smi, and a fresh process",
+        )

@@ -255,3 +255,10 @@ class ArrowColumn(Column):
             found.append(memory.read(chunk, ptr, chunk.length, dtype) + dtype.storage.type(base))
             base += chunk.children[0].length if chunk.length else 0
         return np.concatenate(found)
+
+
+class Typed(ArrowColumn):
+    """A column of which the type alone is known before it is read."""
+
+    def __init__(self, name: str, of: Field, reasons: Sequence[Reason] = ()) -> None:
+        super().__init__(name, of, tuple, 0, reasons=reasons)

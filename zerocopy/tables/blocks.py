@@ -41,8 +41,9 @@ def blocks(obj: Any) -> Iterator[StridedView]:
         if source is not None and not source.reasons and not column.reasons:
             yield source.view
         elif not column.reasons:
+            device = getattr(column, "device", HOST)
             for low, high in column.extents():
-                yield StridedView(low, (high - low,), (1,), by_name("uint8"), HOST, True, column)
+                yield StridedView(low, (high - low,), (1,), by_name("uint8"), device, True, column)
 
 
 def _tensor(obj: Any) -> Iterator[StridedView]:

@@ -137,10 +137,3 @@ class Table:
     def shape(self) -> tuple[int, ...]:
         """Rows and columns; rows alone of a series."""
         return (self.length,) if self.single else (self.length, len(self.columns))
-
-
-class Typed(Column):
-    """A column of which the type alone is known before it is read."""
-
-    def __init__(self, name: str, of: Field, reasons: tuple[Reason, ...] = ()) -> None:
-        self.name, self.field, self.length, self.reasons = name, of, 0, reasons

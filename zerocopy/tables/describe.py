@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from zerocopy import registry
@@ -10,8 +11,8 @@ from zerocopy._view import describe
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Array, Framework, Source
 from zerocopy.protocols import arrow_c
-from zerocopy.tables.arrow_column import ArrowColumn
-from zerocopy.tables.column import Column, Table, Typed
+from zerocopy.tables.arrow_column import ArrowColumn, Typed
+from zerocopy.tables.column import Column, Table
 from zerocopy.tables.options import Options
 from zerocopy.tables.tensor_column import TensorColumn
 
@@ -201,6 +202,9 @@ def _of_tensor(source: Source, names: Any) -> Table:
     if len(set(labels)) != width:
         twice = sorted({str(label) for label in labels if labels.count(label) > 1})
         raise UnsupportedConversionError("", f"several columns are called {', '.join(twice)}", "rename them")
+    if view.ndim == 2:
+        # Once for all columns: some exporters hand their memory out a single time.
+        source = replace(source, host=cache(source.host))
     columns: list[Column] = [TensorColumn(_nth(source, i) if view.ndim == 2 else source) for i in range(width)]
     return Table(source.name, labels, columns, view.shape[0], obj=source.obj)
 

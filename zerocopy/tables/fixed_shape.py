@@ -7,6 +7,7 @@ and the metadata, in JSON, has the shape and how the dimensions are permuted.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.protocols.arrow_schema import Field
@@ -43,3 +44,33 @@ def shape_of(field: Field) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if order == tuple(range(len(shape))):
         order = ()
     return shape, order
+
+
+def nested_lists(column: Any) -> Any:
+    """Return a chunked ``arrow.fixed_shape_tensor`` as lists in lists, which have its physical shape.
+
+    The values and the bitmap of nulls are aliased.
+    """
+    import pyarrow as pa
+
+    shape = column.type.shape
+    made = []
+    for chunk in column.chunks:
+        rows = chunk.storage
+        inner = rows.values
+        for size in reversed(shape[1:]):
+            inner = pa.FixedSizeListArray.from_arrays(inner, size)
+        made.append(
+            pa.Array.from_buffers(
+                pa.list_(inner.type, shape[0]),
+                len(rows),
+                rows.buffers()[:1],
+                rows.null_count,
+                rows.offset,
+                [inner],
+            )
+        )
+    kind = column.type.value_type
+    for size in reversed(shape):
+        kind = pa.list_(kind, size)
+    return pa.chunked_array(made, kind)

@@ -86,9 +86,12 @@ def part(memory: Memory, start: int, length: int) -> Memory:
     return replace(memory, offset=memory.offset + start, length=length, nulls=nulls)
 
 
-def extents(chunk: Memory) -> Iterator[tuple[int, int]]:
-    """Yield the first address used and the one past the last of each buffer that has any."""
-    for address, low, high in _reach(chunk):
+def extents(chunk: Memory, nulls: bool = True) -> Iterator[tuple[int, int]]:
+    """Yield the first address used and the one past the last of each buffer that has any.
+
+    `nulls` says whether the bitmaps of nulls count.
+    """
+    for address, low, high in _reach(chunk, nulls):
         if address and high > low:
             yield address + low, address + high
     kind = chunk.field.kind
@@ -101,17 +104,17 @@ def extents(chunk: Memory) -> Iterator[tuple[int, int]]:
         elif kind in ("list", "map"):
             low, high = used(chunk)
             child = part(child, low, high - low)
-        yield from extents(child)
+        yield from extents(child, nulls)
     if chunk.dictionary is not None:
-        yield from extents(chunk.dictionary)
+        yield from extents(chunk.dictionary, nulls)
 
 
-def _reach(chunk: Memory) -> Iterator[tuple[int, int, int]]:
+def _reach(chunk: Memory, nulls: bool) -> Iterator[tuple[int, int, int]]:
     """Yield each buffer's address, and the bytes from it at which the rows begin and end."""
     kind, start, stop = chunk.field.kind, chunk.offset, chunk.offset + chunk.length
     if not chunk.length or kind in ("null", "run_end_encoded", "union"):
         return
-    if chunk.nulls != 0:
+    if nulls and chunk.nulls != 0:
         yield chunk.buffers[0], start // 8, (stop + 7) // 8
     if kind == "bool":
         yield chunk.buffers[1], start // 8, (stop + 7) // 8

@@ -110,6 +110,12 @@ def _unread(table: Table, request: Request) -> Plan:
         raise _required({"it": list(table.columns[0].reasons)})
     read = table.read
     assert read is not None
+    typed = select(table, request.options.columns) if table.columns else table
+    # What no reading can mend is refused before a query runs or a stream is used up.
+    if request.target.tables and request.options.layout is None:
+        _each_column(typed, request.target.column_reasons)
+    else:
+        decode(typed, request)
     how = "it can be read once, and is used up" if table.once else "reading runs it"
     reasons = {reason: None for column in table.columns for reason in column.reasons}
     return Plan(
@@ -152,7 +158,8 @@ def _to_table(table: Table, request: Request) -> Plan:
     copied = {label: bool(why) or request.copy is True for label, why in reasons.items()}
     if request.copy is True or request.writable:
         columns = [
-            Copied(column) if copied[label] and not found[label] else column
+            # Whole even where the target has reasons of its own: it may copy a part (offsets, codes).
+            Copied(column) if copied[label] and (request.copy is True or not found[label]) else column
             for label, column in zip(_paths(table), table.columns, strict=True)
         ]
         table = replace(table, columns=columns, obj=None)
@@ -215,6 +222,11 @@ def _leaf(label: str, column: Column, target: Framework, reasons: list[Reason], 
 
 def _to_tensors(table: Table, request: Request) -> Plan:
     options, target = request.options, request.target
+    if not options.said and target.owns(type(table.obj)) and target.is_native(table.obj):
+        # Dates, text and records of NumPy's are no tensors, and NumPy's all the same.
+        from zerocopy.tables import records
+
+        return records.as_it_is(table, request)
     layout = options.layout or "columns"
     if layout != "columns" and table.single:
         raise UnsupportedConversionError("", f"layout={layout!r} is for tables, and this is one column", "")

@@ -7,6 +7,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 
+_TEXT = ("string", "large_string", "binary", "large_binary")
+
+
 class Masked(NamedTuple):
     """Values, and which of them are null: ``convert(..., nulls="mask")``.
 
@@ -102,10 +105,8 @@ class Encoded:
         rows = []
         for i, start in enumerate(ends[: len(ends) if sizes else -1]):
             row = values[start : start + sizes[i] if sizes else ends[i + 1]]
-            if "string" in self.type:
-                rows.append(row.tobytes().decode())
-            else:
-                rows.append(row.tobytes() if "binary" in self.type else row.tolist())
+            text = row.tobytes() if self.type.startswith(_TEXT) else row.tolist()
+            rows.append(text.decode() if "string" in self.type and isinstance(text, bytes) else text)
         return rows
 
     def __repr__(self) -> str:

@@ -1,0 +1,372 @@
+"""DuckDB: relations. What a query returns is a copy; what a relation scans is aliased.
+
+A relation is a query that has not run. It is described by its types, and run when it is
+converted. The other way, ``duckdb.from_arrow`` reads Arrow memory in place, whenever a
+query on the relation runs, and keeps that memory alive.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from zerocopy import registry
+from zerocopy.dtype import by_name
+from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.framework import Framework, Source
+from zerocopy.protocols.arrow_schema import Field
+from zerocopy.tables.arrow_column import Typed
+from zerocopy.tables.arrow_leaves import leaves, numbers
+from zerocopy.tables.column import Column, Table
+from zerocopy.tables.fixed_shape import nested_lists
+from zerocopy.tables.planner import together
+
+COPIES = Reason("DuckDB copies its results", "convert what the relation reads instead of the relation")
+
+_LIVE = (
+    "DuckDB reads the memory whenever a query on the relation runs: writing to the source "
+    "changes what later queries return (copy=True takes a snapshot)"
+)
+_TENSOR = {b"ARROW:extension:name": b"arrow.fixed_shape_tensor"}
+
+#: DuckDB's types as Arrow's formats, with its default settings (``DuckDBPyType.id``).
+_FORMATS: dict[str, str] = dict(
+    re.findall(
+        r"(\w+)=(\S+)",
+        "null=n boolean=b tinyint=c smallint=s integer=i bigint=l utinyint=C usmallint=S uinteger=I "
+        "ubigint=L float=f double=g hugeint=d:38,0 varchar=u uuid=u blob=z date=tdD time=ttu time_ns=ttn "
+        "timestamp=tsu: timestamp_s=tss: timestamp_ms=tsm: timestamp_ns=tsn: timestamptz_ns=tsn:UTC "
+        "interval=tin list=+l struct=+s bignum=z geometry=z variant=+s",
+    )
+)
+_FORMATS["timestamp with time zone"] = "tsu:UTC"
+_EXTENSIONS = {"bignum": "arrow.opaque", "geometry": "geoarrow.wkb", "variant": "arrow.parquet.variant"}
+
+#: Types that come out as something else, without a word: why, and the cast that says which.
+_CHANGED = {
+    "uhugeint": ("Arrow has no integers of 128 bits and DuckDB lets them overflow", "::VARCHAR or ::DOUBLE"),
+    "time with time zone": ("DuckDB drops its offset from UTC", "::VARCHAR, or ::TIME if it may go"),
+    "bit": ("DuckDB gives its own encoding of it as plain bytes", "::VARCHAR or ::BLOB"),
+}
+_NESTED = ("list", "array", "struct", "map", "union")
+
+
+class DuckDB(Framework):
+    """``DuckDBPyRelation``, which is a table. A relation that we make is on a connection of its own.
+
+    It is a cursor of the default connection: ``duckdb.sql("select * from x")`` finds the
+    relation by its Python name, and two threads do not meet on one connection, which
+    DuckDB refuses. Relations that are to be joined are joined in SQL.
+    """
+
+    name = "duckdb"
+    kind = "table"
+    roots = ("duckdb", "_duckdb")
+    distribution = "duckdb"
+    mutable = False
+
+    def owns(self, cls: type) -> bool:
+        duckdb = self.module()
+        return issubclass(cls, (duckdb.DuckDBPyRelation, duckdb.DuckDBPyConnection))
+
+    def is_native(self, obj: Any) -> bool:
+        return isinstance(obj, self.module().DuckDBPyRelation)
+
+    # -- source ---------------------------------------------------------------
+
+    def source(self, obj: Any) -> Source:
+        name = _name(obj)
+        if not self.is_native(obj):
+            raise _no_result(name)
+        why = "a relation is a table and not one array"
+        raise UnsupportedConversionError(f"convert({name})", why, "convert it, which gives its columns")
+
+    def table(self, obj: Any, index: bool | None = None) -> Table | None:
+        name = _name(obj)
+        if not self.is_native(obj):
+            raise _no_result(name)
+        try:
+            labels, types = obj.columns, obj.types
+        except self.module().Error as error:
+            why = f"the relation is of no use any more: {error}"
+            raise UnsupportedConversionError(f"convert({name})", why, "make it again") from error
+        _refuse((label, _changed(kind)) for label, kind in zip(labels, types, strict=True))
+        columns = [Typed(name, _field_of(kind), (COPIES,)) for kind in types]
+        return Table(name, labels, columns, 0, read=lambda: self._read(obj, name), obj=obj)
+
+    def _read(self, relation: Any, name: str) -> Table:
+        """Run the query, and refuse what came out of it wrong."""
+        try:
+            # Never a reader: a connection has one open result, and refuses its owner's next
+            # query until that is drained. Never torch() and the like: nulls come as 0 (hazard 2).
+            result = relation.to_arrow_table()
+        except self.module().Error as error:
+            raise UnsupportedConversionError(
+                f"convert({name})",
+                f"the query failed: {error}",
+                "mend the query; if the connection is busy, use con.cursor() for one of the two",
+            ) from error
+        try:
+            _refuse((n, _wrong(c)) for n, c in zip(result.column_names, result.columns, strict=True))
+        except ZeroCopyError as error:
+            error.asked = f"convert({name})"
+            raise
+        table: Table = _hub().table(result)
+        for column in table.columns:
+            column.reasons = (COPIES,)
+        return replace(table, name=name, obj=None)
+
+    # -- target ---------------------------------------------------------------
+
+    def column_reasons(self, column: Column) -> list[Reason]:
+        reasons = column.arrow_reasons()  # refuses what Arrow lacks
+        field = _field(column)
+        for part in _parts(field):
+            for lacks, remedy in _LACKING:
+                if lacks(part):
+                    where = "is" if part is field else "has inside it"
+                    raise UnsupportedConversionError("", f"{where} {part}, which DuckDB lacks", remedy)
+        fine = column.length and any(part.format in ("tDn", "tin") for part in _parts(field))
+        # DuckDB cuts off what is below a microsecond, without a word.
+        if fine and (count := sum(map(_below_us, leaves(column.arrow())))):
+            why = f"has {count:,} durations of parts of a microsecond, which DuckDB's intervals lack"
+            raise LossyConversionError("", why, "round them: x.cast(pyarrow.duration('us'), safe=False)")
+        return reasons
+
+    def table_warnings(self, table: Table) -> tuple[str, ...]:
+        _check_names(table)
+        said = []
+        if any(not column.arrow_reasons() for column in table.columns):
+            said.append(_LIVE)
+        for label, column in zip(table.labels, table.columns, strict=True):
+            changes = dict.fromkeys(text for part in _parts(_field(column)) for text in _changes(part))
+            said += [f"column {label!r}: {text}" for text in changes]
+        if table.metadata:
+            said.append("DuckDB has no metadata: the schema's is lost")
+        if table.index:
+            said.append(f"DuckDB has no index: it comes as {table.index} columns like the others")
+        if others := [label for label in table.labels if not isinstance(label, str)]:
+            said.append(f"DuckDB's names are strings: {', '.join(map(repr, others))} become such")
+        return tuple(said)
+
+    def from_table(self, table: Table) -> Any:
+        duckdb = self.module()
+        _check_names(table)
+        arrow = _hub().from_table(table)
+        for i, column in enumerate(arrow.columns):
+            if str(column.type).startswith("extension<arrow.fixed_shape_tensor"):
+                # DuckDB takes the flat lists that they are stored as: it would lose their shape.
+                arrow = arrow.set_column(i, arrow.column_names[i], nested_lists(column))
+        # A cursor each: a connection that two threads use at once refuses one of them.
+        return duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
+
+    def from_column(self, table: Table) -> Any:
+        return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
+
+
+def _hub() -> Any:
+    hub = registry.by_name("pyarrow")
+    hub.module()
+    return hub
+
+
+def _name(obj: Any) -> str:
+    return f"duckdb.{type(obj).__qualname__}"
+
+
+def _no_result(name: str) -> UnsupportedConversionError:
+    # What execute() returns is the connection itself, and half of its result may be read.
+    why = "a connection is no table, and what execute() returns is the connection"
+    return UnsupportedConversionError(f"convert({name})", why, "pass a relation: con.sql(query)")
+
+
+def _refuse(found: Iterable[tuple[Hashable, ZeroCopyError | None]]) -> None:
+    if refused := {label: error for label, error in found if error is not None}:
+        raise together(refused)
+
+
+# -- DuckDB's types -------------------------------------------------------------
+
+
+def _children(kind: Any) -> list[tuple[str, Any]]:
+    # Of an array there is its size too, which is no type; of other types asking raises.
+    return [(n, t) for n, t in kind.children if hasattr(t, "id")] if kind.id in _NESTED else []
+
+
+def _field_of(kind: Any, name: str = "") -> Field:
+    """Return the type that a column will have; a plan is made of it before the query runs."""
+    of, inner = kind.id, tuple(_field_of(child, label) for label, child in _children(kind))
+    if of == "decimal":
+        size = dict(kind.children)
+        return Field(f"d:{size['precision']},{size['scale']}", name)
+    if of == "enum":
+        return Field("C", name, dictionary=Field("u"))
+    if of == "map":
+        return Field("+m", name, children=(Field("+s", "entries", children=inner),))
+    if of == "union":  # its first child is the tag
+        return Field("+us:" + ",".join(map(str, range(len(inner) - 1))), name, children=inner[1:])
+    if of == "array":
+        return Field(f"+w:{dict(kind.children)['size']}", name, children=inner)
+    if of == "variant":
+        inner = (Field("z", "metadata"), Field("z", "value"))
+    own = {b"ARROW:extension:name": _EXTENSIONS[of].encode()} if of in _EXTENSIONS else {}
+    return Field(_FORMATS.get(of, of), name, metadata=own, children=inner)
+
+
+def _changed(kind: Any) -> ZeroCopyError | None:
+    """Return the error for a type that comes out as something else."""
+    if kind.id in _CHANGED:
+        why, cast = _CHANGED[kind.id]
+        return LossyConversionError("", f"is {kind}: {why}", f"cast it in the query: x{cast}")
+    return next((error for _, child in _children(kind) if (error := _changed(child))), None)
+
+
+# -- values that come out wrong, or would go in wrong ---------------------------
+
+
+def _below_us(leaf: Any) -> int:
+    """Count what is no whole number of microseconds."""
+    import numpy as np
+
+    if str(leaf.type) == "duration[ns]":
+        return int(np.count_nonzero(numbers(leaf, np.int64) % 1000))
+    if str(leaf.type) == "month_day_nano_interval":
+        parts = np.dtype([("months", "i4"), ("days", "i4"), ("nanoseconds", "i8")])
+        return int(np.count_nonzero(numbers(leaf, parts)["nanoseconds"] % 1000))
+    return 0
+
+
+def _infinite(leaf: Any) -> int:
+    """Count the infinite dates: DuckDB gives the greatest integer for them, which is some date."""
+    import numpy as np
+
+    date = str(leaf.type) == "date32[day]"
+    if not date and not str(leaf.type).startswith("timestamp"):
+        return 0
+    values = numbers(leaf, np.int32 if date else np.int64)
+    most = np.iinfo(values.dtype).max
+    return int(np.count_nonzero((values == most) | (values == -most)))
+
+
+def _too_wide(leaf: Any) -> bool:
+    """Whether integers of 128 bits have more than the 38 digits of the decimals that they become."""
+    try:
+        if str(leaf.type) == "decimal128(38, 0)":
+            leaf.validate(full=True)
+    except ValueError:  # pyarrow.ArrowInvalid
+        return True
+    return False
+
+
+def _wrong(column: Any) -> ZeroCopyError | None:
+    """Return the error for a column of a result that is not what the query computed."""
+    found = list(leaves(column))
+    if count := sum(map(_infinite, found)):
+        why = f"has {count:,} infinite dates, which Arrow has not"
+        remedy = "leave them out: where isfinite(x)"
+    elif any(map(_too_wide, found)):
+        why = "has integers of more than 38 digits, which DuckDB's decimals for Arrow do not hold"
+        remedy = "cast it in the query: x::VARCHAR or x::DOUBLE"
+    elif any(map(_below_us, found)):
+        # Nanoseconds are 1000 times DuckDB's microseconds: what is no multiple of it overflowed.
+        # (What overflowed 125 times would pass: intervals of 73,000 years, and multiples of it.)
+        why = "has intervals past 292 years of hours, which overflow Arrow's nanoseconds"
+        remedy = "cast it in the query: epoch(x), or epoch_us(x)"
+    else:
+        return None
+    return LossyConversionError("", why, remedy)
+
+
+# -- Arrow's types --------------------------------------------------------------
+
+
+def _field(column: Column) -> Field:
+    """Return a column's Arrow type; for a tensor the one that pyarrow gives it."""
+    if column.field is not None:
+        return column.field
+    view = column.values(by_name("uint8")).view
+    inner = Field.of(view.dtype.name)
+    flat = Field(f"+w:{prod(view.shape[1:])}", children=(inner,), metadata=_TENSOR)
+    return inner if view.ndim == 1 else flat
+
+
+def _parts(field: Field) -> Iterator[Field]:
+    """Yield a type and all types inside it."""
+    yield field
+    for child in field.children:
+        yield from _parts(child)
+    if field.dictionary is not None:
+        yield from _parts(field.dictionary)
+
+
+#: Types that DuckDB refuses, or crashes on with an internal error, and what to do.
+_LACKING: list[tuple[Callable[[Field], bool], str]] = [
+    (lambda f: f.format == "e", "cast it to float32, which holds all of its values"),
+    (lambda f: f.kind == "decimal" and f.width == 32, "cast it to decimal128(38, ...), if it fits"),
+    (lambda f: f.kind == "decimal" and f.scale < 0, "cast it to a decimal with a scale of 0 or more"),
+    (lambda f: f.format.startswith("+ud"), "make a sparse union of it"),
+    (lambda f: f.kind == "unknown", "cast it to a type of Arrow's"),
+]
+
+_TEXT = "DuckDB has one type of text, and gives it back as string"
+_BYTES = "DuckDB has one type of bytes, and gives them back as binary"
+_LISTS = "DuckDB has one type of lists, and gives them back as list"
+_BECOMES = {
+    "dictionary": "categories come as plain values, and their order is lost",
+    "run_end_encoded": "runs come as plain values",
+    "duration": "durations become INTERVALs, in microseconds",
+    "fixed_binary": _BYTES,
+    "string_view": _TEXT,
+    "binary_view": _BYTES,
+    "list_view": _LISTS,
+}
+_FORMATS_BECOME = {"U": _TEXT, "Z": _BYTES, "+L": _LISTS, "tdm": "dates come back as date32"} | dict.fromkeys(
+    ("tts", "ttm"), "times come back in microseconds"
+)
+_EXTENSIONS_BECOME = {
+    "arrow.uuid": "UUIDs come back as text",
+    "arrow.json": "JSON comes back as text",
+    "arrow.bool8": "booleans come back as bits",
+    "arrow.fixed_shape_tensor": "tensors come as lists, in the order in which they lie; flat ones inside another column",
+}
+
+
+def _changes(field: Field) -> Iterator[str]:
+    """Yield what of a type does not survive; its values do."""
+    if field.extension:
+        lost = f"{field.extension} is lost: it comes as what it is stored as"
+        yield _EXTENSIONS_BECOME.get(field.extension, lost)
+    elif field.kind in _BECOMES or field.format in _FORMATS_BECOME:
+        yield _BECOMES.get(field.kind) or _FORMATS_BECOME[field.format]
+    elif field.timezone:
+        yield f"DuckDB keeps the instants and not the zone {field.timezone}: the session's is shown"
+        if field.unit in ("s", "ms"):
+            yield "timestamps with a zone come back in microseconds"
+    elif field.kind == "decimal" and field.width < 16:
+        yield "decimals come back as decimal128"
+
+
+def _check_names(table: Table) -> None:
+    """Refuse the names that DuckDB would change without a word.
+
+    They are those that differ in the case of ASCII letters alone, one without characters,
+    and one with a NUL, where Arrow's schema would end it.
+    """
+    if not table.columns:
+        raise UnsupportedConversionError("", "it has no columns, and DuckDB has no tables without", "")
+    seen: dict[bytes, str] = {}
+    for label in map(str, table.labels):
+        if (not label and not table.single) or "\0" in label:
+            why = f"a column is called {label!r}, which DuckDB would change"
+            raise UnsupportedConversionError("", why, "rename it")
+        same = label.encode(errors="surrogatepass").lower()  # of bytes: ASCII letters alone, as DuckDB
+        if same in seen:
+            why = f"the columns {seen[same]!r} and {label!r} have one name to DuckDB, which would rename one"
+            raise UnsupportedConversionError("", why, "rename it yourself")
+        seen[same] = label
+
+
+FRAMEWORK = DuckDB()

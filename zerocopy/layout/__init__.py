@@ -1,0 +1,1 @@
+"""Rows and columns: how records are taken apart, and put together again."""
