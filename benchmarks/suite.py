@@ -18,6 +18,7 @@ from benchmarks.timing import FULL, Pace, Timing
 #: imported when they are asked for: a suite may need what others do not.
 SUITES = {
     "conversion": "benchmarks.conversion",
+    "tables": "benchmarks.tables",
 }
 
 #: What an entry is to the case.
@@ -142,8 +143,8 @@ class Section:
     tasks : callable
         ``tasks(settings) -> list of Task``; cheap, for it is called to count them.
     look : str
-        How it is shown: ``"contest"`` (ours against others), ``"series"`` (one
-        column a label) or ``"figures"``.
+        How it is shown: ``"contest"`` (ours against others), ``"rivals"`` (a row a
+        contender), ``"series"`` (one column a label) or ``"figures"``.
     goals : callable
         ``goals(cases) -> list of Goal``.
     """

@@ -26,6 +26,8 @@ def loop(calls, clock):
     return clock() - start
 """
 
+_LONG = 1_000_000_000  # ns
+
 Loop = Callable[[Iterable[None], Callable[[], int]], int]
 
 
@@ -40,14 +42,22 @@ class Pace:
     block : int
         About how long one block takes, in nanoseconds. A contender that needs
         longer for one call gets blocks of one call.
+    patience : int
+        About how long all blocks of one contender take, in nanoseconds. One whose
+        calls take so long that they would take more sits out some of the rounds.
     """
 
     rounds: int
     block: int
+    patience: int
+
+    def turns(self, spent: int) -> int:
+        """Return in how many rounds a contender takes part whose block takes so long."""
+        return max(min(self.rounds, 3), min(self.rounds, self.patience // max(spent, 1)))
 
 
-FULL = Pace(rounds=60, block=1_000_000)
-QUICK = Pace(rounds=15, block=300_000)
+FULL = Pace(rounds=60, block=1_000_000, patience=12_000_000_000)
+QUICK = Pace(rounds=15, block=300_000, patience=100_000_000)
 
 
 @dataclass(frozen=True)
@@ -142,28 +152,36 @@ def measure(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Timing
         with warnings.catch_warnings():
             # Who times a call that warns wants its cost and not a screen of warnings.
             warnings.simplefilter("ignore")
-            calls = {label: _calls(loop, pace.block) for label, loop in loops.items()}
-            for _ in range(pace.rounds):
+            blocks = {label: _block(loop, pace.block) for label, loop in loops.items()}
+            turns = {label: pace.turns(spent) for label, (_, spent) in blocks.items()}
+            for number in range(pace.rounds):
                 shuffle(order)
                 gc.collect()
                 for label in order:
-                    count = calls[label]
+                    if (number * turns[label]) % pace.rounds >= turns[label]:
+                        continue  # sits out: those that take part are spread evenly
+                    count = blocks[label][0]
                     samples[label].append(loops[label](repeat(None, count), perf_counter_ns) / count)
     finally:
         gc.unfreeze()
         if collecting:
             gc.enable()
-    return {label: Timing.of(samples[label], calls[label]) for label in loops}
+    return {label: Timing.of(samples[label], blocks[label][0]) for label in loops}
 
 
-def _calls(loop: Loop, block: int) -> int:
-    """Return how many calls fill a block; what is run to find out is the warm-up."""
-    loop(repeat(None, 1), perf_counter_ns)  # first-time costs: caches, lazy imports
+def _block(loop: Loop, block: int) -> tuple[int, int]:
+    """Return how many calls fill a block, and how long it takes; what is run to find out is the warm-up."""
+    first = loop(repeat(None, 1), perf_counter_ns)  # first-time costs: caches, lazy imports
+    if first >= _LONG:
+        return 1, first  # of which first-time costs are no part to speak of
     count = 1
     while True:
         spent = loop(repeat(None, count), perf_counter_ns)
         if spent >= block // 2:
             break
         count *= 2
+    if count == 1 and spent >= block:
+        return 1, spent
     spent = loop(repeat(None, count), perf_counter_ns)
-    return max(1, round(count * block / max(spent, 1)))
+    calls = max(1, round(count * block / max(spent, 1)))
+    return calls, spent * calls // count

@@ -107,7 +107,7 @@ class Column:
         (size,) = entry["shape"]
         assert tuple(entry["strides"]) == (dtype.itemsize,)
         assert entry.get("mask") is None
-        kind = TypeId.BOOL8 if dtype == bool else TypeId[dtype.name.upper()]
+        kind = TypeId.BOOL8 if dtype.kind == "b" else TypeId[dtype.name.upper()]
         return cls(DataType(kind), size, gpumemoryview(obj), None, 0, 0, [])
 
     def to_dlpack(self):
@@ -436,8 +436,9 @@ class DataFrame:
         if not isinstance(table, pa.Table):
             raise TypeError("data must be an instance of pyarrow.Table")
         machine.log.append("from_arrow")
+        names = table.column_names
         made = cls(
-            {n: Series(upload(c), dtype=_dtype_of(c)) for n, c in zip(table.column_names, table.columns)}
+            {n: Series(upload(c), dtype=_dtype_of(c)) for n, c in zip(names, table.columns, strict=True)}
         )
         made.pandas_metadata = table.schema.pandas_metadata
         return made

@@ -146,6 +146,20 @@ def test_memory_that_the_host_reads_is_waited_for_by_the_host(machine, device_ty
     assert ("finish", EVENT, 0) in machine.log
 
 
+@pytest.mark.parametrize("target", ["pyarrow", "pandas", "polars"])
+def test_tables_of_the_host_do_not_take_it(target: str) -> None:
+    pytest.importorskip(target)
+    table = OnDevice(batch(a=pa.array([1, 2])))
+    with pytest.raises(zc.UnsupportedConversionError, match="column 'a' is on cuda:0"):
+        zc.convert(table, to=target)
+
+
+def test_a_description_is_a_view_of_the_device() -> None:
+    source = pa.array([1, 2])
+    view = zc.view(OnDevice(source))
+    assert (str(view.device), view.ptr) == ("cuda:0", source.buffers()[1].address)
+
+
 def test_another_kind_of_device_is_refused() -> None:
     with pytest.raises(zc.DeviceError, match="device of type 10"):
         zc.convert(OnDevice(pa.array([1]), device_type=10), to="cupy")

@@ -505,6 +505,9 @@ def test_types_that_have_another_form() -> None:
             "pair": pa.array([[1, 2], [3, 4]], pa.list_(pa.int64(), 2)),
             "deep": pa.array([[["a"]], []], pa.large_list(pa.list_(pa.string_view()))),
             "day": pa.array([0, 1], pa.date32()),
+            "code": pa.DictionaryArray.from_arrays(
+                pa.array([1, 0], pa.uint32()), pa.array(["a", "b"], pa.string_view())
+            ),
         },
         metadata={"by": "hand"},
     )
@@ -514,6 +517,7 @@ def test_types_that_have_another_form() -> None:
     for column in ("'flag'", "'pair'", "'deep'", "'day'", "metadata"):
         assert column in said
     assert "'view'" not in said
+    assert "'code'" not in said
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,13 @@ import numpy as np
 import pytest
 
 import zerocopy as zc
+from zerocopy import registry
 from zerocopy.protocols.array_interface import address
+from zerocopy.protocols.arrow_schema import Field
 from zerocopy.tables import pandas_metadata
+from zerocopy.tables.column import Table
 from zerocopy.tables.object_column import typed
+from zerocopy.tables.tensor_column import TensorColumn
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -499,6 +503,10 @@ def test_matrices_become_one_block() -> None:
         np.testing.assert_array_equal(frame.to_numpy(), array)
         assert frame.columns.tolist() == ["a", "b"]
         assert not zc.shares_memory(zc.convert(array, "pandas", copy=True).to_numpy(copy=False), array)
+    for _ in range(2):  # the careful way, and the fast one
+        frame = zc.convert(np.asfortranarray(np.eye(3)), "pandas")
+        assert_frame_equal(frame, pd.DataFrame(np.eye(3), columns=["column_0", "column_1", "column_2"]))
+        assert_series_equal(zc.convert(np.arange(3), "pandas"), pd.Series(np.arange(3)))
     wide = zc.convert(np.zeros((2, 1000)), "pandas")
     assert wide.shape == (2, 1000)
     assert wide.columns[-1] == "column_999"
@@ -719,6 +727,18 @@ def test_jax_refuses_64_bits_with_x64_off(run_python) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_columns_are_the_same_by_the_documented_way() -> None:
+    """``_iter_column_arrays`` is private: what it gives is what the series hold."""
+    from zerocopy.tables.pandas_columns import column_arrays, column_arrays_by_series
+
+    frame = pd.concat([make().to_frame() for make in ARROW.values()], axis=1)
+    frame["x"], frame["y"], frame["t"] = 1, np.array([1.5, 2.5, 3.5]), pd.Timestamp("2020")
+    ours, theirs = list(column_arrays(pd, frame)), list(column_arrays_by_series(frame))
+    assert len(ours) == len(theirs) == frame.shape[1]
+    for a, b in zip(ours, theirs, strict=True):
+        assert storage(pd.Series(a, copy=False)) == storage(pd.Series(b, copy=False))
+
+
 def test_the_source_is_left_as_it_was() -> None:
     frame = pd.DataFrame({"x": [1.5, None], "s": ["a", None], "c": pd.Categorical(["a", None])})
     before = frame.copy()
@@ -765,3 +785,43 @@ def test_indexes_and_arrays_of_pandas_are_columns() -> None:
     series = zc.convert(pa.chunked_array([[1], [2]]), "pandas", copy=False)
     assert series.tolist() == [1, 2]
     assert series.array.__arrow_array__().num_chunks == 2
+
+
+@pytest.mark.parametrize("dtype", ["int16", "uint64", "float32", "bool"])
+def test_values_with_a_mask_become_nullable_columns_in_the_same_memory(dtype: str) -> None:
+    values, mask = np.array([1, 0, 1]).astype(dtype), np.array([False, True, False])
+    column = TensorColumn(registry.by_name("numpy").source(values), mask=lambda: mask)
+    target = registry.by_name("pandas")
+    assert target.column_reasons(column) == []
+    series = target.from_column(Table("mine", ["x"], [column], 3, single=True))
+    assert series.isna().tolist() == mask.tolist()
+    assert str(series.dtype).lower() == {"bool": "boolean"}.get(dtype, dtype)
+    values[0] = 0
+    assert series[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["M8[us]", "m8[ms]"])
+def test_dates_under_a_mask_get_nat(kind: str) -> None:
+    values, mask = np.array([1, 2, 3], kind), np.array([False, True, False])
+    field = Field("tsu:") if kind.startswith("M") else Field("tDm")
+    source = registry.by_name("numpy").source(values.view("i8"))
+    target = registry.by_name("pandas")
+    column = TensorColumn(source, field, lambda: mask)
+    assert "NaT" in target.column_reasons(column)[0].why
+    series = target.from_column(Table("mine", ["x"], [column], 3, single=True))
+    assert series.dtype == values.dtype
+    assert series.isna().tolist() == mask.tolist()
+    assert not np.isnat(values).any()
+    masked_already = TensorColumn(
+        registry.by_name("numpy").source(np.array([1, "NaT", 3], kind).view("i8")), field, lambda: mask
+    )
+    assert target.column_reasons(masked_already) == []
+
+
+def test_types_that_pandas_lacks_are_refused() -> None:
+    for _ in range(2):
+        with pytest.raises(zc.UnsupportedConversionError, match="column 'x' is bfloat16, which pandas lacks"):
+            zc.convert({"x": torch.ones(2, dtype=torch.bfloat16)}, "pandas")
+        zc.convert(np.ones(2), "pandas")
+        with pytest.raises(zc.UnsupportedConversionError, match="bfloat16, which pandas lacks"):
+            zc.convert(torch.ones(2, dtype=torch.bfloat16), "pandas")

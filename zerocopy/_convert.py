@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zerocopy.containers import convert_container, is_container
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
-from zerocopy.planner import OPTIONS, is_table, known, make
+from zerocopy.planner import OPTIONS, is_table, known, make, words
 from zerocopy.routes import TABLE, keep
 
 if TYPE_CHECKING:
@@ -142,6 +142,9 @@ def _carefully(obj: Any, to: Any, options: dict[str, Any]) -> Any:
     except ZeroCopyError as error:
         if isinstance(error.__context__, KeyError) and error.__cause__ is None:
             error.__suppress_context__ = True  # the first look into the table: no news to anybody
+        if not error.asked:  # found while a stream was read: the plan was made before
+            error.asked = f"convert({words(obj)}, to={to!r})"
+            error.args = (error.asked, error.why, error.remedy)
         raise
     if not options:
         keep(obj, to)

@@ -58,6 +58,14 @@ def sharing(source: Any, result: Any) -> Sharing | None:
     return Sharing(any(hits), bool(hits) and all(hits), lows[0] == lows[1])
 
 
+def blocks_of(obj: Any) -> list[tuple[int, int]] | None:
+    """Return the addresses of an object's blocks; None of a query."""
+    try:
+        return [view.bounds for view in _used(obj)]
+    except UnsupportedConversionError:
+        return None
+
+
 def _used(obj: Any) -> list[StridedView]:
     return [view for view in blocks(obj) if view.size]
 

@@ -2,7 +2,9 @@
 
 No framework is named here: which there are, the registry says, and the objects
 to convert are made with :func:`zerocopy.convert` itself. NumPy alone is the
-measure, as the data come in its arrays.
+measure, as the data come in its arrays. A framework of tables has a 2-D array as a
+table with a column for each of its own, and gives it to tensors as a dict of them.
+Columns of other types are the affair of :mod:`zerocopy.column_matrix`.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import gc
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import repeat as times
 from statistics import median
@@ -27,6 +29,7 @@ from zerocopy.errors import (
     Reason,
     ZeroCopyError,
 )
+from zerocopy.evidence import Sharing, first_line, foreign, sharing, strangers
 from zerocopy.framework import Array
 
 #: What can come of a cell, the worst first. ``empty``: a zero-size array, which
@@ -34,6 +37,10 @@ from zerocopy.framework import Array
 #: hold the data, so there was nothing to convert.
 OUTCOMES = ("broken", "no source", "refused", "copy", "empty", "zero-copy")
 
+#: Told what is being tried, how many cells are done and how many there are.
+Progress = Callable[[str, int, int], None]
+
+NOTHING = Sharing(False, False, False)
 _SAMPLES, _BUDGET_NS = 50, 100_000_000  # for one cell, where nothing else is asked
 _SAMPLE_NS = 20_000  # one sample: far above the clock's step, far below the scheduler's
 
@@ -102,7 +109,8 @@ def measure(
     arrays: dict[str, Array],
     names: Iterable[str] | None = None,
     repeat: int | None = None,
-    progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    progress: Progress = lambda what, done, total: None,
+    sources: Collection[str] | None = None,
 ) -> Matrix:
     """Convert each array between every pair of installed frameworks.
 
@@ -111,11 +119,13 @@ def measure(
     arrays : dict of str to numpy.ndarray
         Each framework gets a copy of its own to convert from.
     names : iterable of str, optional
-        Frameworks, as ``to=`` takes them. None: all that are installed and hold tensors.
+        Frameworks, as ``to=`` takes them. None: all that are installed.
     repeat : int, optional
         Samples a cell to time. None: up to 50, as many as a tenth of a second allows.
     progress : callable, optional
         Told what is being tried, how many cells are done and how many there are.
+    sources : collection of str, optional
+        Those of the frameworks to convert from. None: all of them.
 
     Raises
     ------
@@ -123,10 +133,7 @@ def measure(
         A name that nothing known has.
     """
     known = zerocopy.frameworks()
-    if names is None:
-        chosen = [n for n, info in known.items() if info.kind != "table"]
-    else:
-        chosen = list(dict.fromkeys(names))
+    chosen = list(known if names is None else dict.fromkeys(names))
     matrix = Matrix({}, [], {}, {})
     for i, name in enumerate(chosen):
         framework = registry.by_name(name)
@@ -141,9 +148,10 @@ def measure(
         else:
             matrix.not_usable[name] = reason
     usable = list(matrix.frameworks)
-    total, done = len(arrays) * len(usable) ** 2, 0
+    origins = [name for name in usable if sources is None or name in sources]
+    total, done = len(arrays) * len(origins) * len(usable), 0
     for label, data in arrays.items():
-        for origin in usable:
+        for origin in origins:
             source, spoiled = _source(data, origin)
             for target in usable:
                 progress(f"{origin} -> {target}", done, total)
@@ -178,14 +186,15 @@ def _source(data: Array, origin: str) -> tuple[Any, tuple[str, list[Reason], lis
         native = registry.by_name(origin) is registry.by_type(type(data))
         source = data.copy() if native else zerocopy.convert(data, to=origin, copy=True)
         broken = _compare(data, source)
-        if zerocopy.shares_memory(data, source):
+        found = sharing(data, source)
+        if found is not None and found.some:
             broken.append("copy=True aliases")
     except ZeroCopyError as error:
         return None, ("no source", [Reason(error.why, error.remedy)], [])
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - to find and report such exceptions is what this is for
-        broken = [_foreign(error)]
+        broken = [foreign(error)]
     if broken:
         return None, ("broken", [], [f"making the source: {what}" for what in broken])
     return source, None
@@ -196,7 +205,7 @@ def _fill(cell: Cell, data: Array, source: Any, repeat: int | None) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             result = _check(cell, data, source)
-        said = (f"{w.category.__name__}: {_first_line(str(w.message))}" for w in caught)
+        said = (f"{w.category.__name__}: {first_line(str(w.message))}" for w in caught)
         cell.warnings = list(dict.fromkeys([*cell.warnings, *said]))
         if result is not None:
             del result
@@ -206,7 +215,7 @@ def _fill(cell: Cell, data: Array, source: Any, repeat: int | None) -> None:
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - to find and report such exceptions is what this is for
-        cell.broken.append(_foreign(error))
+        cell.broken.append(foreign(error))
     cell.broken = list(dict.fromkeys(cell.broken))
     if cell.broken:
         cell.outcome = "broken"
@@ -216,28 +225,28 @@ def _check(cell: Cell, data: Array, source: Any) -> Any:
     """Try a pair in every way that the promises speak of; return the result of the default one."""
     plan = zerocopy.explain(source, cell.target)
     cell.protocol, cell.copied_bytes = plan.protocol, plan.copied_bytes
-    cell.reasons, cell.warnings = list(plan.reasons), list(plan.warnings)
+    cell.reasons, cell.warnings = plan_reasons(plan), list(plan.warnings)
     result, shares, refusal = _try(cell, data, source, {})
     if refusal is None:
-        cell.zero_copy = shares
-        cell.outcome = "zero-copy" if shares else "copy" if data.size else "empty"
-        _prove(cell, source, result, shares)
+        cell.zero_copy = shares.whole
+        cell.outcome = "zero-copy" if shares.whole else "copy" if data.size else "empty"
+        _prove(cell, source, result)
         # Once more: only the second call for a type takes the fast way.
         again = _try(cell, data, source, {})
-        if again[1] != shares or again[2] is not None:
+        if again[1].whole != shares.whole or again[2] is not None:
             cell.broken.append("the second call did something else than the first")
     else:
         cell.outcome, cell.reasons = "refused", [Reason(refusal.why, refusal.remedy)]
     _, kept, error = _try(cell, data, source, {"copy": False})
-    if error is None and data.size and not kept:
+    if error is None and data.size and not kept.whole:
         cell.broken.append("copy=False copies")
     if refusal is None and error is not None:
-        if shares:
-            cell.broken.append(f"copy=False refuses what the default aliases: {_first_line(error.why)}")
+        if shares.whole:
+            cell.broken.append(f"copy=False refuses what the default aliases: {first_line(error.why)}")
         elif not isinstance(error, CopyRequiredError):
             cell.broken.append(f"copy=False raised {type(error).__name__}, no CopyRequiredError")
     _, kept, error = _try(cell, data, source, {"copy": True})
-    if kept:
+    if kept.some:
         cell.broken.append("copy=True aliases")
     cell.broken += [f"the source afterwards: {what}" for what in _compare(data, source)]
     return result
@@ -245,8 +254,8 @@ def _check(cell: Cell, data: Array, source: Any) -> Any:
 
 def _try(
     cell: Cell, data: Array, source: Any, options: dict[str, Any]
-) -> tuple[Any, bool, ZeroCopyError | None]:
-    """Convert once; return the result, whether it shares the source's memory, the refusal."""
+) -> tuple[Any, Sharing, ZeroCopyError | None]:
+    """Convert once; return the result, how it shares the source's memory, the refusal."""
     said = "".join(f" with {k}={v}" for k, v in options.items())
     plan = zerocopy.explain(source, cell.target, **options)
     try:
@@ -254,23 +263,33 @@ def _try(
     except ZeroCopyError as error:
         if plan.possible:
             cell.broken.append(f"explain{said} says that it works, and convert refuses: {error.why}")
-        return None, False, error
+        return None, NOTHING, error
     if not plan.possible:
         cell.broken.append(f"explain{said} says that it is refused, and convert returns")
-    shares = zerocopy.shares_memory(source, result)
-    if shares != plan.zero_copy:
-        what = ("shares no memory", "shares memory")[shares]
+    shares = sharing(source, result)
+    if shares is None:  # a query: what its plan says stands, and the cell has no proof
+        shares = Sharing(plan.zero_copy, plan.zero_copy, False)
+    elif shares.whole != plan.zero_copy:
+        what = ("shares no memory", "shares memory")[shares.whole]
         cell.broken.append(f"explain{said} says zero_copy={plan.zero_copy}, and the result {what}")
-    owner = registry.by_type(type(result))
-    if owner is None or owner.name != registry.by_name(cell.target).name:
-        cell.broken.append(f"the result{said} is a {type(result).__name__}, nothing of {cell.target}")
+    for name in dict.fromkeys(strangers(result, cell.target)):
+        cell.broken.append(f"the result{said} is a {name}, nothing of {cell.target}")
     cell.broken += [f"the result{said}: {what}" for what in _compare(data, result)]
     return result, shares, None
+
+
+def plan_reasons(plan: zerocopy.Plan) -> list[Reason]:
+    """Return why a plan copies or refuses, each reason of its columns once."""
+    return list(dict.fromkeys([*plan.reasons, *(r for leaf in plan.leaves.values() for r in leaf.reasons)]))
 
 
 def _compare(data: Array, obj: Any) -> list[str]:
     """Return in what an object differs from the data: dtype, shape, any bit of any value."""
     back = zerocopy.convert(obj, to="numpy")
+    if isinstance(back, dict):
+        back, wrong = _together(back, data.ndim)
+        if wrong:
+            return wrong
     if not isinstance(back, np.ndarray):
         return [f"it comes back as {type(back).__name__}, no array"]
     if back.dtype != data.dtype:
@@ -287,10 +306,26 @@ def _compare(data: Array, obj: Any) -> list[str]:
     return [f"{wrong:,} of {data.size:,} values differ"]
 
 
-def _prove(cell: Cell, source: Any, result: Any, shares: bool) -> None:
+def _together(columns: dict[Any, Any], ndim: int) -> tuple[Any, list[str]]:
+    """Return columns as the array that they were made of, or what is wrong with them."""
+    found = list(columns.values())
+    dtypes = list(dict.fromkeys(str(column.dtype) for column in found))
+    if len(dtypes) != 1:
+        return None, [f"its columns have the dtypes {', '.join(dtypes) or 'of none'}"]
+    if ndim == 1 and len(found) == 1:
+        return found[0], []
+    names = [f"column_{i}" for i in range(len(found))]
+    wrong = [] if list(columns) == names else [f"its columns are called {', '.join(map(str, columns))}"]
+    return np.column_stack(found), wrong
+
+
+def _prove(cell: Cell, source: Any, result: Any) -> None:
     """Look at addresses, and where that is safe at what a write does."""
-    cell.proof = ["shares_memory"]
-    if shares and zerocopy.view(source).ptr == zerocopy.view(result).ptr:
+    found = sharing(source, result)
+    if found is None:
+        return
+    shares, cell.proof = found.whole, ["shares_memory"]
+    if shares and found.same_start:
         cell.proof.append("address")
     elif shares:
         cell.broken.append("the result shares memory and begins at another address")
@@ -313,13 +348,10 @@ def _write_seen(cell: Cell, source: Any, result: Any) -> bool | None:
     """
     if not registry.by_name(cell.source).mutable or not hasattr(type(result), "__dlpack__"):
         return None
+    if not hasattr(type(source), "__dlpack__"):
+        return None
     there = zerocopy.view(source)
-    if (
-        there.readonly
-        or not there.device.is_host
-        or not there.size
-        or not hasattr(type(source), "__dlpack__")
-    ):
+    if there.readonly or not there.device.is_host or not there.size:
         return None
     try:
         with warnings.catch_warnings():
@@ -363,11 +395,3 @@ def _time(source: Any, target: str, repeat: int | None) -> tuple[float, int]:
         if collecting:
             gc.enable()
     return median(samples), len(samples)
-
-
-def _foreign(error: Exception) -> str:
-    return f"raised {type(error).__name__}, no ZeroCopyError: {_first_line(str(error))}"
-
-
-def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or ["no message"])[0]

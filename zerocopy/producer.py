@@ -66,7 +66,9 @@ def _arrow(obj: Any, read: Callable[[Any], arrow_c.Memory]) -> Source:
     from zerocopy.tables.decode import as_tensor
 
     memory = read(obj)
-    return as_tensor(ArrowColumn(_name(obj), memory.field, lambda: [memory], memory.length))
+    return as_tensor(
+        ArrowColumn(_name(obj), memory.field, lambda: [memory], memory.length, device=memory.device)
+    )
 
 
 def _offers(obj: Any, name: str) -> bool:

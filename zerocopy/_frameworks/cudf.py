@@ -21,6 +21,7 @@ from zerocopy.framework import Framework, Source
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.strided import StridedView
 from zerocopy.tables.column import Column, Table
+from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.planner import Copied
 
 _INSTALL = "pip install cudf-cu13 for CUDA 13, or cudf-cu12 for CUDA 12: nvidia-smi says which"
@@ -62,8 +63,7 @@ class CuDF(Framework):
                 "a table is not one array",
                 "pick a column, or convert it to a dict of them",
             )
-        plain: Source = _columns().plain(table)
-        return plain
+        return as_tensor(table.columns[0])
 
     def table(self, obj: Any, index: bool | None = None) -> Table:
         name = f"cudf.{type(obj).__name__}"

@@ -131,7 +131,7 @@ class DuckDB(Framework):
                     raise UnsupportedConversionError("", f"{where} {part}, which DuckDB lacks", remedy)
         fine = column.length and any(part.format in ("tDn", "tin") for part in _parts(field))
         # DuckDB cuts off what is below a microsecond, without a word.
-        if fine and (count := sum(map(_below_us, leaves(column.arrow())))):
+        if fine and (count := sum(map(_below_us, leaves(column.arrow(), _hub().module())))):
             why = f"has {count:,} durations of parts of a microsecond, which DuckDB's intervals lack"
             raise LossyConversionError("", why, "round them: x.cast(pyarrow.duration('us'), safe=False)")
         return reasons
@@ -159,7 +159,7 @@ class DuckDB(Framework):
         for i, column in enumerate(arrow.columns):
             if str(column.type).startswith("extension<arrow.fixed_shape_tensor"):
                 # DuckDB takes the flat lists that they are stored as: it would lose their shape.
-                arrow = arrow.set_column(i, arrow.column_names[i], nested_lists(column))
+                arrow = arrow.set_column(i, arrow.column_names[i], nested_lists(column, _hub().module()))
         # A cursor each: a connection that two threads use at once refuses one of them.
         return duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
 
@@ -263,7 +263,7 @@ def _too_wide(leaf: Any) -> bool:
 
 def _wrong(column: Any) -> ZeroCopyError | None:
     """Return the error for a column of a result that is not what the query computed."""
-    found = list(leaves(column))
+    found = list(leaves(column, _hub().module()))
     if count := sum(map(_infinite, found)):
         why = f"has {count:,} infinite dates, which Arrow has not"
         remedy = "leave them out: where isfinite(x)"
@@ -330,7 +330,7 @@ _EXTENSIONS_BECOME = {
     "arrow.uuid": "UUIDs come back as text",
     "arrow.json": "JSON comes back as text",
     "arrow.bool8": "booleans come back as bits",
-    "arrow.fixed_shape_tensor": "tensors come as lists, in the order in which they lie; flat ones inside another column",
+    "arrow.fixed_shape_tensor": "tensors come as lists as they lie, and as flat ones inside lists",
 }
 
 

@@ -136,6 +136,8 @@ class Nanoarrow(Framework):
                     f"is {column.field}, and nanoarrow ends the process when it hands on a {kind}",
                     'ask for "nanoarrow.ArrayStream", which passes it on untouched',
                 )
+            if not column.length:
+                continue  # it is cast, and there is nothing to copy
             reasons.append(
                 Reason(
                     f"nanoarrow ends the process when it hands on a {kind}: it is cast to a large_ type",
@@ -147,10 +149,12 @@ class Nanoarrow(Framework):
     def table_warnings(self, table: Table) -> tuple[str, ...]:
         said = []
         for label, column in zip(table.labels, table.columns, strict=True):
-            blind = [] if column.field is None else [p for p in _parts(column.field) if _cannot_show(p)]
-            if blind:
-                where = f"column {label!r}" if not table.single else "the column"
+            parts = [] if column.field is None else list(_parts(column.field))
+            where = f"column {label!r}" if not table.single else "the column"
+            if blind := [part for part in parts if _cannot_show(part)]:
                 said.append(f"{where}: nanoarrow hands on {blind[0]} and cannot show it (to_pylist raises)")
+            if self.form != "ArrayStream" and any(part.kind in _VIEWS for part in parts):
+                said.append(f"{where}: views come as large_string or large_binary")
         if self.form == "ArrayStream":
             said.append("a stream can be read once")
         return tuple(said)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
+from zerocopy.dtype import from_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Array, Framework, Source
 from zerocopy.protocols.array_interface import aligned_copy
@@ -20,10 +21,22 @@ from zerocopy.tables import pandas_metadata as meta
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, Leaf
 from zerocopy.tables.nulls import Nulls
-from zerocopy.tables.pandas_columns import LEVEL, RANGE, column_of, frame_table, is_default, plain, versioned
+from zerocopy.tables.pandas_columns import (
+    LEVEL,
+    NAT,
+    RANGE,
+    column_of,
+    frame_table,
+    index_column,
+    is_default,
+    masked_type,
+    nat_reasons,
+    plain,
+    versioned,
+)
+from zerocopy.tables.planner import Copied
 from zerocopy.tables.tensor_column import TensorColumn
 
-_NAT = np.iinfo(np.int64).min
 #: Arrow types that pandas 3 takes and cannot use: ``take`` has no kernel for them, or
 #: ``ArrowDtype.type``, which printing asks for, raises NotImplementedError.
 _UNUSABLE = {
@@ -78,13 +91,17 @@ class Pandas(Framework):
             return frame_table(pd, obj, index, name)
         if isinstance(obj, pd.MultiIndex):
             return frame_table(pd, obj.to_frame(index=False), False, name)
-        if not isinstance(obj, pd.Series):
-            obj = pd.Series(obj, copy=False)
-        elif index:
+        if isinstance(obj, pd.Series) and index:
             label = "column_0" if obj.name is None else obj.name
             return replace(frame_table(pd, obj.to_frame(label), True, name), obj=obj)
-        label = "" if obj.name is None else obj.name
-        return Table(name, [label], [column_of(pd, obj)], len(obj), single=True, obj=obj)
+        if isinstance(obj, pd.Index):
+            column = index_column(pd, obj)
+        elif isinstance(obj, pd.Series):
+            column = column_of(pd, obj.array, lambda: obj)
+        else:
+            column = column_of(pd, obj, lambda: pd.Series(obj, copy=False))
+        label = getattr(obj, "name", None)
+        return Table(name, ["" if label is None else label], [column], len(obj), single=True, obj=obj)
 
     def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         pd = self.module()
@@ -101,6 +118,20 @@ class Pandas(Framework):
             return {"columns": columns}
         return {}
 
+    def imports(self) -> dict[str, Callable[[Any], Any]]:
+        pd = self.module()
+
+        def ndarray(array: Array) -> Any:
+            if from_numpy(array.dtype) is None or not array.flags.aligned or array.dtype.isbuiltin != 1:
+                raise ValueError("no plain numbers: for the careful way")
+            if array.ndim == 1:
+                return pd.Series(array, copy=False)
+            height, width = array.shape
+            labels = pd.Index([f"column_{i}" for i in range(width)] if width else pd.RangeIndex(0))
+            return pd.DataFrame(array, index=pd.RangeIndex(height), columns=labels, copy=False)
+
+        return {"ndarray": ndarray}
+
     # -- target ---------------------------------------------------------------
 
     def column_reasons(self, column: Column) -> list[Reason]:
@@ -108,7 +139,13 @@ class Pandas(Framework):
             return [reason for reason in (RANGE, LEVEL) if reason in column.reasons]
         source: Source | None = getattr(column, "source", None)
         if source is not None and _in_numpy(column, source):
-            return [*column.reasons, *_host_reasons(source), *_nat_reasons(column)]
+            return [*column.reasons, *_host_reasons(source), *nat_reasons(column)]
+        if source is not None and column.field is None and not source.view.dtype.in_numpy:
+            raise UnsupportedConversionError(
+                "",
+                f"is {source.view.dtype}, which pandas lacks",
+                "cast it to float32 in the source framework",
+            )
         reasons = column.arrow_reasons()
         why, remedy = _UNUSABLE.get(_kind(column), ("", ""))
         return [*reasons, Reason(why, remedy)] if why and column.length else reasons
@@ -182,8 +219,7 @@ class Pandas(Framework):
         pd = self.module()
         (column,), (label,) = table.columns, table.labels
         name = None if isinstance(label, str) and label == "" else label
-        own = _own(column)
-        values = _values(pd, column, own.index if own is not None else None)
+        values = _values(pd, column, None)
         return pd.Series(values, name=name, copy=False)
 
 
@@ -191,7 +227,7 @@ class Pandas(Framework):
 
 
 def _own(column: Column) -> Any:
-    """Return the series that a column is, if it is pandas' own."""
+    """Return the function that returns the series that a column is, if it is pandas' own."""
     return getattr(column, "of_pandas", None)
 
 
@@ -201,16 +237,10 @@ def _in_numpy(column: Column, source: Source) -> bool:
     if view.ndim != 1:
         return False
     if field is None:
-        plain = getattr(column, "nulls", None) is None
-        return view.dtype.in_numpy and (plain or _masked_type(view.dtype.name) is not None)
+        bare = getattr(column, "nulls", None) is None
+        return view.dtype.in_numpy and (bare or masked_type(view.dtype.name) is not None)
     # Only a time zone would be copied: pandas has no way in for it that aliases.
     return field.kind in ("timestamp", "duration") and not field.timezone
-
-
-def _masked_type(dtype: str) -> str | None:
-    """Return the class of pandas' arrays of numbers with a mask, if the type has one."""
-    kinds = {"int": "IntegerArray", "uint": "IntegerArray", "bool": "BooleanArray", "float": "FloatingArray"}
-    return kinds.get(dtype.rstrip("0123456789")) if dtype != "float16" else None
 
 
 def _host_reasons(source: Source) -> list[Reason]:
@@ -221,28 +251,15 @@ def _host_reasons(source: Source) -> list[Reason]:
     if not view.device.is_host:
         reasons.append(Reason(f"it is on {view.device} and pandas' memory is the host's", ""))
     elif not view.is_aligned(view.dtype.itemsize) or view.has_fractional_strides:
-        # Cython's typed memory views, which pandas' kernels are, ask for aligned items.
+        # pandas' kernels load whole elements, and nowhere promise to take misaligned ones.
         reasons.append(Reason("the memory is not aligned to its item size", "copy it at its source"))
     return reasons
 
 
-def _nat_reasons(column: Column) -> list[Reason]:
-    """Return why dates with nulls are copied: pandas marks nulls by NaT alone."""
-    nulls: Array | None = getattr(column, "nulls", None)
-    if column.field is None or nulls is None:
-        return []
-    values = getattr(column, "source").host()  # noqa: B009
-    if (values[nulls] == _NAT).all():
-        return []
-    return [Reason("pandas marks nulls among dates by NaT, and these are under a mask", "")]
-
-
 def _values(pd: Any, column: Column, index: Any) -> Any:
     """Return what a column of a data frame is made of, with its own memory where it has `column_reasons`."""
-    from zerocopy.tables.planner import Copied
-
-    own = _own(column)
-    if own is not None:
+    if _own(column) is not None:
+        own = _own(column)()
         # A series and not its array: pandas then knows that two frames look at it, and
         # writing to one of them leaves the other as it is.
         own = own.copy(deep=isinstance(column, Copied))
@@ -256,23 +273,23 @@ def _values(pd: Any, column: Column, index: Any) -> Any:
     if FRAMEWORK.column_reasons(column) and not source.reasons and source.view.device.is_host:
         array = aligned_copy(array)
     if field is not None:
-        if nulls is not None and _nat_reasons(column):
-            array[nulls] = _NAT
+        if nulls is not None and nat_reasons(column):
+            array[nulls] = NAT
         return array.view(f"{'M' if field.kind == 'timestamp' else 'm'}8[{field.unit}]")
     if nulls is None:
         return array
-    kind = getattr(pd.arrays, str(_masked_type(source.view.dtype.name)))
+    kind = getattr(pd.arrays, str(masked_type(source.view.dtype.name)))
     return kind(array, nulls.copy() if isinstance(column, Copied) else nulls, copy=False)
 
 
 def _arrow_values(pd: Any, column: Column) -> Any:
-    hub: Any = registry.by_name("pyarrow")
-    pa = hub.module()
-    array = column.arrow()
-    chunked = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+    chunked = column.arrow()
+    if not hasattr(chunked, "chunks"):
+        chunked = registry.by_name("pyarrow").module().chunked_array([chunked])
     if _kind(column) in _UNUSABLE:
+        hub: Any = registry.by_name("pyarrow")
         # Copied once more, since a cast of lists may keep what it can: the plan said a copy.
-        chunked = hub.copied(_usable(pa, _kind(column), chunked))
+        chunked = hub.copied(_usable(hub.module(), _kind(column), chunked))
     return pd.arrays.ArrowExtensionArray(chunked)
 
 

@@ -301,6 +301,12 @@ class PyArrow(Framework):
             return pa.DictionaryArray.from_arrays(made, names, ordered=field.ordered)
         return made
 
+    def memory(self, nbytes: int) -> Array:
+        """Return uninitialised bytes of Arrow's pool, at a multiple of 64 bytes."""
+        import numpy as np
+
+        return np.frombuffer(self.module().allocate_buffer(nbytes), np.uint8)
+
     def nested(self, field: Field, parts: list[Any], length: int) -> Any:
         """Return arrays as the fields of structs, or as the elements of lists of one length."""
         pa = self.module()

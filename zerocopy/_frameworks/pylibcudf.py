@@ -22,7 +22,6 @@ from zerocopy.errors import (
     FrameworkNotInstalledError,
     Reason,
     UnsupportedConversionError,
-    ZeroCopyError,
 )
 from zerocopy.framework import Framework, Source
 from zerocopy.protocols import arrow_device, cuda_array_interface, cuda_driver, dlpack
@@ -32,8 +31,7 @@ from zerocopy.strided import StridedView
 from zerocopy.tables import libcudf, on_device
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import Decoder, Leaf
-from zerocopy.tables.nulls import Nulls
+from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.planner import Copied
 from zerocopy.tables.tensor_column import TensorColumn
 
@@ -90,17 +88,7 @@ class PyLibCuDF(Framework):
                 "a table is not one array",
                 "pick a column, or convert it to a dict of them",
             )
-        return self.plain(table)
-
-    def plain(self, table: Table) -> Source:
-        """Return the values of the only column of a table as a tensor."""
-        try:
-            tree = Decoder(Nulls()).decode(table.columns[0])
-        except ZeroCopyError as error:
-            error.asked, error.why = f"convert({table.name})", f"it {error.why}"
-            raise
-        assert isinstance(tree, Leaf)
-        return tree.source
+        return as_tensor(table.columns[0])
 
     def table(self, obj: Any, index: bool | None = None) -> Table:
         name = f"pylibcudf.{type(obj).__name__}"
@@ -178,7 +166,9 @@ class PyLibCuDF(Framework):
         said = ["pylibcudf has no names, no index and no metadata: they do not survive"]
         zones = [c.field.timezone for c in table.columns if c.field is not None and c.field.timezone]
         if zones:
-            said.append(f"pylibcudf has no time zones: {', '.join(zones)} does not survive, what is in UTC does")
+            said.append(
+                f"pylibcudf has no time zones: {', '.join(zones)} does not survive, what is in UTC does"
+            )
         return tuple(said)
 
     def from_table(self, table: Table) -> Any:
@@ -283,7 +273,9 @@ class LibCudfColumn(ArrowColumn):
     ) -> None:
         self.plc, self.series = col, series
         field = Field("b") if chunk.field.extension == "arrow.bool8" else chunk.field
-        super().__init__(name, field, lambda: (chunk,), chunk.length, self._to_host, reasons)
+        super().__init__(
+            name, field, lambda: (chunk,), chunk.length, self._to_host, reasons, device=chunk.device
+        )
 
     def _to_host(self) -> Any:
         return self.plc.to_arrow() if self.series is None else self.series().to_arrow()
@@ -425,6 +417,12 @@ def _storable(pa: Any, kind: Any) -> Any:
         return pa.large_string()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(kind.value_field.with_type(_storable(pa, kind.value_type)))
+    if pa.types.is_dictionary(kind):
+        # libcudf takes codes with a sign only; of a dictionary none reaches the last bit.
+        codes = kind.index_type
+        if pa.types.is_unsigned_integer(codes):
+            codes = {8: pa.int16(), 16: pa.int32(), 32: pa.int32(), 64: pa.int64()}[codes.bit_width]
+        return pa.dictionary(codes, _storable(pa, kind.value_type), kind.ordered)
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_storable(pa, field.type)) for field in kind])
     return kind

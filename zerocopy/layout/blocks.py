@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-#: Bytes of a block of rows. Measured, 1M rows x 10 float64: 34 ms with 20 KiB, 25 ms with
-#: 80 KiB, 18 ms with 0.6 to 2.5 MiB, 38 ms for all rows at once. The second-level cache has
-#: 1 MiB there; below some 100 KiB the calls themselves take the time.
+#: Bytes of a block of rows. Measured, 1M rows x 10 float64 to rows: 34 ms with 20 KiB, 25 with
+#: 80 KiB, 20 with 640 KiB, 18 with 1.25 MiB, 20 with 5 MiB, 38 for all rows at once. The second
+#: level of the cache has 1 MiB there; with small blocks the calls themselves take the time.
 BLOCK = 1 << 20
 
 

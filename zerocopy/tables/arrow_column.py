@@ -40,6 +40,8 @@ class ArrowColumn(Column):
         See :class:`Column`.
     size : callable, optional
         Returns the bytes of it all, for a producer that knows.
+    device : Device
+        Where the memory is: known before it is looked at.
     """
 
     field: Field
@@ -53,8 +55,9 @@ class ArrowColumn(Column):
         arrow: Callable[[], Any] | None = None,
         reasons: Sequence[Reason] = (),
         size: Callable[[], int] | None = None,
+        device: Device = HOST,
     ) -> None:
-        self.name, self.field, self.length = name, field, length
+        self.name, self.field, self.length, self.device = name, field, length, device
         self.reasons = tuple(reasons)
         self._load, self._arrow, self._size = chunks, arrow, size
 
@@ -63,14 +66,19 @@ class ArrowColumn(Column):
         """The memory, each chunk with its owner."""
         return tuple(self._load())
 
-    @property
-    def device(self) -> Device:
-        """Where the memory is."""
-        return self.chunks[0].device if self.chunks else HOST
-
     def arrow(self) -> Any:
         assert self._arrow is not None
         return self._arrow()
+
+    def arrow_reasons(self) -> list[Reason]:
+        if not self.device.is_host:
+            # pyarrow's wheels know no CUDA, and would take the addresses for the host's.
+            raise UnsupportedConversionError(
+                "",
+                f"is on {self.device}, and Arrow's tables are in host memory",
+                "bring it to the host in its own framework, or ask for tensors",
+            )
+        return list(self.reasons)
 
     # -- nulls ------------------------------------------------------------------
 
@@ -92,7 +100,9 @@ class ArrowColumn(Column):
         kind = self.field.kind
         if kind in ("string_view", "binary_view"):
             why = Reason(f"a {kind} has no offsets", "keep it as string or binary in Arrow: x.cast('string')")
-            return self._source(by_name("int64"), (self.length + 1,), [why], lambda: string_views.offsets(self.chunks))
+            return self._source(
+                by_name("int64"), (self.length + 1,), [why], lambda: string_views.offsets(self.chunks)
+            )
         dtype = by_name("int64" if self.field.wide else "int32")
         if kind == "list_view":
             if len(self.chunks) == 1:
@@ -122,13 +132,14 @@ class ArrowColumn(Column):
             # From the buffer's beginning: the offsets count from there.
             count = ranges[0][1] if self.length else 0
             return self._alias(self.chunks[0].buffers[2], (count,), memory.BYTE, self.chunks[0])
-        pieces = [(c.buffers[2] + low, high - low) for c, (low, high) in zip(self.chunks, ranges, strict=True)]
+        pieces = [
+            (c.buffers[2] + low, high - low) for c, (low, high) in zip(self.chunks, ranges, strict=True)
+        ]
         count = sum(size for _, size in pieces)
 
         def host() -> Array:
             found = [
-                memory.read(chunk, ptr, size)
-                for (ptr, size), chunk in zip(pieces, self.chunks, strict=True)
+                memory.read(chunk, ptr, size) for (ptr, size), chunk in zip(pieces, self.chunks, strict=True)
             ]
             return np.concatenate(found) if found else np.empty(0, np.uint8)
 
@@ -140,7 +151,8 @@ class ArrowColumn(Column):
         field = self.field.children[index]
         found = [self._part(chunk, index) for chunk in self.chunks]
         name = f"{self.name}[{field.name!r}]" if self.field.kind == "struct" else self.name
-        return ArrowColumn(name, field, lambda: found, sum(c.length for c in found), reasons=self.reasons)
+        count = sum(c.length for c in found)
+        return ArrowColumn(name, field, lambda: found, count, reasons=self.reasons, device=self.device)
 
     def _part(self, chunk: Memory, index: int) -> Memory:
         kind, inner = self.field.kind, chunk.children[index]
@@ -165,7 +177,8 @@ class ArrowColumn(Column):
         inner = self.field.dictionary
         assert inner is not None
         count = found[0].length if found else 0
-        return ArrowColumn(f"{self.name} categories", inner, lambda: found[:1], count, reasons=self.reasons)
+        name = f"{self.name} categories"
+        return ArrowColumn(name, inner, lambda: found[:1], count, reasons=self.reasons, device=self.device)
 
     # -- memory -----------------------------------------------------------------
 

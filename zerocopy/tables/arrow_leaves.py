@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from zerocopy.framework import Array
 
 
-def leaves(array: Any) -> Iterator[Any]:
+def leaves(array: Any, pa: Any) -> Iterator[Any]:
     """Yield the arrays without children that a pyarrow array is made of, nulls left out.
 
     Of dictionaries, unions and runs all values are looked at, whether a row has them or not.
-    """
-    import pyarrow as pa
 
+    Parameters
+    ----------
+    array : pyarrow.Array or pyarrow.ChunkedArray
+    pa : module
+        pyarrow, which only its users import.
+    """
     for chunk in getattr(array, "chunks", [array]):
         kind = str(chunk.type).partition("<")[0]
         parts: list[Any] = []
@@ -36,11 +42,9 @@ def leaves(array: Any) -> Iterator[Any]:
         elif chunk.null_count < len(chunk):
             yield chunk.drop_null() if chunk.null_count else chunk
         for part in parts:
-            yield from leaves(part)
+            yield from leaves(part, pa)
 
 
 def numbers(leaf: Any, dtype: Any) -> Array:
     """Return the elements of an array of one width and without nulls, as an alias."""
-    import numpy as np
-
     return np.frombuffer(leaf.buffers()[1], dtype)[leaf.offset : leaf.offset + len(leaf)]

@@ -8,6 +8,7 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._view import describe
+from zerocopy.device import HOST
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Array, Framework, Source
 from zerocopy.protocols import arrow_c
@@ -105,7 +106,12 @@ def _of_stream(obj: Any, tables: bool) -> Table:
 def _of_memory(obj: Any, chunks: list[arrow_c.Memory], of: Any = None) -> Table:
     name, field = _name(obj), of if of is not None else chunks[0].field
     whole = ArrowColumn(
-        name, field, lambda: chunks, sum(c.length for c in chunks), lambda: _hub().read_all(obj)
+        name,
+        field,
+        lambda: chunks,
+        sum(c.length for c in chunks),
+        lambda: _hub().read_all(obj),
+        device=chunks[0].device if chunks else HOST,
     )
     if field.kind != "struct" or field.extension:
         return Table(name, [field.name], [whole], whole.length, single=True, obj=obj)

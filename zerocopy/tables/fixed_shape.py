@@ -46,13 +46,11 @@ def shape_of(field: Field) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return shape, order
 
 
-def nested_lists(column: Any) -> Any:
+def nested_lists(column: Any, pa: Any) -> Any:
     """Return a chunked ``arrow.fixed_shape_tensor`` as lists in lists, which have its physical shape.
 
-    The values and the bitmap of nulls are aliased.
+    The values and the bitmap of nulls are aliased; `pa` is pyarrow.
     """
-    import pyarrow as pa
-
     shape = column.type.shape
     made = []
     for chunk in column.chunks:

@@ -156,6 +156,7 @@ def _to_table(table: Table, request: Request) -> Plan:
     if request.copy is False and any(reasons.values()):
         raise _required(reasons)
     copied = {label: bool(why) or request.copy is True for label, why in reasons.items()}
+    asked = table
     if request.copy is True or request.writable:
         columns = [
             # Whole even where the target has reasons of its own: it may copy a part (offsets, codes).
@@ -168,7 +169,8 @@ def _to_table(table: Table, request: Request) -> Plan:
         for label, column in zip(_paths(table), table.columns, strict=True)
     }
     run = (lambda: target.from_column(table)) if table.single else (lambda: target.from_table(table))
-    return _sum(table, target, leaves, run, target.table_warnings(table))
+    # Of the columns as they came: one that is copied has no memory to look at yet.
+    return _sum(table, target, leaves, run, target.table_warnings(asked))
 
 
 class Copied(Column):

