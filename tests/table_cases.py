@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from decimal import Decimal
 from typing import Any
 
@@ -140,7 +141,7 @@ def rows(result: Any) -> list[Any]:
     if result.sizes is not None:
         sizes = zc.convert(result.sizes, "numpy").tolist()
         return [inner[s : s + n] for s, n in zip(starts, sizes, strict=True)]
-    found = [inner[a:b] for a, b in zip(starts, starts[1:], strict=False)]
+    found = [inner[a:b] for a, b in itertools.pairwise(starts)]
     if result.type.startswith(("string", "large_string")):
         return [bytes(row).decode() for row in found]
     if result.type.startswith("map"):

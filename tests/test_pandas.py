@@ -729,7 +729,7 @@ def test_jax_refuses_64_bits_with_x64_off(run_python) -> None:
 
 def test_columns_are_the_same_by_the_documented_way() -> None:
     """``_iter_column_arrays`` is private: what it gives is what the series hold."""
-    from zerocopy.tables.pandas_columns import column_arrays, column_arrays_by_series
+    from zerocopy._frameworks.pandas.columns import column_arrays, column_arrays_by_series
 
     frame = pd.concat([make().to_frame() for make in ARROW.values()], axis=1)
     frame["x"], frame["y"], frame["t"] = 1, np.array([1.5, 2.5, 3.5]), pd.Timestamp("2020")

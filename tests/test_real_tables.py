@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib.util
+import itertools
 import zipfile
 from decimal import Decimal
 from pathlib import Path
@@ -120,5 +121,5 @@ def test_parquet_encoded(parquet) -> None:
     assert (found["when"].unit, found["when"].timezone) == ("us", "UTC")
     assert np.isnan(found["score"]).sum() == 112
     ends, tags = found["tags"].offsets, found["tags"].values.to_pylist()
-    assert [tags[a:b] for a, b in zip(ends, ends[1:], strict=False)] == parquet["tags"].to_pylist()
+    assert [tags[a:b] for a, b in itertools.pairwise(ends)] == parquet["tags"].to_pylist()
     assert found["place"].values["name"].to_pylist() == [row["name"] for row in parquet["place"].to_pylist()]

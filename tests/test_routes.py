@@ -80,8 +80,12 @@ def test_a_type_is_kept_for_what_it_is_not_for_one_instance() -> None:
             except zc.ZeroCopyError:
                 continue
             assert zc.convert(result, to="numpy").tolist() == y.tolist()
-        with pytest.raises(zc.ZeroCopyError):
-            zc.convert(np.array(["a"]), to=target if target != "numpy" else "numpy", copy=True)
+        text = np.array(["a"])
+        if target == "numpy" or registry.by_name(target).tables:  # NumPy's own, or a column of text
+            assert zc.convert(text, to=target, copy=True).tolist() == ["a"]
+        else:
+            with pytest.raises(zc.ZeroCopyError):
+                zc.convert(text, to=target, copy=True)
 
 
 # -- private calls of frameworks, and the public ones they stand for (law 6) -----------

@@ -88,7 +88,9 @@ def test_nulls_mask_aliases_the_values_and_marks_every_column() -> None:
 
 
 def test_nulls_filled() -> None:
-    table = pa.table({"i": [1, None, 3], "f": [0.5, None, float("nan")], "u": pa.array([1, 2, 3], pa.uint8())})
+    table = pa.table(
+        {"i": [1, None, 3], "f": [0.5, None, float("nan")], "u": pa.array([1, 2, 3], pa.uint8())}
+    )
     result = zc.convert(table, to="numpy", nulls={"i": -1, "f": "nan"})
     assert result["i"].tolist() == [1, -1, 3]
     np.testing.assert_array_equal(result["f"], [0.5, np.nan, np.nan])
@@ -112,7 +114,9 @@ def test_a_fill_that_does_not_fit_is_refused(kind: str, fill: object) -> None:
         zc.convert(column, to="numpy", nulls=fill)
 
 
-@pytest.mark.parametrize(("kind", "fill"), [("float", 0.1), ("double", 3), ("bool", True), ("uint64", 2**64 - 1)])
+@pytest.mark.parametrize(
+    ("kind", "fill"), [("float", 0.1), ("double", 3), ("bool", True), ("uint64", 2**64 - 1)]
+)
 def test_a_fill_that_fits_is_taken(kind: str, fill: object) -> None:
     column = shaped(KINDS[kind], "nulls")
     result = zc.convert(column, to="numpy", nulls=fill)
@@ -162,7 +166,7 @@ def test_encoded_parts_say_what_they_stand_for() -> None:
     codes = encoded("dictionary<values=large_string, indices=int32, ordered=1>")
     assert codes.ordered
     assert codes.categories.to_pylist() == ["c0", "c1", "c2"]
-    assert codes.to_pylist() == shaped(KINDS["string"], "plain").to_pylist()[:0] or len(codes.to_pylist()) == 12
+    assert codes.to_pylist() == ["c0", "c1", "c2"] * 4
     assert encoded("fixed_size_binary[5]").values.shape == (12, 5)
     text = encoded("string")
     assert text.to_pylist() == shaped(KINDS["string"], "plain").to_pylist()
@@ -285,7 +289,8 @@ def test_64_bits_into_jax_are_refused_with_x64_off(run_python) -> None:
     done = run_python(
         """
         import pyarrow as pa, zerocopy as zc
-        table = pa.table({"ok": pa.array([1], pa.int32()), "wide": [1], "t": pa.array([1], pa.timestamp("s"))})
+        stamp = pa.array([1], pa.timestamp("s"))
+        table = pa.table({"ok": pa.array([1], pa.int32()), "wide": [1], "t": stamp})
         for _ in range(2):
             try: zc.convert(table, to="jax", encode=True)
             except zc.LossyConversionError as error: print(error)

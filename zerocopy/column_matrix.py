@@ -160,9 +160,7 @@ def _check(cell: ColumnCell, expected: Any, source: Any) -> None:
         cell.broken.append("the source lies elsewhere afterwards")
 
 
-def _convert(
-    cell: ColumnCell, expected: Any, source: Any, options: dict[str, Any]
-) -> ZeroCopyError | None:
+def _convert(cell: ColumnCell, expected: Any, source: Any, options: dict[str, Any]) -> ZeroCopyError | None:
     """Try one set of options; note what came of it, unless it is refused."""
     plan = zerocopy.explain(source, cell.target, **options)
     shares, refusal = _try(cell, expected, source, options)

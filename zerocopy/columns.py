@@ -6,6 +6,7 @@ type, and compared with what a framework gives back. All of it needs pyarrow.
 
 from __future__ import annotations
 
+import itertools
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -220,7 +221,7 @@ def decoded(result: Any) -> list[Any]:
         return [bytes(row) if isinstance(row, list) else row for row in inner]
     starts = decoded(result.offsets)
     if result.sizes is None:
-        rows = [inner[a:b] for a, b in zip(starts, starts[1:], strict=False)]
+        rows = [inner[a:b] for a, b in itertools.pairwise(starts)]
     else:
         rows = [inner[a : a + n] for a, n in zip(starts, decoded(result.sizes), strict=True)]
     if result.type.startswith("map"):

@@ -128,6 +128,7 @@ class Framework:
     moves: bool = False
     temporal: bool = False
     lends_dlpack: bool = False
+    _module: ModuleType | None = None
 
     @property
     def tables(self) -> bool:
@@ -144,10 +145,13 @@ class Framework:
         FrameworkNotInstalledError
             It is not installed, or its own import fails.
         """
+        if self._module is not None and sys.modules.get(self.name) is self._module:
+            return self._module
         try:
             # Not looked up in sys.modules: there stands a module that another thread
             # is still importing, and torch crashes when it is used then. This waits.
-            return importlib.import_module(self.name)
+            self._module = importlib.import_module(self.name)
+            return self._module
         except ImportError as error:
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.name
             raise FrameworkNotInstalledError(

@@ -24,7 +24,6 @@ from zerocopy.tables.describe import described, holds_tables, table_of
 from zerocopy.tables.options import NAMES as TABLE_OPTIONS
 from zerocopy.tables.options import Options
 
-
 #: What ``convert`` takes beside the object and the target.
 OPTIONS = ("device", "copy", "stream", "writable", *TABLE_OPTIONS)
 

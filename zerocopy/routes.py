@@ -83,6 +83,7 @@ def _tables(source: Framework, target: Framework) -> Route:
             raise ValueError("no table, or one to be read first: for the careful way")
         for column in table.columns:
             target.column_reasons(column)  # refuses what the target cannot hold
+        target.table_reasons(table)
         return target.from_column(table) if table.single else target.from_table(table)
 
     return route

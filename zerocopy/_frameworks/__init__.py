@@ -1,4 +1,4 @@
-"""One file a framework, and nothing about it anywhere else.
+"""One file a framework, or a folder where one is not enough, and nothing about it anywhere else.
 
-The file's name is the framework's import name; it defines ``FRAMEWORK``.
+Its name is the framework's import name; it defines ``FRAMEWORK``.
 """

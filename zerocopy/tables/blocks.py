@@ -24,8 +24,11 @@ def blocks(obj: Any) -> Iterator[StridedView]:
     """
     if isinstance(obj, (dict, list, tuple, Encoded)):
         # A Masked is a tuple; what is in an Encoded its parts say.
-        items = obj.values() if isinstance(obj, dict) else obj
-        for item in [leaf for _, leaf in parts(obj)] if isinstance(obj, Encoded) else items:
+        if isinstance(obj, Encoded):
+            items = [leaf for _, leaf in parts(obj)]
+        else:
+            items = list(obj.values() if isinstance(obj, dict) else obj)
+        for item in items:
             yield from blocks(item)
         return
     table = None if isinstance(obj, StridedView) else table_of(obj)

@@ -294,9 +294,7 @@ def none_of(column: Column) -> Source:
 
 def _widened(values: Source) -> Source:
     why = Reason("Arrow's dates have 32 bits and NumPy's have 64", "encode=True gives them as they are")
-    view = replace(
-        values.view, ptr=0, strides=contiguous_strides(values.view.shape, 8), dtype=_INT64
-    )
+    view = replace(values.view, ptr=0, strides=contiguous_strides(values.view.shape, 8), dtype=_INT64)
     reasons = (*values.reasons, why)
     wide = replace(values, view=view, host=lambda: values.host().astype(np.int64), reasons=reasons)
     return wide if view.device.is_host else on_device.made(wide)
@@ -317,9 +315,7 @@ def permuted(source: Source, order: tuple[int, ...]) -> Source:
     """Return the dimensions after the first in another order, without copying."""
     axes = (0, *(i + 1 for i in order))
     old: Any = source.view
-    view = replace(
-        old, shape=tuple(old.shape[i] for i in axes), strides=tuple(old.strides[i] for i in axes)
-    )
+    view = replace(old, shape=tuple(old.shape[i] for i in axes), strides=tuple(old.strides[i] for i in axes))
     return _with(source, view, lambda: source.host().transpose(axes))
 
 

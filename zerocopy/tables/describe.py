@@ -92,7 +92,8 @@ def _of_stream(obj: Any, tables: bool) -> Table:
     def read() -> Table:
         if tables:
             hub: Any = _hub()
-            return replace(hub.table(hub.read_all(obj)), name=name)
+            whole: Table = hub.table(hub.read_all(obj))
+            return replace(whole, name=name)
         found, batches = arrow_c.read_stream(obj)
         return _of_memory(obj, list(batches), found)
 
@@ -211,7 +212,9 @@ def _of_tensor(source: Source, names: Any) -> Table:
     if view.ndim == 2:
         # Once for all columns: some exporters hand their memory out a single time.
         source = replace(source, host=cache(source.host))
-    columns: list[Column] = [TensorColumn(_nth(source, i) if view.ndim == 2 else source) for i in range(width)]
+    columns: list[Column] = [
+        TensorColumn(_nth(source, i) if view.ndim == 2 else source) for i in range(width)
+    ]
     return Table(source.name, labels, columns, view.shape[0], obj=source.obj)
 
 
@@ -222,9 +225,7 @@ def _nth(source: Source, i: int) -> Source:
         raise UnsupportedConversionError(
             "", f"its columns lie on {view.device}", "bring it to the host first, or pass a dict of columns"
         )
-    one = replace(
-        view, ptr=view.ptr + i * view.strides[1], shape=view.shape[:1], strides=view.strides[:1]
-    )
+    one = replace(view, ptr=view.ptr + i * view.strides[1], shape=view.shape[:1], strides=view.strides[:1])
 
     def host() -> Array:
         found: Array = source.host()[:, i]
@@ -236,5 +237,3 @@ def _nth(source: Source, i: int) -> Source:
 def _name(obj: Any) -> str:
     cls = type(obj)
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-
-

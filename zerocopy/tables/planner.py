@@ -78,7 +78,9 @@ def select(table: Table, wanted: Any) -> Table:
     if wanted is None:
         return table
     if table.single:
-        raise UnsupportedConversionError("", "columns= picks from a table, and this is one column", "leave it out")
+        raise UnsupportedConversionError(
+            "", "columns= picks from a table, and this is one column", "leave it out"
+        )
     labels = list(table.labels)
     places = []
     for label in wanted:
@@ -91,7 +93,9 @@ def select(table: Table, wanted: Any) -> Table:
                 "",
                 f"{'no column' if not count else f'{count} columns'} of the table "
                 f"{'is' if count < 2 else 'are'} called {label!r}",
-                f"did you mean {' or '.join(map(repr, near))}?" if near and not count else f"it has: {labels}",
+                f"did you mean {' or '.join(map(repr, near))}?"
+                if near and not count
+                else f"it has: {labels}",
             )
         places.append(labels.index(label))
     first = len(labels) - table.index
@@ -141,7 +145,9 @@ def _to_table(table: Table, request: Request) -> Plan:
     for name in ("nulls", "encode"):
         if getattr(options, name) is not None:
             raise UnsupportedConversionError(
-                "", f"{name}= is for tensors, and {target.name} has nulls and types of its own", "leave it out"
+                "",
+                f"{name}= is for tensors, and {target.name} has nulls and types of its own",
+                "leave it out",
             )
     found = _each_column(table, target.column_reasons)
     for path, why in zip(_paths(table), target.table_reasons(table), strict=True):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
-
 _TEXT = ("string", "large_string", "binary", "large_binary")
 
 

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from zerocopy import registry
+from zerocopy._frameworks.pylibcudf import memory as libcudf
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Device
 from zerocopy.dtype import by_name
 from zerocopy.errors import (
@@ -28,7 +29,7 @@ from zerocopy.protocols import arrow_device, cuda_array_interface, cuda_driver, 
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.strided import StridedView
-from zerocopy.tables import libcudf, on_device
+from zerocopy.tables import on_device
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor

@@ -1,28 +1,28 @@
 """pyarrow: arrays, tensors and tables in Arrow memory, which nobody changes.
 
 Its arrays are also how columns pass between table frameworks that do not speak the
-C data interface with each other: the last part of this file makes them of any memory.
+C data interface with each other: ``hub`` makes them of any memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
-from zerocopy.dtype import DType, by_name, from_numpy
+from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
 from zerocopy.protocols import arrow_c
-from zerocopy.protocols.array_interface import address, aligned_copy, tidy_strides
+from zerocopy.protocols.array_interface import address, tidy_strides
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.strided import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, Typed
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
-from zerocopy.tables.tensor_column import TensorColumn
 
 _MAX_NDIM = 32
 _NUMBERS = (
@@ -34,7 +34,7 @@ _TENSORS = ("Array", "Tensor", "FixedShapeTensorArray")
 _TABLES = ("Table", "RecordBatch", "RecordBatchReader", "ChunkedArray")
 
 
-class PyArrow(Framework):
+class PyArrow(Hub):
     """``pyarrow.Array`` for one dimension, ``pyarrow.Tensor`` for more, ``pyarrow.Table`` for columns.
 
     ``to="pyarrow.Tensor"``, ``"pyarrow.Array"``, ``"pyarrow.FixedShapeTensorArray"`` (a
@@ -75,7 +75,9 @@ class PyArrow(Framework):
             return _tensor(obj, name)
         if isinstance(obj, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
             raise UnsupportedConversionError(
-                f"convert({name})", "a table is not one array", "pick a column, or convert it to a dict of them"
+                f"convert({name})",
+                "a table is not one array",
+                "pick a column, or convert it to a dict of them",
             )
         if isinstance(obj, pa.Scalar):
             raise UnsupportedConversionError(
@@ -192,13 +194,11 @@ class PyArrow(Framework):
             return pa.ExtensionArray.from_storage(pa.bool8(), column)
         return column
 
-    # -- as the hub of tables ---------------------------------------------------
-
     def from_table(self, table: Table) -> Any:
         pa = self.module()
         arrays = [column.arrow() for column in table.columns]
         fields = [
-            _pa_field(pa, str(label), array.type, column.field)
+            field_of(pa, str(label), array.type, column.field)
             for label, array, column in zip(table.labels, arrays, table.columns, strict=True)
         ]
         made = pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata=table.metadata or None))
@@ -225,95 +225,6 @@ class PyArrow(Framework):
                 Reason(f"it lies in {chunks} chunks, and a batch has one", 'ask for "pyarrow.Table"')
             )
         return reasons
-
-    def read_all(self, obj: Any) -> Any:
-        """Read an object that speaks the C data interface: a table, or a column."""
-        pa = self.module()
-        try:
-            if isinstance(obj, pa.RecordBatchReader):
-                return obj.read_all()
-            if not hasattr(type(obj), "__arrow_c_stream__"):
-                array = pa.array(obj)
-                return pa.RecordBatch.from_struct_array(array) if pa.types.is_struct(array.type) else array
-            stream = pa.RecordBatchReader.from_stream(obj)
-        except pa.ArrowInvalid as error:
-            try:
-                return pa.chunked_array(obj)  # a stream of plain arrays is no stream of batches
-            except pa.ArrowException:
-                raise _unreadable(obj, error) from error
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise _unreadable(obj, error) from error
-        try:
-            if "_view" not in str(stream.schema):
-                return stream.read_all()
-            # pyarrow 26 takes an empty slice of string views for invalid once it was imported.
-            return pa.Table.from_batches([batch for batch in stream if batch.num_rows], stream.schema)
-        except (pa.ArrowException, OSError, RuntimeError) as error:
-            raise _unreadable(obj, error) from error
-
-    def copied(self, array: Any) -> Any:
-        """Return an array in memory of its own, with the same chunks."""
-        pa = self.module()
-        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-        sink = pa.BufferOutputStream()
-        schema = pa.schema([pa.field("x", array.type)])
-        # Written and read back: the one way that copies each type, and what is used of it alone.
-        with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(unify_dictionaries=False)) as out:
-            for chunk in chunks:
-                out.write_batch(pa.record_batch([chunk], schema=schema))
-        return pa.ipc.open_stream(sink.getvalue()).read_all().column(0)
-
-    def tensor_reasons(self, column: TensorColumn) -> list[Reason]:
-        """Return why a column of a tensor is copied on its way to Arrow."""
-        source, field = column.source, column.field
-        if source.refusal is not None:
-            raise UnsupportedConversionError("", source.refusal.why, source.refusal.remedy)
-        reasons = list(source.reasons)
-        if not source.view.device.is_host:
-            reasons.append(Reason(f"it is on {source.view.device} and Arrow's memory is the host's", ""))
-        if field is not None and field.kind == "fixed_binary":
-            if not source.view.c_contiguous:
-                reasons.append(Reason("pyarrow.Array takes memory without gaps only", "copy it at its source"))
-            return reasons
-        return reasons + _form_of(source.view).reasons(source.view)
-
-    def tensor_to_arrow(self, column: TensorColumn) -> Any:
-        """Return a column of a tensor as an array that aliases it where that is possible."""
-        pa = self.module()
-        source, field, hidden = column.source, column.field, column.nulls
-        view = source.view
-        on_host = view.device.is_host
-        array = source.host() if on_host or source.to_host is None else source.to_host(None)
-        if not array.flags.c_contiguous or (on_host and not source.reasons and self.tensor_reasons(column)):
-            array = aligned_copy(array)
-        if view.ndim > 1 and field is None:
-            return _form_of(view).from_host(array, view.dtype, HOST, None)
-        bitmap = None if hidden is None or not column.null_count else _bitmap(pa, hidden)
-        count = 0 if bitmap is None else column.null_count
-        storage = array.view("int8") if view.dtype.name == "bool" else array
-        kind = pa.from_numpy_dtype(storage.dtype) if field is None or not _stands(field) else _type(pa, field)
-        made = pa.Array.from_buffers(kind, len(array), [bitmap, pa.py_buffer(storage)], null_count=count)
-        if view.dtype.name == "bool":
-            return pa.ExtensionArray.from_storage(pa.bool8(), made)
-        if field is not None and field.kind == "dictionary":
-            names = column.dictionary().arrow()
-            names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
-            return pa.DictionaryArray.from_arrays(made, names, ordered=field.ordered)
-        return made
-
-    def memory(self, nbytes: int) -> Array:
-        """Return uninitialised bytes of Arrow's pool, at a multiple of 64 bytes."""
-        import numpy as np
-
-        return np.frombuffer(self.module().allocate_buffer(nbytes), np.uint8)
-
-    def nested(self, field: Field, parts: list[Any], length: int) -> Any:
-        """Return arrays as the fields of structs, or as the elements of lists of one length."""
-        pa = self.module()
-        whole = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
-        inner = [_pa_field(pa, f.name, p.type, f) for f, p in zip(field.children, whole, strict=True)]
-        kind = pa.struct(inner) if field.kind == "struct" else pa.list_(inner[0], field.list_size)
-        return pa.Array.from_buffers(kind, length, [None], null_count=0, children=whole)
 
     def imports(self) -> dict[str, Callable[[Any], Any]]:
         pa = self.module()
@@ -403,48 +314,6 @@ def _tensor(tensor: Any, name: str) -> Source:
         address(array), array.shape, array.strides, dtype, HOST, not array.flags.writeable, array
     )
     return Source(name, view, lambda: array, "arrow-buffer")
-
-
-# -- Arrow arrays of other memory -----------------------------------------------
-
-
-def _type(pa: Any, field: Field) -> Any:
-    """Return the type of what integers stand for."""
-    kind = field.kind
-    if kind == "timestamp":
-        return pa.timestamp(field.unit, field.timezone or None)
-    if kind == "duration":
-        return pa.duration(field.unit)
-    if kind == "fixed_binary":
-        return pa.binary(field.width)
-    return pa.date32()
-
-
-def _stands(field: Field) -> bool:
-    return field.kind in ("timestamp", "duration", "date", "fixed_binary")
-
-
-def _bitmap(pa: Any, hidden: Array) -> Any:
-    import numpy as np
-
-    return pa.py_buffer(np.packbits(~hidden, bitorder="little"))
-
-
-def _form_of(view: StridedView) -> PyArrow:
-    return PyArrow("Array" if view.ndim == 1 else "FixedShapeTensorArray")
-
-
-def _pa_field(pa: Any, name: str, kind: Any, field: Field | None) -> Any:
-    if field is None:
-        return pa.field(name, kind)
-    own = {k: v for k, v in field.metadata.items() if not k.startswith(b"ARROW:extension:")}
-    return pa.field(name, kind, nullable=field.nullable, metadata=own or None)
-
-
-def _unreadable(obj: Any, error: Exception) -> UnsupportedConversionError:
-    return UnsupportedConversionError(
-        "", f"pyarrow cannot read the {type(obj).__qualname__}: {error}", "see the cause above"
-    )
 
 
 FRAMEWORK = PyArrow()

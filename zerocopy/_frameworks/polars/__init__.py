@@ -14,16 +14,7 @@ from functools import cache
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
-from zerocopy.framework import Array, Framework, Source
-from zerocopy.protocols import arrow_c
-from zerocopy.protocols.array_interface import address, aligned_copy
-from zerocopy.protocols.arrow_schema import NUMBERS, Field
-from zerocopy.tables.arrow_column import ArrowColumn, Typed
-from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import Decoder, Leaf
-from zerocopy.tables.nulls import Nulls
-from zerocopy.tables.polars_types import (
+from zerocopy._frameworks.polars.types import (
     BITS,
     CAST,
     UNALIGNED,
@@ -35,6 +26,15 @@ from zerocopy.tables.polars_types import (
     reasons_against,
     walk,
 )
+from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.framework import Array, Framework, Source
+from zerocopy.protocols import arrow_c
+from zerocopy.protocols.array_interface import address, aligned_copy
+from zerocopy.protocols.arrow_schema import NUMBERS, Field
+from zerocopy.tables.arrow_column import ArrowColumn, Typed
+from zerocopy.tables.column import Column, Table
+from zerocopy.tables.decode import Decoder, Leaf
+from zerocopy.tables.nulls import Nulls
 
 #: Types without parameters as polars exports them, by the lower-case name of the dtype. The
 #: others are asked of the stream, which takes longer. Of those that name themselves Arrow has none.

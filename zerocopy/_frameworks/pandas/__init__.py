@@ -13,15 +13,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy import registry
-from zerocopy.dtype import from_numpy
-from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
-from zerocopy.framework import Array, Framework, Source
-from zerocopy.protocols.array_interface import aligned_copy
-from zerocopy.tables import pandas_metadata as meta
-from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import Decoder, Leaf
-from zerocopy.tables.nulls import Nulls
-from zerocopy.tables.pandas_columns import (
+from zerocopy._frameworks.pandas.columns import (
     LEVEL,
     NAT,
     RANGE,
@@ -34,6 +26,14 @@ from zerocopy.tables.pandas_columns import (
     plain,
     versioned,
 )
+from zerocopy.dtype import from_numpy
+from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.framework import Array, Framework, Source
+from zerocopy.protocols.array_interface import aligned_copy
+from zerocopy.tables import pandas_metadata as meta
+from zerocopy.tables.column import Column, Table
+from zerocopy.tables.decode import Decoder, Leaf
+from zerocopy.tables.nulls import Nulls
 from zerocopy.tables.planner import Copied
 from zerocopy.tables.tensor_column import TensorColumn
 
@@ -262,7 +262,7 @@ def _values(pd: Any, column: Column, index: Any) -> Any:
         own = _own(column)()
         # A series and not its array: pandas then knows that two frames look at it, and
         # writing to one of them leaves the other as it is.
-        own = own.copy(deep=isinstance(column, Copied))
+        own = _copied(pd, own) if isinstance(column, Copied) else own.copy(deep=False)
         return own if index is None or own.index is index else own.set_axis(index)
     source: Source | None = getattr(column, "source", None)
     if source is None or not _in_numpy(column, source):
@@ -280,6 +280,18 @@ def _values(pd: Any, column: Column, index: Any) -> Any:
         return array
     kind = getattr(pd.arrays, str(masked_type(source.view.dtype.name)))
     return kind(array, nulls.copy() if isinstance(column, Copied) else nulls, copy=False)
+
+
+def _copied(pd: Any, own: Any) -> Any:
+    """Return a series in memory of its own.
+
+    ``copy(deep=True)`` of one in Arrow's memory does not copy it: it is never written to.
+    """
+    if not isinstance(own.array, pd.arrays.ArrowExtensionArray):
+        return own.copy(deep=True)
+    hub: Any = registry.by_name("pyarrow")
+    chunked = hub.copied(hub.module().chunked_array(own))
+    return pd.Series(pd.array(chunked, dtype=own.dtype), index=own.index, name=own.name, copy=False)
 
 
 def _arrow_values(pd: Any, column: Column) -> Any:

@@ -1,0 +1,151 @@
+"""Arrow arrays of any memory: how columns pass between frameworks that do not know each other.
+
+The frameworks reach these by the registry's pyarrow: no file of a framework imports another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerocopy.device import HOST
+from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.framework import Array, Framework
+from zerocopy.protocols.array_interface import aligned_copy
+from zerocopy.protocols.arrow_schema import Field
+from zerocopy.tables.tensor_column import TensorColumn
+
+
+class Hub(Framework):
+    """What pyarrow does for the tables of others."""
+
+    def read_all(self, obj: Any) -> Any:
+        """Read an object that speaks the C data interface: a table, or a column."""
+        pa = self.module()
+        try:
+            if isinstance(obj, pa.RecordBatchReader):
+                return obj.read_all()
+            if not hasattr(type(obj), "__arrow_c_stream__"):
+                array = pa.array(obj)
+                return pa.RecordBatch.from_struct_array(array) if pa.types.is_struct(array.type) else array
+            stream = pa.RecordBatchReader.from_stream(obj)
+        except pa.ArrowInvalid as error:
+            try:
+                return pa.chunked_array(obj)  # a stream of plain arrays is no stream of batches
+            except pa.ArrowException:
+                raise _unreadable(obj, error) from error
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise _unreadable(obj, error) from error
+        try:
+            if "_view" not in str(stream.schema):
+                return stream.read_all()
+            # pyarrow 26 takes an empty slice of string views for invalid once it was imported.
+            return pa.Table.from_batches([batch for batch in stream if batch.num_rows], stream.schema)
+        except (pa.ArrowException, OSError, RuntimeError) as error:
+            raise _unreadable(obj, error) from error
+
+    def copied(self, array: Any) -> Any:
+        """Return an array in memory of its own, with the same chunks."""
+        pa = self.module()
+        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        sink = pa.BufferOutputStream()
+        schema = pa.schema([pa.field("x", array.type)])
+        # Written and read back: the one way that copies each type, and what is used of it alone.
+        with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(unify_dictionaries=False)) as out:
+            for chunk in chunks:
+                out.write_batch(pa.record_batch([chunk], schema=schema))
+        return pa.ipc.open_stream(sink.getvalue()).read_all().column(0)
+
+    def tensor_reasons(self, column: TensorColumn) -> list[Reason]:
+        """Return why a column of a tensor is copied on its way to Arrow."""
+        source, field = column.source, column.field
+        if source.refusal is not None:
+            raise UnsupportedConversionError("", source.refusal.why, source.refusal.remedy)
+        reasons = list(source.reasons)
+        if not source.view.device.is_host:
+            reasons.append(Reason(f"it is on {source.view.device} and Arrow's memory is the host's", ""))
+        if field is not None and field.kind == "fixed_binary":
+            if not source.view.c_contiguous:
+                reasons.append(
+                    Reason("pyarrow.Array takes memory without gaps only", "copy it at its source")
+                )
+            return reasons
+        return reasons + self._form_of(source.view.ndim).reasons(source.view)
+
+    def tensor_to_arrow(self, column: TensorColumn) -> Any:
+        """Return a column of a tensor as an array that aliases it where that is possible."""
+        pa = self.module()
+        source, field, hidden = column.source, column.field, column.nulls
+        view = source.view
+        on_host = view.device.is_host
+        array = source.host() if on_host or source.to_host is None else source.to_host(None)
+        if not array.flags.c_contiguous or (on_host and not source.reasons and self.tensor_reasons(column)):
+            array = aligned_copy(array)
+        if view.ndim > 1 and field is None:
+            return self._form_of(view.ndim).from_host(array, view.dtype, HOST, None)
+        bitmap = None if hidden is None or not column.null_count else _bitmap(pa, hidden)
+        count = 0 if bitmap is None else column.null_count
+        storage = array.view("int8") if view.dtype.name == "bool" else array
+        kind = pa.from_numpy_dtype(storage.dtype) if field is None or not _stands(field) else _type(pa, field)
+        made = pa.Array.from_buffers(kind, len(array), [bitmap, pa.py_buffer(storage)], null_count=count)
+        if view.dtype.name == "bool":
+            return pa.ExtensionArray.from_storage(pa.bool8(), made)
+        if field is not None and field.kind == "dictionary":
+            names = column.dictionary().arrow()
+            names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
+            return pa.DictionaryArray.from_arrays(made, names, ordered=field.ordered)
+        return made
+
+    def memory(self, nbytes: int) -> Array:
+        """Return uninitialised bytes of Arrow's pool, at a multiple of 64 bytes."""
+        import numpy as np
+
+        return np.frombuffer(self.module().allocate_buffer(nbytes), np.uint8)
+
+    def nested(self, field: Field, parts: list[Any], length: int) -> Any:
+        """Return arrays as the fields of structs, or as the elements of lists of one length."""
+        pa = self.module()
+        whole = [part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part for part in parts]
+        inner = [field_of(pa, f.name, p.type, f) for f, p in zip(field.children, whole, strict=True)]
+        kind = pa.struct(inner) if field.kind == "struct" else pa.list_(inner[0], field.list_size)
+        return pa.Array.from_buffers(kind, length, [None], null_count=0, children=whole)
+
+    def _form_of(self, ndim: int) -> Framework:
+        form = self.variant("Array" if ndim == 1 else "FixedShapeTensorArray")
+        assert form is not None
+        return form
+
+
+def _type(pa: Any, field: Field) -> Any:
+    """Return the type of what integers stand for."""
+    kind = field.kind
+    if kind == "timestamp":
+        return pa.timestamp(field.unit, field.timezone or None)
+    if kind == "duration":
+        return pa.duration(field.unit)
+    if kind == "fixed_binary":
+        return pa.binary(field.width)
+    return pa.date32()
+
+
+def _stands(field: Field) -> bool:
+    return field.kind in ("timestamp", "duration", "date", "fixed_binary")
+
+
+def _bitmap(pa: Any, hidden: Array) -> Any:
+    import numpy as np
+
+    return pa.py_buffer(np.packbits(~hidden, bitorder="little"))
+
+
+def field_of(pa: Any, name: str, kind: Any, field: Field | None) -> Any:
+    """Return pyarrow's field of a column: its name and type, and what a producer said beside them."""
+    if field is None:
+        return pa.field(name, kind)
+    own = {k: v for k, v in field.metadata.items() if not k.startswith(b"ARROW:extension:")}
+    return pa.field(name, kind, nullable=field.nullable, metadata=own or None)
+
+
+def _unreadable(obj: Any, error: Exception) -> UnsupportedConversionError:
+    return UnsupportedConversionError(
+        "", f"pyarrow cannot read the {type(obj).__qualname__}: {error}", "see the cause above"
+    )
