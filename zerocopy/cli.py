@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import zerocopy
@@ -16,9 +17,11 @@ import zerocopy
 if TYPE_CHECKING:
     import click
 
+    from zerocopy.column_matrix import ColumnMatrix
     from zerocopy.datasets import Data
     from zerocopy.matrix import Matrix
 
+_ROWS = 10_000  # of each column that is tried by type
 _MISSING = "zerocopy: the command needs click and rich: pip install click rich"
 
 
@@ -53,19 +56,32 @@ def command() -> click.Group:
     )
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @click.option("--frameworks", metavar="A,B", help="These only. Default: all that are installed.")
+    @click.option("--from", "sources", metavar="A,B", help="These sources only: rows, and blocks of columns.")
+    @click.option(
+        "--types",
+        metavar="A,B",
+        help="Columns of these types or names only, such as int64,string. Default: all.",
+    )
+    @click.option(
+        "--only",
+        type=click.Choice(["arrays", "columns"]),
+        help="One of the two parts: the grid of arrays, or the columns by type.",
+    )
     @click.option(
         "--repeat",
         type=click.IntRange(1, 1_000_000),
         metavar="N",
         help="Samples to time a cell with. Default: up to 50 in a tenth of a second.",
     )
-    def matrix(path: str | None, as_json: bool, frameworks: str | None, repeat: int | None) -> None:
+    def matrix(as_json: bool, **asked: Any) -> None:
         """Convert real data between every pair of installed frameworks, and check each promise.
 
-        Rows are sources, columns are targets. The exit code is 1 if a promise is
-        broken: a wrong value, a copy that is called none, an exception from below.
+        First arrays: rows are sources, columns are targets. Then columns of a table, one
+        block for each framework of tables, by type: strings, dates, nulls, lists. The exit
+        code is 1 if a promise is broken: a wrong value, a copy that is called none, an
+        exception from below.
         """
-        _run_matrix(path, as_json, frameworks, repeat)
+        _run_matrix(_Asked(**asked), as_json)
 
     @group.command()
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -88,56 +104,123 @@ def command() -> click.Group:
     return group
 
 
-def _run_matrix(path: str | None, as_json: bool, frameworks: str | None, repeat: int | None) -> None:
-    from zerocopy import datasets, registry
-    from zerocopy.errors import UnknownFrameworkError
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What ``zerocopy matrix`` was asked, as it was written."""
+
+    path: str | None
+    frameworks: str | None
+    sources: str | None
+    types: str | None
+    only: str | None
+    repeat: int | None
+
+    def list(self, option: str, value: str | None) -> list[str] | None:
+        """Return the names of an option; None where it was not said."""
+        if value is None:
+            return None
+        names = [name.strip() for name in value.split(",") if name.strip()]
+        if not names:
+            raise _wrong(f"{option} names none")
+        return names
+
+
+def _run_matrix(asked: _Asked, as_json: bool) -> None:
+    from zerocopy import datasets
 
     _quieten()
-    names = None
-    if frameworks is not None:
-        names = [name.strip() for name in frameworks.split(",") if name.strip()]
-        if not names:
-            raise _wrong("--frameworks names none")
+    names = asked.list("--frameworks", asked.frameworks)
+    sources = asked.list("--from", asked.sources)
+    _check_installed("--frameworks", names)
+    _check_installed("--from", sources)
+    if names is not None and sources is not None:
+        names = list(dict.fromkeys([*sources, *names]))
+    try:
+        data = datasets.iris() if asked.path is None else datasets.load(asked.path)
+        columns, why = _columns(asked, data)
+        result, by_type = _measure(asked, data, columns, names, sources)
+    except datasets.DataError as error:
+        raise _wrong(str(error)) from error
+    except MemoryError as error:
+        raise _wrong(f"not enough memory for a copy of the data in each framework: {error}") from error
+    if as_json:
+        _print_json(_document(result, by_type, data))
+    else:
+        from zerocopy import grid
+        from zerocopy.terminal import Output
+
+        grid.show(result, by_type, data, Output(), why)
+    broken = bool(result.broken or (by_type is not None and by_type.broken))
+    if broken or not (result.cells or (by_type is not None and by_type.cells)):
+        sys.exit(1 if broken else 2)
+
+
+def _check_installed(option: str, names: list[str] | None) -> None:
+    from zerocopy import registry
+    from zerocopy.errors import UnknownFrameworkError
+
     try:
         for name in names or ():
             framework = registry.by_name(name)
             if not framework.installed():
                 line = f"pip install {framework.distribution or framework.name}"
-                raise _wrong(f"--frameworks: {name} is not installed: {line}")
-        data = datasets.iris() if path is None else datasets.load(path)
-        result = _measure(data, names, repeat)
-    except datasets.DataError as error:
-        raise _wrong(str(error)) from error
+                raise _wrong(f"{option}: {name} is not installed: {line}")
     except UnknownFrameworkError as error:
-        raise _wrong(f"--frameworks: {error.asked[3:]}: {error.why}. {error.remedy}") from error
-    except MemoryError as error:
-        raise _wrong(f"not enough memory for a copy of the data in each framework: {error}") from error
-    if as_json:
-        _print_json(_document(result, data))
-    else:
-        from zerocopy import grid
-        from zerocopy.terminal import Output
-
-        grid.show(result, data, Output())
-    if result.broken or not result.cells:
-        sys.exit(1 if result.broken else 2)
+        raise _wrong(f"{option}: {error.asked[3:]}: {error.why}. {error.remedy}") from error
 
 
-def _measure(data: Data, names: list[str] | None, repeat: int | None) -> Matrix:
+def _columns(asked: _Asked, data: Data) -> tuple[dict[str, Any], str]:
+    """Return the columns to try, and why there are none where that wants a word."""
+    from zerocopy import columns
+
+    types = asked.list("--types", asked.types)
+    if asked.only == "arrays":
+        return {}, ""
+    missing = columns.missing()
+    if missing is None and (asked.path is None or data.columns is not None):
+        found = columns.samples() if data.columns is None else data.columns
+        try:
+            # What comes of a type does not hang on how many rows there are.
+            return {
+                name: column.slice(0, _ROWS)
+                for name, column in (found if types is None else columns.pick(found, types)).items()
+            }, ""
+        except LookupError as error:
+            raise _wrong(f"--types: {error.args[0]}") from error
+    why = f"Columns by type need pyarrow: {missing}" if missing else f"{data.name} has no columns of a table"
+    if types is not None or asked.only == "columns" or not data.arrays:
+        raise _wrong(why)
+    return {}, why if missing else ""
+
+
+def _measure(
+    asked: _Asked, data: Data, columns: dict[str, Any], names: list[str] | None, sources: list[str] | None
+) -> tuple[Matrix, ColumnMatrix | None]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    from zerocopy import matrix
+    from zerocopy import column_matrix, matrix, registry
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None)
 
         def tell(what: str, done: int, total: int) -> None:
             bar.update(task, description=f"{what:<24}", completed=done, total=total or None)
 
-        return matrix.measure(data.arrays, names, repeat, tell)
+        arrays = {} if asked.only == "columns" else data.arrays
+        found = matrix.measure(arrays, names, asked.repeat, tell, sources)
+        usable = list(found.frameworks)
+        if sources is None:
+            origins = [name for name in usable if registry.by_name(name).tables]
+        else:
+            origins = [name for name in sources if name in usable]
+        if not columns or not origins:
+            return found, None
+        by_type = column_matrix.measure(columns, usable, origins, tell)
+        by_type.named = data.columns is None
+        return found, by_type
 
 
 def _quieten() -> None:
@@ -163,7 +246,7 @@ def _wrong(message: str) -> click.ClickException:
     return WrongInput(printable(message))
 
 
-def _document(result: Matrix, data: Data) -> dict[str, Any]:
+def _document(result: Matrix, columns: ColumnMatrix | None, data: Data) -> dict[str, Any]:
     from dataclasses import asdict
 
     from zerocopy import doctor
@@ -184,8 +267,12 @@ def _document(result: Matrix, data: Data) -> dict[str, Any]:
             },
             "left_out": data.left_out,
         },
-        "broken": len(result.broken),
+        "broken": len(result.broken) + (0 if columns is None else len(columns.broken)),
         "cells": cells,
+        "columns": {}
+        if columns is None
+        else {name: {"type": kind, "rows": columns.rows[name]} for name, kind in columns.types.items()},
+        "column_cells": [] if columns is None else [asdict(cell) for cell in columns.cells],
     }
 
 

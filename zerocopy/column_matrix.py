@@ -1,8 +1,8 @@
 """Every pair of frameworks, tried on a column of each type: what aliases, copies, is refused.
 
 A source is a table of one column, made by :func:`zerocopy.convert` of an Arrow one; of
-a framework without tables it is a dict of one tensor. What is refused as it is, is tried
-again with the options that its remedies name.
+a framework without tables it is a dict of one tensor. What tensors lack is tried again
+with the options that its remedies name.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any
 
 import zerocopy
 from zerocopy import registry
-from zerocopy.columns import LABEL, column_of, compare, decoded, stored, table_of, told, unlike
+from zerocopy.columns import LABEL, column_of, compare, decoded, made_of, stored, told, unlike
 from zerocopy.errors import CopyRequiredError, Reason, ZeroCopyError
 from zerocopy.evidence import Sharing, blocks_of, first_line, foreign, sharing, strangers
 from zerocopy.matrix import NOTHING, Progress, plan_reasons
+from zerocopy.tables.describe import table_of
 
 #: What a refusal is tried again with, in that order.
 _ASKED: tuple[dict[str, Any], ...] = (
@@ -36,7 +37,7 @@ class ColumnCell:
     source, target, column : str
         The frameworks and the column's name.
     type : str
-        Its Arrow type, as the source's framework has it.
+        Its Arrow type, as the source's framework has it and messages call it.
     outcome : str
         ``"zero-copy"`` or ``"copy"``; ``"encoded"`` or ``"masked"`` where the conversion is
         refused as it is and works with the `options`; ``"refused"``; ``"no source"``: the
@@ -49,8 +50,10 @@ class ColumnCell:
         ``"shares_memory"``, or nothing for a query, whose memory nobody sees.
     protocol, copied_bytes, warnings
         From the plan; `warnings` has those that Python issued too.
+    refusals : list of Reason
+        Why it is refused as it is, with each of the options that do not help either.
     reasons : list of Reason
-        Why it copies; where it is refused as it is, why that is, and what to do.
+        Why it copies.
     broken : list of str
         The promises that do not hold, in words.
     """
@@ -65,9 +68,40 @@ class ColumnCell:
     proof: list[str] = field(default_factory=list)
     protocol: str = ""
     copied_bytes: int = 0
+    refusals: list[Reason] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ColumnMatrix:
+    """The cells of columns.
+
+    Attributes
+    ----------
+    types : dict of str to str
+        The Arrow type of each column.
+    sources, targets : list of str
+    cells : list of ColumnCell
+        By source, by column, by target.
+    rows : dict of str to int
+        How many rows of each column were tried.
+    named : bool
+        Whether the columns' names are those of their types.
+    """
+
+    types: dict[str, str]
+    sources: list[str]
+    targets: list[str]
+    cells: list[ColumnCell]
+    rows: dict[str, int]
+    named: bool = True
+
+    @property
+    def broken(self) -> list[ColumnCell]:
+        """The cells that break a promise."""
+        return [cell for cell in self.cells if cell.broken]
 
 
 def measure(
@@ -75,7 +109,7 @@ def measure(
     frameworks: Iterable[str],
     sources: Iterable[str],
     progress: Progress = lambda what, done, total: None,
-) -> list[ColumnCell]:
+) -> ColumnMatrix:
     """Convert each column from each source to each framework.
 
     Parameters
@@ -92,15 +126,17 @@ def measure(
     for origin in origins:
         for name, column in columns.items():
             source, expected, spoiled = _source(column, origin)
+            kind = str(expected.type) if spoiled is not None else _type(source, expected)
             for target in targets:
                 progress(f"{origin} -> {target}", len(cells), total)
-                cell = ColumnCell(origin, target, name, str(expected.type))
+                cell = ColumnCell(origin, target, name, kind)
                 if spoiled is None:
                     _fill(cell, expected, source)
                 else:
-                    cell.outcome, cell.reasons, cell.broken = spoiled
+                    cell.outcome, cell.refusals, cell.broken = spoiled
                 cells.append(cell)
-    return cells
+    types = {name: str(column.type) for name, column in columns.items()}
+    return ColumnMatrix(types, origins, targets, cells, {name: len(c) for name, c in columns.items()})
 
 
 def _source(column: Any, origin: str) -> tuple[Any, Any, tuple[str, list[Reason], list[str]] | None]:
@@ -108,13 +144,14 @@ def _source(column: Any, origin: str) -> tuple[Any, Any, tuple[str, list[Reason]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they come again where the framework is the target
-            table = table_of(column)
-            source = zerocopy.convert(table, to=origin, copy=True)
+            table = made_of(column)
+            # As it comes, in Arrow's own memory where that can be: a copy need not lie as well.
+            source = zerocopy.convert(table, to=origin)
             plan = zerocopy.explain(table, origin)
             found = column_of(source)
             broken = compare(column, found, bool(plan.warnings or plan_reasons(plan)) or told(source))
     except ZeroCopyError as error:
-        return None, column, ("no source", [Reason(_bare(error.why), error.remedy)], [])
+        return None, column, ("no source", [_reason(error)], [])
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - to find and report such exceptions is what this is for
@@ -122,6 +159,13 @@ def _source(column: Any, origin: str) -> tuple[Any, Any, tuple[str, list[Reason]
     if broken:
         return None, column, ("broken", [], [f"making the source: {what}" for what in broken])
     return source, found, None
+
+
+def _type(source: Any, expected: Any) -> str:
+    """Return the type of a source's column; of a tensor the one that it becomes."""
+    table = table_of(source)
+    of = table.columns[0].field if table is not None else None
+    return str(expected.type if of is None else of)
 
 
 def _fill(cell: ColumnCell, expected: Any, source: Any) -> None:
@@ -147,15 +191,15 @@ def _check(cell: ColumnCell, expected: Any, source: Any) -> None:
     if refusal is None:
         cell.outcome = "zero-copy" if cell.zero_copy else "copy"
     else:
-        cell.outcome = "refused"
-        for options in _ASKED:
-            if _convert(cell, expected, source, options) is None:
-                cell.outcome = "encoded" if "encode" in options else "masked"
-                cell.options = options
+        cell.outcome, cell.refusals = "refused", [_reason(refusal)]
+        for options in () if registry.by_name(cell.target).tables else _ASKED:
+            refusal = _convert(cell, expected, source, options)
+            if refusal is None:
+                cell.outcome, cell.options = "encoded" if "encode" in options else "masked", options
                 break
-        cell.reasons = [Reason(_bare(refusal.why), refusal.remedy)]
-    after = column_of(source)
-    cell.broken += [f"the source afterwards: {what}" for what in compare(expected, after, False)]
+            cell.refusals.append(_reason(refusal))
+        cell.refusals = list(dict.fromkeys(cell.refusals[: 1 if cell.options else None]))
+    cell.broken += [f"the source afterwards: {what}" for what in compare(expected, column_of(source), False)]
     if blocks_of(source) != before:
         cell.broken.append("the source lies elsewhere afterwards")
 
@@ -166,7 +210,7 @@ def _convert(cell: ColumnCell, expected: Any, source: Any, options: dict[str, An
     shares, refusal = _try(cell, expected, source, options)
     if refusal is None:
         cell.zero_copy, cell.protocol, cell.copied_bytes = shares.whole, plan.protocol, plan.copied_bytes
-        cell.reasons = [Reason(_bare(r.why), r.remedy) for r in plan_reasons(plan)]
+        cell.reasons = [] if shares.whole else [_reason(r) for r in plan_reasons(plan)]
         cell.warnings = [_bare(text) for text in plan.warnings]
         # Once more: only the second call for a type takes the fast way.
         again = _try(cell, expected, source, options)
@@ -197,7 +241,8 @@ def _try(
     try:
         result = zerocopy.convert(source, cell.target, **options)
     except ZeroCopyError as error:
-        if plan.possible:
+        # What is in a query, its plan cannot know: nulls, dates that are none.
+        if plan.possible and blocks_of(source) is not None:
             cell.broken.append(f"explain{said} says that it works, and convert refuses: {error.why}")
         return NOTHING, error
     if not plan.possible:
@@ -225,6 +270,10 @@ def _try(
 def _lasting(plan: zerocopy.Plan) -> list[Reason]:
     """Return the reasons of a plan that may tell of another type: not that a copy was asked for."""
     return [reason for reason in plan_reasons(plan) if reason.remedy]
+
+
+def _reason(of: ZeroCopyError | Reason) -> Reason:
+    return Reason(_bare(of.why), of.remedy)
 
 
 def _bare(text: str) -> str:

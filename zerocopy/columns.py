@@ -75,7 +75,34 @@ def _chunked(pa: Any, column: Any) -> Any:
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
 
 
-def table_of(column: Any) -> Any:
+def pick(columns: dict[str, Any], wanted: list[str]) -> dict[str, Any]:
+    """Return the columns that have one of the names; the first word of a name or the type will do.
+
+    Raises
+    ------
+    LookupError
+        A name that fits none, with the nearest.
+    """
+    found: dict[str, Any] = {}
+    for word in wanted:
+        fits = {
+            name: column
+            for name, column in columns.items()
+            if word in (name, name.partition(" ")[0], str(column.type))
+        }
+        if not fits:
+            import difflib
+
+            near = difflib.get_close_matches(word, columns, n=2)
+            hint = (
+                f"did you mean {' or '.join(map(repr, near))}?" if near else f"there are {', '.join(columns)}"
+            )
+            raise LookupError(f"no column or type is called {word!r}; {hint}")
+        found |= fits
+    return {name: column for name, column in columns.items() if name in found}
+
+
+def made_of(column: Any) -> Any:
     """Return a column as a table of one, called `LABEL`."""
     return registry.by_name(_HUB).module().table({LABEL: column})
 
@@ -174,10 +201,19 @@ def _plain(column: Any) -> Any:
 def _as(column: Any, kind: Any) -> Any:
     """Return a column in another type, or as it is where Arrow has no way there."""
     pa = registry.by_name(_HUB).module()
+    if str(column.type) == "month_day_nano_interval" and str(kind).startswith("duration"):
+        rows = [None if row is None else _spans(row) for row in column.to_pylist()]
+        return column if "months" in rows else pa.chunked_array([pa.array(rows, kind)])
     try:
         return column.cast(kind)
     except pa.ArrowException:
         return column
+
+
+def _spans(interval: Any) -> timedelta | str:
+    """Return an interval as a duration, or the word for what makes it none."""
+    months, days, nanoseconds = interval
+    return "months" if months else timedelta(days, microseconds=nanoseconds / 1000)
 
 
 # -- what tensors say ---------------------------------------------------------------

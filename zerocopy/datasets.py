@@ -1,7 +1,8 @@
 """Data for trying conversions on: the measurements that we ship, or a file.
 
 A file's numeric columns become one array each, or one 2-D array where all have
-one type. What is no array of numbers is left out, and why is kept beside it.
+one type. What is no array of numbers is left out, and why is kept beside it. With
+pyarrow all columns of a table are kept beside the arrays, as Arrow has them.
 """
 
 from __future__ import annotations
@@ -43,12 +44,20 @@ class Data:
         What is in the file and no array of numbers, with the reason.
     note : str
         What else to know of it.
+    columns : dict of str to pyarrow.ChunkedArray, or None
+        All columns of a table's file, text, dates and nulls too; None of a file of
+        arrays, and of one that was read without pyarrow.
     """
 
     name: str
     arrays: dict[str, Array]
     left_out: dict[str, str] = field(default_factory=dict)
     note: str = ""
+    columns: dict[str, Any] | None = None
+
+
+#: What a reader returns: the arrays, the reasons for what is none, and all columns of a table.
+_Read = tuple[dict[str, Array], dict[str, str], dict[str, Any] | None]
 
 
 def iris() -> Data:
@@ -77,17 +86,16 @@ def load(path: str | Path) -> Data:
     Raises
     ------
     DataError
-        The file does not exist, is malformed, has another suffix, or holds no
-        array of numbers.
+        The file does not exist, is malformed, has another suffix, or holds neither
+        arrays of numbers nor columns.
     """
     path = Path(path)
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         known = ", ".join(_READERS)
         raise DataError(f"{path}: unknown suffix {path.suffix!r}; it can be {known}")
-    left_out: dict[str, str] = {}
     try:
-        found = reader(path, left_out)
+        found, left_out, columns = reader(path)
     except DataError:
         raise
     except FileNotFoundError:
@@ -99,10 +107,10 @@ def load(path: str | Path) -> Data:
     except Exception as error:  # of bytes that anyone wrote, four libraries raise anything
         raise DataError(f"{path}: malformed: {_first_line(error)}") from error
     arrays = {name: aligned_copy(array) for name, array in _numbers(found, left_out)}
-    if not arrays:
+    if not arrays and not columns:
         why = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:3])
         raise DataError(f"{path}: no array of numbers in it" + (f" ({why})" if why else ""))
-    return Data(path.name, _together(arrays, path), left_out)
+    return Data(path.name, _together(arrays, path), left_out, columns=columns)
 
 
 def _first_line(error: BaseException) -> str:
@@ -137,27 +145,28 @@ def _together(arrays: dict[str, Array], path: Path) -> dict[str, Array]:
 # -- NumPy's own files ------------------------------------------------------------
 
 
-def _npy(path: Path, left_out: dict[str, str]) -> dict[str, Array]:
+def _npy(path: Path) -> _Read:
     # numpy.load goes by the content and takes whatever it does not know for a
     # pickle: its message would be about pickles.
     with path.open("rb") as file:
         if file.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
             raise DataError(f"{path}: malformed: it does not begin as a .npy file does")
-    return {path.stem: _no_pickle(path, path.stem, lambda: np.load(path, allow_pickle=False))}
+    return {path.stem: _no_pickle(path, path.stem, lambda: np.load(path, allow_pickle=False))}, {}, None
 
 
-def _npz(path: Path, left_out: dict[str, str]) -> dict[str, Array]:
+def _npz(path: Path) -> _Read:
     if path.is_file() and not zipfile.is_zipfile(path):
         raise DataError(f"{path}: malformed: it is no whole zip archive, as an .npz file is")
     with np.load(path, allow_pickle=False) as archive:
-        found = {}
+        found: dict[str, Array] = {}
+        left_out: dict[str, str] = {}
         for name in archive.files:
             value = _no_pickle(path, name, lambda name=name: archive[name])  # type: ignore[misc]
             if isinstance(value, np.ndarray):
                 found[name] = value
             else:  # a member that is no .npy comes back as its bytes
                 left_out[name] = "no .npy in the archive"
-    return found
+    return found, left_out, None
 
 
 def _no_pickle(path: Path, name: str, read: Callable[[], Array]) -> Array:
@@ -175,7 +184,7 @@ def _no_pickle(path: Path, name: str, read: Callable[[], Array]) -> Array:
 # -- text -------------------------------------------------------------------------
 
 
-def _csv(path: Path, left_out: dict[str, str]) -> dict[str, Array]:
+def _csv(path: Path) -> _Read:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -195,14 +204,37 @@ def _csv(path: Path, left_out: dict[str, str]) -> dict[str, Array]:
                 f"{path}: malformed: line {line} has {len(row)} fields, the first one has {len(head)}"
             )
     body = [row for _, row in rows[named:]]
-    found = {}
+    found: dict[str, Array] = {}
+    left_out = {}
     for name, *values in zip(names, *body, strict=True):
         parsed = _column(values)
         if isinstance(parsed, str):
             left_out[name] = parsed
         else:
             found[name] = parsed
-    return found
+    return found, left_out, _csv_columns(text, delimiter, names, named, len(body))
+
+
+def _csv_columns(
+    text: str, delimiter: str, names: list[str], named: bool, count: int
+) -> dict[str, Any] | None:
+    """Return a text's columns with the types that pyarrow finds; None without it."""
+    try:
+        from pyarrow import ArrowInvalid, csv
+    except ImportError:
+        return None
+    options = csv.ReadOptions(column_names=names, skip_rows_after_names=int(named))
+    try:
+        table = csv.read_csv(
+            io.BytesIO(text.encode()),
+            options,
+            csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            csv.ConvertOptions(strings_can_be_null=True, null_values=[""]),
+        )
+    except ArrowInvalid:
+        return None  # it is stricter than we are, and the arrays are there without it
+    # It counts lines otherwise than we do where some are empty: then it has lost one.
+    return dict(zip(names, table.columns, strict=True)) if table.num_rows == count else None
 
 
 def _column(values: list[str]) -> Array | str:
@@ -246,7 +278,7 @@ def _distinct(names: list[str]) -> list[str]:
 # -- Arrow's files ------------------------------------------------------------------
 
 
-def _arrow(path: Path, left_out: dict[str, str]) -> dict[str, Array]:
+def _arrow(path: Path) -> _Read:
     pyarrow = _pyarrow(path)
     import pyarrow.ipc as ipc
 
@@ -259,17 +291,17 @@ def _arrow(path: Path, left_out: dict[str, str]) -> dict[str, Array]:
         table = reader.read_all()
     # Reading checks no lengths: a buffer shorter than its column would be read past its end.
     table.validate()
-    return _columns(pyarrow, table, left_out)
+    return _columns(pyarrow, table)
 
 
-def _parquet(path: Path, left_out: dict[str, str]) -> dict[str, Array]:
+def _parquet(path: Path) -> _Read:
     pyarrow = _pyarrow(path)
     import pyarrow.parquet as parquet
 
     # ParquetFile and not read_table: no data set is to be looked for in the folders around it.
     with parquet.ParquetFile(path) as file:
         table = file.read()
-    return _columns(pyarrow, table, left_out)
+    return _columns(pyarrow, table)
 
 
 def _pyarrow(path: Path) -> Any:
@@ -286,10 +318,11 @@ def _pyarrow(path: Path) -> Any:
     return pyarrow
 
 
-def _columns(pyarrow: Any, table: Any, left_out: dict[str, str]) -> dict[str, Array]:
+def _columns(pyarrow: Any, table: Any) -> _Read:
     types = pyarrow.types
-    found = {}
-    for name, column in zip(_distinct(table.column_names), table.columns, strict=True):
+    found, left_out = {}, {}
+    columns = dict(zip(_distinct(table.column_names), table.columns, strict=True))
+    for name, column in columns.items():
         kind = column.type
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
             left_out[name] = f"not numeric: {kind}"
@@ -297,10 +330,10 @@ def _columns(pyarrow: Any, table: Any, left_out: dict[str, str]) -> dict[str, Ar
             left_out[name] = f"{column.null_count:,} of {len(column):,} values are null"
         else:
             found[name] = column.to_numpy()
-    return found
+    return found, left_out, columns
 
 
-_READERS: dict[str, Callable[[Path, dict[str, str]], dict[str, Array]]] = {
+_READERS: dict[str, Callable[[Path], _Read]] = {
     ".npy": _npy,
     ".npz": _npz,
     ".csv": _csv,

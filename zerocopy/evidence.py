@@ -46,8 +46,9 @@ def sharing(source: Any, result: Any) -> Sharing | None:
     >>> sharing(x, x[1:])
     Sharing(some=True, whole=True, same_start=False)
     """
-    if source is result:
-        itself = zerocopy.shares_memory(source, result)
+    same = list(zip(parts(source), parts(result), strict=False))
+    if len(parts(source)) == len(parts(result)) == len(same) and all(a[1] is b[1] for a, b in same):
+        itself = any(zerocopy.shares_memory(leaf, leaf) for (_, leaf), _ in same)
         return Sharing(itself, itself, True)
     try:
         ours, theirs = _used(source), _used(result)

@@ -322,6 +322,10 @@ class Framework:
         """Return what of a table does not survive, and why."""
         return ()
 
+    def alias_warnings(self, table: Table) -> tuple[str, ...]:
+        """Return what to beware of where the framework aliases some of a table."""
+        return ()
+
     def from_table(self, table: Table) -> Any:
         """Make a table of columns that `column_reasons` took."""
         raise NotImplementedError

@@ -133,7 +133,9 @@ def measure(
         A name that nothing known has.
     """
     known = zerocopy.frameworks()
-    chosen = list(known if names is None else dict.fromkeys(names))
+    # Those of tensors first: a grid that is too wide is cut between them and the tables.
+    ordered = sorted(known, key=lambda name: ("tensor", "both", "table").index(known[name].kind))
+    chosen = ordered if names is None else list(dict.fromkeys(names))
     matrix = Matrix({}, [], {}, {})
     for i, name in enumerate(chosen):
         framework = registry.by_name(name)
@@ -287,9 +289,9 @@ def _compare(data: Array, obj: Any) -> list[str]:
     """Return in what an object differs from the data: dtype, shape, any bit of any value."""
     back = zerocopy.convert(obj, to="numpy")
     if isinstance(back, dict):
-        back, wrong = _together(back, data.ndim)
-        if wrong:
-            return wrong
+        back, unlike = _together(back, data.ndim)
+        if unlike:
+            return unlike
     if not isinstance(back, np.ndarray):
         return [f"it comes back as {type(back).__name__}, no array"]
     if back.dtype != data.dtype:

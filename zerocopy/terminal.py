@@ -27,6 +27,7 @@ class Signs:
     refused: str
     empty: str
     broken: str
+    no_source: str
     yes: str
     no: str
     micro: str
@@ -35,8 +36,8 @@ class Signs:
     box: Box
 
 
-_UNICODE = Signs("●", "◐", "○", "·", "✗", "✓", "–", "µ", "from ↓ to →", "…", SIMPLE_HEAD)
-_ASCII = Signs("=", "+", "-", ".", "!", "+", "-", "u", "from \\ to", "...", _PLAIN_BOX)
+_UNICODE = Signs("●", "◐", "○", "·", "✗", "∅", "✓", "–", "µ", "from ↓ to →", "…", SIMPLE_HEAD)
+_ASCII = Signs("=", "+", "-", ".", "!", "x", "+", "-", "u", "from \\ to", "...", _PLAIN_BOX)
 
 
 class Output:

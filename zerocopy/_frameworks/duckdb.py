@@ -139,8 +139,6 @@ class DuckDB(Framework):
     def table_warnings(self, table: Table) -> tuple[str, ...]:
         _check_names(table)
         said = []
-        if any(not column.arrow_reasons() for column in table.columns):
-            said.append(_LIVE)
         for label, column in zip(table.labels, table.columns, strict=True):
             changes = dict.fromkeys(text for part in _parts(_field(column)) for text in _changes(part))
             said += [f"column {label!r}: {text}" for text in changes]
@@ -151,6 +149,9 @@ class DuckDB(Framework):
         if others := [label for label in table.labels if not isinstance(label, str)]:
             said.append(f"DuckDB's names are strings: {', '.join(map(repr, others))} become such")
         return tuple(said)
+
+    def alias_warnings(self, table: Table) -> tuple[str, ...]:
+        return (_LIVE,)
 
     def from_table(self, table: Table) -> Any:
         duckdb = self.module()

@@ -176,7 +176,10 @@ def _to_table(table: Table, request: Request) -> Plan:
     }
     run = (lambda: target.from_column(table)) if table.single else (lambda: target.from_table(table))
     # Of the columns as they came: one that is copied has no memory to look at yet.
-    return _sum(table, target, leaves, run, target.table_warnings(asked))
+    warnings = target.table_warnings(asked)
+    if not all(copied.values()):
+        warnings += target.alias_warnings(asked)
+    return _sum(table, target, leaves, run, warnings)
 
 
 class Copied(Column):

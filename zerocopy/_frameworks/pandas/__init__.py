@@ -185,14 +185,17 @@ class Pandas(Framework):
                 found.append(f"pandas cannot print column {label!r}, which is {column.field}")
             if _kind(column) in _UNUSABLE and _own(column) is None:
                 found.append(f"column {label!r}: {_UNUSABLE[_kind(column)][0]}")
-        if any(self._unguarded(column) for column in table.columns):
-            # Memory that is aliased from outside escapes copy-on-write: pandas counts
-            # its own blocks alone.
-            found.append(
-                "pandas' copy-on-write does not see memory of others: writing to the result in place "
-                "changes the source, and the other way round (copy=True takes a snapshot)"
-            )
         return tuple(found)
+
+    def alias_warnings(self, table: Table) -> tuple[str, ...]:
+        if not any(self._unguarded(column) for column in table.columns):
+            return ()
+        # Memory that is aliased from outside escapes copy-on-write: pandas counts its own
+        # blocks alone.
+        return (
+            "pandas' copy-on-write does not see memory of others: writing to the result in place "
+            "changes the source, and the other way round (copy=True takes a snapshot)",
+        )
 
     def _unguarded(self, column: Column) -> bool:
         if _own(column) is not None or not isinstance(column, TensorColumn):

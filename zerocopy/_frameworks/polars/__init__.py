@@ -163,6 +163,17 @@ class Polars(Framework):
             )
         return super().table_reasons(table)
 
+    def alias_warnings(self, table: Table) -> tuple[str, ...]:
+        pl = self.module()
+        for column in table.columns:
+            source = _direct(column)
+            if source is not None and not source.view.readonly and not _ndarray_reasons(pl, column):
+                return (
+                    "polars takes its memory never to change: writing to the source would change "
+                    "the result (copy=True takes a snapshot)",
+                )
+        return ()
+
     def table_warnings(self, table: Table) -> tuple[str, ...]:
         pl = self.module()
         labels = [str(label) for label in table.labels]
@@ -390,11 +401,8 @@ def _series(pl: Any, name: str, column: Column) -> Any:
 
 def _changes(pl: Any, column: Column) -> Iterator[str]:
     """Yield what of a column polars does not keep."""
-    field, source = column.field, _direct(column)
-    if source is not None and not source.view.readonly and not _ndarray_reasons(pl, column):
-        yield "writing to the source changes what polars takes never to change (copy=True takes a snapshot)"
-    if field is not None:
-        yield from changes(pl, field)
+    if column.field is not None:
+        yield from changes(pl, column.field)
 
 
 FRAMEWORK = Polars()
