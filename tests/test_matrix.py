@@ -332,7 +332,13 @@ def test_failing_imports_and_absent_frameworks(add: Callable[[Framework], None])
         grid("nunpy")
 
 
-@pytest.mark.parametrize("module", ["matrix", "grid", "terminal", "doctor"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("matrix", "grid", "terminal", "doctor", "evidence", "notes", "crossing"),
+        *("column_matrix", "column_grid"),
+    ],
+)
 def test_no_framework_is_named(module: str) -> None:
     text = (ROOT / "zerocopy" / f"{module}.py").read_text().lower()
     assert not [name for name in registry.frameworks() if name != "numpy" and name in text]
@@ -380,6 +386,8 @@ def test_csv(tmp_path: Path) -> None:
         "name, full": "not numeric: 'ann'",
         "gap": "1 of 3 values are missing, and an array has no place for that",
     }
+    path.write_text("a\n" + "9" * 30 + "\n")
+    assert datasets.load(path).left_out == {"a": "integers beyond 64 bits"}
     path.write_text("1;2\n3;4\n")
     assert datasets.load(path).arrays["t"].tolist() == [[1, 2], [3, 4]]
     path.write_text("a,b\n1.5,1_000\n")
@@ -456,9 +464,8 @@ BAD = [
     ("x.npy", lambda p: np.save(p, np.array(["2020"], "M8[D]")), "no type of number"),
     ("x.csv", lambda p: p.write_text(""), "empty"),
     ("x.csv", lambda p: p.write_text("a,b\n1,2\n3\n"), "line 3 has 1 fields"),
-    ("x.csv", lambda p: p.write_text("a,b\nx,y\n"), "no array of numbers"),
+    ("x.npz", lambda p: np.savez(p, text=np.array(["x"])), "no array of numbers"),
     ("x.csv", lambda p: p.write_bytes("grö\n".encode("latin-1")), "no UTF-8 text"),
-    ("x.csv", lambda p: p.write_text("a\n" + "9" * 30 + "\n"), "integers beyond 64 bits"),
 ]
 
 
@@ -472,3 +479,34 @@ def test_bad_files(tmp_path: Path, name: str, make: Callable[[Path], Any], messa
         datasets.load(path)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+# -- all columns of a file --------------------------------------------------------------
+
+
+def test_a_csv_keeps_its_columns(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "t.csv"
+    path.write_text('id,name,day,score\n1,"a\nb",2020-01-02,1.5\n2,,2020-01-03,\n')
+    data = datasets.load(path)
+    assert list(data.arrays) == ["id"]
+    assert {name: str(column.type) for name, column in data.columns.items()} == {
+        "id": "int64",
+        "name": "string",
+        "day": "date32[day]",
+        "score": "double",
+    }
+    assert data.columns["name"].to_pylist() == ["a\nb", None]
+    assert data.columns["score"].to_pylist() == [1.5, None]
+    path.write_text("a,b\nx,y\n")
+    only = datasets.load(path)
+    assert only.arrays == {}
+    assert only.columns["b"].to_pylist() == ["y"]
+    path.write_text("1;2\n\n3;4\n")
+    assert datasets.load(path).columns["column 1"].to_pylist() == [2, 4]
+
+
+def test_files_of_arrays_have_no_columns(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(3))
+    assert datasets.load(tmp_path / "x.npy").columns is None
+    assert datasets.iris().columns is None

@@ -134,7 +134,7 @@ def _run_matrix(asked: _Asked, as_json: bool) -> None:
     _check_installed("--frameworks", names)
     _check_installed("--from", sources)
     if names is not None and sources is not None:
-        names = list(dict.fromkeys([*sources, *names]))
+        names = list(dict.fromkeys([*names, *sources]))
     try:
         data = datasets.iris() if asked.path is None else datasets.load(asked.path)
         columns, why = _columns(asked, data)

@@ -114,7 +114,7 @@ def measure(
 
     Parameters
     ----------
-    columns : dict of str to pyarrow.ChunkedArray
+    columns : dict of str to chunked Arrow arrays
     frameworks, sources : iterable of str
         The targets and the sources, all of them usable: see :class:`zerocopy.matrix.Matrix`.
     progress : callable, optional
@@ -243,7 +243,9 @@ def _try(
     except ZeroCopyError as error:
         # What is in a query, its plan cannot know: nulls, dates that are none.
         if plan.possible and blocks_of(source) is not None:
-            cell.broken.append(f"explain{said} says that it works, and convert refuses: {error.why}")
+            cell.broken.append(
+                f"explain{said} says that it works, and convert refuses: {first_line(error.why)}"
+            )
         return NOTHING, error
     if not plan.possible:
         cell.broken.append(f"explain{said} says that it is refused, and convert returns")

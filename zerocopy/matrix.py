@@ -3,8 +3,7 @@
 No framework is named here: which there are, the registry says, and the objects
 to convert are made with :func:`zerocopy.convert` itself. NumPy alone is the
 measure, as the data come in its arrays. A framework of tables has a 2-D array as a
-table with a column for each of its own, and gives it to tensors as a dict of them.
-Columns of other types are the affair of :mod:`zerocopy.column_matrix`.
+table of its columns. Other types are the affair of :mod:`zerocopy.column_matrix`.
 """
 
 from __future__ import annotations
@@ -264,7 +263,9 @@ def _try(
         result = zerocopy.convert(source, cell.target, **options)
     except ZeroCopyError as error:
         if plan.possible:
-            cell.broken.append(f"explain{said} says that it works, and convert refuses: {error.why}")
+            cell.broken.append(
+                f"explain{said} says that it works, and convert refuses: {first_line(error.why)}"
+            )
         return None, NOTHING, error
     if not plan.possible:
         cell.broken.append(f"explain{said} says that it is refused, and convert returns")

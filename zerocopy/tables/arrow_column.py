@@ -45,6 +45,8 @@ class ArrowColumn(Column):
     """
 
     field: Field
+    #: How many chunks there are, where that is known without looking at the memory.
+    chunk_count: int | None = None
 
     def __init__(
         self,

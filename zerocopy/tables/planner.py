@@ -104,6 +104,7 @@ def select(table: Table, wanted: Any) -> Table:
         labels=[labels[i] for i in places],
         columns=[table.columns[i] for i in places],
         metadata=pandas_metadata.selected(table.metadata, [str(labels[i]) for i in places]),
+        obj=None,
         index=sum(i >= first for i in places) if all(i >= first for i in sorted(places)[-1:]) else 0,
     )
 

@@ -211,8 +211,12 @@ class Pandas(Framework):
         if block is not None:
             frame = pd.DataFrame(block, index=index, copy=False)
         else:
-            values = {place: _values(pd, table.columns[i], index) for place, i in enumerate(kept)}
-            frame = pd.DataFrame(values, index=index, copy=False)
+            labels = [table.labels[i] for i in kept]
+            values = [_values(pd, table.columns[i], index) for i in kept]
+            if said is None and all(type(label) is str for label in labels) and len({*labels}) == len(labels):
+                # As pandas would make them, and once: an index of labels takes 15 us.
+                return pd.DataFrame(dict(zip(labels, values, strict=True)), index=index, copy=False)
+            frame = pd.DataFrame(dict(enumerate(values)), index=index, copy=False)
         frame.columns = meta.index_of(pd, [table.labels[i] for i in kept], said)
         if said is not None and said.attributes:
             frame.attrs.update(said.attributes)

@@ -42,7 +42,9 @@ _TEXT = Reason("is text, which tensors do not have", "encode=True gives its byte
 def plain(series: Any) -> Array:
     """Return a series of plain numbers as an ndarray; raise for any other."""
     dtype = series.dtype
-    if type(dtype).__module__ != "numpy.dtypes" or dtype.kind not in "iufcb" or not dtype.isnative:
+    if type(dtype).__module__ != "numpy.dtypes":
+        return np.from_dlpack(_in_arrow(series))
+    if dtype.kind not in "iufcb" or not dtype.isnative:
         raise TypeError("no plain numbers: for the careful way")
     # pandas marks it read-only, which is all that guards its copy-on-write: an alias
     # escapes it (pandas-dev/pandas, "Copy-on-Write (CoW)", section "Read-only NumPy arrays").
@@ -55,10 +57,20 @@ def plain(series: Any) -> Array:
 
 def versioned(series: Any) -> Any:
     """Return a series of plain numbers as a DLPack 1.x capsule, which says that it is read-only."""
+    if type(series.dtype).__module__ != "numpy.dtypes":
+        return _in_arrow(series).__dlpack__(max_version=(1, 0))
     array: Any = plain(series)
     if array.strides[0] < 0:
         raise ValueError("reversed: for the careful way")
     return array.__dlpack__(max_version=(1, 0))
+
+
+def _in_arrow(series: Any) -> Any:
+    """Return the one chunk of a series in Arrow's memory; its exporter refuses nulls and all but numbers."""
+    chunked = series.array.__arrow_array__()
+    if series.array.dtype.kind not in "iuf" or chunked.num_chunks != 1:
+        raise TypeError("no plain numbers in one chunk: for the careful way")
+    return chunked.chunk(0)
 
 
 def is_default(index: Any, default: Any) -> bool:

@@ -219,7 +219,8 @@ class PyArrow(Hub):
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()
-        chunks = getattr(column, "chunk_count", 1)
+        chunks = getattr(column, "chunk_count", None)
+        chunks = 1 if chunks is None else chunks
         if self.form == "RecordBatch" and chunks != 1:
             reasons.append(
                 Reason(f"it lies in {chunks} chunks, and a batch has one", 'ask for "pyarrow.Table"')
@@ -289,17 +290,19 @@ def _plain_field(of: Any) -> Field:
 
 def _column(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
     """Describe an array, chunked or not; its memory is exported where it is looked at."""
-    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-    if not all(chunk.is_cpu for chunk in chunks):
+    if not getattr(array, "is_cpu", True):
         raise DeviceError(
             f"convert({name})", "the array is not in host memory", "bring it to the host: x.copy_to(...)"
         )
+    chunked = isinstance(array, pa.ChunkedArray)
 
     def load() -> list[arrow_c.Memory]:
-        return [arrow_c.read_array(chunk) for chunk in chunks]
+        return [arrow_c.read_array(chunk) for chunk in (array.chunks if chunked else [array])]
 
     field = _field(of if of is not None else array.type)
-    return ArrowColumn(name, field, load, len(array), lambda: array, size=lambda: int(array.nbytes))
+    column = ArrowColumn(name, field, load, len(array), lambda: array, size=lambda: int(array.nbytes))
+    column.chunk_count = array.num_chunks if chunked else 1
+    return column
 
 
 def _tensor(tensor: Any, name: str) -> Source:
