@@ -15,7 +15,7 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *DOCS]
 FENCE = re.compile(r"^```(\S*)[ \t]*(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-# Its blocks are three files of their own, and test_registry runs them as that.
+# Its blocks are files of their own: test_registry runs the first three as that, and a test below the others.
 OWN_TEST = {"adding-a-framework.md"}
 
 RUNNER = """
@@ -52,9 +52,29 @@ def name(page: Path) -> str:
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name not in OWN_TEST and blocks(p)], ids=name)
 def test_examples_run(page: Path, run_python) -> None:
     """All of a page in one process, as a reader would paste it; there JAX has its defaults, x64 off."""
-    for framework in ("torch", "jax", "tensorflow", "pyarrow", "ml_dtypes"):
+    tables = ("pyarrow", "pandas", "polars", "duckdb", "nanoarrow")
+    for framework in ("torch", "jax", "tensorflow", "ml_dtypes", *tables):
         pytest.importorskip(framework)
     done = run_python(RUNNER.format(page=name(page), blocks=blocks(page)))
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_example_with_tables_is_a_whole_framework(run_python) -> None:
+    """Three files, each run as a module of its own."""
+    for framework in ("torch", "pyarrow"):
+        pytest.importorskip(framework)
+    _, _, _, *files = (block for _, block in blocks(ROOT / "docs" / "adding-a-framework.md"))
+    library, framework, use = files
+    done = run_python(
+        f"""
+import sys, types
+library = types.ModuleType("sheets"); sys.modules["sheets"] = library
+exec({library!r}, library.__dict__)
+file = types.ModuleType("sheets_zerocopy"); sys.modules["sheets_zerocopy"] = file
+exec({framework!r}, file.__dict__)
+exec({use!r}, {{}})
+"""
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -55,7 +55,7 @@ def test_numbers_alias_where_they_lie_in_one_chunk(target: str, shape: str) -> N
     assert plan.zero_copy == all(leaf.zero_copy for leaf in plan.leaves.values())
     assert plan.copied_bytes == sum(leaf.copied_bytes for leaf in plan.leaves.values())
     if plan.copied_bytes:
-        with pytest.raises(zc.CopyRequiredError, match=r"column '\w+' copy=False"):
+        with pytest.raises(zc.CopyRequiredError, match=r"column '\w+': copy=False"):
             zc.convert(table, to=target, copy=False)
     else:
         zc.convert(table, to=target, copy=False)

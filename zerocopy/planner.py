@@ -23,6 +23,7 @@ from zerocopy.tables import planner as tables
 from zerocopy.tables.describe import described, holds_tables, table_of
 from zerocopy.tables.options import NAMES as TABLE_OPTIONS
 from zerocopy.tables.options import Options
+from zerocopy.tables.request import Request
 
 #: What ``convert`` takes beside the object and the target.
 OPTIONS = ("device", "copy", "stream", "writable", *TABLE_OPTIONS)
@@ -80,7 +81,7 @@ def make(
             if target.tables and device is not None:
                 target.check_device(target.parse_device(device))
             options = Options(**table_options)
-            return tables.make(table, tables.Request(target, options, copy, writable, between))
+            return tables.make(table, Request(target, options, copy, writable, between))
         source = describe(obj)
         where = _where(source, target, device)
         if native:

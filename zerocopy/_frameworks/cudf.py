@@ -22,7 +22,7 @@ from zerocopy.protocols.arrow_schema import Field
 from zerocopy.strided import StridedView
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
-from zerocopy.tables.planner import Copied
+from zerocopy.tables.to_tables import Copied
 
 _INSTALL = "pip install cudf-cu13 for CUDA 13, or cudf-cu12 for CUDA 12: nvidia-smi says which"
 _FRAMES = ("DataFrame", "Series", "Index", "RangeIndex", "MultiIndex")

@@ -22,7 +22,7 @@ from zerocopy.tables.arrow_column import Typed
 from zerocopy.tables.arrow_leaves import leaves, numbers
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import nested_lists
-from zerocopy.tables.planner import together
+from zerocopy.tables.refusals import together
 
 COPIES = Reason("DuckDB copies its results", "convert what the relation reads instead of the relation")
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from zerocopy._view import describe
 from zerocopy.device import HOST
 from zerocopy.dtype import by_name
 from zerocopy.errors import UnsupportedConversionError
+from zerocopy.framework import Array
+from zerocopy.protocols.array_interface import address
 from zerocopy.strided import StridedView
 from zerocopy.tables.describe import table_of
 from zerocopy.tables.result import Encoded, parts
@@ -32,6 +36,9 @@ def blocks(obj: Any) -> Iterator[StridedView]:
             yield from blocks(item)
         return
     table = None if isinstance(obj, StridedView) else table_of(obj)
+    if table is not None and isinstance(obj, np.ndarray):
+        yield _bytes(obj)  # dates, text, records: whatever they stand for
+        return
     if table is None:
         yield from _tensor(obj)
         return
@@ -47,6 +54,11 @@ def blocks(obj: Any) -> Iterator[StridedView]:
             device = getattr(column, "device", HOST)
             for low, high in column.extents():
                 yield StridedView(low, (high - low,), (1,), by_name("uint8"), device, True, column)
+
+
+def _bytes(array: Array) -> StridedView:
+    shape, strides = (*array.shape, array.itemsize), (*array.strides, 1)
+    return StridedView(address(array), shape, strides, by_name("uint8"), HOST, True, array)
 
 
 def _tensor(obj: Any) -> Iterator[StridedView]:

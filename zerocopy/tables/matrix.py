@@ -29,7 +29,9 @@ from zerocopy.tables import memory, on_device
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Leaf
-from zerocopy.tables.planner import Request, decode, together
+from zerocopy.tables.refusals import together
+from zerocopy.tables.request import Request
+from zerocopy.tables.to_tensors import decode
 
 #: Arrow pads its buffers to that many bytes (Columnar Format, "Buffer Alignment and Padding").
 _PADDING = 64

@@ -20,7 +20,8 @@ from zerocopy.tables import nulls
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, Leaf
 from zerocopy.tables.nulls import Nulls
-from zerocopy.tables.planner import Request, together
+from zerocopy.tables.refusals import together
+from zerocopy.tables.request import Request
 
 _BYTE = by_name("uint8")
 _WRITTEN = Reason("columns are written into rows", 'layout="columns" gives each column as it is')

@@ -34,8 +34,8 @@ from zerocopy.tables import pandas_metadata as meta
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, Leaf
 from zerocopy.tables.nulls import Nulls
-from zerocopy.tables.planner import Copied
 from zerocopy.tables.tensor_column import TensorColumn
+from zerocopy.tables.to_tables import Copied
 
 #: Arrow types that pandas 3 takes and cannot use: ``take`` has no kernel for them, or
 #: ``ArrowDtype.type``, which printing asks for, raises NotImplementedError.

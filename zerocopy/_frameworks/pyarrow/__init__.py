@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
@@ -25,6 +25,7 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
 
 _MAX_NDIM = 32
+_FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
 _NUMBERS = (
     *(f"int{bits}" for bits in (8, 16, 32, 64)),
     *(f"uint{bits}" for bits in (8, 16, 32, 64)),
@@ -296,13 +297,23 @@ def _column(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
         )
     chunked = isinstance(array, pa.ChunkedArray)
 
-    def load() -> list[arrow_c.Memory]:
-        return [arrow_c.read_array(chunk) for chunk in (array.chunks if chunked else [array])]
-
     field = _field(of if of is not None else array.type)
+    # A type without parts has its buffers at hand: exporting it takes 20 us a chunk more.
+    flat = field.kind in _FLAT and not field.extension
+    look = partial(_flat_memory, field) if flat else arrow_c.read_array
+
+    def load() -> list[arrow_c.Memory]:
+        return [look(chunk) for chunk in (array.chunks if chunked else [array])]
+
     column = ArrowColumn(name, field, load, len(array), lambda: array, size=lambda: int(array.nbytes))
     column.chunk_count = array.num_chunks if chunked else 1
     return column
+
+
+def _flat_memory(field: Field, chunk: Any) -> arrow_c.Memory:
+    """Describe an array without parts as the C data interface would."""
+    places = tuple(buffer.address if buffer is not None else 0 for buffer in chunk.buffers())
+    return arrow_c.Memory(field, len(chunk), chunk.offset, chunk.null_count, places, (), None, chunk)
 
 
 def _tensor(tensor: Any, name: str) -> Source:

@@ -33,8 +33,8 @@ from zerocopy.tables import on_device
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
-from zerocopy.tables.planner import Copied
 from zerocopy.tables.tensor_column import TensorColumn
+from zerocopy.tables.to_tables import Copied
 
 _INSTALL = "pip install pylibcudf-cu13 for CUDA 13, or pylibcudf-cu12 for CUDA 12: nvidia-smi says which"
 #: Kinds of Arrow types that cuDF has no column for, and what to do about them.

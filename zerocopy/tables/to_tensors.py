@@ -1,0 +1,94 @@
+"""From columns to tensors: each is decoded into leaves, and each leaf is planned like any tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from typing import Any
+
+from zerocopy.errors import UnsupportedConversionError
+from zerocopy.plan import Plan
+from zerocopy.tables import nulls
+from zerocopy.tables.column import Column, Table
+from zerocopy.tables.decode import Decoder, Leaf
+from zerocopy.tables.refusals import each
+from zerocopy.tables.request import Request
+from zerocopy.tables.result import rebuild
+from zerocopy.tables.selection import select
+from zerocopy.tables.summary import run, total
+
+
+def plan(table: Table, request: Request) -> Plan:
+    """Return the plan of a table or a column for a framework that has tensors."""
+    options, target = request.options, request.target
+    if not options.said and target.owns(type(table.obj)) and target.is_native(table.obj):
+        # Dates, text and records of NumPy's are no tensors, and NumPy's all the same.
+        from zerocopy.tables import records
+
+        return records.as_it_is(table, request)
+    layout = options.layout or "columns"
+    if layout != "columns" and table.single:
+        raise UnsupportedConversionError("", f"layout={layout!r} is for tables, and this is one column", "")
+    if layout == "records":
+        from zerocopy.tables import records
+
+        return records.plan(table, request)
+    if layout.startswith("matrix"):
+        from zerocopy.tables import matrix
+
+        return matrix.plan(table, request)
+    if not table.single:
+        _unique(table)
+    trees = decode(table, request)
+    plans, steps = planned(table, trees, request)
+    if table.single and isinstance(trees[""], Leaf):
+        return replace(plans[""], run=steps[""])
+
+    def result() -> Any:
+        made = [rebuild(step, lambda act, _: act()) for step in steps.values()]
+        return made[0] if table.single else dict(zip(table.labels, made, strict=True))
+
+    return total(table, target, plans, result, ())
+
+
+def planned(table: Table, trees: dict[str, Any], request: Request) -> tuple[dict[str, Plan], dict[str, Any]]:
+    """Return each leaf's plan by its path, and each column's tree with what makes its leaves."""
+    plans: dict[str, Plan] = {}
+
+    def leaf_step(leaf: Leaf, path: str) -> Callable[[], Any]:
+        made = request.between(leaf.source, None if leaf.made else request.copy)
+        plans[path] = made if not leaf.made else replace(made, zero_copy=False, copied_bytes=0)
+
+        def act() -> Any:
+            result = run(made)
+            return result.view(leaf.temporal) if leaf.temporal else result
+
+        return act
+
+    steps = each(table, lambda label, path, column: rebuild(trees[path], leaf_step, path))
+    return plans, steps
+
+
+def decode(table: Table, request: Request) -> dict[str, Any]:
+    """Return each column's tree by its path; one error for all columns that have none."""
+    options, target = request.options, request.target
+    if isinstance(options.nulls, dict):
+        select(table, list(options.nulls))  # a name that no column has is a mistake
+
+    def tree(label: Hashable, path: str, column: Column) -> Any:
+        policy = nulls.parse(options.nulls, label)
+        return Decoder(policy, bool(options.encode), target.temporal).decode(column)
+
+    return each(table, tree)
+
+
+def _unique(table: Table) -> None:
+    """Refuse duplicate labels where they are to be the keys of a dict."""
+    labels = list(table.labels)
+    twice = list(dict.fromkeys(str(label) for label in labels if labels.count(label) > 1))
+    if len({*labels}) != len(labels):
+        raise UnsupportedConversionError(
+            "",
+            f"several columns are called {', '.join(map(repr, twice))}, and a dict has each key once",
+            "rename them, or pass the columns one by one",
+        )
