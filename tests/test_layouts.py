@@ -570,9 +570,9 @@ def test_dates_and_durations_alias(unit: str, kind: str) -> None:
         back = zc.convert(table, "pyarrow")["t"]
         assert back.null_count == 1
         assert back.drop_null().cast("int64").to_pylist() == [5, -3, 9] or unit == "s"
-    encoded = zc.convert(x, "torch", encode=True, nulls="mask")
-    assert encoded.values.values.data_ptr() == x.ctypes.data
-    assert encoded.values.mask.tolist() == [False, False, True, False]
+    encoded, mask = zc.convert(x, "torch", encode=True, nulls="mask")
+    assert encoded.values.data_ptr() == x.ctypes.data
+    assert mask.tolist() == [False, False, True, False]
 
 
 @pytest.mark.parametrize("dtype", [">M8[us]", "M8[D]", "M8[h]", "M8[M]", "M8[10us]", "m8[D]", ">m8[s]"])

@@ -189,9 +189,9 @@ def test_categories_go_as_codes(kind: str) -> None:
         zc.convert(frame, "torch")
     with pytest.raises(zc.LossyConversionError, match="column 'c' has 1 null"):
         zc.convert(frame, "torch", encode=True)
-    encoded = zc.convert(frame, "numpy", encode=True, nulls="mask")["c"]
-    assert zc.shares_memory(encoded.values.values, frame["c"].array.codes)
-    assert encoded.values.mask.tolist() == [False, True, False]
+    encoded, mask = zc.convert(frame, "numpy", encode=True, nulls="mask")["c"]
+    assert zc.shares_memory(encoded.values, frame["c"].array.codes)
+    assert mask.tolist() == [False, True, False]
     assert encoded.ordered == (kind == "ordered")
     names = encoded.categories.tolist() if kind == "int" else encoded.categories.to_pylist()
     assert names == list(frame["c"].cat.categories)

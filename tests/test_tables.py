@@ -342,3 +342,24 @@ def test_plans_of_tables_read_well() -> None:
         "    why: Arrow packs booleans into bits",
         "    fix: keep them as bool8 in Arrow: x.cast(pyarrow.bool8())",
     ]
+
+
+def test_a_mask_is_around_whatever_is_encoded() -> None:
+    kinds = ("timestamp[us, tz=Europe/Paris]", "decimal128(20, 3)", "fixed_size_binary[5]", "string")
+    for kind in (*kinds, "dictionary<values=string, indices=int8, ordered=0>", "list<item: int16>"):
+        found = zc.convert(shaped(KINDS[kind], "nulls"), to="numpy", encode=True, nulls="mask")
+        assert isinstance(found, zc.Masked), kind
+        assert isinstance(found.values, zc.Encoded), kind
+        assert found.mask.tolist() == [i % 4 == 1 for i in range(12)]
+
+
+def test_a_dict_of_columns_takes_the_options_of_tables() -> None:
+    columns = {"a": np.arange(3.0), "b": pa.array([1.0, None, 3.0])}
+    with pytest.raises(zc.LossyConversionError, match="'b'"):
+        zc.convert(columns, to="torch")
+    found = zc.convert(columns, to="torch", layout="matrix", nulls=0)
+    assert found.tolist() == [[0, 1], [1, 0], [2, 3]]
+    assert zc.explain(columns, "torch", layout="matrix", nulls=0).possible
+    masked = zc.convert(columns, to="numpy", nulls="mask", columns=["b"])
+    assert masked["b"].mask.tolist() == [False, True, False]
+    assert zc.shares_memory(zc.convert(columns, to="torch", nulls=0)["a"], columns["a"])

@@ -135,7 +135,7 @@ else:
 def _carefully(obj: Any, to: Any, options: dict[str, Any]) -> Any:
     """Plan and run: everything that is not the fast way."""
     try:
-        if is_container(obj) and not is_table(obj, to):
+        if is_container(obj) and not is_table(obj, to, options):
             return convert_container(obj, lambda leaf: convert(leaf, to, **options))
         plan = make(obj, to, **options)
         result = _run(plan)

@@ -58,7 +58,7 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     options = {"device": device, "copy": copy, "stream": stream, "writable": writable}
     options |= {"layout": layout, "columns": columns, "nulls": nulls, "encode": encode}
     options = known("explain", options | {"names": names, "index": index})
-    if is_container(obj) and not is_table(obj, to):
+    if is_container(obj) and not is_table(obj, to, options):
         return _container(obj, to, options)
     try:
         plan = make(obj, to, **options)

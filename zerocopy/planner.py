@@ -37,18 +37,21 @@ def known(function: str, options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def is_table(container: Any, to: Any) -> bool:
-    """Whether a container is a table: a dict of columns, for a framework that has tables.
+def is_table(container: Any, to: Any, options: dict[str, Any]) -> bool:
+    """Whether a container is a table: a dict of columns, where tables are wanted.
 
-    A dict of tables is a container of them, and so is one of lists where the framework
-    has arrays to make of what is in them.
+    They are by a framework that has tables, and by options that are for tables. A dict of
+    tables is a container of them, and so is one of lists where the framework has arrays
+    to make of what is in them.
     """
     if not isinstance(container, dict):
         return False
     target = registry.by_name(to)
-    if target.kind == "both" and any(is_container(value) for value in container.values()):
+    if not target.tables and not any(name in options for name in TABLE_OPTIONS):
         return False
-    return target.tables and not holds_tables(container)
+    if target.kind != "table" and any(is_container(value) for value in container.values()):
+        return False
+    return not holds_tables(container)
 
 
 def make(
@@ -332,8 +335,10 @@ def words(obj: Any) -> str:
     """Return how messages call an object: its type, and what it holds if that is known."""
     try:
         table = table_of(obj)
-        if table is not None and not table.single:
-            return f"{table.name} {table.shape}" if table.read is None else table.name
+        if table is not None:
+            field = table.columns[0].field if table.single else None
+            said = f"{table.name} {field}" if field is not None else table.name
+            return f"{said} {table.shape}" if table.read is None else said
         source = describe(obj)
     except ZeroCopyError:
         cls = type(obj)

@@ -132,8 +132,12 @@ class Decoder:
         """Return a date, time or duration as the integers that it is, with their unit."""
         if not self.encode:
             raise _lacks(field)
-        tree = self._leaf(column, column.values(by_name(field.dtype)))
-        return Encoded(str(field), tree, unit=field.unit, timezone=field.timezone or None)
+        said = Encoded(str(field), None, unit=field.unit, timezone=field.timezone or None)
+        return self._integers(column, column.values(by_name(field.dtype)), said)
+
+    def _integers(self, column: Column, values: Source, said: Encoded) -> Any:
+        """Return integers with what is said of them; a mask, as everywhere, is around it all."""
+        return _each(self._leaf(column, values), lambda leaf: replace(said, values=leaf))
 
     def _decimal(self, column: Column, field: Field) -> Any:
         if not self.encode:
@@ -142,23 +146,23 @@ class Decoder:
             values = column.values(by_name(field.dtype))
         else:  # little-endian limbs, the lowest first: (rows, 2) or (rows, 4)
             values = column.values(by_name("uint64"), (field.width // 8,))
-        return Encoded(str(field), self._leaf(column, values), scale=field.scale)
+        return self._integers(column, values, Encoded(str(field), None, scale=field.scale))
 
     def _fixed_binary(self, column: Column, field: Field) -> Any:
         if not self.encode:
             raise _lacks(field, "encode=True gives its bytes, (rows, width)")
-        return Encoded(str(field), self._leaf(column, column.values(_BYTE, (field.width,))))
+        return self._integers(column, column.values(_BYTE, (field.width,)), Encoded(str(field), None))
 
     def _dictionary(self, column: Column, field: Field) -> Any:
         if not self.encode:
             raise _lacks(field, "encode=True gives its codes, with what they stand for")
-        codes = self._leaf(column, column.values(by_name(field.dtype)))
         categories = replace(self, nulls=Nulls("mask") if self.nulls.how == "mask" else Nulls())
         of = column.dictionary()
         tree = categories.decode(of)
         if isinstance(tree, Masked) and not of.null_count:
             tree = tree.values
-        return Encoded(str(field), codes, categories=tree, ordered=field.ordered)
+        said = Encoded(str(field), None, categories=tree, ordered=field.ordered)
+        return self._integers(column, column.values(by_name(field.dtype)), said)
 
     def _text(self, column: Column, field: Field) -> Any:
         if not self.encode:
@@ -276,7 +280,7 @@ def _lacks(field: Field, remedy: str = "") -> UnsupportedConversionError:
     )
 
 
-def _each(tree: Any, change: Callable[[Leaf], Leaf]) -> Any:
+def _each(tree: Any, change: Callable[[Leaf], Any]) -> Any:
     return Masked(change(tree.values), tree.mask) if isinstance(tree, Masked) else change(tree)
 
 
