@@ -172,3 +172,18 @@ def test_too_many_dimensions_after_a_first_call(target: str) -> None:
     torch = pytest.importorskip("torch")
     zc.convert(torch.ones(64), to=target)
     test_too_many_dimensions(target)
+
+
+def test_types_nested_too_deep_and_structs_in_structs() -> None:
+    pa = pytest.importorskip("pyarrow")
+    deep = pa.array([1])
+    for _ in range(40):  # twice the work a level would never end
+        deep = pa.StructArray.from_arrays([deep], ["x"])
+    inner = zc.convert(deep, to="numpy", encode=True)
+    for _ in range(40):
+        inner = inner.values["x"]
+    assert inner.tolist() == [1]
+    for _ in range(600):
+        deep = pa.StructArray.from_arrays([deep], ["x"])
+    with pytest.raises(zc.UnsupportedConversionError, match="nested deeper"):
+        zc.convert(deep, to="numpy", encode=True)

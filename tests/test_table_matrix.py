@@ -307,7 +307,7 @@ def test_refusals_with_options_are_told(add: Callable[[Framework], None], run_py
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("where", ["column_reasons", "from_table", "table"])
+@pytest.mark.parametrize("where", ["from_table", "table"])
 def test_foreign_exceptions_are_found(add: Callable[[Framework], None], where: str) -> None:
     def fail(*args: Any) -> Any:
         raise ZeroDivisionError("first line\nsecond line")

@@ -94,7 +94,7 @@ def test_from_arrow_and_back(target: str, kind: str, shape: str) -> None:
         return
     result, plan = done
     leaf = plan.leaves.get("['x']", plan)
-    if looks(result) and column.nbytes:
+    if looks(result) and len(column) and column.nbytes:
         assert leaf.zero_copy == inside(result, source), str(plan)
     back = convert(result, "pyarrow.Table")
     assert back is not None

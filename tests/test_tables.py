@@ -6,7 +6,7 @@ import gc
 
 import numpy as np
 import pytest
-from table_cases import KINDS, SHAPES, TENSORS, pa, rows, shaped, storage, values
+from table_cases import KINDS, SHAPES, TABLES, TENSORS, pa, rows, shaped, storage, values
 
 import zerocopy as zc
 from zerocopy.tables.result import parts
@@ -363,3 +363,66 @@ def test_a_dict_of_columns_takes_the_options_of_tables() -> None:
     masked = zc.convert(columns, to="numpy", nulls="mask", columns=["b"])
     assert masked["b"].mask.tolist() == [False, True, False]
     assert zc.shares_memory(zc.convert(columns, to="torch", nulls=0)["a"], columns["a"])
+
+
+def test_nulls_inside_lists_that_are_not_null_themselves() -> None:
+    kind = pa.list_(pa.int64(), 2)
+    mixed = pa.array([[1, None], None, [3, 4]], kind)
+    for policy in ("mask", 0):
+        with pytest.raises(zc.LossyConversionError, match="1 lists with nulls inside"):
+            zc.convert(mixed, to="numpy", nulls=policy)
+    found = zc.convert(pa.array([[1, 2], None, [3, 4]], kind), to="numpy", nulls=0)
+    assert found.tolist() == [[1, 2], [0, 0], [3, 4]]
+
+
+def test_dictionaries_are_compared_by_value_and_not_by_byte() -> None:
+    def of(values, codes):
+        return pa.DictionaryArray.from_arrays(pa.array(codes), values)
+
+    flags = pa.array([True, True, False])
+    shifted = pa.array([False, True, True, False]).slice(1)
+    found = zc.convert(pa.chunked_array([of(flags, [2]), of(shifted, [0])]), to="numpy", encode=True)
+    assert found.categories.tolist() == [True, True, False]
+    other = pa.array([False, True, False, True]).slice(1)
+    with pytest.raises(zc.UnsupportedConversionError, match="dictionary of its own"):
+        zc.convert(pa.chunked_array([of(flags, [2]), of(other, [0])]), to="numpy", encode=True)
+
+
+def test_structs_with_two_fields_of_one_name() -> None:
+    twice = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
+    with pytest.raises(zc.UnsupportedConversionError, match="two fields of one name"):
+        zc.convert(twice, to="numpy", encode=True)
+
+
+def test_text_and_objects_are_not_changed_on_the_way() -> None:
+    import datetime as dt
+
+    def objects(*values: object) -> np.ndarray:
+        held = np.empty(len(values), object)
+        held[:] = values
+        return held
+
+    assert zc.convert({"u": np.array(["a\0b", "c"])}, to="pyarrow")["u"].to_pylist() == ["a\0b", "c"]
+    day = dt.date(2020, 1, 1)
+    for changed in (
+        objects([day, dt.datetime(2020, 1, 1, 5)]),
+        objects({"a": "x"}, {"a": b"y"}),
+        objects(dt.time(1, tzinfo=dt.UTC)),
+        objects(np.ma.array([1, 2], mask=[True, False]), [1]),
+    ):
+        with pytest.raises(zc.UnsupportedConversionError, match="column 'o' holds"):
+            zc.convert({"o": changed}, to="pyarrow")
+    kept = zc.convert({"o": objects([1, 2], [3], None)}, to="pyarrow")["o"]
+    assert kept.to_pylist() == [[1, 2], [3], None]
+
+
+def test_rows_without_columns_are_kept() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert zc.convert(pandas.DataFrame(index=range(5)), to="pyarrow").num_rows == 5
+    assert zc.convert(np.zeros(4, dtype=[]), to="pyarrow").num_rows == 4
+
+
+def test_layouts_are_for_tensors() -> None:
+    for target in (t for t in TABLES if t != "pyarrow"):
+        with pytest.raises(zc.UnsupportedConversionError, match="has tables alone"):
+            zc.convert(pa.table({"a": [1]}), to=target, layout="matrix")

@@ -7,7 +7,8 @@ runs the plan that ``explain`` shows, so that the two cannot disagree.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from zerocopy import registry
@@ -79,12 +80,13 @@ def make(
             where = _where(source, target, device)
             return _between(source, target, where, copy, handle, writable)
 
-        table = described(obj, target, table_options)
-        if table is not None:
-            if target.tables and device is not None:
-                target.check_device(target.parse_device(device))
-            options = Options(**table_options)
-            return tables.make(table, Request(target, options, copy, writable, between))
+        asked = Options(**table_options)
+        with _columns_looked_at():
+            table = described(obj, target, table_options)
+            if table is not None:
+                if target.tables and device is not None:
+                    target.check_device(target.parse_device(device))
+                return tables.make(table, Request(target, asked, copy, writable, between))
         source = describe(obj)
         where = _where(source, target, device)
         if native:
@@ -97,6 +99,25 @@ def make(
         raise
 
 
+@contextmanager
+def _columns_looked_at() -> Iterator[None]:
+    """Give what frameworks raise there the one vocabulary of errors (P9)."""
+    try:
+        yield
+    except (ZeroCopyError, MemoryError):
+        raise
+    except RecursionError as error:
+        raise UnsupportedConversionError(
+            "", "its types are nested deeper than Python can follow", "flatten it, or sys.setrecursionlimit"
+        ) from error
+    except Exception as error:
+        raise UnsupportedConversionError(
+            "",
+            f"looking at its columns raised {type(error).__name__}: {error}",
+            "see the cause above; if it is a guard that we lack, please report it",
+        ) from error
+
+
 def _where(source: Source, target: Framework, device: Any) -> Device:
     where = target.default_device(source.view) if device is None else target.parse_device(device)
     target.check_device(where)
@@ -107,7 +128,8 @@ def _itself(obj: Any, target: Framework) -> Plan:
     try:
         table = table_of(obj)
         if table is not None:
-            empty = table.read is None and not any(column.nbytes for column in table.columns)
+            rows = any(column.length and column.nbytes for column in table.columns)
+            empty = table.read is None and not rows
         else:
             empty = describe(obj).view.size == 0
     except ZeroCopyError:
@@ -340,7 +362,7 @@ def words(obj: Any) -> str:
             said = f"{table.name} {field}" if field is not None else table.name
             return f"{said} {table.shape}" if table.read is None else said
         source = describe(obj)
-    except ZeroCopyError:
+    except Exception:  # noqa: BLE001 - an error is being told: what it is about must not be another
         cls = type(obj)
         return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
     return f"{source.name} {source.view.dtype} {source.view.shape}"

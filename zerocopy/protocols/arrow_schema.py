@@ -223,7 +223,7 @@ class Field:
         return f"extension<{self.extension}[{name}]>" if self.extension else name
 
     def _name(self) -> str:
-        kind, inner = self.kind, ", ".join(map(str, self.children))
+        kind = self.kind
         if kind == "dictionary":
             codes = NUMBERS.get(self.format, self.format)
             return f"dictionary<values={self.dictionary}, indices={codes}>"
@@ -231,6 +231,7 @@ class Field:
             return {"e": "halffloat", "f": "float", "g": "double"}.get(self.format, NUMBERS[self.format])
         if kind == "struct":
             return f"struct<{', '.join(f'{c.name}: {c}' for c in self.children)}>"
+        inner = ", ".join(map(str, self.children))
         if self.format in _PLAIN:
             name = _PLAIN[self.format][1]
             return f"{name}<{inner}>" if inner else name

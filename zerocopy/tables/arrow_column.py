@@ -170,7 +170,7 @@ class ArrowColumn(Column):
 
     def dictionary(self) -> Column:
         found = [chunk.dictionary for chunk in self.chunks if chunk.dictionary is not None]
-        if any(not memory.same(found[0], other) for other in found[1:]):
+        if any(not _same(found[0], other) for other in found[1:]):
             raise UnsupportedConversionError(
                 "",
                 "has a dictionary of its own in each chunk",
@@ -270,6 +270,13 @@ class ArrowColumn(Column):
             found.append(memory.read(chunk, ptr, chunk.length, dtype) + dtype.storage.type(base))
             base += chunk.children[0].length if chunk.length else 0
         return np.concatenate(found)
+
+
+def _same(a: Memory, b: Memory) -> bool:
+    if a.field.kind in ("string_view", "binary_view") and a.length == b.length:
+        ours, theirs = ([string_views.offsets([x]), string_views.text([x]), memory.valid(x)] for x in (a, b))
+        return all(map(np.array_equal, ours, theirs))
+    return memory.same(a, b)
 
 
 class Typed(ArrowColumn):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType
 from zerocopy.errors import Reason
 from zerocopy.framework import Source
@@ -34,6 +35,7 @@ class Column:
     field: Field | None
     length: int
     reasons: tuple[Reason, ...] = ()
+    device: Device = HOST
     refusal: Reason | None = None
 
     @property

@@ -7,7 +7,7 @@ type for is refused, unless ``encode=True`` asks for the numbers behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -185,29 +185,33 @@ class Decoder:
     def _struct(self, column: Column, field: Field) -> Any:
         if not self.encode:
             raise _lacks(field, "encode=True gives a dict of its fields; x.flatten() makes columns of them")
-        inner = {child.name: self.decode(column.child(i)) for i, child in enumerate(field.children)}
+        names = [child.name for child in field.children]
+        if len({*names}) != len(names):
+            raise UnsupportedConversionError(
+                "", f"is {field}, with two fields of one name", "rename them, or flatten it: x.flatten()"
+            )
+        inner = {name: self.decode(column.child(i)) for i, name in enumerate(names)}
         return self._masked(column, Encoded(str(field), inner))
 
     def _fixed_list(self, column: Column, field: Field) -> Any:
-        shape, level, inside = [field.list_size], column.child(), 0
+        shape, level, between = [field.list_size], column.child(), []
         while level.field is not None and level.field.kind == "fixed_list" and not level.field.extension:
-            inside += level.null_count
+            between.append(level)
             shape.append(level.field.list_size)
             level = level.child()
-        return self._tensors(column, level, tuple(shape), inside)
+        return self._tensors(column, level, tuple(shape), between)
 
-    def _tensors(self, column: Column, level: Column, shape: tuple[int, ...], inside: int = 0) -> Any:
-        """Return lists of one shape as one tensor, ``(rows, *shape)``; `inside` counts nulls between."""
+    def _tensors(
+        self, column: Column, level: Column, shape: tuple[int, ...], between: Sequence[Column] = ()
+    ) -> Any:
+        """Return lists of one shape as one tensor, ``(rows, *shape)``; `between` are lists of lists."""
         inner = level.field
         assert inner is not None
         if inner.kind not in ("number", "bool") or (inner.extension and inner.extension != "arrow.bool8"):
             raise UnsupportedConversionError(
                 "", f"is {column.field}, whose elements are no numbers", "flatten it first: x.flatten()"
             )
-        inside += level.null_count
-        # A null list of fixed size has elements all the same, and they are null as a rule.
-        if inside and not (self.nulls.how != "refuse" and column.null_count):
-            raise LossyConversionError("", f"has {inside:,} nulls inside its lists", "fill them first")
+        _refuse_inner_nulls(column, [*between, level])
         flat = level.values(by_name("bool" if inner.extension or inner.kind == "bool" else inner.dtype))
         return self._leaf(column, reshaped(flat, (column.length, *shape)))
 
@@ -278,6 +282,21 @@ def _lacks(field: Field, remedy: str = "") -> UnsupportedConversionError:
     return UnsupportedConversionError(
         "", f"is {field}, which tensors do not have", remedy or "encode=True gives integers with their unit"
     )
+
+
+def _refuse_inner_nulls(column: Column, levels: Sequence[Column]) -> None:
+    """Refuse nulls inside lists; a list that is null itself has elements all the same, null as a rule."""
+    inside = sum(level.null_count for level in levels)
+    if not inside:
+        return
+    hidden: Array | None = None
+    if column.null_count and column.device.is_host:
+        hidden = column.mask().host()
+        rows = [level.mask().host().reshape(column.length, -1).any(axis=1) for level in levels]
+        inside = int(np.count_nonzero(np.logical_or.reduce(rows) & ~hidden))
+    if inside:
+        said = "nulls inside its lists" if hidden is None else "lists with nulls inside"
+        raise LossyConversionError("", f"has {inside:,} {said}", "fill them first")
 
 
 def _each(tree: Any, change: Callable[[Leaf], Any]) -> Any:

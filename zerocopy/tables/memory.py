@@ -139,15 +139,30 @@ def _reach(chunk: Memory, nulls: bool) -> Iterator[tuple[int, int, int]]:
 
 
 def same(a: Memory, b: Memory) -> bool:
-    """Return whether two arrays have the same rows in the same bytes, wherever those are."""
+    """Return whether two arrays have the same rows; False where that is not known."""
     if a.field != b.field or a.length != b.length:
         return False
-    ours, theirs = list(extents(a)), list(extents(b))
-    if ours == theirs:
-        return True
-    if [high - low for low, high in ours] != [high - low for low, high in theirs]:
+    ours, theirs = valid(a), valid(b)
+    if not np.array_equal(ours, theirs):
         return False
-    return all(
-        np.array_equal(read(a, x, end - x), read(b, y, end - x))
-        for (x, end), (y, _) in zip(ours, theirs, strict=True)
-    )
+    kind = a.field.kind
+    if kind == "bool":
+        return np.array_equal(bits(a, a.buffers[1])[ours], bits(b, b.buffers[1])[ours])
+    if kind in ("string", "binary"):
+        return _texts(a) == _texts(b)
+    width = a.field.width
+    if not width or kind == "dictionary":
+        return False
+    return np.array_equal(_elements(a, width)[ours], _elements(b, width)[ours])
+
+
+def _elements(chunk: Memory, width: int) -> Array:
+    count = chunk.length * width
+    return read(chunk, chunk.buffers[1] + chunk.offset * width, count).reshape(chunk.length, width)
+
+
+def _texts(chunk: Memory) -> tuple[bytes, bytes]:
+    """Return the offsets from the first one on, and the bytes between the first and the last."""
+    own = offsets(chunk)
+    text = read(chunk, chunk.buffers[2] + int(own[0]), int(own[-1]) - int(own[0]))
+    return (own - own[0]).tobytes(), text.tobytes()

@@ -115,7 +115,11 @@ def _fits(value: Any, storage: np.dtype[Any]) -> bool:
         return True
     if isinstance(value, complex):
         return False
+    if isinstance(value, int) and kind != "f":
+        return int(np.iinfo(storage).min) <= value <= int(np.iinfo(storage).max)
     if kind == "f":
+        if isinstance(value, int) and abs(value) > 2**1024:
+            return False  # no float of Python's either
         return not math.isfinite(value) or abs(value) <= float(np.finfo(storage).max)
     limits = np.iinfo(storage)
     return math.isfinite(value) and int(value) == value and limits.min <= value <= limits.max

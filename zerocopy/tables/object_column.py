@@ -130,16 +130,59 @@ def typed(pa: Any, values: Array) -> Any:
     UnsupportedConversionError
         They have no one type, or one that Arrow lacks or would cut.
     """
-    objects = values.astype(object) if values.dtype.kind == "T" else values
+    # pyarrow cuts NumPy's text at its first NUL; Python's strings it takes whole.
+    cut = values.dtype.kind == "U" and _has_nul(values)
+    objects = values.astype(object) if values.dtype.kind == "T" or cut else values
     if objects.dtype.kind == "O":
         objects = _of_one_type(objects)
     try:
         # from_pandas=False: NaN stays NaN. What else is missing is None by now.
-        return pa.array(objects, from_pandas=False)
+        made = pa.array(objects, from_pandas=False)
+        # Of plain values it is known what pyarrow changes, of what is inside of others not.
+        nested = objects.dtype.kind == "O" and (pa.types.is_nested(made.type) or pa.types.is_time(made.type))
+        back = made.to_pylist() if nested else []
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise UnsupportedConversionError(
             "", f"holds objects that Arrow has no type for: {error}", _REMEDY
         ) from error
+    if nested:
+        _check_inside(objects, back)
+    return made
+
+
+def _has_nul(values: Array) -> bool:
+    """Whether a text has a NUL before its end, where NumPy fills it up with them."""
+    points = np.ascontiguousarray(values).view(np.uint32).reshape(len(values), -1)
+    return bool(((points[:, :-1] == 0) & (points[:, 1:] != 0)).any())
+
+
+def _check_inside(values: Array, made: list[Any]) -> None:
+    """Refuse what pyarrow changes inside lists and dicts, where it drops times, zones and masks."""
+    for value, back in zip(values, made, strict=True):
+        if not _alike(value, back):
+            raise UnsupportedConversionError(
+                "", f"holds {value!r}, of which Arrow would make {back!r}", _REMEDY
+            )
+
+
+def _alike(value: Any, back: Any) -> bool:
+    if back is None or value is None:
+        return back is None and (value is None or type(value).__name__ in _MISSING)
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # type: ignore[no-untyped-call]
+        return False
+    if isinstance(back, dict) and isinstance(value, dict):
+        return all(_alike(value.get(key), inner) for key, inner in back.items())
+    if isinstance(back, list):
+        items = list(value.items() if isinstance(value, dict) else value)
+        return len(items) == len(back) and all(map(_alike, items, back))
+    if isinstance(back, tuple):
+        return len(back) == len(value) and all(map(_alike, value, back))
+    plain = value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
+    if isinstance(back, float) and back != back:
+        return bool(plain != plain)
+    same_zone = getattr(plain, "tzinfo", None) is None or getattr(back, "tzinfo", None) is not None
+    whole = not (isinstance(plain, datetime.datetime) and not isinstance(back, datetime.datetime))
+    return bool(plain == back) and same_zone and whole and isinstance(plain, str) == isinstance(back, str)
 
 
 def _of_one_type(values: Array) -> Array:

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy import __version__
+
 KEY = b"pandas"
 _GENERATED = re.compile(r"__index_level_\d+__")
 
@@ -131,7 +133,7 @@ def written(
         "column_indexes": list(labels),
         "columns": list(columns),
         "attributes": attributes if kept else {},
-        "creator": {"library": "zerocopy", "version": ""},
+        "creator": {"library": "zerocopy", "version": __version__},
         "pandas_version": version,
     }
     return {KEY: json.dumps(said).encode()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from zerocopy.errors import UnsupportedConversionError
 from zerocopy.plan import Plan
 from zerocopy.tables import pandas_metadata, to_tables, to_tensors
 from zerocopy.tables.column import Table
@@ -26,9 +27,19 @@ def make(table: Table, request: Request) -> Plan:
     chosen = select(table, request.options.columns)
     if request.options.index is False:
         chosen = replace(chosen, metadata=pandas_metadata.selected(chosen.metadata, ()))
-    if request.target.tables and request.options.layout is None:
+    if _keeps_columns(request):
         return to_tables.plan(chosen, request)
     return to_tensors.plan(chosen, request)
+
+
+def _keeps_columns(request: Request) -> bool:
+    """Whether the result is a table; ``layout=`` asks for tensors, where the framework has any."""
+    layout, target = request.options.layout, request.target
+    if layout not in (None, "columns") and target.kind == "table":
+        raise UnsupportedConversionError(
+            "", f"layout={layout!r} is for tensors, and {target.name} has tables alone", "leave it out"
+        )
+    return target.tables and (layout is None or target.kind == "table")
 
 
 def _unread(table: Table, request: Request) -> Plan:
@@ -39,7 +50,7 @@ def _unread(table: Table, request: Request) -> Plan:
     assert read is not None
     typed = select(table, request.options.columns) if table.columns else table
     # What no reading can mend is refused before a query runs or a stream is used up.
-    if request.target.tables and request.options.layout is None:
+    if _keeps_columns(request):
         each(typed, lambda label, path, column: request.target.column_reasons(column))
     else:
         to_tensors.planned(typed, to_tensors.decode(typed, request), replace(request, copy=None))

@@ -92,7 +92,7 @@ class Copied(Column):
 
 
 def _leaf(label: str, column: Column, target: Framework, reasons: list[Reason], copied: bool) -> Plan:
-    size = column.nbytes
+    size = column.nbytes if column.length else 0  # without rows there may be an offset
     return Plan(
         f"{label} {column.field or ''}".rstrip(),
         target.name,

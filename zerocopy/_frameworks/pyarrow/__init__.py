@@ -202,7 +202,13 @@ class PyArrow(Hub):
             field_of(pa, str(label), array.type, column.field)
             for label, array, column in zip(table.labels, arrays, table.columns, strict=True)
         ]
-        made = pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata=table.metadata or None))
+        schema = pa.schema(fields, metadata=table.metadata or None)
+        if arrays:
+            made = pa.Table.from_arrays(arrays, schema=schema)
+        else:  # rows without columns: only a batch of empty structs has them
+            field = pa.field("rows", pa.null())
+            held = pa.schema([field], metadata=table.metadata or None)
+            made = pa.Table.from_arrays([pa.nulls(table.length)], schema=held).select([])
         if self.form == "RecordBatch":
             whole = made.combine_chunks()
             return whole.to_batches()[0] if whole.num_rows else pa.RecordBatch.from_pylist([], made.schema)
@@ -280,8 +286,12 @@ def _field(of: Any) -> Field:
     kind = getattr(of, "type", of)
     # Fields of one name and type are equal to pyarrow whatever their metadata, and those of
     # their children: so only the plain ones are kept. It saves 8 us a column.
-    plain = not kind.num_fields and not getattr(of, "metadata", None)
-    return _plain_field(of) if plain else read_schema(of.__arrow_c_schema__())
+    if not kind.num_fields and not getattr(of, "metadata", None):
+        try:
+            return _plain_field(of)
+        except TypeError:  # extension types written in Python have no hash as a rule
+            pass
+    return read_schema(of.__arrow_c_schema__())
 
 
 @lru_cache(maxsize=4096)
