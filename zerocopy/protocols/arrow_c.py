@@ -270,6 +270,32 @@ def _memory(asked: str, field: Field, array: ArrowArray, owner: Any, device: Dev
     return _node(asked, field, array, owner, device)
 
 
+def _check_buffers(asked: str, field: Field, array: ArrowArray, device: Device) -> None:
+    """Check that what the length says is there: what is not would be read all the same."""
+    kind, stop = field.kind, array.offset + array.length
+    if not array.length:
+        return
+    why = ""
+    if kind not in ("null", "struct", "fixed_list", "union", "run_end_encoded") and not array.buffers[1]:
+        why = f"its length is {array.length} and its buffer is NULL"
+    elif kind != "null" and array.null_count > 0 and field.buffers and not array.buffers[0]:
+        why = f"{array.null_count} of its rows are null and it has no bitmap"
+    elif any(not array.children[i] for i in range(array.n_children)):
+        why = "one of its children is NULL"
+    elif kind in ("struct", "fixed_list"):
+        need = stop * (field.list_size if kind == "fixed_list" else 1)
+        lengths = [array.children[i].contents.length for i in range(array.n_children)]
+        if any(length < need for length in lengths):
+            why = f"it needs {need} rows of each child, and they have {lengths}"
+    elif kind in ("list", "map") and device.is_host:
+        ends = ctypes.c_int64 if field.wide else ctypes.c_int32
+        end = ends.from_address(array.buffers[1] + stop * ctypes.sizeof(ends)).value
+        if end > array.children[0].contents.length:
+            why = f"its lists end at {end}, and their elements are {array.children[0].contents.length}"
+    if why:
+        raise UnsupportedConversionError(asked, f"the {field} array is wrong: {why}", "mend the exporter")
+
+
 def _node(asked: str, field: Field, array: ArrowArray, owner: Any, device: Device) -> Memory:
     # View types have a buffer for each block of text; polars exports nulls with a bitmap, which
     # nobody reads ("Null Layout": no buffers).
@@ -292,6 +318,7 @@ def _node(asked: str, field: Field, array: ArrowArray, owner: Any, device: Devic
             f"length {array.length}, offset {array.offset} and null count {array.null_count} make no array",
             "mend the exporter",
         )
+    _check_buffers(asked, field, array, device)
     children = tuple(
         _node(asked, child, array.children[i].contents, owner, device)
         for i, child in enumerate(field.children)

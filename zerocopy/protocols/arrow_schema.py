@@ -280,7 +280,9 @@ def read_struct(schema: ArrowSchema) -> Field:
     """Read a ``struct ArrowSchema`` and all below it."""
     if not schema.release:
         raise ValueError("the schema has been released already")
-    return Field(
+    if schema.n_children < 0 or not all(map(bool, (schema.children[i] for i in range(schema.n_children)))):
+        raise ValueError("the schema has children that are NULL")
+    field = Field(
         (schema.format or b"").decode(),
         (schema.name or b"").decode(),
         bool(schema.flags & _NULLABLE),
@@ -289,6 +291,15 @@ def read_struct(schema: ArrowSchema) -> Field:
         tuple(read_struct(schema.children[i].contents) for i in range(schema.n_children)),
         read_struct(schema.dictionary.contents) if schema.dictionary else None,
     )
+    try:
+        _ = field.kind, field.width, field.unit, field.buffers, field.kind != "decimal" or field.scale
+        _ = field.kind != "fixed_list" or field.list_size
+        complete = not field.format.startswith(("tt", "ts", "tD")) or bool(field.unit)
+    except (ValueError, IndexError, KeyError) as error:
+        raise ValueError(f"format {field.format!r} is not one of Arrow's") from error
+    if not field.format or not complete:
+        raise ValueError(f"format {field.format!r} is not one of Arrow's")
+    return field
 
 
 def _metadata(address: int | None) -> dict[bytes, bytes]:
