@@ -282,3 +282,51 @@ def test_the_structs_have_the_sizes_of_the_specification() -> None:
     assert ctypes.sizeof(arrow_c.ArrowArray) == 80
     assert ctypes.sizeof(arrow_c.ArrowArrayStream) == 40
     assert ctypes.sizeof(arrow_c.ArrowDeviceArray) == 128
+
+
+def test_a_reader_whose_batches_change_their_schema() -> None:
+    """Half read, it must not be tried another way: what is left of it is no table."""
+
+    def batches():
+        yield TABLE.to_batches()[0]
+        yield pa.record_batch({"other": ["x"]})
+
+    for target in ("pyarrow.Table", "numpy"):
+        reader = pa.RecordBatchReader.from_batches(TABLE.schema, batches())
+        with pytest.raises(zc.UnsupportedConversionError):
+            zc.convert(reader, to=target)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"length": 9}, "needs 9 rows of each child"),
+        ({"offset": 4}, "needs 10 rows of each child"),
+    ],
+)
+def test_children_shorter_than_their_parent(change: dict[str, int], what: str) -> None:
+    class Short:
+        def __arrow_c_array__(self, requested_schema=None):
+            schema, capsule = TABLE.to_batches()[0].__arrow_c_array__()
+            struct = arrow_c.ArrowArray.from_address(pointer(capsule, b"arrow_array"))
+            for name, value in change.items():
+                setattr(struct, name, value)
+            return schema, capsule
+
+    with pytest.raises(zc.UnsupportedConversionError, match=what):
+        zc.convert(Short(), to="numpy")
+
+
+def test_buffers_that_are_not_there() -> None:
+    class Hollow:
+        def __init__(self, x) -> None:
+            self.x = x
+
+        def __arrow_c_array__(self, requested_schema=None):
+            schema, capsule = self.x.__arrow_c_array__()
+            arrow_c.ArrowArray.from_address(pointer(capsule, b"arrow_array")).buffers[1] = None
+            return schema, capsule
+
+    for x in (pa.array([1, 2]), pa.array(["a", "b"]), pa.array([[1]])):
+        with pytest.raises(zc.UnsupportedConversionError, match="its buffer is NULL"):
+            zc.convert(Hollow(x), to="numpy", encode=True)

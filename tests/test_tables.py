@@ -215,7 +215,7 @@ def test_lists_of_one_length_are_tensors() -> None:
     assert found.tolist() == nested.to_pylist()
     sliced = zc.convert(nested.slice(3, 4), to="numpy", copy=False)
     assert sliced.tolist() == nested.slice(3, 4).to_pylist()
-    with pytest.raises(zc.LossyConversionError, match="1 nulls inside"):
+    with pytest.raises(zc.LossyConversionError, match="nulls inside its lists: 1"):
         zc.convert(pa.array([[1, None], [3, 4]], pa.list_(pa.int8(), 2)), to="numpy", nulls=0)
 
 
@@ -335,7 +335,7 @@ def test_plans_of_tables_read_well() -> None:
     table = pa.table({"a": [1.0, 2.0], "flag": [True, False]})
     assert str(zc.explain(table, "numpy")).splitlines() == [
         "pyarrow.Table (2, 2) -> numpy: copies 2 bytes",
-        "  1. each of 2 columns on its own",
+        "  1. each column on its own",
         "  ['a']: pyarrow.Table float64 (2,) -> numpy: zero-copy (arrow-c)",
         "  ['flag']: pyarrow.Table bool (2,) -> numpy: copies 2 bytes",
         "    1. pyarrow.Table makes memory of its values; numpy aliases that",
@@ -369,7 +369,7 @@ def test_nulls_inside_lists_that_are_not_null_themselves() -> None:
     kind = pa.list_(pa.int64(), 2)
     mixed = pa.array([[1, None], None, [3, 4]], kind)
     for policy in ("mask", 0):
-        with pytest.raises(zc.LossyConversionError, match="1 lists with nulls inside"):
+        with pytest.raises(zc.LossyConversionError, match="lists with nulls inside: 1"):
             zc.convert(mixed, to="numpy", nulls=policy)
     found = zc.convert(pa.array([[1, 2], None, [3, 4]], kind), to="numpy", nulls=0)
     assert found.tolist() == [[1, 2], [0, 0], [3, 4]]
@@ -426,3 +426,40 @@ def test_layouts_are_for_tensors() -> None:
     for target in (t for t in TABLES if t != "pyarrow"):
         with pytest.raises(zc.UnsupportedConversionError, match="has tables alone"):
             zc.convert(pa.table({"a": [1]}), to=target, layout="matrix")
+
+
+def test_rows_of_encoded_columns_are_those_of_arrow() -> None:
+    codes = pa.array(["a", None, "b"]).dictionary_encode()
+    assert zc.convert(codes, to="numpy", encode=True, nulls=-1).to_pylist() == ["a", None, "b"]
+    for kind in ("decimal64(12, 4)", "decimal128(20, 3)", "decimal256(50, 2)", "binary", "large_string"):
+        column = shaped(KINDS[kind], "plain")
+        assert zc.convert(column, to="numpy", encode=True).to_pylist() == column.to_pylist()
+
+
+def test_readers_go_to_every_table_framework() -> None:
+    table = pa.table({"a": [1, 2], "s": ["x", None]})
+    for target in TABLES:
+        if "cpu" in zc.frameworks()[target].devices:
+            found = zc.convert(table.to_reader(), to=target)
+            assert zc.convert(found, to="pyarrow.Table").to_pydict() == table.to_pydict()
+
+
+def test_bool8_is_numpy_s_own_boolean_in_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": [True, False, True]})
+    back = zc.convert(zc.convert(frame, to="pyarrow"), to="pandas", copy=False)
+    assert back["x"].dtype == bool
+    assert len(back[back["x"]]) == 2
+    assert zc.shares_memory(frame, back)
+    held = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, None, 0], pa.int8()))
+    assert zc.convert(pa.table({"x": held}), to="pandas")["x"].tolist()[::2] == [True, False]
+
+
+def test_writing_to_the_source_is_warned_of_where_the_target_takes_it_for_immutable() -> None:
+    pandas = pytest.importorskip("pandas")
+    for source in ({"x": np.arange(3)}, pandas.DataFrame({"x": [1, 2, 3]})):
+        for target in ("pyarrow", "polars", "nanoarrow"):
+            if target in TABLES:
+                plan = zc.explain(source, target)
+                assert any("writing to the source" in warning for warning in plan.warnings)
+                assert not zc.explain(source, target, copy=True).zero_copy

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -113,6 +114,8 @@ class Framework:
         Whether it has `move`; one that lives on the host alone needs none.
     temporal : bool
         Whether its arrays hold dates and durations of 64 bits, as NumPy's do.
+    oldest : str
+        The oldest version that is used; nothing for any.
     lends_dlpack : bool
         Whether it takes device memory through each protocol and exports it through
         DLPack: then it lends its exporter to memory whose producer has none (law 7).
@@ -127,6 +130,7 @@ class Framework:
     marks_readonly: bool = False
     moves: bool = False
     temporal: bool = False
+    oldest: str = ""
     lends_dlpack: bool = False
     _module: ModuleType | None = None
 
@@ -150,8 +154,7 @@ class Framework:
         try:
             # Not looked up in sys.modules: there stands a module that another thread
             # is still importing, and torch crashes when it is used then. This waits.
-            self._module = importlib.import_module(self.name)
-            return self._module
+            found = importlib.import_module(self.name)
         except ImportError as error:
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.name
             raise FrameworkNotInstalledError(
@@ -159,6 +162,15 @@ class Framework:
                 f"{self.name} is not installed" if absent else f"importing it failed: {error}",
                 f"pip install {self.distribution or self.name}",
             ) from error
+        version = str(getattr(found, "__version__", ""))
+        if self.oldest and _numbers(version) < _numbers(self.oldest):
+            raise FrameworkNotInstalledError(
+                f"to={self.name!r}",
+                f"{self.name} {version} is installed, and {self.oldest} is the oldest that is right",
+                f"pip install '{self.distribution or self.name}>={self.oldest}'",
+            )
+        self._module = found
+        return found
 
     def installed(self) -> bool:
         """Whether it could be imported; nothing is imported to find out."""
@@ -324,7 +336,12 @@ class Framework:
 
     def alias_warnings(self, table: Table) -> tuple[str, ...]:
         """Return what to beware of where the framework aliases some of a table."""
-        return ()
+        if self.mutable or not any(column.changes for column in table.columns):
+            return ()
+        return (
+            f"{self.name} takes its memory never to change: writing to the source would change "
+            "the result (copy=True takes a snapshot)",
+        )
 
     def from_table(self, table: Table) -> Any:
         """Make a table of columns that `column_reasons` took."""
@@ -348,6 +365,11 @@ class Framework:
     def imports(self) -> dict[str, Callable[[Any], Any]]:
         """Return fast importers a form, the cheapest first; the same rule about raising."""
         return {}
+
+
+def _numbers(version: str) -> list[int]:
+    """Return a version's numbers, as far as there are numbers."""
+    return [int(part) for part in re.findall(r"\d+", version)[:3]]
 
 
 def as_it_is(obj: Any) -> Any:

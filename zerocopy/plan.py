@@ -36,6 +36,9 @@ class Plan:
         What ``convert`` would raise.
     leaves : dict of str to Plan
         For a container: the plan of each leaf by its path.
+    unread : bool
+        Whether it has to be read first, a stream or a query: what will alias and how much
+        is copied is known when it has been.
     run : callable or None
         Carries the plan out, and so keeps the source alive; None for refusals and
         containers. It does not travel: a plan that was pickled has none.
@@ -59,6 +62,7 @@ class Plan:
     warnings: tuple[str, ...] = ()
     error: ZeroCopyError | None = None
     leaves: dict[str, Plan] = field(default_factory=dict)
+    unread: bool = False
     run: Callable[[], Any] | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
@@ -87,7 +91,9 @@ class Plan:
         if self.zero_copy:
             return f"zero-copy ({self.protocol})" if self.protocol else "zero-copy"
         if self.copied_bytes:
-            return f"copies {self.copied_bytes:,} bytes"
+            return f"copies {self.copied_bytes:,} byte{'s' if self.copied_bytes > 1 else ''}"
+        if self.unread:
+            return "known when it has been read"
         return "nothing to copy (zero-size)"
 
 

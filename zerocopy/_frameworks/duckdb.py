@@ -64,6 +64,8 @@ class DuckDB(Framework):
 
     name = "duckdb"
     kind = "table"
+    # Older ones were tried: they fail, and some give wrong values.
+    oldest = "2.0"
     roots = ("duckdb", "_duckdb")
     distribution = "duckdb"
     mutable = False

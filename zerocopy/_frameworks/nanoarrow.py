@@ -159,6 +159,13 @@ class Nanoarrow(Framework):
             said.append("a stream can be read once")
         return tuple(said)
 
+    def table_reasons(self, table: Table) -> list[list[Reason]]:
+        if cut := [label for label in table.labels if "\0" in str(label)]:
+            raise UnsupportedConversionError(
+                "", f"the name {cut[0]!r} has a NUL in it, at which nanoarrow would cut it", "rename it"
+            )
+        return super().table_reasons(table)
+
     def from_table(self, table: Table) -> Any:
         made = _hub().from_table(table)
         if self.form != "ArrayStream":

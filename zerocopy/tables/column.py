@@ -36,6 +36,8 @@ class Column:
     length: int
     reasons: tuple[Reason, ...] = ()
     device: Device = HOST
+    #: Whether its owner may write to the memory in place.
+    changes: bool = False
     refusal: Reason | None = None
 
     @property

@@ -296,7 +296,7 @@ def _refuse_inner_nulls(column: Column, levels: Sequence[Column]) -> None:
         inside = int(np.count_nonzero(np.logical_or.reduce(rows) & ~hidden))
     if inside:
         said = "nulls inside its lists" if hidden is None else "lists with nulls inside"
-        raise LossyConversionError("", f"has {inside:,} {said}", "fill them first")
+        raise LossyConversionError("", f"has {said}: {inside:,}", "fill them first")
 
 
 def _each(tree: Any, change: Callable[[Leaf], Any]) -> Any:

@@ -61,7 +61,10 @@ class Nulls:
         if self.how == "refuse":
             raise LossyConversionError("", _has(column), _REMEDY)
         fill = self._fill(values, temporal)
-        why = Reason(f"its {count:,} nulls are filled with {self.value!r}", 'nulls="mask" leaves them alone')
+        why = Reason(
+            f"its {count:,} null{'s are' if count > 1 else ' is'} filled with {self.value!r}",
+            'nulls="mask" leaves them alone',
+        )
 
         def host() -> Array:
             array = values.host().copy()

@@ -45,7 +45,7 @@ def _keeps_columns(request: Request) -> bool:
 def _unread(table: Table, request: Request) -> Plan:
     """Plan what is known only once it is read: its types are, how it lies is not."""
     if request.copy is False and any(column.reasons for column in table.columns):
-        raise required({"it": list(table.columns[0].reasons)})
+        raise required({"": list(table.columns[0].reasons)})
     read = table.read
     assert read is not None
     typed = select(table, request.options.columns) if table.columns else table
@@ -62,5 +62,6 @@ def _unread(table: Table, request: Request) -> Plan:
         steps=("read it", "convert what was read"),
         reasons=tuple(reasons),
         warnings=(f"how much is copied is known when it has been read ({how})",),
+        unread=True,
         run=lambda: run(make(read(), request)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -92,10 +93,13 @@ class Encoded:
         if isinstance(self.values, (dict, Encoded, Masked)):
             raise TypeError(f"rows of {self.type} are not put together here; take its parts")
         values = convert(self.values, "numpy")
+        if self.scale is not None:
+            return [decimal.Decimal(_whole(value)).scaleb(-self.scale) for value in values.tolist()]
         if self.categories is not None:
             names = self.categories
             rows = names.to_pylist() if isinstance(names, Encoded) else convert(names, "numpy").tolist()
-            return [rows[code] for code in values.tolist()]
+            # A code below nought stands for nothing: that is how nulls=-1 fills them.
+            return [rows[code] if code >= 0 else None for code in values.tolist()]
         if self.offsets is None:
             found: list[Any] = values.tolist()
             return found
@@ -115,6 +119,14 @@ class Encoded:
             if (v := getattr(self, f.name)) is not None and v is not False
         )
         return f"Encoded({', '.join(said)})"
+
+
+def _whole(limbs: Any) -> int:
+    """Return a decimal's integer, which wide ones have in limbs of 64 bits, the lowest first."""
+    if isinstance(limbs, int):
+        return limbs
+    whole: int = sum(limb << (64 * i) for i, limb in enumerate(limbs))
+    return whole - (1 << (64 * len(limbs))) if limbs[-1] >> 63 else whole
 
 
 def parts(tree: Any, path: str = "") -> list[tuple[str, Any]]:

@@ -40,7 +40,7 @@ def total(
         zero_copy=shares and not copied,
         copied_bytes=copied,
         protocol=next((plan.protocol for plan in leaves.values()), ""),
-        steps=(f"each of {len(table.columns)} columns on its own",),
+        steps=("each column on its own",),
         warnings=tuple(said),
         leaves=leaves if not table.single or len(leaves) > 1 else {},
         reasons=next(iter(leaves.values())).reasons if table.single and len(leaves) == 1 else (),

@@ -46,6 +46,7 @@ class TensorColumn(Column):
     ) -> None:
         self.source, self.field, self.name, self.reasons = source, field, source.name, reasons
         self.length = source.view.shape[0]
+        self.changes = not source.view.readonly and not source.reasons
         self._mask, self._categories = mask, categories
 
     @cached_property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from zerocopy.dtype import DType
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, Source
 from zerocopy.plan import Plan
@@ -84,6 +85,12 @@ class Copied(Column):
             return None
         kept = source
         return replace(kept, host=lambda: kept.host().copy())
+
+    def values(self, dtype: DType, shape: tuple[int, ...] = ()) -> Source:
+        return self._column.values(dtype, shape)
+
+    def mask(self) -> Source:
+        return self._column.mask()
 
     def arrow(self) -> Any:
         from zerocopy import registry

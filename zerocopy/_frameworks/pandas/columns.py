@@ -155,6 +155,8 @@ def column_of(pd: Any, values: Any, own: Callable[[], Any], reasons: tuple[Reaso
         column = RefusedColumn(_NAME, len(values), error, int(values.nbytes))
     column.reasons = (*reasons, *column.reasons)
     column.of_pandas = own
+    # to_numpy() gives it as read-only, and pandas writes to it in place all the same.
+    column.changes = isinstance(column, TensorColumn)
     return column  # type: ignore[no-any-return]
 
 

@@ -38,6 +38,8 @@ class Polars(Framework):
 
     name = "polars"
     kind = "table"
+    # Older ones were tried: they fail, and some give wrong values.
+    oldest = "2.0"
     roots = ("polars",)
     distribution = "polars"
     mutable = False  # it copies before it writes, whoever owns the memory
@@ -119,7 +121,7 @@ class Polars(Framework):
             reasons |= dict.fromkeys(reasons_against(pl, column.field))
         elif column.source.view.dtype.name == "bool":  # type: ignore[attr-defined]
             reasons[BITS] = None
-        if not reasons and isinstance(column, ArrowColumn):
+        if not reasons and isinstance(column, ArrowColumn) and column.length:
             reasons |= dict.fromkeys(places(column))
         return list(reasons)
 
@@ -140,17 +142,6 @@ class Polars(Framework):
                 "pick one, columns=['x'], or ask for \"polars.DataFrame\"",
             )
         return super().table_reasons(table)
-
-    def alias_warnings(self, table: Table) -> tuple[str, ...]:
-        pl = self.module()
-        for column in table.columns:
-            source = direct(column)
-            if source is not None and not source.view.readonly and not ndarray_reasons(pl, column):
-                return (
-                    "polars takes its memory never to change: writing to the source would change "
-                    "the result (copy=True takes a snapshot)",
-                )
-        return ()
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
         pl = self.module()

@@ -23,6 +23,7 @@ from zerocopy.protocols.array_interface import address, aligned_copy
 from zerocopy.protocols.arrow_schema import NUMBERS, Field
 from zerocopy.tables.arrow_column import ArrowColumn, Typed
 from zerocopy.tables.column import Column, Table
+from zerocopy.tables.object_column import RefusedColumn
 
 #: Types without parameters as polars exports them, by the lower-case name of the dtype. The
 #: others are asked of the stream, which takes longer. Of those that name themselves Arrow has none.
@@ -90,8 +91,20 @@ def column_of(series: Any) -> Column:
     dtype = series.dtype
     if _has_objects(dtype):
         return Objects(series)
+    # C has no names with a NUL: polars 2.1 ends the process over them.
+    if _has_nul(dtype):
+        error = UnsupportedConversionError("", f"is {dtype!r}, with a NUL in a name", "rename its fields")
+        return RefusedColumn("polars.Series", len(series), error)
+    if "\0" in series.name:
+        series = series.alias("")
     code = _FORMATS.get(type(dtype).__name__.lower())
     return SeriesColumn(series, Field(code, series.name) if code else arrow_c.read_stream(series)[0])
+
+
+def _has_nul(dtype: Any) -> bool:
+    inner = [getattr(dtype, "inner", None), *(f.dtype for f in getattr(dtype, "fields", ()))]
+    names = [f.name for f in getattr(dtype, "fields", ())]
+    return any("\0" in name for name in names) or any(_has_nul(d) for d in inner if d is not None)
 
 
 def _has_objects(dtype: Any) -> bool:

@@ -224,6 +224,15 @@ class PyArrow(Hub):
             return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
         return array.chunk(0) if chunked and array.num_chunks == 1 else array
 
+    def table_reasons(self, table: Table) -> list[list[Reason]]:
+        if self.form == "ChunkedArray" and not table.single:
+            raise UnsupportedConversionError(
+                "",
+                f"a table of {len(table.columns)} columns is no pyarrow.ChunkedArray",
+                "pick one: x['name']",
+            )
+        return super().table_reasons(table)
+
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()
         chunks = getattr(column, "chunk_count", None)

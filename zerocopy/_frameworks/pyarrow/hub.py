@@ -22,12 +22,10 @@ class Hub(Framework):
         """Read an object that speaks the C data interface: a table, or a column."""
         pa = self.module()
         try:
-            if isinstance(obj, pa.RecordBatchReader):
-                return obj.read_all()
             if not hasattr(type(obj), "__arrow_c_stream__"):
                 array = pa.array(obj)
                 return pa.RecordBatch.from_struct_array(array) if pa.types.is_struct(array.type) else array
-            stream = pa.RecordBatchReader.from_stream(obj)
+            stream = obj if isinstance(obj, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(obj)
         except pa.ArrowInvalid as error:
             try:
                 return pa.chunked_array(obj)  # a stream of plain arrays is no stream of batches
@@ -46,7 +44,9 @@ class Hub(Framework):
     def copied(self, array: Any) -> Any:
         """Return an array in memory of its own, with the same chunks."""
         pa = self.module()
-        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        chunks = [c for c in (array.chunks if isinstance(array, pa.ChunkedArray) else [array]) if len(c)]
+        if not chunks:  # a slice of no rows cannot be written where its buffers go on before it
+            return pa.chunked_array([], type=array.type)
         sink = pa.BufferOutputStream()
         schema = pa.schema([pa.field("x", array.type)])
         # Written and read back: the one way that copies each type, and what is used of it alone.
