@@ -463,3 +463,37 @@ def test_writing_to_the_source_is_warned_of_where_the_target_takes_it_for_immuta
                 plan = zc.explain(source, target)
                 assert any("writing to the source" in warning for warning in plan.warnings)
                 assert not zc.explain(source, target, copy=True).zero_copy
+
+
+def test_an_index_is_no_feature_of_a_matrix() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1.0, 2, 3], "b": [4.0, 5, 6]})
+    kept = frame[frame["a"] > 1]
+    assert zc.convert(kept, to="torch", layout="matrix").tolist() == [[2, 5], [3, 6]]
+    plan = zc.explain(kept, "torch")
+    assert "the index comes as '__index_level_0__': index=False leaves it out" in plan.warnings
+    assert not any("the index" in w for w in zc.explain(kept, "torch", index=False).warnings)
+    assert any("NaN in a column" in warning for warning in zc.explain(frame, "polars").warnings)
+
+
+def test_a_masked_column_goes_back_to_a_table() -> None:
+    column = pa.array([1, None, 3])
+    for origin in TENSORS:
+        masked = zc.convert(column, to=origin, nulls="mask")
+        for target in TABLES:
+            if "cpu" in zc.frameworks()[target].devices:
+                table = zc.convert({"x": masked, "y": np.arange(3)}, to=target)
+                assert zc.convert(table, to="pyarrow.Table")["x"].to_pylist() == [1, None, 3]
+    encoded = zc.convert(pa.array(["a"]), to="numpy", encode=True)
+    with pytest.raises(zc.UnsupportedConversionError, match="column 'x': an Encoded is what a column became"):
+        zc.convert({"x": encoded}, to="pyarrow")
+
+
+def test_polars_categories_in_chunks_are_one_dictionary() -> None:
+    polars = pytest.importorskip("polars")
+    parts = [polars.Series("c", ["a", "b"]), polars.Series("c", ["b", "z"])]
+    parts = [part.cast(polars.Categorical) for part in parts]
+    series = polars.concat(parts, rechunk=False)
+    assert series.n_chunks() == 2
+    assert zc.convert(series, to="numpy", encode=True).to_pylist() == ["a", "b", "b", "z"]
+    assert series.n_chunks() == 2

@@ -25,6 +25,7 @@ from zerocopy.tables.describe import described, holds_tables, table_of
 from zerocopy.tables.options import NAMES as TABLE_OPTIONS
 from zerocopy.tables.options import Options
 from zerocopy.tables.request import Request
+from zerocopy.tables.result import Masked
 
 #: What ``convert`` takes beside the object and the target.
 OPTIONS = ("device", "copy", "stream", "writable", *TABLE_OPTIONS)
@@ -50,7 +51,9 @@ def is_table(container: Any, to: Any, options: dict[str, Any]) -> bool:
     target = registry.by_name(to)
     if not target.tables and not any(name in options for name in TABLE_OPTIONS):
         return False
-    if target.kind != "table" and any(is_container(value) for value in container.values()):
+    if target.kind != "table" and any(
+        is_container(value) and not isinstance(value, Masked) for value in container.values()
+    ):
         return False
     return not holds_tables(container)
 

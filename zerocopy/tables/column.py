@@ -117,6 +117,8 @@ class Table:
         How many of the columns, at the end, are pandas' index.
     metadata : dict of bytes to bytes
         The schema's.
+    warnings : tuple of str
+        What to know of the object whatever becomes of it.
     read : callable, optional
         ``read() -> Table`` for what is known only once it has been read, a query or a
         stream; `columns` then have types and no memory.
@@ -133,6 +135,7 @@ class Table:
     single: bool = False
     index: int = 0
     metadata: dict[bytes, bytes] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     read: Callable[[], Table] | None = None
     once: bool = False
     obj: Any = None

@@ -15,6 +15,7 @@ from zerocopy.protocols import arrow_c
 from zerocopy.tables.arrow_column import ArrowColumn, Typed
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.options import Options
+from zerocopy.tables.result import Encoded, Masked
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -169,6 +170,12 @@ def _column(value: Any) -> Column:
         table = table.read()
     if table is not None and table.single:
         return table.columns[0]
+    if isinstance(value, Masked) and not isinstance(value.values, Encoded):
+        return _masked(value)
+    if isinstance(value, (Encoded, Masked)):
+        raise UnsupportedConversionError(
+            "", "an Encoded is what a column became, and not one", "pass the column that it was made of"
+        )
     if table is not None or isinstance(value, (dict, list, tuple)):
         raise UnsupportedConversionError(
             "",
@@ -179,6 +186,22 @@ def _column(value: Any) -> Column:
     if source.view.ndim == 0:
         raise UnsupportedConversionError("", "a value without dimensions is no column", "repeat it first")
     return TensorColumn(source)
+
+
+def _masked(value: Masked) -> Column:
+    """Return values with their mask as the column with nulls that they were."""
+    source, mask = describe(value.values), describe(value.mask)
+    if source.view.ndim != 1 or mask.view.shape != source.view.shape or mask.view.dtype.name != "bool":
+        raise UnsupportedConversionError(
+            "", f"a mask of {mask.view.dtype} {mask.view.shape} is none for {source.view.shape}", "mend it"
+        )
+
+    def nulls() -> Array:
+        fetch = mask.to_host
+        hidden: Array = mask.host() if mask.view.device.is_host or fetch is None else fetch(None)
+        return hidden
+
+    return TensorColumn(source, mask=cache(nulls))
 
 
 def holds_tables(columns: dict[Any, Any]) -> bool:

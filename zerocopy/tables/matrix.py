@@ -49,6 +49,7 @@ def plan(table: Table, request: Request) -> Plan:
     ZeroCopyError
         The columns are not numbers of one type, or what ``convert`` raises for a tensor.
     """
+    table = without_index(table, request)
     leaves = _leaves(table, request)
     source = _source(table, leaves, request)
     plan = request.between(source, request.copy)
@@ -57,6 +58,14 @@ def plan(table: Table, request: Request) -> Plan:
     assert run is not None
     seen = (lambda: run().view(temporal)) if temporal else run
     return replace(plan, source=f"{table.name} {table.shape}", run=seen)
+
+
+def without_index(table: Table, request: Request) -> Table:
+    """Return a table without its index, unless that was asked for: labels of rows are no features."""
+    if not table.index or request.options.index or request.options.columns is not None:
+        return table
+    kept = len(table.columns) - table.index
+    return replace(table, labels=table.labels[:kept], columns=table.columns[:kept], index=0)
 
 
 def _leaves(table: Table, request: Request) -> list[Leaf]:

@@ -16,7 +16,9 @@ from zerocopy.tables.column import Column
 from zerocopy.tables.result import Masked
 
 _NAT = np.iinfo(np.int64).min
-_REMEDY = 'nulls="mask" gives a mask beside the values, nulls="nan" or a value such as nulls=0 fills them'
+_MASK = 'nulls="mask" gives a mask beside the values'
+_FLOATS = f'{_MASK}, nulls="nan" or a value such as nulls=0 fills them'
+_OTHERS = f"{_MASK}, a value such as nulls=0 fills them; for NaN, cast them to floats in the source"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ class Nulls:
         if not count:
             return values
         if self.how == "refuse":
-            raise LossyConversionError("", _has(column), _REMEDY)
+            floats = values.view.dtype.storage.kind in "fc" or temporal
+            raise LossyConversionError("", _has(column), _FLOATS if floats else _OTHERS)
         fill = self._fill(values, temporal)
         why = Reason(
             f"its {count:,} null{'s are' if count > 1 else ' is'} filled with {self.value!r}",

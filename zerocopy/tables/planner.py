@@ -24,6 +24,8 @@ def make(table: Table, request: Request) -> Plan:
     """
     if table.read is not None:
         return _unread(table, request)
+    if isinstance(request.options.nulls, dict) and not table.single:
+        select(table, list(request.options.nulls))  # a name that no column has is a mistake
     chosen = select(table, request.options.columns)
     if request.options.index is False:
         chosen = replace(chosen, metadata=pandas_metadata.selected(chosen.metadata, ()))

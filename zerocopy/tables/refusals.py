@@ -18,7 +18,7 @@ from zerocopy.tables.summary import paths
 T = TypeVar("T")
 
 #: How a reason begins that is said of a column, and not about something else.
-_SAID_OF_IT = ("is", "has", "holds", "lies", "was", "cannot")
+_SAID_OF_IT = ("is", "has", "holds", "lies", "was", "cannot", "its")
 
 
 def each(table: Table, ask: Callable[[Hashable, str, Column], T]) -> dict[str, T]:

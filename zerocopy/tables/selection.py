@@ -31,7 +31,7 @@ def select(table: Table, wanted: Any) -> Table:
         if count != 1:
             import difflib
 
-            near = difflib.get_close_matches(str(label), map(str, labels), n=3)
+            near = difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
             raise UnsupportedConversionError(
                 "",
                 f"{'no column' if not count else f'{count} columns'} of the table "

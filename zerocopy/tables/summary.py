@@ -33,7 +33,7 @@ def total(
     """Return the plan of a whole from those of its leaves."""
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())
-    said = dict.fromkeys([*beware, *(w for plan in leaves.values() for w in plan.warnings)])
+    said = dict.fromkeys([*beware, *table.warnings, *(w for plan in leaves.values() for w in plan.warnings)])
     return Plan(
         f"{table.name} {table.shape}",
         target.name,

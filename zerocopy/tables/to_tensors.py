@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Any
 
-from zerocopy.errors import UnsupportedConversionError
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.tables import nulls
 from zerocopy.tables.column import Column, Table
@@ -14,7 +14,6 @@ from zerocopy.tables.decode import Decoder, Leaf
 from zerocopy.tables.refusals import each
 from zerocopy.tables.request import Request
 from zerocopy.tables.result import rebuild
-from zerocopy.tables.selection import select
 from zerocopy.tables.summary import run, total
 
 
@@ -48,7 +47,11 @@ def plan(table: Table, request: Request) -> Plan:
         made = [rebuild(step, lambda act, _: act()) for step in steps.values()]
         return made[0] if table.single else dict(zip(table.labels, made, strict=True))
 
-    return total(table, target, plans, result, ())
+    beware: tuple[str, ...] = ()
+    if table.index and options.index is None and options.columns is None:
+        held = ", ".join(map(repr, table.labels[-table.index :]))
+        beware = (f"the index comes as {held}: index=False leaves it out",)
+    return total(table, target, plans, result, beware)
 
 
 def planned(table: Table, trees: dict[str, Any], request: Request) -> tuple[dict[str, Plan], dict[str, Any]]:
@@ -56,7 +59,13 @@ def planned(table: Table, trees: dict[str, Any], request: Request) -> tuple[dict
     plans: dict[str, Plan] = {}
 
     def leaf_step(leaf: Leaf, path: str) -> Callable[[], Any]:
-        made = request.between(leaf.source, None if leaf.made else request.copy)
+        try:
+            made = request.between(leaf.source, None if leaf.made else request.copy)
+        except ZeroCopyError as error:
+            part = path[len(path.partition("]")[0]) + 1 :] if path.startswith("[") else path
+            if part:  # the offsets of a text's categories, say
+                error.why = f"its {part.lstrip('.')}: {error.why}"
+            raise
         plans[path] = made if not leaf.made else replace(made, zero_copy=False, copied_bytes=0)
 
         def act() -> Any:
@@ -72,8 +81,6 @@ def planned(table: Table, trees: dict[str, Any], request: Request) -> tuple[dict
 def decode(table: Table, request: Request) -> dict[str, Any]:
     """Return each column's tree by its path; one error for all columns that have none."""
     options, target = request.options, request.target
-    if isinstance(options.nulls, dict):
-        select(table, list(options.nulls))  # a name that no column has is a mistake
 
     def tree(label: Hashable, path: str, column: Column) -> Any:
         policy = nulls.parse(options.nulls, label)

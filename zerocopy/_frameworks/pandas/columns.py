@@ -14,7 +14,7 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy.device import HOST
-from zerocopy.dtype import by_name, from_numpy
+from zerocopy.dtype import FLOAT, by_name, from_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Array, Source
 from zerocopy.protocols.array_interface import address
@@ -81,6 +81,10 @@ def is_default(index: Any, default: Any) -> bool:
 # -- pandas' objects as columns -------------------------------------------------
 
 
+#: Said of every frame with floats: to look for NaN would read all of them.
+NAN = "NaN in a column of NumPy's floats is a number and no null: x.convert_dtypes() makes nulls of it"
+
+
 def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
     """Describe a data frame: its columns, and its index behind them where that travels."""
     labels = frame.columns.tolist()
@@ -108,7 +112,11 @@ def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
     of_labels = [meta.label_level(pd, one) for one in levels(frame.columns)]
     metadata = meta.written(entries, described, of_labels, frame.attrs, pd.__version__)
     count = len(described) if travels else 0
-    return Table(name, labels, columns, len(frame), index=count, metadata=metadata, obj=frame)
+    floats = [c for c in columns if isinstance(c, TensorColumn) and c.source.view.dtype.code == FLOAT]
+    beware = (NAN,) if any(column.nulls is None for column in floats) else ()
+    return Table(
+        name, labels, columns, len(frame), index=count, metadata=metadata, warnings=beware, obj=frame
+    )
 
 
 def _nth(frame: Any, place: int) -> Any:

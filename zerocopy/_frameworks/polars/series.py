@@ -50,10 +50,13 @@ class SeriesColumn(ArrowColumn):
     def __init__(self, series: Any, field: Field) -> None:
         self.series = series
         codes = any(f.dictionary and not any(map(is_enum, f.metadata)) for f in walk(field))
+        # Codes are made anew for each chunk, and each has categories of its own: in one
+        # chunk, of a series that is not the caller's, they have the same.
+        whole = series.rechunk(in_place=False) if codes and series.n_chunks() > 1 else series
         super().__init__(
             "polars.Series",
             field,
-            lambda: list(arrow_c.read_stream(series)[1]),
+            lambda: list(arrow_c.read_stream(whole)[1]),
             len(series),
             # Series.to_arrow would rechunk it in place.
             lambda: registry.by_name("pyarrow").module().chunked_array(series),
