@@ -39,7 +39,10 @@ Array = np.ndarray[Any, Any]
 #: ``capsule``: a legacy DLPack capsule, aligned to its item size, no stride negative.
 #: ``versioned``: a DLPack 1.x capsule, no stride negative.
 #: ``aligned``: as ``capsule``, at a multiple of 64 bytes.
-FORMS = ("ndarray", "readonly", "capsule", "versioned", "aligned")
+#: ``columns``: of a table, a list of names and objects that have routes of their own.
+#: ``arrow``: a ``pyarrow.Table`` of plain numbers: columns of one chunk each, with names that
+#: are unique and not empty, no metadata. An exporter raises ValueError for any other.
+FORMS = ("ndarray", "readonly", "capsule", "versioned", "aligned", "columns", "arrow")
 
 
 @dataclass(slots=True, eq=False)

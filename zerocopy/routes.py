@@ -46,7 +46,8 @@ def compose(obj: Any, to: Any) -> Route | None:
     if target.owns(type(obj)):
         return _itself if target.is_native(obj) else None
     if target.tables and source.tables:
-        return _tables(source, target)
+        direct = source.exports(type(obj)).get("arrow"), target.imports().get("arrow")
+        return _tables(source, target, *direct)
     exports = source.exports(type(obj))
     if "columns" in exports and target.kind == "tensor":
         return _columns(exports["columns"], to)
@@ -74,7 +75,7 @@ def _columns(exporter: Route, to: Any) -> Route:
     return route
 
 
-def _tables(source: Framework, target: Framework) -> Route:
+def _tables(source: Framework, target: Framework, exporter: Route | None, importer: Route | None) -> Route:
     """Return the route from one table framework to another: as planned, and without the plan."""
 
     def route(obj: Any) -> Any:
@@ -86,7 +87,16 @@ def _tables(source: Framework, target: Framework) -> Route:
         target.table_reasons(table)
         return target.from_column(table) if table.single else target.from_table(table)
 
-    return route
+    if exporter is None or importer is None:
+        return route
+
+    def plainly(obj: Any) -> Any:
+        try:
+            return importer(exporter(obj))
+        except ValueError:
+            return route(obj)  # no plain numbers in one chunk a column
+
+    return plainly
 
 
 def _route_of(column: Any, to: Any) -> Route:

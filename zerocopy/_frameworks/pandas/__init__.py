@@ -120,7 +120,13 @@ class Pandas(Framework):
             labels = pd.Index([f"column_{i}" for i in range(width)] if width else pd.RangeIndex(0))
             return pd.DataFrame(array, index=pd.RangeIndex(height), columns=labels, copy=False)
 
-        return {"ndarray": ndarray}
+        arrow, frame = pd.arrays.ArrowExtensionArray, pd.DataFrame
+
+        def table(whole: Any) -> Any:
+            columns = zip(whole.column_names, whole.columns, strict=True)
+            return frame({name: arrow(column) for name, column in columns}, copy=False)
+
+        return {"ndarray": ndarray, "arrow": table}
 
     # -- target ---------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from zerocopy._frameworks.polars.series import (
     column_of,
     direct,
     ndarray_reasons,
-    plain_arrow,
+    plain_table,
     series_of,
 )
 from zerocopy._frameworks.polars.types import BITS, changes, places, reasons_against
@@ -92,7 +92,10 @@ class Polars(Framework):
     def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         pl = self.module()
         if cls is pl.DataFrame:
-            return {"columns": lambda frame: [(series.name, series) for series in frame.get_columns()]}
+            return {
+                "columns": lambda frame: [(series.name, series) for series in frame.get_columns()],
+                "arrow": plain_table(pl),
+            }
         if cls is not pl.Series:
             return {}
 
@@ -164,10 +167,6 @@ class Polars(Framework):
         pl = self.module()
         self.table_reasons(table)  # on the fast way nobody has asked yet
         labels = [str(label) for label in table.labels]
-        if self.form is None and table.columns and plain_arrow(table):
-            # One call instead of one a column, which is 50 us a table of ten. It would put
-            # columns in different chunks together, so: where each has one alone.
-            return pl.from_arrow(table.obj)
         found = [series_of(pl, n, c) for n, c in zip(labels, table.columns, strict=True)]
         if self.form == "Series":
             return found[0]
@@ -196,7 +195,9 @@ class Polars(Framework):
                 raise ValueError("for the careful way")
             return series(array)
 
-        return {"ndarray": flat}
+        # One call instead of one a column, which is 50 us a table of ten. It would put
+        # columns in different chunks together: of this form each has one alone.
+        return {"ndarray": flat, "arrow": self.module().from_arrow}
 
 
 def _changes(pl: Any, column: Column) -> Iterator[str]:

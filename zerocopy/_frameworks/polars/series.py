@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -22,7 +23,7 @@ from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import address, aligned_copy
 from zerocopy.protocols.arrow_schema import NUMBERS, Field
 from zerocopy.tables.arrow_column import ArrowColumn, Typed
-from zerocopy.tables.column import Column, Table
+from zerocopy.tables.column import Column
 from zerocopy.tables.object_column import RefusedColumn
 
 #: Types without parameters as polars exports them, by the lower-case name of the dtype. The
@@ -183,21 +184,22 @@ def _from_ndarray(pl: Any, name: str, source: Source, field: Field | None) -> An
 OWN = (SeriesColumn, Objects)
 
 
-def plain_arrow(table: Table) -> bool:
-    """Whether a table is pyarrow's, of numbers that lie in one chunk each and have names."""
-    if "" in table.labels or registry.by_type(type(table.obj)) is not registry.by_name("pyarrow"):
-        return False
-    return all(
-        type(column) is ArrowColumn
-        and column.chunk_count == 1
-        and column.field.format in NUMBERS
-        and not column.field.metadata
-        and column.field.dictionary is None
-        for column in table.columns
-    )
+def plain_table(pl: Any) -> Callable[[Any], Any]:
+    """Return what makes a ``pyarrow.Table`` of a frame of plain numbers, and raises for any other."""
+    kinds = frozenset(getattr(pl, f"{sign}Int{n}") for sign in ("", "U") for n in (8, 16, 32, 64))
+    kinds |= {pl.Float32, pl.Float64}
 
+    def table(frame: Any) -> Any:
+        columns = frame.get_columns()
+        names = [series.name for series in columns]
+        if not names or "" in names or any("\0" in name for name in names):
+            raise ValueError("names to look at")
+        if any(type(series.dtype) not in kinds or series.n_chunks() != 1 for series in columns):
+            raise ValueError("chunks, or no plain numbers")
+        pa = registry.by_name("pyarrow").module()
+        return pa.table([pa.chunked_array(series) for series in columns], names=names)
 
-# -- Arrow arrays as series -----------------------------------------------------
+    return table
 
 
 class _Stream:

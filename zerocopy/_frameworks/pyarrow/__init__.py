@@ -15,7 +15,7 @@ from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
+from zerocopy.framework import Array, Framework, Source, as_it_is, refuse_dtype, refuse_ndim
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import address, tidy_strides
 from zerocopy.protocols.arrow_schema import Field, read_schema
@@ -113,7 +113,9 @@ class PyArrow(Hub):
         pa = self.module()
         if cls is pa.Tensor:
             return {"ndarray": cls.to_numpy}  # type: ignore[attr-defined]  # keeps read-only
-        if cls in (pa.Table, pa.RecordBatch):
+        if cls is pa.Table:
+            return {"columns": _one_chunk_each, "arrow": _plain_table(pa)}
+        if cls is pa.RecordBatch:
             return {"columns": _one_chunk_each}
         # One class a type: these hold plain numbers, and their exporter refuses nulls.
         if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES} or not _marks_immutable(pa):
@@ -245,6 +247,8 @@ class PyArrow(Hub):
 
     def imports(self) -> dict[str, Callable[[Any], Any]]:
         pa = self.module()
+        if self.form == "Table":
+            return {"arrow": as_it_is}
         if self.form is not None or not hasattr(pa.Array, "from_dlpack"):
             return {}
         flat, tensor = pa.Array.from_dlpack, pa.Tensor.from_dlpack
@@ -261,7 +265,7 @@ class PyArrow(Hub):
                     raise
                 return tensor(array)
 
-        return {"ndarray": ndarray}
+        return {"ndarray": ndarray, "arrow": as_it_is}
 
 
 # The classes of plain numbers.
@@ -288,6 +292,22 @@ def _one_chunk_each(table: Any) -> list[tuple[str, Any]]:
             column = column.chunk(0)
         columns.append((name, column))
     return columns
+
+
+def _plain_table(pa: Any) -> Callable[[Any], Any]:
+    """Return what passes a table of plain numbers, one chunk a column, and raises for any other."""
+    numbers = frozenset(getattr(pa, name)() for name in _NUMBERS if name != "float16")
+
+    def plain(table: Any) -> Any:
+        names = table.column_names
+        if table.schema.metadata or "" in names or len({*names}) != len(names) or not names:
+            raise ValueError("metadata, or names to look at")
+        for column in table.columns:
+            if column.num_chunks != 1 or column.type not in numbers:
+                raise ValueError("chunks, or no plain numbers")
+        return table
+
+    return plain
 
 
 def _field(of: Any) -> Field:
