@@ -62,9 +62,10 @@ def planned(table: Table, trees: dict[str, Any], request: Request) -> tuple[dict
         try:
             made = request.between(leaf.source, None if leaf.made else request.copy)
         except ZeroCopyError as error:
-            part = path[len(path.partition("]")[0]) + 1 :] if path.startswith("[") else path
+            _, _, inner = path.rpartition("]")
+            part = ".".join(name for name in inner.split(".") if name not in ("", "values"))
             if part:  # the offsets of a text's categories, say
-                error.why = f"its {part.lstrip('.')}: {error.why}"
+                error.why = f"its {part}: {error.why}"
             raise
         plans[path] = made if not leaf.made else replace(made, zero_copy=False, copied_bytes=0)
 
