@@ -497,3 +497,42 @@ def test_polars_categories_in_chunks_are_one_dictionary() -> None:
     assert series.n_chunks() == 2
     assert zc.convert(series, to="numpy", encode=True).to_pylist() == ["a", "b", "b", "z"]
     assert series.n_chunks() == 2
+
+
+def test_the_index_is_what_still_stands_last() -> None:
+    pandas = pytest.importorskip("pandas")
+    from zerocopy.tables.describe import table_of
+    from zerocopy.tables.selection import select
+
+    table = table_of(pandas.DataFrame({"a": [1], "b": [2]}, index=pandas.Index([5], name="key")))
+    assert table.index == 1
+    found = {tuple(want): select(table, want).index for want in (["a", "key"], ["key", "a"], ["key"], ["b"])}
+    assert found == {("a", "key"): 1, ("key", "a"): 0, ("key",): 1, ("b",): 0}
+
+
+def test_a_stream_as_a_column_is_not_used_up_by_an_explanation() -> None:
+    class Stream:
+        taken = 0
+
+        def __arrow_c_schema__(self):
+            return pa.int64().__arrow_c_schema__()
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            self.taken += 1
+            return pa.chunked_array([[1, 2]]).__arrow_c_stream__()
+
+    stream = Stream()
+    plan = zc.explain({"x": stream}, "pyarrow")
+    assert not plan.possible
+    assert plan.reasons[0].why.startswith("column 'x': a ")
+    assert "Stream is read once" in plan.reasons[0].why
+    assert stream.taken == 0
+
+
+def test_a_copy_of_bool8_is_what_the_alias_is() -> None:
+    pytest.importorskip("pandas")
+    flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8()))
+    table = pa.table({"x": flags})
+    copied = zc.convert(table, to="pandas", copy=True)
+    assert copied["x"].dtype == zc.convert(table, to="pandas")["x"].dtype == bool
+    assert not zc.shares_memory(table, copied)

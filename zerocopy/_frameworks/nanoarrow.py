@@ -12,14 +12,13 @@ from functools import cache
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, Source
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.tables.arrow_column import ArrowColumn, Typed
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import Decoder, Leaf
-from zerocopy.tables.nulls import Nulls
+from zerocopy.tables.decode import as_tensor
 
 _HOST = 1  # ARROW_DEVICE_CPU
 _VIEWS = ("string_view", "binary_view")
@@ -63,14 +62,7 @@ class Nanoarrow(Framework):
             raise UnsupportedConversionError(
                 f"convert({name})", "an array of structs is a table and not one array", "pick a column of it"
             )
-        try:
-            tree = Decoder(Nulls()).decode(table.columns[0])
-        except ZeroCopyError as error:
-            error.asked, error.why = f"convert({name})", f"it {error.why}"
-            raise
-        if not isinstance(tree, Leaf):
-            raise UnsupportedConversionError(f"convert({name})", "it is no one block of numbers", "")
-        return tree.source
+        return as_tensor(table.columns[0])
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         name = _name(obj)

@@ -166,8 +166,11 @@ def _of_dict(columns: dict[Any, Any]) -> Table:
 
 def _column(value: Any) -> Column:
     table = None if isinstance(value, dict) else table_of(value, tables=True)
-    if table is not None and table.read is not None and table.single:
-        table = table.read()
+    if table is not None and table.read is not None:
+        # Reading it here would use it up where nothing but an explanation was asked for.
+        raise UnsupportedConversionError(
+            "", f"a {type(value).__qualname__} is read once, and is no column before that", "read it first"
+        )
     if table is not None and table.single:
         return table.columns[0]
     if isinstance(value, Masked) and not isinstance(value.values, Encoded):

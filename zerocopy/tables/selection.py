@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from zerocopy.errors import UnsupportedConversionError
@@ -42,11 +43,13 @@ def select(table: Table, wanted: Any) -> Table:
             )
         places.append(labels.index(label))
     first = len(labels) - table.index
+    # The index is what stands last: of the columns asked for, as many as still do.
+    index = len(list(takewhile(lambda i: i >= first, reversed(places))))
     return replace(
         table,
         labels=[labels[i] for i in places],
         columns=[table.columns[i] for i in places],
         metadata=pandas_metadata.selected(table.metadata, [str(labels[i]) for i in places]),
         obj=None,
-        index=sum(i >= first for i in places) if all(i >= first for i in sorted(places)[-1:]) else 0,
+        index=index,
     )

@@ -87,7 +87,8 @@ class Copied(Column):
         return replace(kept, host=lambda: kept.host().copy())
 
     def values(self, dtype: DType, shape: tuple[int, ...] = ()) -> Source:
-        return self._column.values(dtype, shape)
+        kept = self._column.values(dtype, shape)
+        return replace(kept, host=lambda: kept.host().copy())
 
     def mask(self) -> Source:
         return self._column.mask()

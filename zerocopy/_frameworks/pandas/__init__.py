@@ -33,12 +33,11 @@ from zerocopy._frameworks.pandas.values import (
     values_of,
 )
 from zerocopy.dtype import from_numpy
-from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source
 from zerocopy.tables import pandas_metadata as meta
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import Decoder, Leaf
-from zerocopy.tables.nulls import Nulls
+from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -66,13 +65,7 @@ class Pandas(Framework):
             raise UnsupportedConversionError(
                 f"convert({name})", "a table is not one array", "pick a column, or convert to a dict of them"
             )
-        try:
-            tree = Decoder(Nulls()).decode(table.columns[0])
-        except ZeroCopyError as error:
-            error.asked, error.why = f"convert({name})", f"it {error.why}"
-            raise
-        assert isinstance(tree, Leaf)
-        return replace(tree.source, name=name)
+        return replace(as_tensor(table.columns[0]), name=name)
 
     def table(self, obj: Any, index: bool | None = None) -> Table:
         pd = self.module()

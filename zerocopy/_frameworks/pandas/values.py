@@ -126,7 +126,7 @@ def _copied(pd: Any, own: Any) -> Any:
 
 def _arrow_values(pd: Any, column: Column) -> Any:
     bool8 = is_bool8(column)
-    if bool8 and not column.null_count and not isinstance(column, Copied):
+    if bool8 and not column.null_count:
         return column.values(BOOL).host()
     chunked = column.arrow()
     if bool8:

@@ -22,12 +22,11 @@ from zerocopy._frameworks.polars.series import (
     series_of,
 )
 from zerocopy._frameworks.polars.types import BITS, changes, places, reasons_against
-from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import Decoder, Leaf
-from zerocopy.tables.nulls import Nulls
+from zerocopy.tables.decode import as_tensor
 
 
 class Polars(Framework):
@@ -81,13 +80,7 @@ class Polars(Framework):
             raise UnsupportedConversionError(
                 asked, "a frame is not one array", "pick a column, or convert it to a dict of them"
             )
-        try:
-            tree = Decoder(Nulls()).decode(table.columns[0])
-        except ZeroCopyError as error:
-            error.asked, error.why = asked, f"it {error.why}"
-            raise
-        assert isinstance(tree, Leaf)
-        return replace(tree.source, framework=self, obj=obj)
+        return as_tensor(table.columns[0])
 
     def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         pl = self.module()
