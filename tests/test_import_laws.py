@@ -17,6 +17,14 @@ HOMES = PACKAGE / "_frameworks"
 FRAMEWORK_FILES = sorted(p for p in HOMES.rglob("*.py") if p != HOMES / "__init__.py")
 ROOTS = {root for name in registry.frameworks() for root in registry.by_name(name).roots}
 OPTIONAL = (ROOTS | {"ml_dtypes", "rmm"}) - {"numpy"}
+#: Rooms that are written in Numba, and so import it: see ``test_kernels_are_imported_late``.
+KERNELS = [PACKAGE / "layout" / "kernels", PACKAGE / "layout" / "cuda"]
+
+
+def _foreign(path: Path) -> set[str]:
+    """What a file must not import: in the kernels' rooms Numba is no framework, but the language."""
+    return OPTIONAL - {"numba"} if set(KERNELS) & set(path.parents) else OPTIONAL
+
 
 LOADED = """
 import sys
@@ -97,7 +105,15 @@ def _imports(path: Path, *, top_level_only: bool) -> set[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_no_framework_is_imported_at_module_level(path: Path) -> None:
     tops = {name.partition(".")[0] for name in _imports(path, top_level_only=True)}
-    assert not tops & OPTIONAL
+    assert not tops & _foreign(path)
+
+
+def test_kernels_are_imported_late() -> None:
+    """No file outside of them imports the kernels, and so Numba, when it is imported itself."""
+    for path in FILES:
+        if not set(KERNELS) & set(path.parents):
+            early = _imports(path, top_level_only=True)
+            assert not {n for n in early if n.startswith(("zerocopy.layout.kernels", "zerocopy.layout.cuda"))}
 
 
 @pytest.mark.parametrize("path", FRAMEWORK_FILES, ids=lambda p: str(p.relative_to(HOMES)))
@@ -121,7 +137,7 @@ def test_nothing_else_names_a_framework_module(path: Path) -> None:
     names = _imports(path, top_level_only=False)
     inner = {n for n in names if n.startswith("zerocopy._frameworks")}
     assert not inner or path.stem == "registry", inner
-    assert not {n.partition(".")[0] for n in names} & (OPTIONAL - {"ml_dtypes"})
+    assert not {n.partition(".")[0] for n in names} & (_foreign(path) - {"ml_dtypes"})
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from zerocopy.errors import ZeroCopyError as ZeroCopyError
     from zerocopy.framework import Framework as Framework
     from zerocopy.framework import Source as Source
+    from zerocopy.layout.columns import aos_to_soa as aos_to_soa
+    from zerocopy.layout.records import soa_to_aos as soa_to_aos
     from zerocopy.plan import Plan as Plan
     from zerocopy.registry import FrameworkInfo as FrameworkInfo
     from zerocopy.registry import frameworks as frameworks
@@ -60,6 +62,8 @@ _HOME = {
     "Column": "tables.column",
     "Masked": "tables.result",
     "Encoded": "tables.result",
+    "aos_to_soa": "layout.columns",
+    "soa_to_aos": "layout.records",
     "Device": "device",
     "DType": "dtype",
     "Reason": "errors",

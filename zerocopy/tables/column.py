@@ -26,6 +26,9 @@ class Column:
         Rows.
     reasons : tuple of Reason
         Why all that is got from here is a copy already (a query's result).
+    in_place : Column or None
+        The same column without a copy, at strides that not every target takes: a field
+        among records.
     refusal : Reason or None
         Why tensors cannot have it, where that is known and its type is not: to find
         out what Python objects are costs a copy.
@@ -39,6 +42,7 @@ class Column:
     #: Whether its owner may write to the memory in place.
     changes: bool = False
     refusal: Reason | None = None
+    in_place: Column | None = None
 
     @property
     def null_count(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,9 @@ from zerocopy.device import HOST, same_place
 from zerocopy.dtype import by_name
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Array, Source
-from zerocopy.layout.blocks import blocks
+from zerocopy.layout import threads
+from zerocopy.layout.rows import record_type
+from zerocopy.layout.transposition import to_rows
 from zerocopy.plan import Plan
 from zerocopy.protocols import cuda_array_interface
 from zerocopy.protocols.array_interface import aligned_empty
@@ -35,6 +38,8 @@ from zerocopy.tables.to_tensors import decode
 
 #: Arrow pads its buffers to that many bytes (Columnar Format, "Buffer Alignment and Padding").
 _PADDING = 64
+#: Bytes between columns of one array up to which it is not worth a copy to be rid of them.
+_PAGE = 4096
 #: Bytes from which on memory is pages of its own, to NumPy's allocator.
 _LARGE = 1 << 22
 _STACK = "convert the columns, and stack them there: torch.stack(list(x.values()), 1), cupy.stack(...)"
@@ -173,13 +178,20 @@ def _strides(views: list[StridedView]) -> tuple[int, int] | None:
     # Column after column. Between two of them lies less than one buffer's padding: those
     # bytes are in a page of either neighbour, so they can be read, and too few for an
     # Arrow buffer of somebody else, which would begin at the next multiple of 64.
-    if stride == size and 0 <= step - rows * size < _PADDING:
+    gap = step - rows * size
+    if stride == size and (0 <= gap < _PADDING or (0 < gap < _PAGE and _in_one_array(views))):
         return stride, step
     # Row after row: all columns lie within one row, as those of a 2-D array do, or some of
     # them. What else the row holds lies inside the array that the columns came from.
     if size <= step and (len(views) - 1) * step + size <= stride:
         return stride, step
     return None
+
+
+def _in_one_array(views: list[StridedView]) -> bool:
+    """Whether columns are views of one array, which has the bytes between them too."""
+    bases = [getattr(view.owner, "base", None) for view in views]
+    return isinstance(bases[0], np.ndarray) and all(base is bases[0] for base in bases)
 
 
 def _in_order(order: str, strides: tuple[int, int], shape: tuple[int, int]) -> bool:
@@ -305,16 +317,26 @@ def _memory(shape: tuple[int, int], storage: np.dtype[Any]) -> Array:
 
 def _by_columns(pieces: list[list[Array]], rows: int, storage: np.dtype[Any]) -> Array:
     out = _memory((len(pieces), rows), storage)
+    shares = threads.cuts(len(pieces), out.nbytes, None, 1)
+    threads.run([partial(_fill_columns, out[low:high], pieces[low:high]) for low, high in shares])
+    return out.T
+
+
+def _fill_columns(out: Array, pieces: list[list[Array]]) -> None:
     for column, parts in zip(out, pieces, strict=True):
         start = 0
         for part in parts:
             column[start : start + len(part)] = part
             start += len(part)
-    return out.T
 
 
 def _by_rows(pieces: list[list[Array]], rows: int, storage: np.dtype[Any]) -> Array:
     out = _memory((rows, len(pieces)), storage)
+    if not out.size:
+        return out
+    # To the kernels a row is a record: of values whose width is all that matters.
+    kind = record_type(np.dtype([(f"{k}", f"V{storage.itemsize}") for k in range(len(pieces))]))
+    records = out.view(kind.dtype)[:, 0]
     # Where any of the columns begins a chunk: from there to the next, each is one array.
     starts = {0, rows}
     for parts in pieces:
@@ -328,9 +350,9 @@ def _by_rows(pieces: list[list[Array]], rows: int, storage: np.dtype[Any]) -> Ar
             while begins[k] + len(current[k]) <= low:
                 begins[k] += len(current[k])
                 current[k] = next(place)
-        for part in blocks(high - low, len(pieces) * storage.itemsize):
-            block = out[low + part.start : low + part.stop]
-            for k, values in enumerate(current):
-                start = low + part.start - begins[k]
-                block[:, k] = values[start : start + len(block)]
+        segment = [
+            values[low - begin : high - begin].view(kind.leaves[0].dtype)
+            for values, begin in zip(current, begins, strict=True)
+        ]
+        to_rows(segment, kind, records[low:high], None)
     return out

@@ -14,7 +14,10 @@ from zerocopy.device import HOST
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Source
-from zerocopy.layout.records import aos_to_soa, type_of
+from zerocopy.layout.columns import aos_to_soa
+from zerocopy.layout.schema import parts
+from zerocopy.layout.source import source
+from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.strided import StridedView, contiguous_strides
 from zerocopy.tables.column import Column, Table
@@ -28,6 +31,7 @@ from zerocopy.tables.numpy_column import (
     times,
 )
 from zerocopy.tables.object_column import ObjectColumn, RefusedColumn
+from zerocopy.tables.tensor_column import TensorColumn
 
 _BYTE = by_name("uint8")
 INTERLEAVED = Reason(
@@ -48,10 +52,9 @@ def table(array: Array, name: str) -> Table | None:
         return None  # of ml_dtypes, whose kind is V, too
     if isinstance(array, np.ma.MaskedArray) and _masked(array):
         return None  # as a tensor it is refused, and told what to do
-    plain = array.view(np.ndarray)
     if dtype.names is None:
-        return Table(name, [""], [single(plain, name)], len(array), single=True, obj=array)
-    rows = _Rows(plain)
+        return Table(name, [""], [single(array.view(np.ndarray), name)], len(array), single=True, obj=array)
+    rows = _Rows(array.data if isinstance(array, np.ma.MaskedArray) else array)
     columns = [rows.top(field, name) for field in dtype.names]
     return Table(name, list(dtype.names), columns, len(array), obj=array)
 
@@ -70,6 +73,12 @@ class _Rows:
 
     def __init__(self, records: Array) -> None:
         self.records = records
+        # Scaled columns of FITS files, say, are shown otherwise than they lie there.
+        given = source(records)
+        self.views = {name: given.array[name] for name, _, _ in parts(records.dtype)} | given.shown
+        self.types = {name: dtype for name, dtype, _ in parts(records.dtype)}
+        for name, shown in given.shown.items():
+            self.types[name] = np.dtype((shown.dtype, shown.shape[1:]))
         self.wanted: dict[str, None] = {}
         self.made: dict[str, Any] = {}
 
@@ -78,12 +87,13 @@ class _Rows:
         if name not in self.made:
             self.wanted[name] = None
             # A view of some fields; another thread may have made them too, which is no harm.
-            self.made.update(aos_to_soa(self.records[[n for n in self.wanted if n not in self.made]]))
+            fields = [n for n in self.wanted if n not in self.made]
+            self.made.update(aos_to_soa(self.records, fields=fields, copy=True))
         return self.made[name]
 
     def top(self, field: str, name: str) -> Column:
-        view, length = self.records[field], len(self.records)
-        dtype = type_of(self.records.dtype, field)
+        view, length = self.views[field], len(self.records)
+        dtype = self.types[field]
         if dtype.hasobject and (dtype.base.names is not None or dtype.subdtype is not None):
             why = "holds Python objects inside a record or a sub-array"
             error = UnsupportedConversionError("", why, "pick other fields with columns=[...]")
@@ -132,11 +142,11 @@ def _column(
         return column
     if dtype.names is None:
         return _leaf(made, want, view, dtype, (length,), name)
-    parts = [
-        _column(partial(_part, made, part), want, view[part], type_of(dtype, part), length, name)
-        for part in dtype.names
+    columns = [
+        _column(partial(_part, made, part), want, view[part], inner, length, name)
+        for part, inner, _ in parts(dtype)
     ]
-    return StructColumn(parts, dtype.names, length, name)
+    return StructColumn(columns, dtype.names, length, name)
 
 
 def _part(made: Callable[[], dict[str, Any]], name: str) -> Any:
@@ -153,7 +163,10 @@ def _leaf(
 ) -> Column:
     standard = numbers_of(dtype)
     if standard is not None:
-        return _made(lambda: made().reshape(shape), shape, standard, None, name, want)
+        column = _made(lambda: made().reshape(shape), shape, standard, None, name, want)
+        if dtype.isnative and view.shape == shape:
+            column.in_place = _strided(view, standard, name)
+        return column
     native = dtype.newbyteorder("=")
     if native.kind == "U":
         # Text is read and written anew in any case: from the rows themselves.
@@ -175,6 +188,13 @@ def _leaf(
         "", f"is {dtype}, which no other framework has", "cast it, x.astype('float64'), or leave it out"
     )
     return RefusedColumn(name, shape[0], error)
+
+
+def _strided(view: Array, dtype: DType, name: str) -> TensorColumn:
+    """Return a field where it lies among the records."""
+    readonly = not view.flags.writeable
+    place = StridedView(address(view), view.shape, view.strides, dtype, HOST, readonly, view)
+    return TensorColumn(Source(name, place, place.numpy, "buffer", obj=view))
 
 
 def _bytes(array: Array) -> Array:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
+from zerocopy.dtype import by_name
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
+from zerocopy.strided import StridedView
 from zerocopy.tables import nulls
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, Leaf
@@ -26,6 +29,7 @@ def plan(table: Table, request: Request) -> Plan:
 
         return records.as_it_is(table, request)
     layout = options.layout or "columns"
+    table = _in_place(table, request, layout)
     if layout != "columns" and table.single:
         raise UnsupportedConversionError("", f"layout={layout!r} is for tables, and this is one column", "")
     if layout == "records":
@@ -52,6 +56,35 @@ def plan(table: Table, request: Request) -> Plan:
         held = ", ".join(map(repr, table.labels[-table.index :]))
         beware = (f"the index comes as {held}: index=False leaves it out",)
     return total(table, target, plans, result, beware)
+
+
+def _in_place(table: Table, request: Request, layout: str) -> Table:
+    """Take fields of records where they lie, if the target can and nothing is gained by columns.
+
+    A strided view of each field is no copy, and each pass over one reads all records. So
+    several fields become columns, once, unless copies are refused; one field has nothing to be
+    transposed with, and all fields together may be a matrix as they are.
+    """
+    columns = [column.in_place for column in table.columns if column.in_place is not None]
+    if len(columns) < len(table.columns) or not columns or request.copy is True or layout == "records":
+        return table
+    if layout == "columns" and request.copy is None and len(columns) > 1:
+        return table
+    views = [column.values(by_name("uint8")).view for column in columns]
+    if layout != "columns":
+        views = _one_matrix(views)
+    if not views or any(request.target.reasons(view) for view in views):
+        return table
+    return replace(table, columns=columns)
+
+
+def _one_matrix(views: list[StridedView]) -> list[StridedView]:
+    """Return the matrix whose columns fields are, if they are numbers of one type at equal distances."""
+    steps = {b.ptr - a.ptr for a, b in pairwise(views)} or {views[0].dtype.itemsize}
+    if len({view.dtype for view in views}) > 1 or len(steps) > 1 or any(view.ndim != 1 for view in views):
+        return []
+    first = views[0]
+    return [replace(first, shape=(*first.shape, len(views)), strides=(*first.strides, steps.pop()))]
 
 
 def planned(table: Table, trees: dict[str, Any], request: Request) -> tuple[dict[str, Plan], dict[str, Any]]:

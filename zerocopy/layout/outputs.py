@@ -1,0 +1,140 @@
+"""Memory of the caller's to write to: it fits, or nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from zerocopy.errors import UnsupportedConversionError
+from zerocopy.layout.schema import Leaf
+from zerocopy.protocols.array_interface import address
+
+Array = np.ndarray[Any, Any]
+
+_ASKED = "aos_to_soa(records, out=out)"
+
+
+def columns(out: Any, leaves: Sequence[Leaf], shape: tuple[int, ...], records: Array) -> list[Array]:
+    """Return the caller's arrays in the order of the leaves.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        One is missing, is not of the column's type and shape, cannot be written, or overlaps
+        with the records or another one.
+    """
+    if isinstance(out, np.ndarray):
+        found = _matrix(out, leaves, shape)
+    elif isinstance(out, Mapping):
+        found = [_column(out, leaf, shape) for leaf in leaves]
+        _refuse_others(out, leaves, ())
+    else:
+        raise UnsupportedConversionError(
+            _ASKED, f"out is a {type(out).__name__}", "pass a dict of arrays, or one array of shape (k, n)"
+        )
+    refuse_overlaps(_ASKED, [(leaf.name, array) for leaf, array in zip(leaves, found, strict=True)], records)
+    return found
+
+
+def _matrix(out: Array, leaves: Sequence[Leaf], shape: tuple[int, ...]) -> list[Array]:
+    types = list(dict.fromkeys(leaf.dtype for leaf in leaves))
+    if len(types) != 1 or any(leaf.shape for leaf in leaves):
+        raise UnsupportedConversionError(
+            _ASKED,
+            "out is one array, and these columns are not all of one type and without sub-arrays",
+            "pass a dict of arrays",
+        )
+    fits("out", out, types[0], (len(leaves), *shape), _ASKED)
+    return list(out)
+
+
+def _column(out: Mapping[str, Any], leaf: Leaf, shape: tuple[int, ...]) -> Array:
+    inner: Any = out
+    for i, name in enumerate(leaf.path):
+        if not isinstance(inner, Mapping) or name not in inner:
+            where = ".".join(leaf.path[: i + 1])
+            raise UnsupportedConversionError(
+                _ASKED, f"out has no column {where!r}", "leave the field out with fields=[...], or add it"
+            )
+        inner = inner[name]
+    fits(f"out[{leaf.name!r}]", inner, leaf.dtype, shape + leaf.shape, _ASKED)
+    found: Array = inner
+    return found
+
+
+def _refuse_others(out: Mapping[str, Any], leaves: Sequence[Leaf], path: tuple[str, ...]) -> None:
+    known = {leaf.path[: len(path) + 1] for leaf in leaves}
+    for name, inner in out.items():
+        here = (*path, name)
+        if here not in known:
+            raise UnsupportedConversionError(
+                _ASKED, f"out has {'.'.join(map(str, here))!r}, which is none of the fields", "leave it out"
+            )
+        if isinstance(inner, Mapping):
+            _refuse_others(inner, leaves, here)
+
+
+def fits(name: str, array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], asked: str) -> None:
+    """Raise if memory to write to is not of a type and shape, or cannot be written."""
+    why = ""
+    if not isinstance(array, np.ndarray):
+        why = f"is a {type(array).__name__}, and no NumPy array"
+    elif array.dtype != dtype:
+        why = f"is of {array.dtype}, not {dtype}"
+    elif array.shape != shape:
+        why = f"has the shape {array.shape}, not {shape}"
+    elif not array.flags.writeable:
+        why = "is read-only"
+    elif len(shape) > 1 and not array.flags.c_contiguous:
+        why = "is not contiguous"
+    elif array.size > 1 and abs(array.strides[0]) < array.itemsize:
+        why = "overlaps with itself"
+    if why:
+        raise UnsupportedConversionError(asked, f"{name} {why}", f"numpy.empty({shape}, {str(dtype)!r}) fits")
+
+
+def refuse_overlaps(asked: str, named: Sequence[tuple[str, Array]], source: Array) -> None:
+    """Raise if memory to write to overlaps with other such memory or with what is read."""
+    spans = sorted(
+        ((*_span(array), name, array) for name, array in [*named, ("the source", source)] if array.nbytes),
+        key=lambda span: span[0],
+    )
+    for (_, a_name, a), (_, b_name, b) in _meeting(spans):
+        if _overlap(a, b):
+            raise UnsupportedConversionError(
+                asked, f"{a_name!r} and {b_name!r} overlap in memory", "write to memory of its own"
+            )
+
+
+def _meeting(spans: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield the pairs whose spans meet: few, so that many columns take no time."""
+    open_spans: list[Any] = []
+    if all(a[1] <= b[0] for a, b in pairwise(spans)):
+        return
+    for span in spans:
+        open_spans = [other for other in open_spans if other[1] > span[0]]
+        for other in open_spans:
+            yield (other[1], *other[2:]), (span[1], *span[2:])
+        open_spans.append(span)
+
+
+def _span(array: Array) -> tuple[int, int]:
+    """Return the first byte's address and the one after the last byte's."""
+    low = high = address(array)
+    for extent, stride in zip(array.shape, array.strides, strict=True):
+        step = (extent - 1) * stride
+        low, high = (low + step, high) if step < 0 else (low, high + step)
+    return low, high + array.itemsize
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    # Whether two lattices of addresses meet is a hard question in general: asked with a limit,
+    # past which nobody knows, and then nothing is written.
+    hard = getattr(np, "exceptions", np).TooHardError
+    try:
+        return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]
+    except hard:
+        return True
