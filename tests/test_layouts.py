@@ -685,3 +685,80 @@ def test_rows_and_columns_that_do_not_fit() -> None:
         soa_to_aos({"a": [1]}, [("a", "i8", (2,))])
     with pytest.raises(zc.LossyConversionError, match="does not hold int64"):
         soa_to_aos({"a": np.array([1])}, [("a", "i4")])
+
+
+# -- records where they lie --------------------------------------------------------------
+
+POINTS = [("x", "f4"), ("y", "f4"), ("z", "f4"), ("w", "f4")]
+#: Tensor frameworks that take a field at its stride.
+STRIDED = [name for name in ("numpy", "torch") if name in HOST]
+
+
+@pytest.mark.parametrize("target", STRIDED)
+def test_one_field_lies_where_it_is(target: str) -> None:
+    # Torch's strides are whole items: a field of a record of 17 bytes has no such stride.
+    odd = np.zeros(50, [("a", "i1"), *POINTS])
+    assert zc.explain(odd, target, columns=["y"]).zero_copy == (target == "numpy")
+    assert zc.explain(odd, target, columns=["a"]).zero_copy
+    rows = np.zeros(50, POINTS)
+    seen = zc.convert(rows, target, columns=["y"])["y"]
+    rows["y"][7] = 5
+    assert seen[7] == 5
+    assert zc.shares_memory(rows, seen)
+    assert not zc.shares_memory(rows, zc.convert(rows, target, columns=["y"], copy=True))
+
+
+@pytest.mark.parametrize("target", STRIDED)
+def test_all_fields_without_a_copy(target: str) -> None:
+    rows = np.zeros(50, POINTS)
+    made = zc.convert(rows, target, copy=False, layout="columns")
+    assert list(made) == ["x", "y", "z", "w"]
+    assert all(zc.shares_memory(rows, column) for column in made.values())
+    assert zc.explain(rows, target, copy=False, layout="columns").zero_copy
+    # By default they are columns: one pass over the records, and not one a field.
+    assert not zc.explain(rows, target, layout="columns").zero_copy
+
+
+def test_fields_without_a_copy_where_that_cannot_be() -> None:
+    with pytest.raises(zc.CopyRequiredError, match="interleaved"):
+        zc.convert(np.zeros(5, POINTS), "pyarrow", copy=False)
+    with pytest.raises(zc.CopyRequiredError, match="interleaved"):
+        zc.convert(np.zeros(5, [("a", ">i4"), ("b", "i4")]), "torch", copy=False)
+    with pytest.raises(zc.CopyRequiredError):
+        zc.convert(np.zeros(5, POINTS), "jax", copy=False)
+
+
+@pytest.mark.parametrize("target", TENSORS)
+@pytest.mark.parametrize("dtype", [POINTS, [("x", "f4")], [("n", "i2"), ("m", "i2")], [("a", "i1"), *POINTS]])
+def test_records_as_a_matrix(target: str, dtype: list[tuple[str, str]]) -> None:
+    rows = aligned(np.zeros(20, dtype))
+    rows.view(np.uint8)[...] = np.arange(rows.nbytes, dtype=np.uint8) % 60
+    if len({kind for _, kind in dtype}) > 1:
+        with pytest.raises(zc.UnsupportedConversionError, match="one type"):
+            zc.convert(rows, target, layout="matrix")
+        return
+    expected = np.stack([rows[name] for name in rows.dtype.names], axis=1)
+    for options in ({}, {"copy": True}):
+        plan = zc.explain(rows, target, layout="matrix", **options)
+        made = zc.convert(rows, target, layout="matrix", **options)
+        assert plan.zero_copy == zc.shares_memory(rows, made)
+        assert np.asarray(made).tobytes() == expected.tobytes()
+    assert zc.explain(rows, "numpy", layout="matrix", copy=False).zero_copy
+
+
+@pytest.mark.parametrize("target", STRIDED)
+def test_columns_of_records_are_a_matrix(target: str) -> None:
+    columns = aos_to_soa(np.zeros(5000, POINTS))
+    made = zc.convert(columns, target, layout="matrix", copy=False)
+    assert zc.shares_memory(columns["w"], made)
+    columns["z"][4321] = 3
+    assert made[4321, 2] == 3
+
+
+def test_columns_of_other_arrays_are_no_matrix() -> None:
+    """At equal distances, and with other data between them: an alias would span that too."""
+    memory = np.zeros((4, 5000), "f4")
+    far = {"a": memory[0, :1000], "b": memory[1, :1000]}
+    assert not zc.explain(far, "numpy", layout="matrix").zero_copy
+    apart_ = {"a": np.zeros(1000), "b": np.zeros(1000)}
+    assert not zc.explain(apart_, "numpy", layout="matrix").zero_copy

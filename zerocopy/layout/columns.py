@@ -33,7 +33,7 @@ def aos_to_soa(
 
     The records are read once, in tiles that stay in the first cache, and columns are written a
     line at a time, on all cores, without the GIL. That is Numba's work (``pip install
-    'zerocopy[kernels]'``), which is imported at the first call with more than 64 KiB; smaller
+    'zerocopy[kernels]'``), which is imported at the first call with more than 256 KiB; smaller
     records, and those where there is no Numba, are moved by NumPy.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from math import gcd
 from typing import Any
 
@@ -24,7 +24,7 @@ LINE = 64
 TILE = 4096
 
 # Where things stand in the table that the kernels read. Its head:
-RUNS, RUN_COUNT, LEAVES, GROUPED, LEAF_COUNT, PIECES, ROWS, UNIT, PACE = range(9)
+RUNS, RUN_COUNT, LEAVES, GROUPED, LEAF_COUNT, PIECES, ROWS, UNIT, PACE, SPILLS = range(10)
 #: A row of the runs: group, first and last leaf, and the group's fields and width.
 RUN = KIND, START, STOP, FIELDS, WIDTH = tuple(range(5))
 #: A row of the leaves: see :class:`Leaf`; and the odd ones' first and last piece.
@@ -50,7 +50,7 @@ class Plan:
     order : tuple of int
         Which of the leaves stands where: the order in which kernels want the columns.
     spills : bool
-        Whether a group of three fields is moved as four, past its own bytes.
+        Whether bytes past a field are moved with it: of three fields four, of ten bytes sixteen.
     rows, unit : int
         Records of a tile, and what it is a multiple of: each column then gets full lines.
     scratch : int
@@ -65,7 +65,7 @@ class Plan:
     """
 
     def __init__(
-        self, leaves: Sequence[Leaf], itemsize: int, spill: Container[int] = (), lines: bool = False
+        self, leaves: Sequence[Leaf], itemsize: int, spill: Collection[int] = (), lines: bool = False
     ) -> None:
         placed = sorted(_groups(leaves, spill), key=lambda item: item[0])  # stable: then by offset
         self.order = tuple(i for _, members in placed for i in members)
@@ -76,7 +76,12 @@ class Plan:
         if lines:
             self.unit = max(self.unit, LINE // gcd(LINE, itemsize))
         self.rows = max(1, TILE // max(1, itemsize) // self.unit) * self.unit
-        self.spills = any(GROUPS[kind].fields == 3 for kind in kinds if kind != ODD)
+        if lines:
+            # Of each column some lines at once, however wide the records: 64 columns one line
+            # each are 64 places in memory, and the next ones are others.
+            self.rows = max(self.rows, LINE)
+        threes = any(GROUPS[kind].fields == 3 for kind in kinds if kind != ODD)
+        self.spills = threes or (odd and bool(spill) and not lines)
         self.scratch = self.rows * (itemsize if lines else max(sizes, default=0)) + LINE
         moved = sum(leaf.width for leaf in leaves)
         # A line is fetched for each that is written. Where few of the fields are wanted those
@@ -86,7 +91,7 @@ class Plan:
         runs, rows, pieces = self._parts
         head = (
             *(runs.ctypes.data, len(runs), rows.ctypes.data, len(kinds) - kinds.count(ODD), len(rows)),
-            *(pieces.ctypes.data, self.rows, self.unit, pace),
+            *(pieces.ctypes.data, self.rows, self.unit, pace, self.spills),
         )
         self.table = np.array(head, np.intp)
 

@@ -116,7 +116,11 @@ def dtype_of(columns: Mapping[str, Any]) -> np.dtype[Any]:
     if not columns:
         return np.dtype([])
     formats: list[Any] = [
-        dtype_of(column) if isinstance(column, Mapping) else (column.dtype, column.shape[1:])
+        dtype_of(column)
+        if isinstance(column, Mapping)
+        else (column.dtype, column.shape[1:])
+        if column.ndim > 1
+        else column.dtype
         for column in columns.values()
     ]
     made: np.dtype[Any] = np.dtype({"names": list(columns), "formats": formats})

@@ -20,7 +20,7 @@ from zerocopy.protocols.array_interface import address
 Array = np.ndarray[Any, Any]
 
 #: Bytes of records below which NumPy does it: it is then as fast, and needs no Numba.
-SMALL = 64 << 10
+SMALL = 256 << 10
 
 #: Bytes of output from which stores go past the caches: smaller ones are better off in a
 #: cache, where who asked for them finds them.

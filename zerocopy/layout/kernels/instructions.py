@@ -79,25 +79,37 @@ move_line = mover(LINE)
 stream_line = mover(LINE, streaming=True)
 
 
-def emit_prefetch(builder: Any, address: Any) -> None:
-    """Emit what :func:`prefetch` does."""
+def emit_prefetch(builder: Any, address: Any, level: int) -> None:
+    """Emit what :func:`prefetcher` gives."""
     pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    # To read (0), into all levels of the cache (3), data and not code (1).
-    flags = [integer(32, value) for value in (0, 3, 1)]
+    # To read (0), into all levels of the cache (3) or all but the first (2), data and not code (1).
+    flags = [integer(32, value) for value in (0, 4 - level, 1)]
     builder.call(function, [builder.inttoptr(address, pointer), *flags])
 
 
-@intrinsic
-def prefetch(typing: Any, address: Any) -> Any:
-    """Ask for the line of an address, which need not be one that may be read."""
+def prefetcher(level: int) -> Any:
+    """Return ``prefetch(address)``: ask for a line, which need not be one that may be read.
 
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        emit_prefetch(builder, arguments[0])
-        return context.get_dummy_value()
+    Parameters
+    ----------
+    level : int
+        Of the caches: 1 for what is read next, 2 for more than the first one holds.
+    """
 
-    return types.void(types.intp), emit
+    @intrinsic
+    def prefetch(typing: Any, address: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            emit_prefetch(builder, arguments[0], level)
+            return context.get_dummy_value()
+
+        return types.void(types.intp), emit
+
+    return prefetch
+
+
+prefetch_first, prefetch_second = prefetcher(1), prefetcher(2)
 
 
 @intrinsic

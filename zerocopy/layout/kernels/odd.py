@@ -12,9 +12,18 @@ from zerocopy.layout.plan import FIRST, GROUPED, LAST, LENGTH, OFFSET, SWAP
 
 
 @njit
-def leaf_to_column(plan: Any, leaf: Any, column: Any, record: Any, stride: Any, rows: Any) -> None:
-    """Copy one leaf of some records, `stride` bytes apart, into a column."""
+def leaf_to_column(
+    plan: Any, leaf: Any, column: Any, record: Any, stride: Any, rows: Any, spill: Any
+) -> None:
+    """Copy one leaf of some records, `stride` bytes apart, into a column.
+
+    With `spill`, up to 16 bytes past a value may be read, and past the column's end written.
+    """
     width, swap = leaf_entry(plan, leaf, LENGTH), leaf_entry(plan, leaf, SWAP)
+    whole = leaf_entry(plan, leaf, LAST) - leaf_entry(plan, leaf, FIRST) == 1
+    if spill and whole and swap == 0 and width <= 32 and stride >= 16:
+        _move_loosely(column, record + leaf_entry(plan, leaf, OFFSET), stride, rows, width)
+        return
     if leaf < entry(plan, GROUPED):
         _copy(column, width, record + leaf_entry(plan, leaf, OFFSET), stride, rows, width, swap)
     for piece in range(leaf_entry(plan, leaf, FIRST), leaf_entry(plan, leaf, LAST)):
@@ -33,6 +42,19 @@ def column_to_leaf(plan: Any, leaf: Any, column: Any, record: Any, stride: Any, 
         length = piece_entry(plan, piece, 1)
         _copy(record + piece_entry(plan, piece, 0), stride, column, width, rows, length, swap)
         column += length
+
+
+@njit
+def _move_loosely(column: Any, source: Any, stride: Any, rows: Any, width: Any) -> None:
+    """Copy values side by side, in moves of 16 bytes: what is too much of one, the next overwrites."""
+    if width <= 16:
+        for row in range(rows):
+            move16(column + row * width, source + row * stride)
+    else:
+        for row in range(rows):
+            t, s = column + row * width, source + row * stride
+            move16(t, s)
+            move16(t + 16, s + 16)
 
 
 @njit

@@ -11,7 +11,7 @@ from zerocopy.layout.kernels.instructions import (
     LINE,
     entry,
     move_line,
-    prefetch,
+    prefetch_first,
     store_fence,
     stream_line,
 )
@@ -28,6 +28,7 @@ from zerocopy.layout.plan import (
     PACE,
     ROWS,
     RUN_COUNT,
+    SPILLS,
     START,
     STOP,
     UNIT,
@@ -81,14 +82,14 @@ def _write_odd(
     pace = entry(plan, PACE)
     for leaf in range(entry(plan, GROUPED), entry(plan, LEAF_COUNT)):
         width = leaf_entry(plan, leaf, LENGTH)
-        leaf_to_column(plan, leaf, scratch, tile, stride, rows)
+        leaf_to_column(plan, leaf, scratch, tile, stride, rows, entry(plan, SPILLS) != 0)
         target = entry(columns, leaf) + row * width
         for byte in range(0, rows * width, LINE):
             if streaming:
                 stream_line(target + byte, scratch + byte)
             else:
                 move_line(target + byte, scratch + byte)
-            prefetch(ahead)
+            prefetch_first(ahead)
             ahead += pace
 
 
@@ -97,7 +98,7 @@ def _write_last(plan: Any, columns: Any, records: Any, stride: Any, first: Any, 
     """Write the rows that fill no line, value by value."""
     for leaf in range(entry(plan, LEAF_COUNT)):
         column = entry(columns, leaf) + first * leaf_entry(plan, leaf, LENGTH)
-        leaf_to_column(plan, leaf, column, records + first * stride, stride, last - first)
+        leaf_to_column(plan, leaf, column, records + first * stride, stride, last - first, False)
 
 
 @njit(nb.void(*(nb.intp,) * 7, nb.boolean, nb.intp), nogil=True, error_model="numpy")

@@ -11,7 +11,7 @@ from zerocopy.layout.kernels.instructions import (
     LINE,
     entry,
     move_line,
-    prefetch,
+    prefetch_second,
     store_fence,
     stream_line,
 )
@@ -62,7 +62,7 @@ def _fill_odd(plan: Any, columns: Any, tile: Any, stride: Any, row: Any, rows: A
         column = entry(columns, leaf) + row * width
         column_to_leaf(plan, leaf, column, tile, stride, rows)
         for byte in range(0, rows * width, LINE):
-            prefetch(column + entry(plan, ROWS) * width + byte)
+            prefetch_second(column + entry(plan, ROWS) * width + byte)
 
 
 @njit

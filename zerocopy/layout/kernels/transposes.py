@@ -63,7 +63,7 @@ def gather(*, streaming: bool) -> Any:
             place = _place(builder, columns, column, at)
             store(builder, line, place, LINE if streaming else 1, streaming)
             done = builder.add(builder.mul(index, integer(64, fields)), integer(64, column))
-            emit_prefetch(builder, builder.add(ahead, builder.mul(pace, done)))
+            emit_prefetch(builder, builder.add(ahead, builder.mul(pace, done)), 1)
 
     return _switch(emit)
 
@@ -104,7 +104,9 @@ def scatter() -> Any:
         _strided_stores(builder, values, record, stride)
         for column in range(group.fields):
             next_tile = builder.mul(ahead, integer(64, width))
-            emit_prefetch(builder, builder.add(_place(builder, columns, column, at), next_tile))
+            place = builder.add(_place(builder, columns, column, at), next_tile)
+            # Into the second cache: the first is full of the records that are put together.
+            emit_prefetch(builder, place, 2)
 
     return _switch(emit)
 
