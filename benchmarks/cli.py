@@ -48,6 +48,12 @@ class Size(click.ParamType):
     help="Write the results there; a folder gets a name made up.",
 )
 @click.option(
+    "--plot",
+    "pictures",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Draw the throughput of layouts into that folder.",
+)
+@click.option(
     "--compare", "old", type=click.Path(exists=True, path_type=Path), help="Compare with earlier results."
 )
 @click.option(
@@ -65,6 +71,7 @@ def main(
     sizes: list[int] | None,
     quick: bool,
     target: Path | None,
+    pictures: Path | None,
     old: Path | None,
     threshold: float,
     listing: bool,
@@ -96,6 +103,8 @@ def main(
         target = target / found.file_name() if target.is_dir() else target
         found.save(target)
         click.echo(f"written to {target}", err=True)
+    if pictures is not None:
+        _draw(found, pictures)
     slower = False
     if before is not None:
         changes = storage.compare(before, found)
@@ -171,6 +180,17 @@ def _frameworks(text: str, suites: list[Suite]) -> tuple[str, ...]:
         if name not in known:
             raise click.UsageError(f"no framework {name!r} in these suites; there are: {', '.join(known)}")
     return names
+
+
+def _draw(found: storage.Results, folder: Path) -> None:
+    # Here, so that the command needs matplotlib for this alone.
+    from benchmarks.plot import draw
+
+    try:
+        for path in draw(found, folder):
+            click.echo(f"written to {path}", err=True)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _read(path: Path) -> storage.Results:

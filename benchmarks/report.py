@@ -20,7 +20,7 @@ def show(console: Console, results: Results, sections: Iterable[tuple[str, Secti
             console.print()
             console.print(_LOOKS[section.look](f"{suite}/{section.name}: {section.about}", cases))
             for remark in _remarks(cases):
-                console.print(remark, style="dim", highlight=False, soft_wrap=True)
+                console.print(remark, style="dim", highlight=False, soft_wrap=True, markup=False)
     if results.goals:
         console.print()
         console.print(_goals(results.goals))
@@ -138,7 +138,7 @@ def _series(title: str, cases: Sequence[Case]) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("case", no_wrap=True)
     for label in labels:
-        table.add_column(label, justify="right")
+        table.add_column(Text(label), justify="right")
     for case in cases:
         by_label = {entry.label: entry for entry in case.entries}
         table.add_row(case.name, *(_cell(by_label.get(label)) for label in labels))
@@ -210,7 +210,7 @@ def _goals(goals: Sequence[Goal]) -> Table:
             kept,
             quantity(worst.value, worst.unit),
             quantity(worst.limit, worst.unit),
-            ", ".join(f"{goal.case} ({quantity(goal.value, goal.unit)})" for goal in missed),
+            Text(", ".join(f"{goal.case} ({quantity(goal.value, goal.unit)})" for goal in missed)),
         )
     return table
 

@@ -19,6 +19,7 @@ from benchmarks.timing import FULL, Pace, Timing
 SUITES = {
     "conversion": "benchmarks.conversion",
     "tables": "benchmarks.tables",
+    "layout": "benchmarks.layout",
 }
 
 #: What an entry is to the case.

@@ -11,13 +11,11 @@ import pytest
 from conftest import HOST, aligned
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as npst
 
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy.layout.blocks import BLOCK
 from zerocopy.layout.columns import aos_to_soa
-from zerocopy.layout.records import soa_to_aos
 
 TABLES = [name for name in ("pyarrow", "pandas", "polars") if registry.frameworks()[name].installed]
 TENSORS = [name for name in HOST if name != "pyarrow"]
@@ -613,78 +611,6 @@ def test_bytes_and_text() -> None:
     for text in [*texts, np.array(["häß", ""], np.dtypes.StringDType())]:
         assert zc.convert(text, "pyarrow").to_pylist() == ["häß", ""]
         assert zc.convert({"x": text}, "pyarrow")["x"].to_pylist() == ["häß", ""]
-
-
-# -- rows and columns ---------------------------------------------------------------------
-
-
-SCALARS = st.one_of(
-    npst.integer_dtypes(), npst.floating_dtypes(sizes=(32, 64)), npst.boolean_dtypes(),
-    npst.complex_number_dtypes(), npst.datetime64_dtypes(min_period="ns", max_period="s"),
-    npst.byte_string_dtypes(max_len=5), npst.unicode_string_dtypes(max_len=3),
-)  # fmt: skip
-FIELDS = st.recursive(SCALARS, lambda inner: npst.array_dtypes(inner, min_size=1, max_size=3), max_leaves=4)
-RECORDS = FIELDS.filter(lambda dtype: dtype.names is not None)
-
-
-@given(RECORDS.flatmap(lambda d: npst.arrays(d, st.integers(0, 9), fill=st.nothing())))
-@settings(max_examples=60, deadline=None)
-def test_apart_and_together(records: np.ndarray) -> None:
-    columns = aos_to_soa(records)
-    together = soa_to_aos(columns, records.dtype)
-    assert together.dtype == records.dtype
-    assert together.tobytes() == records.tobytes()
-    native = soa_to_aos(columns)
-    assert native.dtype.names == records.dtype.names
-    assert _leaves_match(records, columns)
-    assert aos_to_soa(native).keys() == columns.keys()
-
-
-def _leaves_match(records: np.ndarray, columns: dict[str, object]) -> bool:
-    for name in records.dtype.names:
-        column = columns[name]
-        if isinstance(column, dict):
-            if not _leaves_match(records[name], column):
-                return False
-            continue
-        same = column.flags.c_contiguous and column.dtype.isnative and column.shape == records[name].shape
-        if not same or column.astype(records[name].dtype).tobytes() != records[name].tobytes():
-            return False
-        if column.size and column.dtype.itemsize and column.ctypes.data % 64:
-            return False
-    return True
-
-
-def test_odd_records() -> None:
-    titled = np.array([(1, 2)], [(("Title", "a"), "i4"), ("b", "i2")])
-    assert list(aos_to_soa(titled)) == ["a", "b"]
-    overlap = np.dtype({"names": ["whole", "low"], "formats": ["<u4", "<u2"], "offsets": [0, 0]})
-    both = aos_to_soa(np.array([0x10002], "<u4").view(overlap))
-    assert (both["whole"].tolist(), both["low"].tolist()) == ([0x10002], [2])
-    padded = np.zeros(3, np.dtype([("a", "i1"), ("b", "f8")], align=True))
-    assert soa_to_aos(aos_to_soa(padded), padded.dtype).tobytes() == padded.tobytes()
-    grid = np.zeros((2, 3), [("a", "i4", (2,))])
-    assert aos_to_soa(grid)["a"].shape == (2, 3, 2)
-    assert aos_to_soa(grid[0, :0])["a"].shape == (0, 2)
-    assert aos_to_soa(padded.view(np.recarray))["b"].tolist() == [0, 0, 0]
-    big = np.zeros(300_000, [("a", "i8"), ("b", "f4")])
-    big["a"] = np.arange(len(big))
-    assert np.array_equal(aos_to_soa(big[::-1])["a"], big["a"][::-1])
-
-
-def test_rows_and_columns_that_do_not_fit() -> None:
-    with pytest.raises(zc.UnsupportedConversionError, match=r"'n\.o' holds Python objects"):
-        aos_to_soa(np.zeros(1, [("n", [("o", object)])]))
-    with pytest.raises(zc.UnsupportedConversionError, match="has no fields"):
-        aos_to_soa(np.zeros(3))
-    with pytest.raises(zc.UnsupportedConversionError, match="differ in length"):
-        soa_to_aos({"a": [1, 2], "b": [1]})
-    with pytest.raises(zc.UnsupportedConversionError, match="the fields"):
-        soa_to_aos({"a": [1]}, [("b", "i8")])
-    with pytest.raises(zc.UnsupportedConversionError, match="has the shape"):
-        soa_to_aos({"a": [1]}, [("a", "i8", (2,))])
-    with pytest.raises(zc.LossyConversionError, match="does not hold int64"):
-        soa_to_aos({"a": np.array([1])}, [("a", "i4")])
 
 
 # -- records where they lie --------------------------------------------------------------

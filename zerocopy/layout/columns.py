@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.errors import CopyRequiredError, UnsupportedConversionError
-from zerocopy.layout import arena, outputs
+from zerocopy.layout import arena, on_device, outputs
 from zerocopy.layout import threads as parallel
 from zerocopy.layout.rows import view_of
 from zerocopy.layout.schema import ASKED, Leaf
@@ -100,10 +100,10 @@ def aos_to_soa(
     parallel.check(threads, ASKED)
     if not (copy is None or copy is True or copy is False):  # 0 == False, and would be none of them
         raise ValueError(f"{ASKED}: copy is True, False or None, not {copy!r}")
-    if hasattr(records, "__cuda_array_interface__"):
-        from zerocopy.layout.on_device import aos_to_soa as on_device
-
-        return on_device(records, fields=fields, out=out, copy=copy, dtype=dtype, stream=stream)
+    if type(records) is not np.ndarray and on_device.is_there(records):
+        return nested(
+            *on_device.aos_to_soa(records, fields=fields, out=out, copy=copy, dtype=dtype, stream=stream)
+        )
     if stream is not None:
         raise UnsupportedConversionError(
             ASKED, "these records are in host memory, where there are no streams", "leave stream out"

@@ -28,13 +28,10 @@ def columns(out: Any, leaves: Sequence[Leaf], shape: tuple[int, ...], records: A
     """
     if isinstance(out, np.ndarray):
         found = _matrix(out, leaves, shape)
-    elif isinstance(out, Mapping):
-        found = [_column(out, leaf, shape) for leaf in leaves]
-        _refuse_others(out, leaves, ())
     else:
-        raise UnsupportedConversionError(
-            _ASKED, f"out is a {type(out).__name__}", "pass a dict of arrays, or one array of shape (k, n)"
-        )
+        found = listed(out, leaves)
+        for leaf, array in zip(leaves, found, strict=True):
+            fits(f"out[{leaf.name!r}]", array, leaf.dtype, shape + leaf.shape, _ASKED)
     refuse_overlaps(_ASKED, [(leaf.name, array) for leaf, array in zip(leaves, found, strict=True)], records)
     return found
 
@@ -51,30 +48,47 @@ def _matrix(out: Array, leaves: Sequence[Leaf], shape: tuple[int, ...]) -> list[
     return list(out)
 
 
-def _column(out: Mapping[str, Any], leaf: Leaf, shape: tuple[int, ...]) -> Array:
-    inner: Any = out
-    for i, name in enumerate(leaf.path):
-        if not isinstance(inner, Mapping) or name not in inner:
-            where = ".".join(leaf.path[: i + 1])
-            raise UnsupportedConversionError(
-                _ASKED, f"out has no column {where!r}", "leave the field out with fields=[...], or add it"
-            )
-        inner = inner[name]
-    fits(f"out[{leaf.name!r}]", inner, leaf.dtype, shape + leaf.shape, _ASKED)
-    found: Array = inner
+def listed(out: Any, leaves: Sequence[Leaf], asked: str = _ASKED, name: str = "out") -> list[Any]:
+    """Return what a mapping, nested as the records are, has for each leaf.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        It is no mapping, or has more or fewer names.
+    """
+    if not isinstance(out, Mapping):
+        raise UnsupportedConversionError(
+            asked, f"{name} is a {type(out).__name__}", "pass a dict of arrays, or one array of shape (k, n)"
+        )
+    found = [_picked(out, leaf, asked, name) for leaf in leaves]
+    _refuse_others(out, leaves, (), asked, name)
     return found
 
 
-def _refuse_others(out: Mapping[str, Any], leaves: Sequence[Leaf], path: tuple[str, ...]) -> None:
+def _picked(out: Mapping[str, Any], leaf: Leaf, asked: str, name: str) -> Any:
+    inner: Any = out
+    for i, part in enumerate(leaf.path):
+        if not isinstance(inner, Mapping) or part not in inner:
+            where = ".".join(leaf.path[: i + 1])
+            raise UnsupportedConversionError(
+                asked, f"{name} has no column {where!r}", "leave the field out with fields=[...], or add it"
+            )
+        inner = inner[part]
+    return inner
+
+
+def _refuse_others(
+    out: Mapping[str, Any], leaves: Sequence[Leaf], path: tuple[str, ...], asked: str, name: str
+) -> None:
     known = {leaf.path[: len(path) + 1] for leaf in leaves}
-    for name, inner in out.items():
-        here = (*path, name)
+    for part, inner in out.items():
+        here = (*path, part)
         if here not in known:
             raise UnsupportedConversionError(
-                _ASKED, f"out has {'.'.join(map(str, here))!r}, which is none of the fields", "leave it out"
+                asked, f"{name} has {'.'.join(map(str, here))!r}, which is none of the fields", "leave it out"
             )
         if isinstance(inner, Mapping):
-            _refuse_others(inner, leaves, here)
+            _refuse_others(inner, leaves, here, asked, name)
 
 
 def fits(name: str, array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], asked: str) -> None:

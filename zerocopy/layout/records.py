@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.errors import CopyRequiredError, LossyConversionError, UnsupportedConversionError
-from zerocopy.layout import outputs
+from zerocopy.layout import on_device, outputs
 from zerocopy.layout import threads as parallel
 from zerocopy.layout.rows import RecordType, record_type, view_of
 from zerocopy.layout.schema import Leaf
@@ -80,9 +80,7 @@ def soa_to_aos(
     if not (copy is None or copy is True or copy is False):  # 0 == False, and would be none of them
         raise ValueError(f"{_ASKED}: copy is True, False or None, not {copy!r}")
     if _on_device(columns):
-        from zerocopy.layout.on_device import soa_to_aos as on_device
-
-        made: Array = on_device(columns, dtype, out=out, copy=copy, stream=stream)
+        made: Array = on_device.soa_to_aos(columns, dtype, out=out, copy=copy, stream=stream)
         return made
     if stream is not None:
         raise UnsupportedConversionError(
@@ -128,9 +126,11 @@ def dtype_of(columns: Mapping[str, Any]) -> np.dtype[Any]:
 
 
 def _on_device(columns: Any) -> bool:
-    if isinstance(columns, Mapping):
+    if type(columns) is np.ndarray:
+        return False
+    if type(columns) is dict or isinstance(columns, Mapping):
         return any(_on_device(column) for column in columns.values())
-    return hasattr(columns, "__cuda_array_interface__")
+    return on_device.is_there(columns)
 
 
 def _type(dtype: Any) -> np.dtype[Any]:
@@ -156,7 +156,11 @@ def _arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
             _ASKED, f"a {type(columns).__name__} has no names for fields", "pass a dict of arrays"
         )
     return {
-        name: _arrays(column) if isinstance(column, Mapping) else _array(str(name), column)
+        name: column
+        if type(column) is np.ndarray  # which it mostly is, and to ask an ABC takes longer
+        else _arrays(column)
+        if isinstance(column, Mapping)
+        else _array(str(name), column)
         for name, column in columns.items()
     }
 
@@ -198,7 +202,7 @@ def _matched(columns: dict[str, Any], kind: RecordType, *, named: bool) -> tuple
 
 def _flat(columns: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     for name, column in columns.items():
-        if isinstance(column, Mapping):
+        if type(column) is dict:
             yield from _flat(column, (*path, name))
         else:
             yield (*path, name), column

@@ -48,7 +48,7 @@ class Source:
             whole = record_type(self.array.dtype)
             return whole, whole.leaves
         names = self.array.dtype.names or ()
-        wanted = names if fields is None else _known(fields, names)
+        wanted = names if fields is None else known(fields, names)
         lying = tuple(name for name in wanted if name not in self.shown)
         kind = record_type(self.array.dtype, None if lying == names else lying)
         leaves = list(kind.leaves)
@@ -62,7 +62,8 @@ class Source:
         return kind, leaves
 
 
-def _known(fields: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
+def known(fields: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of fields that were asked for; raise for one that there is not."""
     if isinstance(fields, str):
         raise ValueError(f"{ASKED}: fields is a list of names, not {fields!r}")
     fields = tuple(fields)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -42,6 +44,9 @@ def to_columns(records: Array, kind: RecordType, columns: Sequence[Array], most:
         Threads; None: as many as cores.
     """
     (stride,) = records.strides
+    if len(columns) == 1 and records.nbytes >= SMALL and 2 * kind.leaves[0].width <= abs(stride):
+        _one_field(columns[0], view_of(records, kind.leaves[0]), records.nbytes, most)
+        return
     kernel = _kernel("to_columns") if records.nbytes >= SMALL else None
     chosen = () if kernel is None else _movable(kind, columns)
     if kernel is not None and chosen:
@@ -89,6 +94,15 @@ def to_rows(columns: Sequence[Array], kind: RecordType, records: Array, most: in
         _by_numpy([(view_of(records, kind.leaves[i]), columns[i]) for i in rest], records)
 
 
+def _one_field(column: Array, field: Array, nbytes: int, most: int | None) -> None:
+    """Copy one field of many: nothing is transposed, and NumPy's loop reads ahead better.
+
+    Of a particle of 59 bytes one field of 4: 18 ms, where the kernel takes 26 and one thread 23.
+    """
+    parts = threads.cuts(len(field), nbytes, most, LINE)
+    threads.run([partial(np.copyto, column[low:high], field[low:high]) for low, high in parts])
+
+
 def _call(kernel: Any, *arguments: Any) -> None:
     *numbers, scratch = arguments
     kernel(*numbers, scratch.ctypes.data)
@@ -127,11 +141,21 @@ def _kernel(name: str) -> Callable[..., None] | None:
     """Return a kernel, or None where there is no Numba: NumPy then does all of it."""
     if find_spec("numba") is None or find_spec("llvmlite") is None:
         return None
-    from zerocopy.layout.machine_code import load
+    with _LOADING:
+        from zerocopy.layout.machine_code import load
 
-    try:
-        return load(name)
-    except ImportError as error:
-        # Each version of Numba takes NumPy up to one version, and says so when it is imported.
-        warnings.warn(f"NumPy moves records, since Numba fails: {error}", RuntimeWarning, stacklevel=2)
-        return None
+        try:
+            return load(name)
+        except ImportError as error:
+            # Each version of Numba takes NumPy up to one version, and says so when it is imported.
+            warnings.warn(f"NumPy moves records, since Numba fails: {error}", RuntimeWarning, stacklevel=2)
+            return None
+
+
+# A child of a fork inherits the locks that other threads hold, llvmlite's and those of imports
+# among them, and would wait for them for ever: so a fork waits until kernels are loaded.
+_LOADING = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_LOADING.acquire, after_in_parent=_LOADING.release, after_in_child=_LOADING.release
+    )

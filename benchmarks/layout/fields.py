@@ -1,0 +1,71 @@
+"""Some of the fields: those that are not wanted cost nothing that can be helped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import zerocopy as zc
+from benchmarks.conversion.inputs import NOISE
+from benchmarks.layout.contest import FRESH, Contest, Way, differs_from_columns, namespace, share, timed
+from benchmarks.layout.data import LAYOUTS, Layout, records, size
+from benchmarks.layout.moves import COPIES
+from benchmarks.suite import Case, Goal, Section, Settings, Task
+
+_WANTED = (["x"], ["id", "vy", "t"])
+_LAYOUTS = tuple(layout for layout in LAYOUTS if layout.name in ("particle", "particle, aligned"))
+
+WAYS = (
+    Way("zc.aos_to_soa(r, fields=fields, out=o)", "ours", gives="o"),
+    Way("zc.aos_to_soa(r, fields=fields)", "ours", note=FRESH),
+    Way("for f in fields: np.copyto(o[f], r[f])", "idiom", gives="o"),
+    Way("{f: np.ascontiguousarray(r[f]) for f in fields}", "idiom", note=FRESH),
+    COPIES[0],  # of the whole records: what reading and writing all of it takes
+)
+
+
+def name_of(layout: Layout, wanted: Sequence[str]) -> str:
+    """Return the name of a case."""
+    return f"{', '.join(wanted)} of {len(layout.dtype)} fields, {layout.case}"
+
+
+def contest(layout: Layout, wanted: Sequence[str], nbytes: int) -> Contest:
+    """Return the contest for some fields of a type of records."""
+    r = records(layout.dtype, nbytes // layout.dtype.itemsize)
+    o = zc.aos_to_soa(r, fields=wanted, copy=True)
+    names = namespace(r) | {"r": r, "o": o, "fields": wanted}
+    chosen = r[list(wanted)]  # a view
+    return Contest(name_of(layout, wanted), names, [names["w"], *o.values()], differs_from_columns(chosen))
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """One task a type of records and choice of fields."""
+    return [
+        Task(name_of(layout, wanted), partial(_run, layout, wanted, settings))
+        for layout in _LAYOUTS
+        for wanted in _WANTED
+    ]
+
+
+def _run(layout: Layout, wanted: Sequence[str], settings: Settings) -> list[Case]:
+    case = contest(layout, wanted, size(settings)).run(WAYS, settings)
+    case.figures = {
+        "bytes a record": layout.dtype.itemsize,
+        "bytes wanted of a record": sum(layout.dtype[name].itemsize for name in wanted),
+    }
+    return [case]
+
+
+def goals(cases: Sequence[Case]) -> list[Goal]:
+    """Judge ours against NumPy field by field, in memory of either kind."""
+    found = []
+    for case in cases:
+        for i, what in ((0, ""), (1, ", fresh memory")):
+            ours, theirs = timed(case, WAYS[i].code), timed(case, WAYS[i + 2].code)
+            if ours and theirs:
+                name = f"some fields{what}: never slower than NumPy per field, within noise ({NOISE}x)"
+                found.append(Goal(name, case.name, share(ours, theirs), NOISE, "x"))
+    return found
+
+
+SECTIONS = (Section("fields", "some of the 13 fields of a particle, to columns", tasks, "rivals", goals),)

@@ -1,0 +1,88 @@
+"""What pages are made of: tables, times, ratios."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.report import duration, quantity
+
+
+def goals(data: dict[str, Any], why: str = "") -> str:
+    """Return the table of what was promised: on how many cases each was kept, and where not."""
+    rows = []
+    for name in dict.fromkeys(goal["name"] for goal in data["goals"]):
+        same = [goal for goal in data["goals"] if goal["name"] == name]
+        missed = [goal for goal in same if not goal["met"]]
+        worst = max(same, key=lambda goal: goal["value"] - goal["limit"])
+        rows.append(
+            [
+                name,
+                f"{len(same) - len(missed)} of {len(same)}",
+                quantity(worst["value"], worst["unit"]),
+                quantity(worst["limit"], worst["unit"]),
+                ", ".join(f"{g['case']} ({quantity(g['value'], g['unit'])})" for g in missed) or "-",
+            ]
+        )
+    return "## Goals\n\n" + table(["goal", "kept", "worst", "limit", "missed on"], rows) + "\n" + why
+
+
+def rivals(data: dict[str, Any], section: str, title: str) -> str:
+    """A table a case: its contenders by their time, then those that were left out, and why."""
+    parts = [f"## {title}\n"]
+    for case in data["sections"][section]:
+        ours = best(case, "ours")
+        timed = sorted((e for e in case["entries"] if e.get("ns")), key=lambda e: float(e["ns"]["median"]))
+        rows = [[code(e), e.get("note", ""), time(e), "" if e is ours else ratio(e, ours)] for e in timed]
+        left_out = [[code(e), e["left_out"], "", ""] for e in case["entries"] if e.get("left_out")]
+        told = table(["contender", "", "time", "times ours"], rows + left_out)
+        parts.append(f"### {case['name']}\n\n{told}\n")
+    return "\n".join(parts)
+
+
+def series(data: dict[str, Any], section: str, title: str) -> str:
+    """Return a table of one row a case and one column a label."""
+    cases = data["sections"][section]
+    labels = [entry["label"] for entry in cases[0]["entries"]]
+    rows = [[code(case, "name"), *(noted(entry) for entry in case["entries"])] for case in cases]
+    return f"## {title}\n\n" + table(["", *labels], rows) + "\n"
+
+
+def code(plain: dict[str, Any], key: str = "label") -> str:
+    """Return a label, or the last part of a name, as code."""
+    before, colon, last = plain[key].rpartition(": ") if key == "name" else ("", "", plain[key])
+    return f"{before}{colon}`{last}`"
+
+
+def noted(entry: dict[str, Any]) -> str:
+    """Return an entry's time, and its note."""
+    return time(entry) + (f" ({entry['note']})" if entry.get("note") and entry.get("ns") else "")
+
+
+def best(case: dict[str, Any], *roles: str) -> dict[str, Any] | None:
+    """Return the fastest entry of some roles."""
+    timed = [entry for entry in case["entries"] if entry["role"] in roles and entry.get("ns")]
+    return min(timed, key=lambda entry: float(entry["ns"]["median"]), default=None)
+
+
+def ratio(ours: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
+    """Return one median over another."""
+    return f"{ours['ns']['median'] / other['ns']['median']:.2f}x" if ours and other else "-"
+
+
+def added(ours: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
+    """Return the same, and the difference."""
+    if ours is None or other is None:
+        return "-"
+    more = ours["ns"]["median"] - other["ns"]["median"]
+    return f"{ratio(ours, other)} {'+' if more >= 0 else '-'}{duration(abs(more))}"
+
+
+def time(entry: dict[str, Any] | None) -> str:
+    """Return an entry's median."""
+    return duration(entry["ns"]["median"]) if entry and entry.get("ns") else "-"
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    """Return a table in Markdown."""
+    cells = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in row) + " |" for row in cells)

@@ -1,0 +1,396 @@
+"""AoS <-> SoA on a GPU: values against NumPy, bit for bit; buffers of all frameworks; streams."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_arrays import MARKS, InterfaceAlone, free_bytes, have, side
+
+from zerocopy.layout.schema import Leaf, leaves
+
+pytestmark = [*MARKS]
+
+if importlib.util.find_spec("numba") is None:
+    pytest.skip("Numba is not installed", allow_module_level=True)
+cuda = pytest.importorskip("numba.cuda")
+if not cuda.is_available():
+    pytest.skip("Numba sees no GPU, or lacks NVVM: numba -s says which", allow_module_level=True)
+
+from zerocopy.layout.cuda.columns import aos_to_soa, soa_to_aos  # noqa: E402
+from zerocopy.layout.cuda.plan import plan  # noqa: E402
+
+PARTICLE = [
+    ("id", "u8"),
+    *[(name, "f4") for name in ("x", "y", "z", "vx", "vy", "vz")],
+    ("m", "f8"),
+    ("q", "f4"),
+    ("type", "u1"),
+    ("flags", "u2"),
+    ("cell", "i4"),
+    ("t", "f8"),
+]
+MIXED = [("a", "i8"), ("b", "f8"), ("c", "i4"), ("d", "u1")]
+POINT = [("u", "f4"), ("tag", "u1"), ("v", ">i2", (2,))]
+LAYOUTS = {
+    "xyz": np.dtype([("x", "f4"), ("y", "f4"), ("z", "f4")]),
+    "8 x f4": np.dtype([(f"f{i}", "f4") for i in range(8)]),
+    "mixed packed": np.dtype(MIXED),
+    "mixed aligned": np.dtype(MIXED, align=True),
+    "particle packed": np.dtype(PARTICLE),
+    "particle aligned": np.dtype(PARTICLE, align=True),
+    "64 x f4": np.dtype([(f"f{i}", "f4") for i in range(64)]),
+    "big-endian": np.dtype([("a", ">i2"), ("b", ">f4"), ("c", ">f8"), ("d", ">i2", (3,)), ("e", ">c16")]),
+    "text": np.dtype([("s", "S10"), ("x", "f4"), ("y", "f4"), ("z", "f4"), ("b", "u1")]),
+    "nested": np.dtype(
+        [("at", POINT, (3,)), ("c", ">c8"), ("name", ">U3"), ("raw", "V100"), ("ok", "?"), ("when", "M8[s]")]
+    ),
+    "bytes": np.dtype([("r", "u1"), ("g", "u1"), ("b", "u1")]),
+    "one byte": np.dtype([("r", "u1")]),
+    "halves": np.dtype([("a", "f2"), ("b", ">u2"), ("c", "S6")]),
+    "2 KiB": np.dtype([(f"f{i}", "f8") for i in range(256)]),
+    "long": np.dtype(
+        [("k", "u1"), ("x", ">f8"), ("image", "f4", (1100,)), ("at", POINT, (2,)), ("s", "S7"), ("n", "i4")],
+        align=True,
+    ),
+}
+LENGTHS = (0, 1, 63, 64, 65, 127, 1000, 100_003)
+
+
+def records(dtype: np.dtype, rows: int) -> np.ndarray:
+    rng = np.random.default_rng(rows)
+    return rng.integers(0, 256, rows * dtype.itemsize, np.uint8).view(dtype)
+
+
+def column(rows: np.ndarray, leaf: Leaf) -> np.ndarray:
+    for name in leaf.path:
+        rows = rows[name]
+    rows = np.ascontiguousarray(rows)
+    return rows if rows.dtype.isnative else rows.byteswap().view(rows.dtype.newbyteorder())
+
+
+def without_padding(rows: np.ndarray) -> np.ndarray:
+    used = np.zeros(rows.dtype.itemsize, bool)
+    for leaf in leaves(rows.dtype):
+        for offset, length in leaf.pieces:
+            used[offset : offset + length] = True
+    return rows.view(np.uint8).reshape(len(rows), rows.dtype.itemsize) * used.astype(np.uint8)
+
+
+def same(got: Any, expected: np.ndarray) -> bool:
+    """Compare as bytes: Numba fetches no type that it does not know."""
+    nbytes = got.size * got.dtype.itemsize
+    if nbytes != expected.nbytes:
+        return False
+    if not nbytes:
+        return True
+    pointer, _ = got.__cuda_array_interface__["data"]
+    octets = cuda.as_cuda_array(Octets(pointer, nbytes, got), sync=False)
+    cuda.synchronize()
+    return octets.copy_to_host().tobytes() == expected.tobytes()
+
+
+class Octets:
+    """Bytes at an address, with nothing but the interface."""
+
+    def __init__(self, pointer: int, nbytes: int, owner: Any, typestr: str = "|u1", **entries: Any):
+        self.owner = owner
+        self.__cuda_array_interface__ = {
+            "shape": (nbytes // np.dtype(typestr).itemsize,),
+            "typestr": typestr,
+            "data": (pointer, False),
+            "version": 3,
+            "stream": None,
+            **entries,
+        }
+
+
+def check(rows: np.ndarray, shift: int = 0) -> None:
+    dtype = rows.dtype
+    wanted = leaves(dtype)
+    room = cuda.to_device(np.concatenate([np.zeros(shift, np.uint8), rows.view(np.uint8)]))
+    got = aos_to_soa(room[shift:] if shift else room, wanted, dtype.itemsize)
+    for leaf, there in zip(wanted, got, strict=True):
+        assert there.dtype == leaf.dtype
+        assert there.shape == (len(rows), *leaf.shape)
+        assert same(there, column(rows, leaf)), leaf
+    back = soa_to_aos(got, wanted, dtype.itemsize)
+    assert same(back, without_padding(rows))
+    if not len(rows):
+        return
+    whole = cuda.to_device(np.full(rows.nbytes + 64, 0xAB, np.uint8))
+    out = whole[8 + shift : 8 + shift + rows.nbytes]
+    assert soa_to_aos(got, wanted, dtype.itemsize, out=out) is out
+    host = whole.copy_to_host()
+    assert (host[: 8 + shift] == 0xAB).all()
+    assert (host[8 + shift + rows.nbytes :] == 0xAB).all()
+    assert host[8 + shift : 8 + shift + rows.nbytes].tobytes() == without_padding(rows).tobytes()
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_lengths(layout: str, length: int) -> None:
+    dtype = LAYOUTS[layout]
+    check(records(dtype, length if dtype.itemsize < 1000 else length // 10))
+
+
+@pytest.mark.parametrize("layout", ["xyz", "particle packed", "particle aligned", "64 x f4", "one byte"])
+def test_a_million(layout: str) -> None:
+    check(records(LAYOUTS[layout], 1 << 20))
+
+
+@pytest.mark.parametrize("shift", range(1, 16))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_records_at_any_address(layout: str, shift: int) -> None:
+    check(records(LAYOUTS[layout], 777), shift)
+
+
+@pytest.mark.parametrize("shift", range(8))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_columns_at_any_multiple_of_their_items(layout: str, shift: int) -> None:
+    dtype = LAYOUTS[layout]
+    rows, wanted = records(dtype, 777), leaves(dtype)
+    outs, rooms = [], []
+    for leaf in wanted:
+        item = min(8, leaf.dtype.itemsize & -leaf.dtype.itemsize)
+        size = 777 * leaf.width
+        room = cuda.to_device(np.full(size + 80, 0xAB, np.uint8))
+        part = room[8 + shift * item : 8 + shift * item + size].view(leaf.dtype)
+        outs.append(part.reshape(777, *leaf.shape) if leaf.shape else part)
+        rooms.append((room, 8 + shift * item, size))
+    assert aos_to_soa(cuda.to_device(rows.view(np.uint8)), wanted, dtype.itemsize, out=outs) == outs
+    for leaf, out, (room, start, size) in zip(wanted, outs, rooms, strict=True):
+        assert same(out, column(rows, leaf)), leaf
+        host = room.copy_to_host()
+        assert (host[:start] == 0xAB).all()
+        assert (host[start + size :] == 0xAB).all()
+    assert same(soa_to_aos(outs, wanted, dtype.itemsize), without_padding(rows))
+
+
+def test_some_fields() -> None:
+    for name, fields in (
+        ("64 x f4", ("f3", "f40")),
+        ("particle packed", ("type", "m")),
+        ("long", ("k", "s")),
+    ):
+        dtype = LAYOUTS[name]
+        rows, wanted = records(dtype, 5000), leaves(dtype, fields)
+        got = aos_to_soa(cuda.to_device(rows.view(np.uint8)), wanted, dtype.itemsize)
+        for leaf, there in zip(wanted, got, strict=True):
+            assert same(there, column(rows, leaf)), leaf
+
+
+def test_the_columns_lie_in_one_arena() -> None:
+    dtype = LAYOUTS["nested"]
+    got = aos_to_soa(cuda.to_device(records(dtype, 70).view(np.uint8)), leaves(dtype), dtype.itemsize)
+    assert all(c.__cuda_array_interface__["data"][0] % 256 == 0 for c in got)
+
+
+def test_an_array_of_records() -> None:
+    dtype = LAYOUTS["xyz"]
+    rows, wanted = records(dtype, 1000), leaves(dtype)
+    got = aos_to_soa(cuda.to_device(rows), wanted, 12)
+    assert all(same(c, column(rows, leaf)) for leaf, c in zip(wanted, got, strict=True))
+    out = cuda.to_device(np.zeros(1000, dtype))
+    assert soa_to_aos(got, wanted, 12, out=out) is out
+    assert same(out, without_padding(rows))
+
+
+def test_past_four_gigabytes() -> None:
+    """Offsets of more than 32 bits, in records and in columns; checked where they lie, in samples."""
+    dtype = np.dtype([("a", "u4"), ("b", "u1", (8,)), ("c", "u1")])
+    length = (5 << 30) // dtype.itemsize
+    if free_bytes() < 20 << 30:
+        pytest.skip("it takes 20 GiB of the GPU's memory")
+    wanted = leaves(dtype)
+    pattern = records(dtype, 1 << 20)
+    source = cuda.device_array(length * dtype.itemsize, np.uint8)
+    ours = cuda.to_device(pattern.view(np.uint8))
+    for start in range(0, length, 1 << 20):
+        count = min(1 << 20, length - start)
+        here = source[start * dtype.itemsize : (start + count) * dtype.itemsize]
+        here.copy_to_device(ours[: count * dtype.itemsize])
+    got = aos_to_soa(source, wanted, dtype.itemsize)
+    back = soa_to_aos(got, wanted, dtype.itemsize)
+    for start in (0, (2 << 30) // 13, (4 << 30) // 13 - 500, length - 1000):
+        index = np.arange(start, start + 1000) % (1 << 20)
+        for leaf, there in zip(wanted, got, strict=True):
+            assert same(there[start : start + 1000], column(pattern, leaf)[index]), (leaf, start)
+        part = back[start * dtype.itemsize : (start + 1000) * dtype.itemsize]
+        assert same(part, pattern[index])
+
+
+# -- other frameworks' buffers ----------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cupy", "torch", "jax", "numba"])
+def test_buffers(name: str) -> None:
+    own = side(name)
+    dtype = LAYOUTS["particle packed"]
+    rows, wanted = records(dtype, 10_000), leaves(dtype)
+    got = aos_to_soa(own.make(rows.view(np.uint8)), wanted, dtype.itemsize)
+    assert all(same(c, column(rows, leaf)) for leaf, c in zip(wanted, got, strict=True))
+
+
+@pytest.mark.parametrize("name", ["cupy", "torch"])
+def test_slices_of_buffers(name: str) -> None:
+    own = side(name)
+    dtype = LAYOUTS["mixed packed"]
+    rows, wanted = records(dtype, 1000), leaves(dtype)
+    there = own.make(rows.view(np.uint8))[21 * 3 :]
+    got = aos_to_soa(there, wanted, 21)
+    assert all(same(c, column(rows[3:], leaf)) for leaf, c in zip(wanted, got, strict=True))
+
+
+@pytest.mark.parametrize("name", ["cupy", "torch"])
+def test_columns_and_out_of_other_frameworks(name: str) -> None:
+    own = side(name)
+    dtype = np.dtype([("a", "i8"), ("b", "f4"), ("c", "u1"), ("d", "f8", (3,))])
+    rows, wanted = records(dtype, 1001), leaves(dtype)
+    # NaNs keep their bits on the way there only as integers.
+    unsigned = {8: "i8", 4: "i4", 1: "u1"}
+    given = [
+        own.view_as(own.make(column(rows, leaf).view(unsigned[leaf.dtype.itemsize])), leaf.dtype)
+        for leaf in wanted
+    ]
+    back = own.make(np.zeros(rows.nbytes, np.uint8))
+    assert soa_to_aos(given, wanted, dtype.itemsize, out=back) is back
+    assert own.values(back).tobytes() == rows.tobytes()
+    outs = [own.make(np.zeros((1001, *leaf.shape), leaf.dtype)) for leaf in wanted]
+    aos_to_soa(back, wanted, dtype.itemsize, out=outs)
+    for leaf, out in zip(wanted, outs, strict=True):
+        assert own.values(own.view_as(out, unsigned[leaf.dtype.itemsize])).tobytes() == (
+            column(rows, leaf).tobytes()
+        )
+
+
+# -- streams ----------------------------------------------------------------------
+
+BUSY_CYCLES = 400_000_000  # 200 ms at 2 GHz
+
+
+def _torch() -> Any:
+    if not have("torch"):
+        pytest.skip("torch is what keeps a stream busy here")
+    return importlib.import_module("torch")
+
+
+@pytest.fixture(autouse=True)
+def _no_cleanup() -> Any:
+    """Numba frees memory late and all at once, which waits for the device: not in these tests."""
+    with cuda.defer_cleanup():
+        yield
+
+
+def hand_out(producer: str, buffer: Any, on: Any) -> Any:
+    """Return a tensor that a stream works on, as a producer that tells of it in its own way."""
+    if producer == "torch":  # by __dlpack__ alone: its interface cannot say a stream
+        return buffer
+    if producer == "interface":
+        return InterfaceAlone(buffer, stream=on.cuda_stream, version=3)
+    interface = Octets(buffer.data_ptr(), buffer.numel(), buffer, stream=on.cuda_stream)
+    return cuda.as_cuda_array(interface, sync=False)
+
+
+@pytest.mark.parametrize("given", ["handle", "object", "numba"])
+@pytest.mark.parametrize("producer", ["torch", "interface", "numba"])
+def test_the_kernel_waits_for_the_producer(producer: str, given: str) -> None:
+    """The records are written late on one stream; ours is another, and the host waits for neither."""
+    torch = _torch()
+    dtype = LAYOUTS["xyz"]
+    rows, wanted = records(dtype, 1 << 20), leaves(dtype)
+    fresh = torch.from_numpy(rows.view(np.uint8).copy()).cuda()
+    outs = [cuda.to_device(np.zeros(len(rows), "f4")) for _ in range(3)]
+    for cycles in (1000, BUSY_CYCLES):  # the first time it compiles
+        buffer = torch.zeros_like(fresh)
+        torch.cuda.synchronize()
+        first, then = torch.cuda.Stream(), torch.cuda.Stream()
+        with torch.cuda.stream(first):
+            torch.cuda._sleep(cycles)
+            buffer.copy_(fresh)
+            handed = hand_out(producer, buffer, first)
+            stream = {
+                "handle": then.cuda_stream,
+                "object": then,
+                "numba": cuda.external_stream(then.cuda_stream),
+            }[given]
+            aos_to_soa(handed, wanted, 12, out=outs, stream=stream)
+        waited = first.query()
+        then.synchronize()
+        for leaf, out in zip(wanted, outs, strict=True):
+            assert same(out, column(rows, leaf))
+        assert cycles == 1000 or not waited, "the host, or the whole device, has waited for the producer"
+
+
+def test_the_producers_stream_waits_for_the_kernel() -> None:
+    """Who owns the source may change it on its own stream at once: it has been read by then."""
+    torch = _torch()
+    dtype = LAYOUTS["xyz"]
+    rows, wanted = records(dtype, 1 << 20), leaves(dtype)
+    fresh = torch.from_numpy(rows.view(np.uint8).copy()).cuda()
+    outs = [cuda.to_device(np.zeros(len(rows), "f4")) for _ in range(3)]
+    for cycles in (1000, BUSY_CYCLES):
+        buffer = fresh.clone()
+        torch.cuda.synchronize()
+        first, then = torch.cuda.Stream(), torch.cuda.Stream()
+        with torch.cuda.stream(then):
+            torch.cuda._sleep(cycles)
+        handed = InterfaceAlone(buffer, stream=first.cuda_stream, version=3)
+        aos_to_soa(handed, wanted, 12, out=outs, stream=then)
+        with torch.cuda.stream(first):
+            buffer.zero_()
+        assert cycles == 1000 or not first.query()
+        first.synchronize()
+        then.synchronize()
+        assert all(same(c, column(rows, leaf)) for leaf, c in zip(wanted, outs, strict=True))
+
+
+def test_records_are_written_on_the_stream() -> None:
+    torch = _torch()
+    dtype = LAYOUTS["particle aligned"]
+    rows, wanted = records(dtype, 100_003), leaves(dtype)
+    given = [cuda.to_device(column(rows, leaf)) for leaf in wanted]
+    soa_to_aos(given, wanted, dtype.itemsize)
+    out = cuda.to_device(np.zeros(rows.nbytes, np.uint8))
+    cuda.synchronize()
+    busy = torch.cuda.Stream()
+    with torch.cuda.stream(busy):
+        torch.cuda._sleep(BUSY_CYCLES)
+    soa_to_aos(given, wanted, dtype.itemsize, out=out, stream=busy)
+    assert not busy.query()
+    busy.synchronize()
+    assert same(out, without_padding(rows))
+
+
+def test_results_are_bound_to_the_stream() -> None:
+    torch = _torch()
+    dtype = LAYOUTS["nested"]
+    rows, wanted = records(dtype, 100), leaves(dtype)
+    on = torch.cuda.Stream()
+    got = aos_to_soa(cuda.to_device(rows.view(np.uint8)), wanted, dtype.itemsize, stream=on)
+    assert {c.__cuda_array_interface__["stream"] for c in got} == {on.cuda_stream}
+    back = soa_to_aos(got, wanted, dtype.itemsize, stream=on)
+    assert back.__cuda_array_interface__["stream"] == on.cuda_stream
+    assert same(back, without_padding(rows))
+    unbound = aos_to_soa(cuda.to_device(rows.view(np.uint8)), wanted, dtype.itemsize)
+    assert {c.__cuda_array_interface__["stream"] for c in unbound} == {None}
+
+
+def test_small_grids_do_not_warn(recwarn: pytest.WarningsRecorder) -> None:
+    dtype = LAYOUTS["xyz"]
+    aos_to_soa(cuda.to_device(records(dtype, 3).view(np.uint8)), leaves(dtype), 12)
+    assert not [w for w in recwarn if "utilization" in str(w.message)]
+
+
+def test_the_kernels_are_compiled_once() -> None:
+    """One kernel a direction, and one each without shared memory, whatever the layouts were."""
+    from zerocopy.layout.cuda import kernels
+
+    for name in LAYOUTS:
+        check(records(LAYOUTS[name], 65))
+    for kernel in (kernels.to_columns, kernels.to_rows, kernels.to_columns_direct, kernels.to_rows_direct):
+        assert len(kernel.overloads) == 1
+    assert plan(tuple(leaves(LAYOUTS["long"])), LAYOUTS["long"].itemsize).shared == 0

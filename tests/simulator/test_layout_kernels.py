@@ -1,0 +1,564 @@
+"""AoS <-> SoA on a CUDA device: the kernels under Numba's simulator, against NumPy, bit for bit.
+
+    NUMBA_ENABLE_CUDASIM=1 python -m pytest tests/simulator
+
+The simulator runs a Python thread for each of a block's, so that most tests are of blocks of 64
+instead of 256 threads; the kernels are the same.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+import zerocopy as zc
+from zerocopy.layout.schema import Leaf, leaves
+
+if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
+    pytest.skip(
+        "the simulator is off: NUMBA_ENABLE_CUDASIM=1 python -m pytest tests/simulator",
+        allow_module_level=True,
+    )
+cuda = pytest.importorskip("numba.cuda")
+
+from zerocopy.layout.cuda import columns as public  # noqa: E402
+from zerocopy.layout.cuda import kernels, memory, tile  # noqa: E402
+from zerocopy.layout.cuda.columns import aos_to_soa, soa_to_aos  # noqa: E402
+from zerocopy.layout.cuda.plan import (  # noqa: E402
+    ALIGNED,
+    GAP,
+    HALVES,
+    KIND,
+    LARGEST_TILE,
+    LENGTH,
+    OCTETS,
+    OFFSET,
+    ROW,
+    SHIFTED,
+    SINGLE,
+    START,
+    STOP,
+    WARP,
+    division,
+    plan,
+    swizzle,
+)
+
+PARTICLE = [
+    ("id", "u8"),
+    *[(name, "f4") for name in ("x", "y", "z", "vx", "vy", "vz")],
+    ("m", "f8"),
+    ("q", "f4"),
+    ("type", "u1"),
+    ("flags", "u2"),
+    ("cell", "i4"),
+    ("t", "f8"),
+]
+MIXED = [("a", "i8"), ("b", "f8"), ("c", "i4"), ("d", "u1")]
+POINT = [("u", "f4"), ("tag", "u1"), ("v", ">i2", (2,))]
+LAYOUTS = {
+    "xyz": np.dtype([("x", "f4"), ("y", "f4"), ("z", "f4")]),
+    "8 x f4": np.dtype([(f"f{i}", "f4") for i in range(8)]),
+    "mixed packed": np.dtype(MIXED),
+    "mixed aligned": np.dtype(MIXED, align=True),
+    "particle packed": np.dtype(PARTICLE),
+    "particle aligned": np.dtype(PARTICLE, align=True),
+    "64 x f4": np.dtype([(f"f{i}", "f4") for i in range(64)]),
+    "big-endian": np.dtype([("a", ">i2"), ("b", ">f4"), ("c", ">f8"), ("d", ">i2", (3,)), ("e", ">c16")]),
+    "text": np.dtype([("s", "S10"), ("x", "f4"), ("y", "f4"), ("z", "f4"), ("b", "u1")]),
+    "nested": np.dtype(
+        [("at", POINT, (3,)), ("c", ">c8"), ("name", ">U3"), ("raw", "V100"), ("ok", "?"), ("when", "M8[s]")]
+    ),
+    "bytes": np.dtype([("r", "u1"), ("g", "u1"), ("b", "u1")]),
+    "halves": np.dtype([("a", "f2"), ("b", ">u2"), ("c", "S6")]),
+    "long": np.dtype(
+        [("k", "u1"), ("x", ">f8"), ("image", "f4", (1100,)), ("at", POINT, (2,)), ("s", "S7"), ("n", "i4")],
+        align=True,
+    ),
+}
+assert LAYOUTS["particle packed"].itemsize == 59
+assert LAYOUTS["particle aligned"].itemsize == 64
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "whole_blocks" not in request.node.name:
+        for module, name, value in (
+            (public, "THREADS", 64),
+            (tile, "THREADS", 64),
+            (kernels, "_WARPS", 64 // WARP),
+        ):
+            monkeypatch.setattr(module, name, value)
+
+
+def records(dtype: np.dtype, rows: int) -> np.ndarray:
+    """Return records of random bytes: NaNs of all sorts, padding that is not zero."""
+    rng = np.random.default_rng(rows)
+    return rng.integers(0, 256, rows * dtype.itemsize, np.uint8).view(dtype)
+
+
+def column(rows: np.ndarray, leaf: Leaf) -> np.ndarray:
+    """Return a leaf by NumPy's own ways, without a conversion that could touch a NaN."""
+    for name in leaf.path:
+        rows = rows[name]
+    rows = np.ascontiguousarray(rows)
+    return rows if rows.dtype.isnative else rows.byteswap().view(rows.dtype.newbyteorder())
+
+
+def on_device(array: np.ndarray, shift: int = 0) -> object:
+    """Return bytes on the device, from so many bytes after a multiple of 8 on."""
+    octets = array.reshape(-1).view(np.uint8)
+    room = cuda.device_array(len(octets) + 32, np.uint8)
+    start = -room.__array_interface__["data"][0] % 8 + shift
+    room[start : start + len(octets)] = octets
+    return room[start : start + len(octets)]
+
+
+def padding(dtype: np.dtype) -> np.ndarray:
+    free = np.ones(dtype.itemsize, bool)
+    for leaf in leaves(dtype):
+        for offset, length in leaf.pieces:
+            free[offset : offset + length] = False
+    return free
+
+
+def check_columns(got: list, rows: np.ndarray, wanted: list[Leaf]) -> None:
+    assert len(got) == len(wanted)
+    for leaf, there in zip(wanted, got, strict=True):
+        assert there.dtype == leaf.dtype
+        assert tuple(there.shape) == (len(rows), *leaf.shape)
+        assert there.copy_to_host().tobytes() == column(rows, leaf).tobytes(), leaf
+
+
+def check_rows(got: object, rows: np.ndarray) -> None:
+    expected = rows.view(np.uint8).reshape(len(rows), rows.dtype.itemsize).copy()
+    expected[:, padding(rows.dtype)] = 0
+    there = got.copy_to_host()
+    assert there.dtype == np.uint8
+    assert there.shape == (expected.size,)
+    wrong = np.flatnonzero(there != expected.reshape(-1))
+    assert not len(wrong), (
+        f"byte {wrong[0] % rows.dtype.itemsize} of record {wrong[0] // rows.dtype.itemsize}"
+    )
+
+
+def check_both(dtype: np.dtype, length: int, shift: int = 0) -> None:
+    rows, all_leaves = records(dtype, length), leaves(dtype)
+    got = aos_to_soa(on_device(rows, shift), all_leaves, dtype.itemsize)
+    check_columns(got, rows, all_leaves)
+    # From columns that NumPy has made, and not from those.
+    given = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
+    check_rows(soa_to_aos(given, all_leaves, dtype.itemsize), rows)
+
+
+LENGTHS = (0, 1, 63, 64, 65, 127)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_lengths(layout: str, length: int) -> None:
+    check_both(LAYOUTS[layout], length if layout != "long" else length // 8)
+
+
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "long"])
+def test_several_tiles_of_whole_blocks(layout: str) -> None:
+    dtype = LAYOUTS[layout]
+    rows = plan(tuple(leaves(dtype)), dtype.itemsize).rows
+    check_both(dtype, max(1000, rows + 3) if dtype.itemsize < 100 else 2 * rows + 3)
+
+
+@pytest.mark.parametrize("shift", [1, 2, 4, 7])
+@pytest.mark.parametrize("layout", ["xyz", "particle packed", "big-endian", "long"])
+def test_records_at_any_address(layout: str, shift: int) -> None:
+    """A slice of a buffer: read and written, up to its first and last byte and no further."""
+    dtype = LAYOUTS[layout]
+    all_leaves = leaves(dtype)
+    tile_rows = plan(tuple(all_leaves), dtype.itemsize).rows
+    length = 9 if layout == "long" else tile_rows + 3
+    rows = records(dtype, length)
+    check_columns(aos_to_soa(on_device(rows, shift), all_leaves, dtype.itemsize), rows, all_leaves)
+    room = on_device(np.full(rows.nbytes + 64, 0xAB, np.uint8))
+    out = room[16 + shift : 16 + shift + rows.nbytes]
+    given = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
+    assert soa_to_aos(given, all_leaves, dtype.itemsize, out=out) is out
+    check_rows(out, rows)
+    whole = room.copy_to_host()
+    assert (whole[: 16 + shift] == 0xAB).all()
+    assert (whole[16 + shift + rows.nbytes :] == 0xAB).all()
+
+
+@pytest.mark.parametrize("shift", [0, 1, 2, 3])
+@pytest.mark.parametrize("layout", ["mixed packed", "mixed aligned", "nested", "halves"])
+def test_columns_at_any_multiple_of_their_items(layout: str, shift: int) -> None:
+    dtype = LAYOUTS[layout]
+    rows, all_leaves = records(dtype, 131), leaves(dtype)
+    rooms, outs = [], []
+    for leaf in all_leaves:
+        item = min(8, leaf.dtype.itemsize & -leaf.dtype.itemsize)
+        start, size = 8 + shift * item, 131 * leaf.width
+        room = on_device(np.full(size + 80, 0xAB, np.uint8))
+        out = room[start : start + size].view(leaf.dtype).reshape(131, *leaf.shape)
+        rooms.append((room, start, size))
+        outs.append(out)
+    made = aos_to_soa(on_device(rows), all_leaves, dtype.itemsize, out=outs)
+    assert all(a is b for a, b in zip(made, outs, strict=True))
+    check_columns(outs, rows, all_leaves)
+    for room, start, size in rooms:
+        whole = room.copy_to_host()
+        assert (whole[:start] == 0xAB).all()
+        assert (whole[start + size :] == 0xAB).all()
+    check_rows(soa_to_aos(outs, all_leaves, dtype.itemsize), rows)
+
+
+def test_the_columns_lie_in_one_arena() -> None:
+    dtype = LAYOUTS["8 x f4"]
+    got = aos_to_soa(on_device(records(dtype, 100)), leaves(dtype), dtype.itemsize)
+    starts = [c.__array_interface__["data"][0] for c in got]
+    steps = np.diff(starts)
+    assert (steps == steps[0]).all()
+    assert steps[0] % 256 == 0
+    mixed = LAYOUTS["nested"]
+    got = aos_to_soa(on_device(records(mixed, 70)), leaves(mixed), mixed.itemsize)
+    starts = [c.__array_interface__["data"][0] for c in got]
+    assert (np.diff(starts) > 0).all()
+    assert all((start - starts[0]) % 256 == 0 for start in starts)
+
+
+def test_some_fields() -> None:
+    """Few fields of long records are read alone; of short ones the whole tile is."""
+    for name, fields in (("64 x f4", ("f3", "f40")), ("particle packed", ("type", "m"))):
+        dtype = LAYOUTS[name]
+        wanted = leaves(dtype, fields)
+        rows = records(dtype, 70)
+        check_columns(aos_to_soa(on_device(rows, 1), wanted, dtype.itemsize), rows, wanted)
+    assert plan(tuple(leaves(LAYOUTS["64 x f4"], ("f3", "f40"))), 256).shared == 0
+    assert plan(tuple(leaves(LAYOUTS["particle packed"], ("type", "m"))), 59).shared > 0
+
+
+@pytest.mark.parametrize("itemsize", [12, 9000])
+def test_fields_that_overlap(itemsize: int) -> None:
+    """Of those the last one is written, as by NumPy; all are read."""
+    dtype = np.dtype(
+        {
+            "names": ["low", "whole", "mid", "end"],
+            "formats": [">i4", ">u8", "u1", "i4"],
+            "offsets": [0, 0, 5, itemsize - 5],
+            "itemsize": itemsize,
+        }
+    )
+    length = 67 if itemsize < 100 else 9
+    rows, all_leaves = records(dtype, length), leaves(dtype)
+    check_columns(aos_to_soa(on_device(rows), all_leaves, itemsize), rows, all_leaves)
+    expected = np.zeros(length, dtype)
+    given = {name: records(dtype[name].newbyteorder("="), length) for name in dtype.names}
+    for name, values in given.items():
+        expected[name] = values
+    got = soa_to_aos([cuda.to_device(v) for v in given.values()], all_leaves, itemsize)
+    assert got.copy_to_host().tobytes() == expected.tobytes()
+
+
+def test_leaves_without_bytes() -> None:
+    dtype = np.dtype([("none", "S0"), ("x", "f4"), ("empty", "i4", (0, 2))])
+    rows, all_leaves = records(dtype, 5), leaves(dtype)
+    got = aos_to_soa(on_device(rows), all_leaves, dtype.itemsize)
+    assert [tuple(c.shape) for c in got] == [(5,), (5,), (5, 0, 2)]
+    check_rows(soa_to_aos(got, all_leaves, dtype.itemsize), rows)
+    alone = aos_to_soa(on_device(rows), all_leaves[2:], dtype.itemsize)
+    assert [tuple(c.shape) for c in alone] == [(5, 0, 2)]
+    assert aos_to_soa(on_device(rows), [], dtype.itemsize) == []
+
+
+def test_an_array_of_records_and_streams() -> None:
+    dtype = LAYOUTS["xyz"]
+    rows, all_leaves = records(dtype, 7), leaves(dtype)
+    for stream in (None, 1, 2, -1, cuda.default_stream() if hasattr(cuda, "default_stream") else 1):
+        check_columns(aos_to_soa(cuda.to_device(rows), all_leaves, 12, stream=stream), rows, all_leaves)
+    out = cuda.to_device(np.zeros(7, dtype))
+    given = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
+    assert soa_to_aos(given, all_leaves, 12, out=out) is out
+    assert out.copy_to_host().tobytes() == rows.tobytes()
+
+
+def test_past_two_and_four_gigabytes() -> None:
+    """The last block of an array that is never touched elsewhere, so that it takes no memory."""
+    from numba.cuda.simulator.kernel import (
+        BlockManager,
+        FakeCUDAModule,
+        FakeWithinKernelCUDAArray,
+        _push_kernel_context,
+        swapped_cuda_module,
+    )
+
+    dtype = np.dtype([("a", "u4"), ("b", "u1", (5,))])
+    all_leaves = tuple(leaves(dtype))
+    length = (5 << 30) // dtype.itemsize
+    made = plan(all_leaves, dtype.itemsize)
+    block = length // made.rows
+    tail = records(dtype, length - block * made.rows)
+    assert len(tail)
+
+    def run(kernel: object, *arguments: object) -> None:
+        module = FakeCUDAModule((block + 1, 1, 1), (64, 1, 1), made.shared)
+        fakes = [FakeWithinKernelCUDAArray(a) if hasattr(a, "_ary") else a for a in arguments]
+        with _push_kernel_context(module), swapped_cuda_module(kernel.fn, module):
+            BlockManager(kernel.fn, (block + 1, 1, 1), (64, 1, 1), False).run((block, 0, 0), *fakes)
+
+    source = np.zeros(length * 9, np.uint8)  # pages of zero, until they are written
+    source[-tail.nbytes :] = tail.view(np.uint8)
+    arena = np.zeros(length * 4 + length * 5 + 4096, np.uint8)
+    pitch = (length + 255) // 256 * 256
+    rest = np.arange(length - len(tail), length)
+    assert arena.ctypes.data % 8 == source.ctypes.data % 8 == 0
+
+    def over(array: np.ndarray, *names: str) -> list[object]:
+        return [memory.window(array.ctypes.data, array.nbytes, name, 0) for name in names]
+
+    shared = (cuda.to_device(made.table), length, 9, 0, *made.swizzle, made.rows, pitch)
+    run(
+        kernels.to_columns,
+        *over(source, "uint8", "uint64"),
+        *over(arena, "uint8", "uint32", "uint64"),
+        *shared,
+    )
+    a = arena[: 4 * length].view(np.uint32)
+    b = arena[4 * pitch : 4 * pitch + 5 * length].reshape(-1, 5)
+    assert (a[rest] == tail["a"]).all()
+    assert (b[rest] == tail["b"]).all()
+    back = np.zeros(length * 9, np.uint8)
+    run(
+        kernels.to_rows,
+        *over(back, "uint8", "uint64"),
+        *over(arena, "uint8", "uint32", "uint64"),
+        *shared,
+        False,
+    )
+    assert back[-tail.nbytes :].tobytes() == tail.tobytes()
+
+
+# -- the plan ---------------------------------------------------------------------
+
+
+def conflicts(words: np.ndarray) -> int:
+    """Return how many words of one bank a warp asks for, at most."""
+    return int(np.bincount(np.unique(words) % 32).max())
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
+@pytest.mark.parametrize("width", [4, 8])
+def test_no_two_threads_ask_for_one_bank(width: int, count: int) -> None:
+    """Fields of 4 and 8 bytes in records of 4 bytes to 2 KiB: what a warp reads at once."""
+    dtype = np.dtype([(f"f{i}", f"f{width}") for i in range(max(1, count * 4 // width))])
+    shift, mask = swizzle(leaves(dtype), dtype.itemsize)
+    byte = 8 * np.arange(32)
+    for leaf in leaves(dtype)[:4]:
+        for half in (0, 4):
+            at = leaf.pieces[0][0] + (byte + half) % width + (byte + half) // width * dtype.itemsize
+            assert conflicts((at ^ (at >> shift & mask)) // 4) == 1, leaf
+
+
+def test_the_swizzle_is_one_to_one_and_keeps_words() -> None:
+    byte = np.arange(32 << 10)
+    for itemsize in (3, 12, 16, 59, 64, 96, 128, 256, 1024):
+        dtype = np.dtype([("x", "f4"), ("rest", f"V{itemsize - 4}")]) if itemsize > 4 else np.dtype("V3,")
+        shift, mask = swizzle(leaves(dtype), itemsize)
+        there = byte ^ (byte >> shift & mask)
+        assert sorted(there) == list(byte)
+        assert (there % 4 == byte % 4).all()
+        assert (there // 128 == byte // 128).all()
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 7, 10, 12, 59, 100, 127, 1000, 1023, 4079])
+def test_division(length: int) -> None:
+    end = max(8, LARGEST_TILE // length) * length
+    byte = np.arange(end, dtype=np.uint64)
+    magic, shift = division(length, end)
+    assert int(byte[-1]) * magic < 1 << 32
+    assert (byte * np.uint64(magic) >> np.uint64(shift) == byte // np.uint64(length)).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("to_rows", [False, True])
+def test_each_byte_has_one_task(layout: str, to_rows: bool) -> None:
+    dtype = LAYOUTS[layout]
+    made = plan(tuple(leaves(dtype)), dtype.itemsize, 0, None, to_rows)
+    seen = np.zeros(made.rows * dtype.itemsize, int)
+    for task in made.table.reshape(-1, len(ROW)):
+        byte = np.arange(task[START], task[STOP])
+        seen[byte // task[LENGTH] * dtype.itemsize + task[OFFSET] + byte % task[LENGTH]] += 1
+    wanted = np.tile(~padding(dtype), made.rows)
+    assert (seen == (wanted | (to_rows and not made.shared))).all()
+
+
+def kinds(dtype: object, **options: object) -> set[int]:
+    dtype = np.dtype(dtype)
+    table = plan(tuple(leaves(dtype)), dtype.itemsize, **options).table.reshape(-1, len(ROW))
+    return set(table[:, KIND].tolist())
+
+
+def test_kinds() -> None:
+    assert kinds("f4,f8") == {ALIGNED}
+    assert kinds("f4,f8", head=4) == {ALIGNED}
+    assert kinds("f4,f8", head=3) == {SHIFTED}
+    assert kinds("f4,u1") == {SHIFTED, OCTETS}
+    assert kinds("f4,u2,S6") == {ALIGNED, HALVES}
+    assert kinds("f4,f8", places=(4, 12)) == {ALIGNED}
+    assert kinds("u1,u1", places=(0, 1)) == {OCTETS, SINGLE}
+    assert kinds({"names": ["a"], "formats": ["f4"], "itemsize": 9000}, to_rows=True) == {ALIGNED, GAP}
+
+
+# -- bad input --------------------------------------------------------------------
+
+
+class Interface:
+    """A producer of an interface as it is given."""
+
+    def __init__(self, **entries: object):
+        self.__cuda_array_interface__ = {
+            "shape": (12,),
+            "typestr": "|u1",
+            "data": (4096, False),
+            "version": 3,
+            **entries,
+        }
+
+
+XYZ = LAYOUTS["xyz"]
+
+
+@pytest.mark.parametrize(
+    ("buffer", "error", "match"),
+    [
+        (np.zeros(12, np.uint8), zc.UnsupportedConversionError, "no __cuda_array_interface__"),
+        ([1, 2], zc.UnsupportedConversionError, "a list"),
+        (Interface(version=1), zc.UnsupportedConversionError, "version 1"),
+        (Interface(mask=object()), zc.LossyConversionError, "mask"),
+        (Interface(stream=0), zc.UnsupportedConversionError, "ambiguous"),
+        (Interface(strides=(2,)), zc.UnsupportedConversionError, "not contiguous"),
+        (Interface(typestr="?!"), zc.UnsupportedConversionError, "could not be read"),
+        (Interface(shape=None), zc.UnsupportedConversionError, "could not be read"),
+        (Interface(data=(0, False)), zc.UnsupportedConversionError, "pointer is 0"),
+        (Interface(), zc.DeviceError, "simulator"),
+    ],
+)
+def test_what_is_no_buffer(buffer: object, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match) as caught:
+        aos_to_soa(buffer, leaves(XYZ), 12)
+    assert caught.value.asked.startswith("aos_to_soa")
+    assert caught.value.remedy
+
+
+def test_no_whole_records() -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="13 bytes are no whole number of records"):
+        aos_to_soa(cuda.to_device(np.zeros(13, np.uint8)), leaves(XYZ), 12)
+    with pytest.raises(zc.UnsupportedConversionError, match="of 0 bytes"):
+        aos_to_soa(cuda.to_device(np.zeros(13, np.uint8)), [], 0)
+
+
+@pytest.mark.parametrize("strided", [lambda x: x[::2], lambda x: x[::-1], lambda x: x.reshape(4, 6)[:, :3]])
+def test_a_buffer_that_is_not_contiguous(strided) -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="not contiguous"):
+        aos_to_soa(strided(cuda.to_device(np.zeros(24, np.uint8))), leaves(XYZ), 12)
+
+
+@pytest.mark.parametrize("stream", [0, -5, "main"])
+def test_what_is_no_stream(stream: object) -> None:
+    with pytest.raises(zc.DeviceError, match="stream"):
+        aos_to_soa(cuda.to_device(np.zeros(24, np.uint8)), leaves(XYZ), 12, stream=stream)
+
+
+def bad_columns(case: str, source: object) -> list:
+    good = [cuda.to_device(np.full(5, 7, "f4")) for _ in range(3)]
+    if case == "too few":
+        return good[:2]
+    good[1] = {
+        "too short": lambda: cuda.to_device(np.full(4, 7, "f4")),
+        "too long": lambda: cuda.to_device(np.full(6, 7, "f4")),
+        "two dimensions": lambda: cuda.to_device(np.full((5, 1), 7, "f4")),
+        "a scalar": lambda: cuda.to_device(np.full((), 7, "f4")),
+        "another type": lambda: cuda.to_device(np.full(5, 7, "i4")),
+        "the other byte order": lambda: cuda.to_device(np.full(5, 7, ">f4")),
+        "not contiguous": lambda: cuda.to_device(np.full(10, 7, "f4"))[::2],
+        "of the host": lambda: np.full(5, 7, "f4"),
+        "the source": lambda: source[40:].view("f4"),
+        "another column": lambda: good[0],
+    }[case]()
+    return good
+
+
+BAD = {
+    "too few": "2 columns",
+    "too short": r"shape \(4,\)",
+    "too long": r"shape \(6,\)",
+    "two dimensions": r"shape \(5, 1\)",
+    "a scalar": r"shape \(\)",
+    "another type": "<i4",
+    "the other byte order": ">f4",
+    "not contiguous": "not contiguous",
+    "of the host": "no __cuda_array_interface__",
+    "the source": "overlap",
+    "another column": "overlap",
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_an_out_that_does_not_fit_is_not_touched(case: str) -> None:
+    source = cuda.to_device(np.full(60, 1, np.uint8))
+    out = bad_columns(case, source)
+    before = [np.array(o if isinstance(o, np.ndarray) else o.copy_to_host()) for o in out]
+    with pytest.raises(zc.UnsupportedConversionError, match=BAD[case]) as caught:
+        aos_to_soa(source, leaves(XYZ), 12, out=out)
+    assert caught.value.asked == "aos_to_soa(records, out=out)"
+    assert caught.value.remedy
+    for was, now in zip(before, out, strict=True):
+        assert np.array_equal(was, now if isinstance(now, np.ndarray) else now.copy_to_host())
+    assert (source.copy_to_host() == 1).all()
+
+
+@pytest.mark.parametrize("case", [c for c in BAD if c not in ("the source", "another column")])
+def test_columns_that_do_not_fit(case: str) -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match=BAD[case]):
+        soa_to_aos(bad_columns(case, None), leaves(XYZ), 12)
+
+
+def test_columns_that_are_read_may_be_one() -> None:
+    x = cuda.to_device(np.arange(5, dtype="f4"))
+    got = soa_to_aos([x, x, x], leaves(XYZ), 12).copy_to_host().view("f4").reshape(5, 3)
+    assert (got == np.arange(5)[:, None]).all()
+
+
+def test_no_columns() -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="no column"):
+        soa_to_aos([], [], 12)
+
+
+@pytest.mark.parametrize(
+    ("out", "match"),
+    [
+        (lambda x: cuda.to_device(np.full(59, 7, np.uint8)), r"shape \(59,\)"),
+        (lambda x: cuda.to_device(np.full(15, 7, "f4")), r"shape \(15,\)"),
+        (lambda x: cuda.to_device(np.full(120, 7, np.uint8))[::2], "not contiguous"),
+        (lambda x: np.full(60, 7, np.uint8), "no __cuda_array_interface__"),
+        (lambda x: x[4:], "overlap"),
+    ],
+)
+def test_records_that_do_not_fit(out, match: str) -> None:
+    room = cuda.to_device(np.full(64, 7, np.uint8))
+    given = [room[:20].view("f4"), *[cuda.to_device(np.zeros(5, "f4")) for _ in range(2)]]
+    with pytest.raises(zc.UnsupportedConversionError, match=match):
+        soa_to_aos(given, leaves(XYZ), 12, out=out(room))
+    assert (room.copy_to_host() == 7).all()
+
+
+def test_read_only_memory_is_not_written() -> None:
+    frozen = np.zeros(60, np.uint8)
+    frozen.flags.writeable = False
+    from numba.cuda.cudadrv.devicearray import FakeCUDAArray
+
+    given = [cuda.to_device(np.zeros(5, "f4")) for _ in range(3)]
+    with pytest.raises(zc.UnsupportedConversionError, match="read-only"):
+        soa_to_aos(given, leaves(XYZ), 12, out=FakeCUDAArray(frozen))
+    outs = [*given[:2], FakeCUDAArray(frozen[:20].view("f4"))]
+    with pytest.raises(zc.UnsupportedConversionError, match="read-only"):
+        aos_to_soa(cuda.to_device(np.zeros(60, np.uint8)), leaves(XYZ), 12, out=outs)
