@@ -69,7 +69,7 @@ def make(
 ) -> Plan:
     """Return a plan that is possible; raise what ``convert`` raises for one that is not."""
     for name, value in (("copy", copy), ("writable", writable)):
-        if value not in (None, True, False):
+        if not (value is None or value is True or value is False):  # 0 == False, and would be neither
             raise ValueError(f"{name} is True, False or None, not {value!r}")
     target = registry.by_name(to)
     try:

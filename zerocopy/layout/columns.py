@@ -108,7 +108,9 @@ def aos_to_soa(
         raise UnsupportedConversionError(
             ASKED, "these records are in host memory, where there are no streams", "leave stream out"
         )
-    given = source(records, dtype)
+    if fields is not None and not isinstance(fields, str):
+        fields = tuple(fields)
+    given = source(records, dtype, fields)
     kind, leaves = given.kind(fields)
     if copy is False:
         return nested(leaves, [_view(given, leaf, out) for leaf in leaves])

@@ -44,7 +44,10 @@ def _matrix(out: Array, leaves: Sequence[Leaf], shape: tuple[int, ...]) -> list[
             "out is one array, and these columns are not all of one type and without sub-arrays",
             "pass a dict of arrays",
         )
-    fits("out", out, types[0], (len(leaves), *shape), _ASKED)
+    if out.shape != (len(leaves), *shape):
+        fits("out", out, types[0], (len(leaves), *shape), _ASKED)
+    for i, row in enumerate(out):  # which need not lie end to end
+        fits(f"out[{i}]", row, types[0], shape, _ASKED)
     return list(out)
 
 

@@ -81,8 +81,8 @@ def known(fields: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
 _NOTHING: dict[str, Array] = {}
 
 
-def source(records: Any, dtype: Any = None) -> Source:
-    """Return an object's records.
+def source(records: Any, dtype: Any = None, fields: Sequence[str] | None = None) -> Source:
+    """Return an object's records; of its fields, those that are wanted are looked at.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def source(records: Any, dtype: Any = None) -> Source:
         records = records.data
     array = _array(records, dtype)
     plain = array.view(np.ndarray)
-    return Source(plain, _shown(array, plain))
+    return Source(plain, _shown(array, plain, fields))
 
 
 def _array(records: Any, dtype: Any) -> Array:
@@ -153,7 +153,7 @@ def _typed(records: Any, dtype: np.dtype[Any]) -> Array:
     return flat.reshape(-1).view(np.uint8).view(dtype)
 
 
-def _shown(array: Array, plain: Array) -> dict[str, Array]:
+def _shown(array: Array, plain: Array, fields: Sequence[str] | None) -> dict[str, Array]:
     """Return the fields whose values are not those that lie in the records.
 
     ``astropy.io.fits.FITS_rec`` shows scaled numbers, unsigned ones and logicals, where the
@@ -165,7 +165,7 @@ def _shown(array: Array, plain: Array) -> dict[str, Array]:
         return found
     for name, part, _ in parts(plain.dtype):
         base, _ = part.subdtype or (part, ())
-        if base.names is not None:
+        if base.names is not None or (fields is not None and name not in fields):
             continue
         lies, shows = plain[name], np.asarray(array[name])
         if shows.dtype.kind == "U" and lies.dtype.kind == "S":
