@@ -31,8 +31,9 @@ def columns(out: Any, leaves: Sequence[Leaf], shape: tuple[int, ...], records: A
     else:
         found = listed(out, leaves)
         for leaf, array in zip(leaves, found, strict=True):
-            fits(f"out[{leaf.name!r}]", array, leaf.dtype, shape + leaf.shape, _ASKED)
-    refuse_overlaps(_ASKED, [(leaf.name, array) for leaf, array in zip(leaves, found, strict=True)], records)
+            if misfit(array, leaf.dtype, shape + leaf.shape):
+                fits(f"out[{leaf.name!r}]", array, leaf.dtype, shape + leaf.shape, _ASKED)
+    _refuse_overlaps(found, [*leaves], records)
     return found
 
 
@@ -63,6 +64,8 @@ def listed(out: Any, leaves: Sequence[Leaf], asked: str = _ASKED, name: str = "o
         raise UnsupportedConversionError(
             asked, f"{name} is a {type(out).__name__}", "pass a dict of arrays, or one array of shape (k, n)"
         )
+    if len(out) == len(leaves) and all(len(leaf.path) == 1 and leaf.path[0] in out for leaf in leaves):
+        return [out[leaf.path[0]] for leaf in leaves]
     found = [_picked(out, leaf, asked, name) for leaf in leaves]
     _refuse_others(out, leaves, (), asked, name)
     return found
@@ -96,51 +99,69 @@ def _refuse_others(
 
 def fits(name: str, array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], asked: str) -> None:
     """Raise if memory to write to is not of a type and shape, or cannot be written."""
-    why = ""
-    if not isinstance(array, np.ndarray):
-        why = f"is a {type(array).__name__}, and no NumPy array"
-    elif array.dtype != dtype:
-        why = f"is of {array.dtype}, not {dtype}"
-    elif array.shape != shape:
-        why = f"has the shape {array.shape}, not {shape}"
-    elif not array.flags.writeable:
-        why = "is read-only"
-    elif len(shape) > 1 and not array.flags.c_contiguous:
-        why = "is not contiguous"
-    elif array.size > 1 and abs(array.strides[0]) < array.itemsize:
-        why = "overlaps with itself"
+    why = misfit(array, dtype, shape)
     if why:
         raise UnsupportedConversionError(asked, f"{name} {why}", f"numpy.empty({shape}, {str(dtype)!r}) fits")
 
 
-def refuse_overlaps(asked: str, named: Sequence[tuple[str, Array]], source: Array) -> None:
+def misfit(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    """Return why memory is not fit to be written to, or nothing if it is."""
+    if not isinstance(array, np.ndarray):
+        return f"is a {type(array).__name__}, and no NumPy array"
+    if array.dtype != dtype:
+        return f"is of {array.dtype}, not {dtype}"
+    if array.shape != shape:
+        return f"has the shape {array.shape}, not {shape}"
+    flags = array.flags
+    if not flags.writeable:
+        return "is read-only"
+    if flags.c_contiguous:
+        return ""
+    if len(shape) > 1:
+        return "is not contiguous"
+    return "overlaps with itself" if abs(array.strides[0]) < array.itemsize else ""
+
+
+def _refuse_overlaps(arrays: Sequence[Array], leaves: Sequence[Leaf], source: Array) -> None:
     """Raise if memory to write to overlaps with other such memory or with what is read."""
-    spans = sorted(
-        ((*_span(array), name, array) for name, array in [*named, ("the source", source)] if array.nbytes),
-        key=lambda span: span[0],
-    )
-    for (_, a_name, a), (_, b_name, b) in _meeting(spans):
-        if _overlap(a, b):
+    given = [*arrays, source]
+    spans = sorted([(*_span(array), i) for i, array in enumerate(given) if array.size])
+    if all(a[1] <= b[0] for a, b in pairwise(spans)):
+        return
+    for i, j in _meeting(spans):
+        if _overlap(given[i], given[j]):
+            names = [*(leaf.name for leaf in leaves), "the source"]
             raise UnsupportedConversionError(
-                asked, f"{a_name!r} and {b_name!r} overlap in memory", "write to memory of its own"
+                _ASKED, f"{names[i]!r} and {names[j]!r} overlap in memory", "write to memory of its own"
             )
 
 
-def _meeting(spans: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield the pairs whose spans meet: few, so that many columns take no time."""
-    open_spans: list[Any] = []
-    if all(a[1] <= b[0] for a, b in pairwise(spans)):
-        return
+def refuse_overlap(asked: str, out: Array, sources: Sequence[Array]) -> None:
+    """Raise if memory to write to overlaps with any that is read."""
+    low, high = _span(out)
+    for source in sources:
+        start, end = _span(source)
+        if start < high and low < end and source.size and out.size and _overlap(out, source):
+            raise UnsupportedConversionError(
+                asked, "'out' and 'the source' overlap in memory", "write to memory of its own"
+            )
+
+
+def _meeting(spans: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs whose spans meet."""
+    open_spans: list[tuple[int, int, int]] = []
     for span in spans:
         open_spans = [other for other in open_spans if other[1] > span[0]]
         for other in open_spans:
-            yield (other[1], *other[2:]), (span[1], *span[2:])
+            yield other[2], span[2]
         open_spans.append(span)
 
 
 def _span(array: Array) -> tuple[int, int]:
     """Return the first byte's address and the one after the last byte's."""
     low = high = address(array)
+    if array.flags.c_contiguous:
+        return low, low + array.nbytes
     for extent, stride in zip(array.shape, array.strides, strict=True):
         step = (extent - 1) * stride
         low, high = (low + step, high) if step < 0 else (low, high + step)

@@ -103,8 +103,7 @@ def soa_to_aos(
     else:
         records = out
         outputs.fits("out", out, wanted, (length,), "soa_to_aos(columns, out=out)")
-        for column in found:
-            outputs.refuse_overlaps("soa_to_aos(columns, out=out)", [("out", out)], column)
+        outputs.refuse_overlap("soa_to_aos(columns, out=out)", out, found)
     to_rows(found, kind, records, threads)
     return records
 
