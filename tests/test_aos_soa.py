@@ -477,7 +477,7 @@ def test_bad_memory_for_records_is_not_written() -> None:
     bad: list[tuple[dict[str, Any], Any, str]] = [
         (columns, memory[:99], r"out has the shape \(99,\), not \(100,\)"),
         (columns, memory[:200].reshape(2, 100), "has the shape"),
-        (columns, memory[:100].view([("x", "f4"), ("y", "f4"), ("w", "f4")]), "out is of"),
+        (columns, memory[:100].view([("x", "f4"), ("y", "f4"), ("w", "f4")]), "the fields are"),
         (columns, memory[:100].view("f4").reshape(100, 3), "out is of float32"),
         (columns, frozen, "read-only"),
         (columns, [None] * 100, "is a list"),
@@ -491,6 +491,53 @@ def test_bad_memory_for_records_is_not_written() -> None:
         zc.CopyRequiredError, "memory to copy to", soa_to_aos, columns, out=memory[:100], copy=False,
         untouched=[memory],
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["<f8", ">f8", "<i4"])
+def test_the_type_of_out_is_that_of_the_records(kind: str) -> None:
+    out = np.zeros(50, np.dtype([("b", "i1"), ("a", kind)], align=True))
+    columns = {"a": np.arange(50, dtype="i4"), "b": np.ones(50, "i1")}
+    assert soa_to_aos(columns, out=out) is out
+    assert out["a"].tolist() == list(range(50))
+    assert out["b"].tolist() == [1] * 50
+
+
+def test_columns_that_may_have_nulls_are_for_convert() -> None:
+    """NumPy makes floats of integers with nulls, and forgets time zones."""
+    pa = pytest.importorskip("pyarrow")
+    for column in (
+        pa.array([2**53 + 1, None]),
+        pa.array([1], pa.timestamp("us", "UTC")),
+        pa.chunked_array([[1]]),
+    ):
+        refused(Unsupported, 'layout="records"', soa_to_aos, {"a": column}, untouched=[])
+    refused(Unsupported, "a table", soa_to_aos, pa.table({"a": [1]}), untouched=[])
+    refused(Unsupported, "columns lie apart already", aos_to_soa, pa.table({"a": [1]}), untouched=[])
+
+
+def test_columns_that_numpy_does_not_take() -> None:
+    class Odd:
+        def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+            raise RuntimeError("not now")
+
+    error = refused(Unsupported, "RuntimeError: not now", soa_to_aos, {"a": Odd()}, untouched=[])
+    assert isinstance(error.__cause__, RuntimeError)
+    refused(Unsupported, "fields have strings for names", soa_to_aos, {0: np.zeros(3)}, untouched=[])
+
+
+def test_a_type_is_not_laid_over_another() -> None:
+    for records in (np.ones((4, 3)), np.zeros(4, [("a", ">i4"), ("b", "f4")])):
+        refused(
+            Unsupported,
+            "already",
+            aos_to_soa,
+            records,
+            dtype=[("a", "<i4"), ("b", "f4")],
+            untouched=[records],
+        )
+    same = np.zeros(4, [("a", ">i4")])
+    assert list(aos_to_soa(same, dtype=same.dtype)) == ["a"]
+    assert len(aos_to_soa(np.zeros(8, "i1"), dtype=[("a", "i4")])["a"]) == 2
 
 
 def test_fields_are_picked_in_their_order() -> None:
@@ -605,8 +652,8 @@ def test_streams_are_for_devices() -> None:
 def test_columns_that_are_no_records() -> None:
     a, b = np.zeros(3), np.zeros(4)
     bad: list[tuple[Any, Any, str]] = [
-        ([a], None, "a list has no names"),
-        (a, None, "a ndarray has no names"),
+        ([a], None, "a list is no mapping"),
+        (a, None, "a ndarray is no mapping"),
         ({"a": a, "b": b}, None, "differ in length: 'a' has 3, 'b' has 4"),
         ({"a": a, "n": {"b": b}}, None, "'n.b' has 4"),
         ({"n.b": a, "n": {"b": b}}, None, "differ in length"),  # two names that read the same
@@ -622,7 +669,8 @@ def test_columns_that_are_no_records() -> None:
     ]
     for columns, dtype, match in bad:
         out = filled(POINT, 3)
-        refused(Unsupported, match, soa_to_aos, columns, dtype, untouched=[out], out=out)
+        if dtype is not None:  # or it would be that of `out`
+            refused(Unsupported, match, soa_to_aos, columns, dtype, untouched=[out], out=out)
         refused(Unsupported, match, soa_to_aos, columns, dtype)
 
 

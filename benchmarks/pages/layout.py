@@ -41,6 +41,16 @@ _WHY = f"""
 The limits against an ordinary copy are for cores that share one way to the memory, where
 stores that go past the caches gain the most. Where each core has its own,
 {COLUMNS_APART} times an ordinary copy is asked to columns, and {ROWS_APART} times to rows.
+
+Where a goal is missed, and why:
+
+- **Few records.** Below some thousands the time is Python's, not the memory's. NumPy moves them in
+  either case; what is added are memory at multiples of 64 bytes, the look at what `out` is, and a
+  dict: some microseconds a call, and about one a field.
+- **Text and short arrays** (S10, 3 x f4) are no groups that are transposed in registers. They are put
+  side by side in the first cache, value by value, and leave it in full lines.
+- **Wide and mixed records on the way back** are stored field by field into records that lie across the
+  lines of the cache: it is the stores, one a field, that take the time.
 """
 
 

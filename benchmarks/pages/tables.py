@@ -37,9 +37,8 @@ Where a goal is missed, and why:
 - **Matrices in column-major order.** They are one copy of each column, as theirs are. Each
   column is described and planned before; and memory is used again only where it is Arrow's
   pool that gives it: the rest is the clearing of fresh pages.
-- **Matrices in row-major order** are written in blocks that stay in the cache, by NumPy: faster
-  than `to_tensor`, and behind the compiled loop of `polars.DataFrame.to_numpy`. The kernels of
-  the layouts are to end that.
+- **Matrices in row-major order** are written in blocks that stay in the cache: faster than
+  `to_tensor`.
 - **Table to table.** The limit is a time and no ratio: where it is missed, the other rows of the
   same case say how fast the machine was during the run.
 """

@@ -101,7 +101,10 @@ def fits(name: str, array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], as
     """Raise if memory to write to is not of a type and shape, or cannot be written."""
     why = misfit(array, dtype, shape)
     if why:
-        raise UnsupportedConversionError(asked, f"{name} {why}", f"numpy.empty({shape}, {str(dtype)!r}) fits")
+        said = str(dtype) if dtype.names is not None else repr(str(dtype))
+        longer = isinstance(array, np.ndarray) and array.shape[1:] == shape[1:] and array.shape > shape
+        part = f", and so does its part [:{shape[0]}]" if longer and shape else ""
+        raise UnsupportedConversionError(asked, f"{name} {why}", f"numpy.empty({shape}, {said}) fits{part}")
 
 
 def misfit(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:

@@ -18,9 +18,9 @@ LINE = 64
 
 #: Bytes of records in a tile: they are read, and their columns written, before the next ones.
 #: It and the tile that is fetched meanwhile are to fit the first cache (32 KiB) with room for
-#: the columns, and a tile of a page never lets an unaligned store cross into another page,
-#: which costs as much as 25 others. Measured, a particle of 64 bytes, two cores: 20.4 GB/s
-#: with 4 KiB, 17.2 with 16 KiB, 11.0 with 48 KiB.
+#: the columns. Measured with an earlier kernel, a particle of 59 bytes, two cores: 19.5 GB/s with
+#: 4 KiB, 17.2 with 16, 11.0 with 48. And it is a page: where records are put together, a tile
+#: across two pages gave 12.2 GB/s and not 22.7 ({i8, f8, i4, u1}, packed).
 TILE = 4096
 
 # Where things stand in the table that the kernels read. Its head:

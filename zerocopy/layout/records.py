@@ -12,12 +12,14 @@ from zerocopy.layout import on_device, outputs
 from zerocopy.layout import threads as parallel
 from zerocopy.layout.rows import RecordType, record_type, view_of
 from zerocopy.layout.schema import Leaf
+from zerocopy.layout.source import has_table
 from zerocopy.layout.transposition import to_rows
 from zerocopy.protocols.array_interface import address, aligned_empty
 
 Array = np.ndarray[Any, Any]
 
 _ASKED = "soa_to_aos(columns)"
+_CONVERT = 'zc.convert(x, to="numpy", layout="records") makes records of tables and of dicts of columns'
 
 
 def soa_to_aos(
@@ -38,9 +40,10 @@ def soa_to_aos(
     columns : mapping of str to array or mapping
         As :func:`aos_to_soa` returns them: the first dimension, of one length n, is the rows;
         a mapping is a nested record. Contiguous ones are the fastest. On a CUDA device too.
+        Columns of tables, which may have nulls, are for ``convert(x, "numpy", layout="records")``.
     dtype : numpy.dtype, optional
         The records' type, with fields of the same names: its offsets, padding and byte orders
-        are kept. None: the columns' types one after the other, without padding.
+        are kept. None: that of `out`, or the columns' types one after the other, without padding.
     out : numpy.ndarray, shape (n,), optional
         Where to write: of the records' type, and overlapping no column. Its padding becomes
         zero.
@@ -88,6 +91,8 @@ def soa_to_aos(
         )
     given = _arrays(columns)
     # Types that are equal are one to record_type: numpy.record's, say. The result is of this one.
+    if dtype is None and isinstance(out, np.ndarray) and out.dtype.names is not None:
+        dtype = out.dtype
     wanted = _type(dtype_of(given) if dtype is None else dtype)
     kind = _kind(wanted)
     found, length = _matched(given, kind, named=dtype is not None)
@@ -120,6 +125,12 @@ def dtype_of(columns: Mapping[str, Any]) -> np.dtype[Any]:
         else column.dtype
         for column in columns.values()
     ]
+    if not all(isinstance(name, str) for name in columns):
+        raise UnsupportedConversionError(
+            _ASKED,
+            f"the columns are called {[*columns][:5]}, and fields have strings for names",
+            "rename them",
+        )
     made: np.dtype[Any] = np.dtype({"names": list(columns), "formats": formats})
     return made
 
@@ -151,8 +162,10 @@ def _kind(dtype: np.dtype[Any]) -> RecordType:
 
 def _arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(columns, Mapping):
+        if has_table(columns):
+            raise UnsupportedConversionError(_ASKED, f"it is a {type(columns).__name__}, a table", _CONVERT)
         raise UnsupportedConversionError(
-            _ASKED, f"a {type(columns).__name__} has no names for fields", "pass a dict of arrays"
+            _ASKED, f"a {type(columns).__name__} is no mapping of names to columns", "pass a dict of arrays"
         )
     return {
         name: column
@@ -171,7 +184,20 @@ def _array(name: str, column: Any) -> Array:
             f"values of column {name!r} are masked, and records have no masks",
             "column.filled() puts values there",
         )
-    return np.asarray(column)
+    if has_table(column):
+        # NumPy's view of it would make floats of integers with nulls, and forget time zones.
+        raise UnsupportedConversionError(
+            _ASKED,
+            f"column {name!r} is a {type(column).__module__.partition('.')[0]} {type(column).__name__}, "
+            "whose nulls and types records may lack",
+            _CONVERT,
+        )
+    try:
+        return np.asarray(column)
+    except Exception as error:
+        raise UnsupportedConversionError(
+            _ASKED, f"column {name!r} is no array to NumPy: {type(error).__name__}: {error}", _CONVERT
+        ) from error
 
 
 def _matched(columns: dict[str, Any], kind: RecordType, *, named: bool) -> tuple[list[Array], int]:

@@ -62,6 +62,11 @@ class Source:
         return kind, leaves
 
 
+def has_table(obj: Any) -> bool:
+    """Whether an object says its types by Arrow's interface: a table or a column of one."""
+    return hasattr(type(obj), "__arrow_c_stream__") or hasattr(type(obj), "__arrow_c_array__")
+
+
 def known(fields: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of fields that were asked for; raise for one that there is not."""
     if isinstance(fields, str):
@@ -69,7 +74,8 @@ def known(fields: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
     fields = tuple(fields)
     for name in fields:
         if name not in names:
-            near = get_close_matches(str(name), names, 3, 0.5)
+            same = [known for known in names if known.lower() == str(name).lower()]
+            near = same or get_close_matches(str(name), names, 3, 0.5)
             raise UnsupportedConversionError(
                 ASKED,
                 f"there is no field {name!r}; the fields are {', '.join(map(repr, names[:20]))}",
@@ -114,13 +120,19 @@ def _array(records: Any, dtype: Any) -> Array:
         return records
     if isinstance(records, np.void) and records.dtype.names is not None:
         return np.asarray(records)
+    if has_table(records):
+        raise UnsupportedConversionError(
+            ASKED,
+            f"it is a {type(records).__name__}, whose columns lie apart already",
+            'zc.convert(x, to="numpy") gives them as arrays',
+        )
     said = (
         f"an array of {records.dtype}" if isinstance(records, np.ndarray) else f"a {type(records).__name__}"
     )
     raise UnsupportedConversionError(
         ASKED,
         f"it is {said}, and has no fields",
-        "pass a structured array, or a buffer with dtype=[('x', 'f4'), ...]",
+        "pass a structured array, numpy.array(rows, dtype=[('x', 'f4'), ...]), or a buffer with dtype=",
     )
 
 
@@ -130,14 +142,7 @@ def _typed(records: Any, dtype: np.dtype[Any]) -> Array:
         raise UnsupportedConversionError(
             ASKED, f"dtype={dtype} has no fields", "dtype=[('x', 'f4'), ('y', 'f4')] has"
         )
-    try:
-        flat = np.frombuffer(records, np.uint8) if not isinstance(records, np.ndarray) else records
-    except (TypeError, BufferError, ValueError) as error:
-        raise UnsupportedConversionError(
-            ASKED,
-            f"a {type(records).__name__} is no contiguous buffer: {error}",
-            "pass bytes, a memoryview or an array of uint8",
-        ) from error
+    flat = _bytes(records, dtype)
     if not flat.flags.c_contiguous:
         raise UnsupportedConversionError(
             ASKED, "it is not contiguous, so no type can be laid over it", "numpy.ascontiguousarray(x)"
@@ -151,6 +156,27 @@ def _typed(records: Any, dtype: np.dtype[Any]) -> Array:
             "cut what is left over off, or look at the type: align=True adds padding",
         )
     return flat.reshape(-1).view(np.uint8).view(dtype)
+
+
+def _bytes(records: Any, dtype: np.dtype[Any]) -> Array:
+    """Return memory that does not say what it holds."""
+    if isinstance(records, np.ndarray):
+        if records.dtype != dtype and (records.dtype.itemsize != 1 or records.dtype.names is not None):
+            raise UnsupportedConversionError(
+                ASKED,
+                f"it is an array of {records.dtype} already, and dtype= is for memory that says no type",
+                "leave dtype out; x.view(numpy.uint8) is the bytes alone",
+            )
+        return records
+    try:
+        return np.frombuffer(records, np.uint8)
+    except (TypeError, BufferError, ValueError) as error:
+        raise UnsupportedConversionError(
+            ASKED,
+            f"a {type(records).__name__} is no contiguous buffer: {error}",
+            "pass bytes, a memoryview, an mmap or an array of uint8; numpy.array(rows, dtype) makes records "
+            "of a list, numpy.memmap(path, dtype) of a file",
+        ) from error
 
 
 def _shown(array: Array, plain: Array, fields: Sequence[str] | None) -> dict[str, Array]:

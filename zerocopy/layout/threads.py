@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
-#: Bytes of a task for which another thread is worth waking: some 20 us each way.
+#: Bytes of a task for which another thread is worth waking.
 WORTH = 1 << 20
 
 

@@ -184,7 +184,11 @@ class Decoder:
 
     def _struct(self, column: Column, field: Field) -> Any:
         if not self.encode:
-            raise _lacks(field, "encode=True gives a dict of its fields; x.flatten() makes columns of them")
+            raise _lacks(
+                field,
+                "encode=True gives a dict of its fields; zc.aos_to_soa(x) makes columns of them, "
+                "and an Arrow table's x.flatten()",
+            )
         names = [child.name for child in field.children]
         if len({*names}) != len(names):
             raise UnsupportedConversionError(

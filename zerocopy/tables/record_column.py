@@ -36,7 +36,7 @@ from zerocopy.tables.tensor_column import TensorColumn
 _BYTE = by_name("uint8")
 INTERLEAVED = Reason(
     "rows are interleaved, and columns are made of them",
-    "x['field'] of one field is a strided view, which aliases",
+    "leave copy=False out; zc.aos_to_soa(x) makes all columns in one pass",
 )
 
 
