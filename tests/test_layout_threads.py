@@ -320,3 +320,61 @@ def test_numba_that_is_switched_off_is_told(cold) -> None:
     said = cold(NUMBA_DISABLE_JIT="1")
     assert said[0] == "True True"
     assert "NUMBA_DISABLE_JIT" in said[1]
+
+
+# -- what is not left behind ---------------------------------------------------------------
+
+
+def test_an_interrupt_waits_for_what_was_begun() -> None:
+    """The tasks write to memory that the caller drops: none may be at work after the call."""
+    release, begun, ended = threading.Event(), threading.Event(), []
+
+    def slow() -> None:
+        begun.set()
+        release.wait(10)
+        ended.append("slow")
+
+    def first() -> None:
+        assert begun.wait(10)
+        threading.Timer(0.1, release.set).start()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.run([first, slow])
+    assert ended == ["slow"]
+
+
+def test_an_error_keeps_others_from_being_begun() -> None:
+    ran = []
+
+    def fails() -> None:
+        raise ValueError("first")
+
+    parts = [threads._Part(lambda: ran.append(1)) for _ in range(2)]
+    parts[0].forget()
+    parts[0]()
+    parts[1]()
+    parts[1]()
+    assert ran == [1]
+    with pytest.raises(ValueError, match="first"):
+        threads.run([fails, lambda: None])
+
+
+def test_no_thread_can_be_started(run_python) -> None:
+    """The executor queues a task before it fails to start its thread: it must not run twice."""
+    done = run_python(
+        """
+        import threading
+        import numpy as np, zerocopy as zc
+        kind = [("a", "f8"), ("b", "f4"), ("c", "S5")]
+        records = np.ones(400_000, kind)
+        zc.aos_to_soa(records, threads=1)
+        threading.stack_size(1 << 46)
+        assert zc.aos_to_soa(records, threads=2)["a"].sum() == 400_000
+        threading.stack_size(0)
+        del records
+        for _ in range(3):
+            assert zc.aos_to_soa(np.ones(300_000, kind), threads=2)["b"].sum() == 300_000
+        """
+    )
+    assert done.returncode == 0, done.stderr

@@ -16,6 +16,7 @@ import zerocopy as zc
 from zerocopy import registry
 from zerocopy.layout.blocks import BLOCK
 from zerocopy.layout.columns import aos_to_soa
+from zerocopy.layout.records import soa_to_aos
 
 TABLES = [name for name in ("pyarrow", "pandas", "polars") if registry.frameworks()[name].installed]
 TENSORS = [name for name in HOST if name != "pyarrow"]
@@ -686,3 +687,24 @@ def test_columns_far_apart_are_no_matrix() -> None:
     memory = np.zeros((4, 5000), "f4")
     far = {"a": memory[0, :1000], "b": memory[1, :1000]}
     assert not zc.explain(far, "numpy", layout="matrix").zero_copy
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_matrix_of_types_that_numpy_lacks(order: str) -> None:
+    """As bytes: NumPy would cast bfloat16 to the integers that hold it."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    rows = np.zeros(3, [("a", ml_dtypes.bfloat16), ("b", ml_dtypes.bfloat16)])
+    rows["a"] = np.array([1, 2, 3], ml_dtypes.bfloat16)
+    made = zc.convert(rows, "numpy", layout=f"matrix:{order}", copy=True)
+    assert made[:, 0].astype("f4").tolist() == [1, 2, 3]
+    assert made.dtype == ml_dtypes.bfloat16
+
+
+def test_wide_records_take_no_memory_of_their_own() -> None:
+    wide = np.zeros(2, [("image", "u1", (20_000_000,)), ("id", ">i4")])
+    wide["id"] = [1, 2]
+    wide["image"][1, -1] = 7
+    columns = aos_to_soa(wide)
+    assert columns["image"][1, -1] == 7
+    assert columns["id"].tolist() == [1, 2]
+    assert np.array_equal(soa_to_aos(columns, wide.dtype)["id"], [1, 2])

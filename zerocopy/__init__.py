@@ -12,7 +12,9 @@ at the top of a module and pay nothing until it converts something.
 
 from __future__ import annotations
 
+import os
 import sys
+from _thread import RLock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -79,6 +81,12 @@ _HOME = {
 __all__ = sorted([*_HOME, "__version__"])
 
 
+_LOADING = RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_LOADING.acquire, after_in_parent=_LOADING.release, after_in_child=_LOADING.release
+    )
+
 if not TYPE_CHECKING:  # a type checker would take any name from it
 
     def __getattr__(name: str) -> Any:
@@ -86,7 +94,12 @@ if not TYPE_CHECKING:  # a type checker would take any name from it
             raise AttributeError(f"module 'zerocopy' has no attribute {name!r}")
         from importlib import import_module
 
-        found = {public: getattr(import_module(f"zerocopy.{home}"), public) for public, home in _HOME.items()}
+        # A fork waits: a child has the locks of an import that was under way in another thread,
+        # and nobody there who would let go of them.
+        with _LOADING:
+            found = {
+                public: getattr(import_module(f"zerocopy.{home}"), public) for public, home in _HOME.items()
+            }
         globals().update(found)
         # All at once, so that this function can go: CPython reads attributes of a module
         # that has a __getattr__ more slowly, some 20 ns of zc.convert's 150.

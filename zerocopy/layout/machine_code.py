@@ -88,10 +88,7 @@ def _linked(llvm: Any, name: str, code: bytes) -> Kernel:
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-    with tempfile.NamedTemporaryFile(suffix=".o") as file:
-        file.write(code)
-        file.flush()
-        engine.add_object_file(llvm.ObjectFileRef.from_path(file.name))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _loaded.append(engine)
     # Numba's functions take where to put their result, and an exception, and return a status.
@@ -148,8 +145,12 @@ def _write(path: Path, code: bytes) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as draft:
             draft.write(hashlib.sha256(code).digest() + code)
-        os.chmod(draft.name, 0o644)  # as other files of the folder: others may be using it
-        os.replace(draft.name, path)
+        try:
+            os.chmod(draft.name, 0o644)  # as other files of the folder: others may be using it
+            os.replace(draft.name, path)
+        except OSError:
+            os.unlink(draft.name)
+            raise
     except OSError:
         return False
     return True

@@ -83,8 +83,8 @@ def _kernels() -> Any:
 
 
 def _refuse_unmovable(kind: RecordType, asked: str) -> None:
-    for i, leaf in enumerate(kind.leaves):
-        if i not in kind.movable and leaf.width:
+    for leaf in kind.leaves:
+        if leaf.swap not in (0, 2, 4, 8):
             raise UnsupportedConversionError(
                 asked, f"field {leaf.name!r} is {leaf.dtype}, which no device has", "leave it out"
             )

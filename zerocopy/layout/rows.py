@@ -13,6 +13,10 @@ from zerocopy.layout.schema import Leaf, leaves
 
 Array = np.ndarray[Any, Any]
 
+#: Bytes of a value, and of a record on the way back, that the kernels move: they take 64 at once
+#: into memory of their own. Wider ones are memory copies, which NumPy makes as well.
+WIDE = 16 << 10
+
 
 class RecordType:
     """A record's type with what is worked out once for it.
@@ -34,7 +38,9 @@ class RecordType:
     @cached_property
     def movable(self) -> tuple[int, ...]:
         """Which leaves the kernels can move: the rest is NumPy's."""
-        return tuple(i for i, leaf in enumerate(self.leaves) if leaf.width and leaf.swap in (0, 2, 4, 8))
+        return tuple(
+            i for i, leaf in enumerate(self.leaves) if 0 < leaf.width <= WIDE and leaf.swap in (0, 2, 4, 8)
+        )
 
     @cached_property
     def every(self) -> tuple[int, ...]:

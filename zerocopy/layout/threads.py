@@ -9,9 +9,10 @@ child of a fork. A kernel that releases the GIL needs neither.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import Event, Lock
 from typing import Any
 
 #: Bytes of a task for which another thread is worth waking.
@@ -51,28 +52,65 @@ def cuts(rows: int, nbytes: int, threads: int | None, unit: int) -> list[tuple[i
     return list(zip(ends, [*ends[1:], rows], strict=True))
 
 
-def run(tasks: list[Callable[[], Any]]) -> None:
-    """Run tasks side by side, the first of them in this thread; return when all are done."""
-    first, *others = tasks
-    started = [_start(task) for task in others]
+def run(tasks: Sequence[Callable[[], Any]]) -> None:
+    """Run tasks side by side, the first of them in this thread; return when none is left.
+
+    They write to memory whose owner waits here. So nothing returns before all of them have:
+    no error, and no signal that interrupts the waiting, which keeps others from being begun.
+    """
+    parts = [_Part(task) for task in tasks]
+    error: BaseException | None = None
     try:
-        first()
-    finally:
-        # All of them write to the caller's memory: none may be left behind.
-        errors = [future.exception() for future in started]
-    for error in errors:
-        if error is not None:
-            raise error
+        for part in parts[1:]:
+            _start(part)
+        for part in parts:
+            part()  # what no other thread has begun
+    except BaseException as interrupt:  # noqa: BLE001 - raised again when the memory is at rest
+        error = interrupt
+    for part in parts:
+        while not part.ended.is_set():
+            try:
+                if error is not None:
+                    part.forget()
+                part.ended.wait()
+            except BaseException as interrupt:  # noqa: BLE001 - the same
+                error = error or interrupt
+    error = error or next((part.error for part in parts if part.error is not None), None)
+    if error is not None:
+        raise error
 
 
-def _start(task: Callable[[], Any]) -> Future[Any]:
+class _Part:
+    """A task that is run once, by whoever is first."""
+
+    def __init__(self, task: Callable[[], Any]) -> None:
+        self.error: BaseException | None = None
+        self.ended = Event()
+        self._task, self._claim = task, Lock()
+
+    def __call__(self) -> None:
+        if not self._claim.acquire(blocking=False):
+            return
+        try:
+            self._task()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the tasks came from
+            self.error = error
+        finally:
+            self.ended.set()
+
+    def forget(self) -> None:
+        """Leave it, if nobody has begun it."""
+        if self._claim.acquire(blocking=False):
+            self.ended.set()
+
+
+def _start(part: _Part) -> None:
     try:
-        return _pool().submit(task)
+        _pool().submit(part)
     except RuntimeError:
-        # When the interpreter ends no thread can be started any more: then here.
-        done: Future[Any] = Future()
-        done.set_result(task())
-        return done
+        # No thread can be started any more: when the interpreter ends, or past a limit. The pool
+        # may have the part in its queue all the same, which is why it must not run twice.
+        return
 
 
 @cache

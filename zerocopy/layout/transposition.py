@@ -16,13 +16,16 @@ from zerocopy.layout import threads
 from zerocopy.layout.arena import working_memory
 from zerocopy.layout.blocks import BLOCK, blocks
 from zerocopy.layout.plan import LINE, Plan
-from zerocopy.layout.rows import RecordType, view_of
+from zerocopy.layout.rows import WIDE, RecordType, view_of
 from zerocopy.protocols.array_interface import address
 
 Array = np.ndarray[Any, Any]
 
 #: Bytes of records below which NumPy does it: it is then as fast, and needs no Numba.
 SMALL = 256 << 10
+
+# Bytes between records up to which what follows one may be read: they are in a page of either.
+_NEAR = 16
 
 #: Bytes of output from which stores go past the caches: smaller ones are better off in a
 #: cache, where who asked for them finds them.
@@ -51,7 +54,7 @@ def to_columns(records: Array, kind: RecordType, columns: Sequence[Array], most:
     chosen = () if kernel is None else _movable(kind, columns)
     if kernel is not None and chosen:
         # A window that reaches past its record reads the next one: which must follow it.
-        plan = kind.plan(chosen, to_rows=False, spill=stride >= records.itemsize)
+        plan = kind.plan(chosen, to_rows=False, spill=0 <= stride - records.itemsize < _NEAR)
         addresses, aligned = _addresses(plan, chosen, columns)
         size = sum(columns[i].nbytes for i in chosen)
         safe = len(records) - plan.spills
@@ -73,6 +76,7 @@ def to_rows(columns: Sequence[Array], kind: RecordType, records: Array, most: in
     """
     # Where fields overlap, who is written last matters: that is NumPy's way.
     suits = records.nbytes >= SMALL and kind.apart and records.flags.c_contiguous
+    suits = suits and records.itemsize <= WIDE
     kernel = _kernel("to_rows") if suits else None
     chosen = () if kernel is None else _movable(kind, columns)
     if kind.padded and (not chosen or len(chosen) < len(columns)):
@@ -146,8 +150,9 @@ def _kernel(name: str) -> Callable[..., None] | None:
 
         try:
             return load(name)
-        except ImportError as error:
+        except (ImportError, OSError) as error:
             # Each version of Numba takes NumPy up to one version, and says so when it is imported.
+            # And who imports us from an archive has no sources to make a key of.
             warnings.warn(f"NumPy moves records, since Numba fails: {error}", RuntimeWarning, stacklevel=2)
             return None
 

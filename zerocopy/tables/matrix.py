@@ -326,7 +326,8 @@ def _fill_columns(out: Array, pieces: list[list[Array]]) -> None:
     for column, parts in zip(out, pieces, strict=True):
         start = 0
         for part in parts:
-            column[start : start + len(part)] = part
+            # As bytes of one width: NumPy's bfloat16 would be cast to the integers that hold it.
+            column[start : start + len(part)] = part.view(column.dtype)
             start += len(part)
 
 
