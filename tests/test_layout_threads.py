@@ -344,7 +344,7 @@ def test_an_interrupt_waits_for_what_was_begun() -> None:
     assert ended == ["slow"]
 
 
-def test_an_error_keeps_others_from_being_begun() -> None:
+def test_a_part_runs_once_and_its_error_is_raised() -> None:
     ran = []
 
     def fails() -> None:

@@ -1,53 +1,17 @@
-"""The records that are measured: their types, and arrays of them in memory that was touched."""
+"""The records that are measured: arrays of them, in memory that was touched."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from benchmarks.record_types import LAYOUTS as LAYOUTS
+from benchmarks.record_types import PARTICLE as PARTICLE
+from benchmarks.record_types import Layout as Layout
 from benchmarks.suite import Settings
 
 Array = np.ndarray[Any, Any]
-
-_MIXED = [("id", "i8"), ("price", "f8"), ("quantity", "i4"), ("flag", "u1")]
-_PARTICLE = [
-    ("id", "u8"),
-    *((name, "f4") for name in ("x", "y", "z", "vx", "vy", "vz")),
-    ("m", "f8"),
-    ("q", "f4"),
-    ("type", "u1"),
-    ("flags", "u2"),
-    ("cell", "i4"),
-    ("t", "f8"),
-]
-
-
-class Layout(NamedTuple):
-    """A type of records, and what it is called."""
-
-    name: str
-    dtype: np.dtype[Any]
-
-    @property
-    def case(self) -> str:
-        """The name of its row: the bytes of a record are a part of it."""
-        return f"{self.name} ({self.dtype.itemsize} bytes)"
-
-
-PARTICLE = Layout("particle", np.dtype(_PARTICLE))
-
-LAYOUTS = (
-    Layout("x, y, z: f4", np.dtype([(name, "f4") for name in "xyz"])),
-    Layout("8 x f4", np.dtype([(f"f{i}", "f4") for i in range(8)])),
-    Layout("i8, f8, i4, u1", np.dtype(_MIXED)),
-    Layout("i8, f8, i4, u1, aligned", np.dtype(_MIXED, align=True)),
-    PARTICLE,
-    Layout("particle, aligned", np.dtype(_PARTICLE, align=True)),
-    Layout("64 x f4", np.dtype([(f"f{i}", "f4") for i in range(64)])),
-    Layout("particle, big-endian", PARTICLE.dtype.newbyteorder(">")),
-    Layout("S10, 3 x f4, u1", np.dtype([("name", "S10"), *((n, "f4") for n in "xyz"), ("type", "u1")])),
-)
 
 #: Bytes of records. They are eight times the last cache of what is common, at least.
 FULL = 256 << 20

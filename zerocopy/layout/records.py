@@ -95,7 +95,7 @@ def soa_to_aos(
         dtype = out.dtype
     wanted = _type(dtype_of(given) if dtype is None else dtype)
     kind = _kind(wanted)
-    found, length = _matched(given, kind, named=dtype is not None)
+    found, length = _matched(given, kind)
     if out is None and copy is not True:
         there = _lies_there(found, kind, wanted)
         if there is not None:
@@ -200,7 +200,7 @@ def _array(name: str, column: Any) -> Array:
         ) from error
 
 
-def _matched(columns: dict[str, Any], kind: RecordType, *, named: bool) -> tuple[list[Array], int]:
+def _matched(columns: dict[str, Any], kind: RecordType) -> tuple[list[Array], int]:
     """Return the columns in the order of the leaves, of their types, and the number of rows."""
     leaves = {leaf.path: leaf for leaf in kind.leaves}
     flat = dict(_flat(columns, ()))

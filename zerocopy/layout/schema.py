@@ -45,7 +45,7 @@ class Leaf:
     width: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Asked for at each call, where a product of nothing costs 300 ns.
+        # Here and not when it is asked for, which each call does of each leaf.
         object.__setattr__(self, "width", self.dtype.itemsize * prod(self.shape))
 
     @property

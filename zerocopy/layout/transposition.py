@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -12,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy.forks import LOADING
 from zerocopy.layout import threads
 from zerocopy.layout.arena import working_memory
 from zerocopy.layout.blocks import BLOCK, blocks
@@ -101,7 +100,7 @@ def to_rows(columns: Sequence[Array], kind: RecordType, records: Array, most: in
 def _one_field(column: Array, field: Array, nbytes: int, most: int | None) -> None:
     """Copy one field of many: nothing is transposed, and NumPy's loop reads ahead better.
 
-    Of a particle of 59 bytes one field of 4: 18 ms, where the kernel takes 26 and one thread 23.
+    One field of 4 bytes of a particle of 59, 256 MiB of them, two cores: 10 ms, the kernel 17.
     """
     parts = threads.cuts(len(field), nbytes, most, LINE)
     threads.run([partial(np.copyto, column[low:high], field[low:high]) for low, high in parts])
@@ -145,7 +144,7 @@ def _kernel(name: str) -> Callable[..., None] | None:
     """Return a kernel, or None where there is no Numba: NumPy then does all of it."""
     if find_spec("numba") is None or find_spec("llvmlite") is None:
         return None
-    with _LOADING:
+    with LOADING:  # a fork waits for it
         from zerocopy.layout.machine_code import load
 
         try:
@@ -155,12 +154,3 @@ def _kernel(name: str) -> Callable[..., None] | None:
             # And who imports us from an archive has no sources to make a key of.
             warnings.warn(f"NumPy moves records, since Numba fails: {error}", RuntimeWarning, stacklevel=2)
             return None
-
-
-# A child of a fork inherits the locks that other threads hold, llvmlite's and those of imports
-# among them, and would wait for them for ever: so a fork waits until kernels are loaded.
-_LOADING = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_LOADING.acquire, after_in_parent=_LOADING.release, after_in_child=_LOADING.release
-    )

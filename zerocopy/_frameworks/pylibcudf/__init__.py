@@ -8,15 +8,14 @@ counted.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from zerocopy import registry
+from zerocopy._frameworks.pylibcudf import fitting
 from zerocopy._frameworks.pylibcudf import memory as libcudf
-from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Device
+from zerocopy.device import CUDA, Device
 from zerocopy.dtype import by_name
 from zerocopy.errors import (
     DeviceError,
@@ -25,7 +24,7 @@ from zerocopy.errors import (
     UnsupportedConversionError,
 )
 from zerocopy.framework import Framework, Source
-from zerocopy.protocols import arrow_device, cuda_array_interface, cuda_driver, dlpack
+from zerocopy.protocols import arrow_device, cuda_driver
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.strided import StridedView
@@ -37,21 +36,6 @@ from zerocopy.tables.tensor_column import TensorColumn
 from zerocopy.tables.to_tables import Copied
 
 _INSTALL = "pip install pylibcudf-cu13 for CUDA 13, or pylibcudf-cu12 for CUDA 12: nvidia-smi says which"
-#: Kinds of Arrow types that cuDF has no column for, and what to do about them.
-_LACKS = {
-    "time": "cast it to integers in Arrow: x.cast('int64')",
-    "interval": "cast it to a duration in Arrow",
-    "fixed_binary": "leave it out with columns=[...]",
-    "binary": "leave it out with columns=[...], or cast text to string",
-    "binary_view": "leave it out with columns=[...], or cast text to string",
-    "list_view": "cast it to a list in Arrow",
-    "map": "cast it to a list of structs in Arrow",
-    "union": "leave it out with columns=[...]",
-    "run_end_encoded": "decode it in Arrow: pyarrow.compute.run_end_decode(x)",
-    "unknown": "cast it in the source",
-}
-#: What is cast on its way from the host, and cannot be on the device.
-_NOT_ALIASED = ("fixed_list", "string_view", "dictionary")
 _MAX_ROWS = 2**31 - 1  # libcudf's size_type
 _BOOL = by_name("bool")
 _VALIDITY = Reason("cuDF packs its nulls into bits, and a mask has a byte a row", "")
@@ -124,9 +108,9 @@ class PyLibCuDF(Framework):
             See :class:`Column`.
         """
         index = cuda_driver.ordinal(libcudf.somewhere(col))
-        device = Device(CUDA, current_device() if index is None else index)
+        device = Device(CUDA, fitting.current_device() if index is None else index)
         return LibCudfColumn(
-            name, libcudf.read(col, dtype, (col, owner), device, _stream()), col, series, reasons
+            name, libcudf.read(col, dtype, (col, owner), device, fitting.stream()), col, series, reasons
         )
 
     # -- target ---------------------------------------------------------------
@@ -145,7 +129,7 @@ class PyLibCuDF(Framework):
 
     def fits(self, column: Column) -> list[Reason]:
         """Return why a column that comes in is copied; raise what libcudf cannot hold."""
-        self.check_device(Device(CUDA, current_device()))
+        self.check_device(Device(CUDA, fitting.current_device()))
         if column.length > _MAX_ROWS:
             raise UnsupportedConversionError(
                 "", f"has {column.length:,} rows and cuDF holds {_MAX_ROWS:,}", "convert it in parts"
@@ -153,14 +137,14 @@ class PyLibCuDF(Framework):
         if isinstance(column, LibCudfColumn):
             return list(column.reasons)
         if isinstance(column, TensorColumn):
-            _check_tensor(column.source.view)
+            fitting.check_tensor(column.source.view)
             if self.on_gpu(column):
-                return _tensor_reasons(column)
+                return fitting.tensor_reasons(column)
         elif self.on_gpu(column):
             assert isinstance(column, ArrowColumn)
-            return _device_reasons(column)
+            return fitting.device_reasons(column)
         if column.field is not None:
-            _check(column.field)
+            fitting.check(column.field)
         return [*column.arrow_reasons(), _UPLOAD]
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
@@ -187,10 +171,10 @@ class PyLibCuDF(Framework):
         elif not self.on_gpu(inner):
             return plc.Column.from_arrow(self.storable(column.arrow()))
         elif isinstance(inner, TensorColumn):
-            made = _of_tensor(plc, inner.source)
+            made = fitting.of_tensor(plc, inner.source)
         else:
             assert isinstance(inner, ArrowColumn)
-            _order(arrow_device.ready(inner.chunks[0]), inner.device)
+            fitting.order(arrow_device.ready(inner.chunks[0]), inner.device)
             made = libcudf.build(plc, inner.chunks[0])
         return made.copy() if copied else made
 
@@ -205,15 +189,15 @@ class PyLibCuDF(Framework):
         """Return a ``pyarrow`` array or table in types that cuDF has, where another one will do."""
         pa: Any = registry.by_name("pyarrow").module()
         if isinstance(array, pa.Table):
-            fields = [field.with_type(_storable(pa, field.type)) for field in array.schema]
+            fields = [field.with_type(fitting.storable(pa, field.type)) for field in array.schema]
             return array.cast(pa.schema(fields, metadata=array.schema.metadata))
-        kind = _storable(pa, array.type)
+        kind = fitting.storable(pa, array.type)
         return array if kind == array.type else array.cast(kind)
 
     # -- devices --------------------------------------------------------------
 
     def default_device(self, view: StridedView) -> Device:
-        return view.device if view.device.kind == "cuda" else Device(CUDA, current_device())
+        return view.device if view.device.kind == "cuda" else Device(CUDA, fitting.current_device())
 
     def check_device(self, device: Device) -> None:
         super().check_device(device)
@@ -221,29 +205,16 @@ class PyLibCuDF(Framework):
         reason = cuda_driver.missing()
         if reason is not None:
             raise DeviceError(asked, reason.why, reason.remedy)
-        if device.id != current_device():
+        if device.id != fitting.current_device():
             # No call of cuDF names a device: it allocates on the current one.
             raise DeviceError(
                 asked,
-                f"cuDF works on the current device, cuda:{current_device()}",
+                f"cuDF works on the current device, cuda:{fitting.current_device()}",
                 f"make the other one current first: cupy.cuda.Device({device.id}).use()",
             )
 
     def devices(self) -> list[str]:
         return [f"cuda:{i}" for i in range(cuda_driver.count())] or ["cuda (no device)"]
-
-
-def _stream() -> int:
-    """Return the stream that cuDF works on; pylibcudf reads this variable when it is imported."""
-    per_thread = os.environ.get("CUDF_PER_THREAD_STREAM") == "1"
-    return PER_THREAD_DEFAULT_STREAM if per_thread else LEGACY_DEFAULT_STREAM
-
-
-def current_device() -> int:
-    """Return the index of the current device: cuDF needs CuPy, which can tell."""
-    if cuda_driver.missing() is not None:
-        return 0
-    return int(import_module("cupy").cuda.runtime.getDevice())
 
 
 # -- columns that come ------------------------------------------------------------
@@ -306,127 +277,6 @@ class LibCudfColumn(ArrowColumn):
             return None
         python = value.item() if hasattr(value, "item") else value
         return lambda: plc.replace.replace_nulls(self.plc, plc.Scalar.from_py(python, self.plc.type()))
-
-
-# -- columns that go ----------------------------------------------------------------
-
-
-def _here(device: Device) -> None:
-    if device.id != current_device():
-        raise UnsupportedConversionError(
-            "",
-            f"is on {device}, and cuDF works on the current device, cuda:{current_device()}",
-            f"make that one current first: cupy.cuda.Device({device.id}).use()",
-        )
-
-
-def _tensor_reasons(column: TensorColumn) -> list[Reason]:
-    source, view = column.source, column.source.view
-    if source.refusal is not None:
-        raise UnsupportedConversionError("", source.refusal.why, source.refusal.remedy)
-    _check_tensor(view)
-    _here(view.device)
-    reasons = list(source.reasons)
-    if not view.c_contiguous:
-        reasons.append(Reason("cuDF takes memory without gaps only", "make it contiguous at its source"))
-    if not view.is_aligned(view.dtype.itemsize):
-        reasons.append(Reason("the memory is not aligned to its item size", "copy it at its source"))
-    return reasons
-
-
-def _check_tensor(view: StridedView) -> None:
-    if view.ndim != 1:
-        raise UnsupportedConversionError(
-            "",
-            f"is a tensor of shape {view.shape}, and cuDF's columns are flat",
-            "pass its columns one by one",
-        )
-    name = view.dtype.name
-    if name != "bool" and name.upper() not in libcudf.FORMATS:
-        raise UnsupportedConversionError("", f"is {name}, which cuDF lacks", "cast it in its own framework")
-
-
-def _device_reasons(column: ArrowColumn) -> list[Reason]:
-    _check(column.field)
-    _here(column.device)
-    parts = _below(column.field)
-    lost = [p for p in parts if p.kind in _NOT_ALIASED or p.format == "+L" or p.timezone]
-    if lost:
-        raise UnsupportedConversionError(
-            "",
-            f"is {column.field}, and of {lost[0]} no alias on the GPU makes a column of cuDF",
-            "bring it to the host first",
-        )
-    bits = any(part.kind == "bool" for part in parts)
-    why = Reason("Arrow packs booleans into bits, and cuDF has a byte each", "")
-    return [*column.reasons, *([why] if bits else ())]
-
-
-def _below(field: Field) -> list[Field]:
-    return [field, *(part for child in field.children for part in _below(child))]
-
-
-def _check(field: Field) -> None:
-    """Refuse what cuDF has no column for, and what is not brought into a shape that it has."""
-    for part in _below(field):
-        if part.dictionary is not None:
-            _check(part.dictionary)
-        remedy = _LACKS.get(part.kind)
-        if part.format == "e" or (part.kind == "decimal" and part.width > 16):
-            remedy = "cast it in Arrow: x.cast('float64')"
-        if part.extension == "arrow.fixed_shape_tensor":
-            remedy = "pass its columns one by one: cuDF's are flat"
-        if remedy is not None:
-            raise UnsupportedConversionError("", f"is {field}, which cuDF lacks", remedy)
-
-
-def _of_tensor(plc: Any, source: Source) -> Any:
-    """Return a column over a tensor's memory, which is finished for cuDF's stream."""
-    view = source.view
-    if source.reasons or not view.c_contiguous or not view.is_aligned(view.dtype.itemsize):
-        if source.contiguous is None:
-            carrier = registry.carrier(view)
-            source = carrier.source(carrier.from_device(source, None))
-        assert source.contiguous is not None
-        obj = source.contiguous()
-        owner_of = registry.by_type(type(obj))
-        assert owner_of is not None
-        source = owner_of.source(obj)
-        view = source.view
-    held = source.producer
-    if hasattr(type(held), "__dlpack__"):
-        # The capsule is held unconsumed, and its own destructor runs its deleter.
-        held = (dlpack.request(held, stream=_stream()), held)
-    else:
-        _order(cuda_array_interface.read(held, view.device.id)[1], view.device)
-    # No stream: cuDF does not look at it. No mask: older ones do not look at that either.
-    lent = cuda_array_interface.Handover(view, None, held)
-    return plc.Column.from_cuda_array_interface(lent)
-
-
-def _order(first: int | None, device: Device) -> None:
-    """Have cuDF's stream wait for another's work."""
-    if first not in (None, _stream()):
-        cuda_driver.order(first, _stream(), device.id)  # type: ignore[arg-type]
-
-
-def _storable(pa: Any, kind: Any) -> Any:
-    """Return the type that cuDF holds the values of an Arrow type in."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.bool_() if kind.extension_name == "arrow.bool8" else _storable(pa, kind.storage_type)
-    if kind == pa.string_view():
-        return pa.large_string()
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(_storable(pa, kind.value_type)))
-    if pa.types.is_dictionary(kind):
-        # libcudf takes codes with a sign only; of a dictionary none reaches the last bit.
-        codes = kind.index_type
-        if pa.types.is_unsigned_integer(codes):
-            codes = {8: pa.int16(), 16: pa.int32(), 32: pa.int32(), 64: pa.int64()}[codes.bit_width]
-        return pa.dictionary(codes, _storable(pa, kind.value_type), kind.ordered)
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_storable(pa, field.type)) for field in kind])
-    return kind
 
 
 FRAMEWORK = PyLibCuDF()

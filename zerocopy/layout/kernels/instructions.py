@@ -15,8 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-#: Bytes of a line of the cache: what moves between it and memory, and a full AVX-512 register.
-LINE = 64
+from zerocopy.layout.plan import LINE
 
 _X86 = platform.machine().lower() in ("x86_64", "amd64", "i686")
 
@@ -132,7 +131,7 @@ def entry(typing: Any, table: Any, index: Any) -> Any:
     """Return an integer of a table at an address.
 
     Arrays as arguments would be counted, with an atomic instruction, by each function that
-    they are passed to: half of the time of a small tile.
+    they are passed to.
     """
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

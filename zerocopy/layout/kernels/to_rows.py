@@ -7,14 +7,7 @@ from typing import Any
 import numba as nb
 from numba import njit
 
-from zerocopy.layout.kernels.instructions import (
-    LINE,
-    entry,
-    move_line,
-    prefetch_second,
-    store_fence,
-    stream_line,
-)
+from zerocopy.layout.kernels.instructions import entry, move_line, prefetch_second, store_fence, stream_line
 from zerocopy.layout.kernels.odd import column_to_leaf
 from zerocopy.layout.kernels.table import leaf_entry, run_entry
 from zerocopy.layout.kernels.transposes import scatter
@@ -24,6 +17,7 @@ from zerocopy.layout.plan import (
     KIND,
     LEAF_COUNT,
     LENGTH,
+    LINE,
     OFFSET,
     ROWS,
     RUN_COUNT,
@@ -32,6 +26,11 @@ from zerocopy.layout.plan import (
     UNIT,
     WIDTH,
 )
+
+#: Tiles ahead of the one that is read that the columns of groups are fetched. Many columns at once
+#: are more than the hardware keeps track of: so each line is asked for here. Measured, two cores
+#: (Zen 4), with 1, 2, 4, 8 tiles: 16.9, 20.0, 21.1 and 19.7 GB/s of 8 x f4; 11.4, 13.7, 13.2 and 12.6 of 64.
+TILES_AHEAD = 2
 
 _move_group = scatter()
 
@@ -46,9 +45,7 @@ def _fill_groups(plan: Any, columns: Any, tile: Any, stride: Any, row: Any, rows
             run_entry(plan, run, WIDTH),
         )
         lines = rows * width // LINE
-        # Many columns at once are more than the hardware keeps track of: so the lines of the
-        # next tile are asked for here, each when the one before it is read.
-        ahead = entry(plan, ROWS) * width
+        ahead = TILES_AHEAD * entry(plan, ROWS) * width
         for leaf in range(run_entry(plan, run, START), run_entry(plan, run, STOP), fields):
             at, place = tile + leaf_entry(plan, leaf, OFFSET), columns + 8 * leaf
             _move_group(kind, place, row * width, at, stride, lines, ahead, 0)

@@ -1,0 +1,66 @@
+"""A fork waits for what other threads load: the child would have their locks, and wait for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+HELD = """
+import os, threading
+from zerocopy.forks import LOADING
+held, asked, done = threading.Event(), threading.Event(), threading.Event()
+# What is registered last is called first before a fork, and last after it.
+os.register_at_fork(before=asked.set, after_in_parent=done.set)
+early = []
+def hold():
+    with LOADING:
+        held.set()
+        assert asked.wait(60)
+        early.append(done.wait(0.5))
+def free():
+    got = []
+    def take():
+        got.append(LOADING.acquire(blocking=False))
+        LOADING.release()
+    other = threading.Thread(target=take)
+    other.start()
+    other.join()
+    return got == [True]
+def forked():
+    child = os.fork()
+    if not child:
+        import signal
+        signal.alarm(60)  # a child that waits for ever is ended
+        os._exit(0 if free() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_fork_waits_until_others_have_loaded(run_python) -> None:
+    done = run_python(
+        HELD
+        + """
+other = threading.Thread(target=hold)
+other.start()
+assert held.wait(60)
+status = forked()
+other.join()
+print(status, early, free())
+"""
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "0 [False] True"), done.stderr
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_the_thread_that_loads_may_fork(run_python, times: int) -> None:
+    """A module that forks when it is imported: in the child the lock is held as often as before."""
+    done = run_python(
+        HELD
+        + f"""
+for _ in range({times}): LOADING.acquire()
+child = os.fork()
+for _ in range({times}): LOADING.release()
+if not child: os._exit(0 if free() else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), free())
+"""
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "0 True"), done.stderr

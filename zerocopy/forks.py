@@ -1,0 +1,18 @@
+"""What a fork waits for: imports and compilations that are under way in other threads.
+
+A child of a fork inherits the locks that other threads hold, those of imports and llvmlite's
+among them, and nobody there lets go of them: it would wait for ever. So what takes such locks
+holds ours too, and a fork takes that one first.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import RLock  # threading's own, without importing threading
+
+#: Held while modules are imported and kernels loaded. The thread that holds it may fork.
+LOADING = RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=LOADING.acquire, after_in_parent=LOADING.release, after_in_child=LOADING.release
+    )
