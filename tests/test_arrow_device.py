@@ -254,7 +254,7 @@ def driver(monkeypatch):
 
     def install(**options):
         made = Driver(**options)
-        monkeypatch.setattr(cuda_driver, "_library", lambda: made)
+        monkeypatch.setattr(cuda_driver, "driver", lambda: made)
         return made
 
     return install
@@ -303,6 +303,6 @@ def test_what_the_driver_refuses_is_one_of_our_errors(driver) -> None:
 
 
 def test_without_a_driver_memory_on_a_device_is_an_error(driver, monkeypatch) -> None:
-    monkeypatch.setattr(cuda_driver, "_library", lambda: None)
+    monkeypatch.setattr(cuda_driver, "driver", lambda: None)
     with pytest.raises(zc.DeviceError, match="no NVIDIA driver"):
         zc.convert(OnDevice(pa.array([1, 2])), to="numpy")

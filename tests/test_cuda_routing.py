@@ -456,7 +456,7 @@ class FakeDriver:
     ],
 )
 def test_what_is_missing_is_said(monkeypatch, driver, says: str) -> None:
-    monkeypatch.setattr(cuda_driver, "_library", lambda: driver)
+    monkeypatch.setattr(cuda_driver, "driver", lambda: driver)
     assert says in cuda_driver.missing().why
     assert cuda_driver.missing().remedy
     assert cuda_driver.count() == 0
@@ -464,7 +464,7 @@ def test_what_is_missing_is_said(monkeypatch, driver, says: str) -> None:
 
 
 def test_a_driver_that_answers(monkeypatch) -> None:
-    monkeypatch.setattr(cuda_driver, "_library", lambda: FakeDriver())
+    monkeypatch.setattr(cuda_driver, "driver", lambda: FakeDriver())
     assert cuda_driver.missing() is None
     assert cuda_driver.count() == 2
     assert cuda_driver.ordinal(POINTER) == 1

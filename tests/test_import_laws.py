@@ -17,13 +17,16 @@ HOMES = PACKAGE / "_frameworks"
 FRAMEWORK_FILES = sorted(p for p in HOMES.rglob("*.py") if p != HOMES / "__init__.py")
 ROOTS = {root for name in registry.frameworks() for root in registry.by_name(name).roots}
 OPTIONAL = (ROOTS | {"ml_dtypes", "rmm"}) - {"numpy"}
+#: The rooms that put RMM's resources together; RMM is no framework, but what a pool is made of.
+RMM = [PACKAGE / "pool" / "rmm_pool.py", PACKAGE / "pool" / "rmm_hook.py"]
 #: Rooms that are written in Numba, and so import it: see ``test_kernels_are_imported_late``.
 KERNELS = [PACKAGE / "layout" / "kernels", PACKAGE / "layout" / "cuda"]
 
 
 def _foreign(path: Path) -> set[str]:
     """What a file must not import: in the kernels' rooms Numba is no framework, but the language."""
-    return OPTIONAL - {"numba"} if set(KERNELS) & set(path.parents) else OPTIONAL
+    own = {"numba"} if set(KERNELS) & set(path.parents) else set()
+    return OPTIONAL - own - ({"rmm"} if path in RMM else set())
 
 
 LOADED = """
@@ -105,7 +108,7 @@ def _imports(path: Path, *, top_level_only: bool) -> set[str]:
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_no_framework_is_imported_at_module_level(path: Path) -> None:
     tops = {name.partition(".")[0] for name in _imports(path, top_level_only=True)}
-    assert not tops & _foreign(path)
+    assert not tops & (_foreign(path) | {"rmm"})
 
 
 def test_kernels_are_imported_late() -> None:
@@ -118,7 +121,7 @@ def test_kernels_are_imported_late() -> None:
 
 @pytest.mark.parametrize("path", FRAMEWORK_FILES, ids=lambda p: str(p.relative_to(HOMES)))
 def test_frameworks_never_import_each_other(path: Path) -> None:
-    allowed = ("registry", "framework", "protocols", "device", "dtype", "errors", "strided", "tables")
+    allowed = ("registry", "framework", "protocols", "device", "dtype", "errors", "strided", "tables", "pool")
     own = {name for name in _imports(path, top_level_only=False) if name.startswith("zerocopy")}
     home = "zerocopy._frameworks." + path.relative_to(HOMES).parts[0].removesuffix(".py")
     for name in own - {"zerocopy"}:

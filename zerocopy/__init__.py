@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import os
 import sys
-from _thread import RLock
 from typing import TYPE_CHECKING, Any
+
+from zerocopy.forks import LOADING as _LOADING
 
 if TYPE_CHECKING:
     from zerocopy._convert import convert as convert
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
     from zerocopy.errors import DeviceError as DeviceError
     from zerocopy.errors import FrameworkNotInstalledError as FrameworkNotInstalledError
     from zerocopy.errors import LossyConversionError as LossyConversionError
+    from zerocopy.errors import PoolClosedError as PoolClosedError
+    from zerocopy.errors import PoolInstalledError as PoolInstalledError
+    from zerocopy.errors import PoolLimitError as PoolLimitError
+    from zerocopy.errors import PoolOptionError as PoolOptionError
+    from zerocopy.errors import PoolTooLateError as PoolTooLateError
+    from zerocopy.errors import PoolUnavailableError as PoolUnavailableError
     from zerocopy.errors import Reason as Reason
     from zerocopy.errors import UnknownFrameworkError as UnknownFrameworkError
     from zerocopy.errors import UnsupportedConversionError as UnsupportedConversionError
@@ -37,6 +44,8 @@ if TYPE_CHECKING:
     from zerocopy.layout.columns import aos_to_soa as aos_to_soa
     from zerocopy.layout.records import soa_to_aos as soa_to_aos
     from zerocopy.plan import Plan as Plan
+    from zerocopy.pool.install import install_pool as install_pool
+    from zerocopy.pool.pool import Pool as Pool
     from zerocopy.registry import FrameworkInfo as FrameworkInfo
     from zerocopy.registry import frameworks as frameworks
     from zerocopy.registry import register as register
@@ -76,16 +85,17 @@ _HOME = {
     "CopyRequiredError": "errors",
     "LossyConversionError": "errors",
     "DeviceError": "errors",
+    "PoolLimitError": "errors",
+    "PoolClosedError": "errors",
+    "PoolUnavailableError": "errors",
+    "PoolTooLateError": "errors",
+    "PoolInstalledError": "errors",
+    "PoolOptionError": "errors",
+    "Pool": "pool.pool",
+    "install_pool": "pool.install",
 }
 
 __all__ = sorted([*_HOME, "__version__"])
-
-
-_LOADING = RLock()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_LOADING.acquire, after_in_parent=_LOADING.release, after_in_child=_LOADING.release
-    )
 
 if not TYPE_CHECKING:  # a type checker would take any name from it
 
@@ -94,9 +104,7 @@ if not TYPE_CHECKING:  # a type checker would take any name from it
             raise AttributeError(f"module 'zerocopy' has no attribute {name!r}")
         from importlib import import_module
 
-        # A fork waits: a child has the locks of an import that was under way in another thread,
-        # and nobody there who would let go of them.
-        with _LOADING:
+        with _LOADING:  # a fork waits for it
             found = {
                 public: getattr(import_module(f"zerocopy.{home}"), public) for public, home in _HOME.items()
             }
@@ -111,3 +119,9 @@ if not TYPE_CHECKING:  # a type checker would take any name from it
 
 def __dir__() -> list[str]:
     return __all__
+
+
+if os.environ.get("ZEROCOPY_POOL"):  # whoever has set it wants it before frameworks are imported
+    from zerocopy.pool.install import from_environment as _from_environment
+
+    _from_environment()

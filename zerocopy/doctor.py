@@ -37,6 +37,7 @@ def report(importing: bool = False) -> dict[str, Any]:
         "machine": machine(),
         "nvidia": nvidia(),
         "frameworks": _frameworks(importing),
+        "pool": _pool(),
         "extras": extras(),
     }
 
@@ -190,6 +191,19 @@ def _frameworks(importing: bool) -> list[dict[str, Any]]:
     return rows
 
 
+def _pool() -> dict[str, Any]:
+    """Return the pool's report: of the one that is installed, or of what installing would come to."""
+    from zerocopy.errors import ZeroCopyError
+    from zerocopy.pool.install import installed, survey
+
+    pool = installed()
+    try:
+        found = (pool or survey()).report().as_dict()
+    except ZeroCopyError as error:  # what ZEROCOPY_POOL asks for cannot be had
+        return {"installed": False, "why": str(error)}
+    return {"installed": pool is not None, **found}
+
+
 # -- for people -------------------------------------------------------------------------
 
 
@@ -200,6 +214,7 @@ def show(found: dict[str, Any], out: Output) -> None:
     out.show(Text(f"zerocopy {found['zerocopy']}", "bold"))
     _show_machine(found["machine"], found["nvidia"], out)
     _show_frameworks(found["frameworks"], out)
+    _show_pool(found["pool"], out)
     _show_extras(found["extras"], out)
 
 
@@ -274,6 +289,40 @@ def _show_frameworks(rows: list[dict[str, Any]], out: Output) -> None:
     out.show("", Text("Frameworks", "bold"), table)
     if any(row["installed"] and not row["imported"] and row["import_error"] is None for row in rows):
         out.show("", Text(" zerocopy doctor --import imports them, and then names their devices", "dim"))
+
+
+def _show_pool(found: dict[str, Any], out: Output) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    title = Text("Pool", "bold")
+    title.append(
+        "  installed" if found["installed"] else "  what zerocopy.install_pool() would come to", "dim"
+    )
+    out.show("", title)
+    if "kind" not in found:
+        out.show(Text(f" {found['why']}"))
+        return
+    about = Table.grid(padding=(0, 2))
+    about.add_column(style="dim")
+    about.add_column(ratio=1)
+    about.add_row(" kind", Text(found["kind"]))
+    for name, lines in (("device", found["devices"]), ("host", found["host"] or ["off"])):
+        for line in lines:
+            about.add_row(f" {name}", Text(line))
+    for line in found["notes"]:
+        about.add_row(" note", Text(line))
+    table = Table(box=out.signs.box, show_edge=False, pad_edge=False, padding=(0, 1), header_style="dim")
+    for heading in ("", "framework", "status", "what"):
+        table.add_column(heading, overflow="fold")
+    for row in found["frameworks"]:
+        served = row["status"] in ("installed", "env_pending", "pending_import")
+        sign = Text(out.signs.yes, "green") if served else Text(out.signs.no, "dim")
+        what = Text(row["what"], "" if served else "dim")
+        if row["remedy"]:
+            what.append(f"\n{row['remedy']}", "dim")
+        table.add_row(sign, Text(row["framework"], "bold"), row["status"], what)
+    out.show(about, table)
 
 
 def _show_extras(found: dict[str, Any], out: Output) -> None:

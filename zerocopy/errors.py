@@ -80,3 +80,54 @@ class LossyConversionError(ZeroCopyError, ValueError):
 
 class DeviceError(ZeroCopyError, RuntimeError):
     """The device does not exist, or its driver does not answer."""
+
+
+class PoolOptionError(ZeroCopyError, ValueError):
+    """An option of ``install_pool`` cannot be read, is not known, or contradicts another."""
+
+
+class PoolInstalledError(ZeroCopyError, RuntimeError):
+    """A pool with other options is installed already."""
+
+
+class PoolTooLateError(ZeroCopyError, RuntimeError):
+    """A framework has allocated already, or has read the variables that would have told it."""
+
+
+class PoolUnavailableError(ZeroCopyError, RuntimeError):
+    """What the pool is made of is not here: no driver, no RMM, no C library that can do it."""
+
+
+class PoolClosedError(ZeroCopyError, RuntimeError):
+    """The pool was closed, and serves no new requests."""
+
+
+class PoolLimitError(ZeroCopyError, MemoryError):
+    """An allocation would pass the limit; the pool works on.
+
+    Parameters
+    ----------
+    asked, why, remedy : str
+        As of every error.
+    requested, in_use, limit : int
+        In bytes.
+    source : str
+        Where the limit comes from: ``"limit="``, ``"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"``, ...
+    """
+
+    def __init__(
+        self,
+        asked: str,
+        why: str,
+        remedy: str = "",
+        requested: int = 0,
+        in_use: int = 0,
+        limit: int = 0,
+        source: str = "",
+    ) -> None:
+        super().__init__(asked, why, remedy)
+        self.args = (asked, why, remedy, requested, in_use, limit, source)
+        self.requested = requested
+        self.in_use = in_use
+        self.limit = limit
+        self.source = source

@@ -29,6 +29,7 @@ from zerocopy.errors import (
 from zerocopy.strided import StridedView
 
 if TYPE_CHECKING:
+    from zerocopy.pool.hook import PoolHook
     from zerocopy.tables.column import Column, Table
 
 Array = np.ndarray[Any, Any]
@@ -353,6 +354,12 @@ class Framework:
     def from_column(self, table: Table) -> Any:
         """Make a column of the only one of a table that is a series."""
         raise NotImplementedError
+
+    # -- memory -----------------------------------------------------------------
+
+    def pool_hook(self) -> PoolHook | None:
+        """Return how it is put on a memory pool: a fresh hook; None if it takes no allocator."""
+        return None
 
     # -- the hot path -----------------------------------------------------------
 

@@ -252,6 +252,13 @@ def carrier(view: StridedView, *, dlpack: bool = False) -> Framework:
     )
 
 
+def pool_hooks() -> list[Any]:
+    """Return a fresh hook of each framework that can be put on a memory pool."""
+    _load_all()
+    made = (framework.pool_hook() for framework in _known.values())
+    return [hook for hook in made if hook is not None]
+
+
 def frameworks() -> dict[str, FrameworkInfo]:
     """Return what is known: installed or not, its version, its devices.
 

@@ -23,7 +23,7 @@ _NO_TIMING = 2
 
 
 @functools.cache
-def _library() -> Any:
+def driver() -> Any:
     """Return the driver's library, or None where it is not installed."""
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
@@ -46,7 +46,7 @@ def missing() -> Reason | None:
     Reason or None
         No driver, a driver that does not answer, or no device that it shows.
     """
-    library = _library()
+    library = driver()
     if library is None:
         return Reason(
             "no NVIDIA driver is installed (libcuda is not found)",
@@ -68,11 +68,38 @@ def missing() -> Reason | None:
 
 def count() -> int:
     """Return how many devices the driver shows; 0 without a driver."""
-    library = _library()
+    library = driver()
     number = ctypes.c_int(0)
     if library is None or library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(number)):
         return 0
     return number.value
+
+
+def name_and_memory(index: int) -> tuple[str, int]:
+    """Return a device's name, and its total memory in bytes."""
+    device, name, size = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
+    library = driver()
+    call(library.cuDeviceGet, ctypes.byref(device), ctypes.c_int(index))
+    call(library.cuDeviceGetName, name, ctypes.c_int(len(name)), device)
+    call(library.cuDeviceTotalMem_v2, ctypes.byref(size), device)
+    return name.value.decode("utf-8", "replace"), size.value
+
+
+def memory_info(device: int) -> tuple[int, int]:
+    """Return the free and the total bytes of a device."""
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    with on_device(device) as library:
+        call(library.cuMemGetInfo_v2, ctypes.byref(free), ctypes.byref(total))
+    return free.value, total.value
+
+
+def attribute(index: int, number: int) -> int:
+    """Return an attribute of a device: a ``CUdevice_attribute`` of cuda.h."""
+    device, value = ctypes.c_int(), ctypes.c_int()
+    library = driver()
+    call(library.cuDeviceGet, ctypes.byref(device), ctypes.c_int(index))
+    call(library.cuDeviceGetAttribute, ctypes.byref(value), ctypes.c_int(number), device)
+    return value.value
 
 
 def ordinal(ptr: int) -> int | None:
@@ -86,7 +113,7 @@ def ordinal(ptr: int) -> int | None:
     ptr : int
         Never read; 0, which zero-size arrays have, is on no device.
     """
-    library = _library()
+    library = driver()
     number = ctypes.c_int(0)
     if library is None or ptr == 0 or library.cuInit(0):
         return None
@@ -102,44 +129,44 @@ def fetch(to: int, ptr: int, nbytes: int, device: int, stream: int) -> None:
     DeviceError
         There is no driver, or it refuses.
     """
-    with _context(device) as library:
-        _call(
+    with on_device(device) as library:
+        call(
             library.cuMemcpyDtoHAsync_v2,
             ctypes.c_void_p(to),
             ctypes.c_uint64(ptr),
             ctypes.c_size_t(nbytes),
             ctypes.c_void_p(stream),
         )
-        _call(library.cuStreamSynchronize, ctypes.c_void_p(stream))
+        call(library.cuStreamSynchronize, ctypes.c_void_p(stream))
 
 
 def wait(stream: int, event: int, device: int) -> None:
     """Have a stream wait for an event; the host does not."""
-    with _context(device) as library:
-        _call(library.cuStreamWaitEvent, ctypes.c_void_p(stream), ctypes.c_void_p(event), ctypes.c_uint(0))
+    with on_device(device) as library:
+        call(library.cuStreamWaitEvent, ctypes.c_void_p(stream), ctypes.c_void_p(event), ctypes.c_uint(0))
 
 
 def finish(event: int, device: int) -> None:
     """Have the host wait for an event: for memory that it reads itself."""
-    with _context(device) as library:
-        _call(library.cuEventSynchronize, ctypes.c_void_p(event))
+    with on_device(device) as library:
+        call(library.cuEventSynchronize, ctypes.c_void_p(event))
 
 
 def order(first: int, then: int, device: int) -> None:
     """Have a stream wait for what another has been given so far; the host waits for neither."""
     event = ctypes.c_void_p()
-    with _context(device) as library:
-        _call(library.cuEventCreate, ctypes.byref(event), ctypes.c_uint(_NO_TIMING))
+    with on_device(device) as library:
+        call(library.cuEventCreate, ctypes.byref(event), ctypes.c_uint(_NO_TIMING))
         try:
-            _call(library.cuEventRecord, event, ctypes.c_void_p(first))
-            _call(library.cuStreamWaitEvent, ctypes.c_void_p(then), event, ctypes.c_uint(0))
+            call(library.cuEventRecord, event, ctypes.c_void_p(first))
+            call(library.cuStreamWaitEvent, ctypes.c_void_p(then), event, ctypes.c_uint(0))
         finally:
             # Of an event that is waited for, the driver keeps what it needs (cuEventDestroy).
-            _call(library.cuEventDestroy_v2, event)
+            call(library.cuEventDestroy_v2, event)
 
 
 @contextmanager
-def _context(device: int) -> Iterator[Any]:
+def on_device(device: int) -> Iterator[Any]:
     """Make a context of a device current, and yield the library.
 
     The thread's own, where it is that device's; otherwise the primary one, which the CUDA
@@ -148,29 +175,40 @@ def _context(device: int) -> Iterator[Any]:
     reason = missing()
     if reason is not None:
         raise DeviceError(f"device='cuda:{device}'", reason.why, reason.remedy)
-    library = _library()
+    library = driver()
     current = ctypes.c_int(-1)
     if library.cuCtxGetDevice(ctypes.byref(current)) == 0 and current.value == device:
         yield library
         return
     handle, context = ctypes.c_int(), ctypes.c_void_p()
-    _call(library.cuDeviceGet, ctypes.byref(handle), ctypes.c_int(device))
-    _call(library.cuDevicePrimaryCtxRetain, ctypes.byref(context), handle)
+    call(library.cuDeviceGet, ctypes.byref(handle), ctypes.c_int(device))
+    call(library.cuDevicePrimaryCtxRetain, ctypes.byref(context), handle)
     try:
-        _call(library.cuCtxPushCurrent_v2, context)
+        call(library.cuCtxPushCurrent_v2, context)
         try:
             yield library
         finally:
-            _call(library.cuCtxPopCurrent_v2, ctypes.byref(ctypes.c_void_p()))
+            call(library.cuCtxPopCurrent_v2, ctypes.byref(ctypes.c_void_p()))
     finally:
-        _call(library.cuDevicePrimaryCtxRelease_v2, handle)
+        call(library.cuDevicePrimaryCtxRelease_v2, handle)
 
 
-def _call(function: Any, *arguments: Any) -> None:
-    code = function(*arguments)
+def call(function: Any, *arguments: Any) -> None:
+    """Call a function of the driver.
+
+    Raises
+    ------
+    DeviceError
+        It answers with an error.
+    """
+    check(getattr(function, "__name__", "a call of the CUDA driver"), function(*arguments))
+
+
+def check(name: str, code: int) -> None:
+    """Check a code that the driver answered with."""
     if code:
         raise DeviceError(
-            f"{getattr(function, '__name__', 'a call of the CUDA driver')}()",
-            f"the NVIDIA driver refused ({_error_name(_library(), code)})",
+            f"{name}()",
+            f"the NVIDIA driver refused ({_error_name(driver(), code)})",
             "see whether the GPU still works: nvidia-smi, and a fresh process",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocopy.device import (
     CUDA,
@@ -21,6 +21,9 @@ from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_nd
 from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
 from zerocopy.strided import StridedView
+
+if TYPE_CHECKING:
+    from zerocopy.pool.hook import PoolHook
 
 # torch calls these by other names, or has them under names that mean more.
 _FOREIGN = (
@@ -49,6 +52,11 @@ class Torch(Framework):
     device_kinds = ("cpu", "cuda")
     moves = True
     lends_dlpack = True
+
+    def pool_hook(self) -> PoolHook:
+        from zerocopy._frameworks.torch.pool import TorchHook
+
+        return TorchHook()
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().Tensor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocopy.device import (
     CUDA,
@@ -21,6 +21,9 @@ from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_nd
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.strided import StridedView
 
+if TYPE_CHECKING:
+    from zerocopy.pool.hook import PoolHook
+
 _MAX_NDIM = 64  # as NumPy 2, whose limit CuPy takes over
 _INSTALL = "pip install cupy-cuda13x for CUDA 13, or cupy-cuda12x for CUDA 12: nvidia-smi says which"
 
@@ -34,6 +37,11 @@ class CuPy(Framework):
     device_kinds = ("cuda",)
     moves = True
     lends_dlpack = True
+
+    def pool_hook(self) -> PoolHook:
+        from zerocopy._frameworks.cupy.pool import CuPyHook
+
+        return CuPyHook()
 
     def module(self) -> ModuleType:
         try:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocopy.device import (
     CUDA,
@@ -24,6 +24,9 @@ from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason, Uns
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.strided import StridedView
+
+if TYPE_CHECKING:
+    from zerocopy.pool.hook import PoolHook
 
 _MAX_NDIM = 64
 _INSTALL = "pip install 'numba-cuda[cu13]', or [cu12]: nvidia-smi says which"
@@ -44,6 +47,11 @@ class Numba(Framework):
     distribution = "'numba-cuda[cu13]'"
     device_kinds = ("cuda",)
     moves = True
+
+    def pool_hook(self) -> PoolHook:
+        from zerocopy._frameworks.numba.pool import NumbaHook
+
+        return NumbaHook()
 
     def module(self) -> ModuleType:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocopy import registry
 from zerocopy.device import CPU, CUDA, HOST, ROCM, Device
@@ -14,6 +14,9 @@ from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_nd
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, aligned_empty, writable_alias
 from zerocopy.strided import StridedView, contiguous_strides
+
+if TYPE_CHECKING:
+    from zerocopy.pool.hook import PoolHook
 
 _MAX_NDIM = 64
 _DEVICE_ALIGNMENT = 16  # kEntryParameterAlignBytes, xla/service/gpu
@@ -46,6 +49,11 @@ class Jax(Framework):
     device_kinds = ("cpu", "cuda")
     mutable = False
     moves = True
+
+    def pool_hook(self) -> PoolHook:
+        from zerocopy._frameworks.jax.pool import JAXHook
+
+        return JAXHook()
 
     def owns(self, cls: type) -> bool:
         jax = self.module()

@@ -1,0 +1,173 @@
+"""What stands in for GPUs in the tests of pools: host memory, NVML, CUDA's memory pools.
+
+They answer as the interfaces document it. That the true ones do is for tests/gpu to show.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+_libc = ctypes.CDLL(None)
+_libc.aligned_alloc.restype = ctypes.c_void_p
+_libc.aligned_alloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+_libc.free.argtypes = [ctypes.c_void_p]
+
+
+class HostAllocator:
+    """An external allocator over the C library, which remembers what is out."""
+
+    def __init__(self):
+        self.out, self.streams, self._lock = {}, [], threading.Lock()
+        self._allocate, self._free = _libc.aligned_alloc, _libc.free
+
+    def allocate(self, nbytes, stream):
+        ptr = self._allocate(256, (nbytes + 255) & ~255)
+        with self._lock:
+            self.out[ptr] = nbytes
+            self.streams.append(stream)
+        return ptr
+
+    def deallocate(self, ptr, nbytes, stream):
+        with self._lock:
+            assert self.out.pop(ptr) == nbytes
+        self._free(ptr)
+
+
+class FakeNVML:
+    """NVML with cards, slices of them, and what others use."""
+
+    def __init__(self, cards, slices=(), processes=0):
+        self.cards, self.slices, self.processes = list(cards), dict(slices), processes
+
+    def nvmlDeviceGetCount_v2(self, count):
+        count._obj.value = len(self.cards)
+        return 0
+
+    def nvmlDeviceGetHandleByIndex_v2(self, index, handle):
+        handle._obj.value = 100 + index.value
+        return 0
+
+    def nvmlDeviceGetHandleByUUID(self, uuid, handle):
+        names = [card["uuid"] for card in self._all()]
+        if uuid.value.decode() not in names:
+            return 6
+        found = self._all()[names.index(uuid.value.decode())]
+        handle._obj.value = next(h for h, card in self._by_handle().items() if card is found)
+        return 0
+
+    def _all(self):
+        return [*self.cards, *self.slices.values()]
+
+    def _by_handle(self):
+        whole = {100 + i: card for i, card in enumerate(self.cards)}
+        return whole | {200 + i: part for i, part in self.slices.items()}
+
+    def _card(self, handle):
+        return self._by_handle()[handle.value]
+
+    def nvmlDeviceGetMigMode(self, handle, mode, pending):
+        mode._obj.value = int(handle.value - 100 in self.slices)
+        return 0
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle, index, part):
+        part._obj.value = 100 + handle.value
+        return 0
+
+    def nvmlDeviceGetName(self, handle, name, size):
+        name.value = self._card(handle)["name"].encode()
+        return 0
+
+    def nvmlDeviceGetMemoryInfo_v2(self, handle, memory):
+        memory._obj.total = self._card(handle)["total"]
+        memory._obj.used = self._card(handle).get("used", 0)
+        return 0
+
+    def nvmlDeviceIsMigDeviceHandle(self, handle, part):
+        part._obj.value = int(handle.value >= 200)
+        return 0
+
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, handle, count, infos):
+        return 7 if self.processes else 0
+
+
+class FakeDriver:
+    """The driver's memory pools over host memory: what is given out, reserved, and the threshold."""
+
+    def __init__(self, capacity=1 << 30):
+        self.capacity, self.calls, self.used, self.reserved, self.high = capacity, [], 0, 0, 0
+        self.threshold, self.sizes, self.lost = 0, {}, []
+
+    def cuInit(self, flags):
+        self.calls.append("cuInit")
+        return 0
+
+    def cuDeviceGetCount(self, count):
+        count._obj.value = 2
+        return 0
+
+    def cuGetErrorName(self, code, name):
+        name._obj.value = b"CUDA_ERROR"
+        return 0
+
+    def cuCtxGetDevice(self, device):
+        device._obj.value = 0
+        return 0
+
+    def cuDeviceGet(self, device, index):
+        device._obj.value = index.value
+        return 0
+
+    def cuDevicePrimaryCtxRetain(self, context, device):
+        return 0
+
+    cuCtxPushCurrent_v2 = cuCtxPopCurrent_v2 = cuDevicePrimaryCtxRelease_v2 = lambda self, *a: 0
+
+    def cuDeviceGetAttribute(self, value, number, device):
+        value._obj.value = 1
+        return 0
+
+    def cuDeviceGetDefaultMemPool(self, pool, device):
+        pool._obj.value = 4242 + device.value
+        return 0
+
+    def cuMemPoolGetAttribute(self, pool, attribute, value):
+        value._obj.value = {4: self.threshold, 5: self.reserved, 7: self.used, 8: self.high}[attribute.value]
+        return 0
+
+    def cuMemPoolSetAttribute(self, pool, attribute, value):
+        if attribute.value == 4:
+            self.threshold = value._obj.value
+        else:
+            assert attribute.value == 8
+            assert value._obj.value == 0  # the driver refuses any other
+            self.high = self.used
+        return 0
+
+    def cuMemAllocFromPoolAsync(self, ptr, size, pool, stream):
+        if self.used + size.value > self.capacity:
+            return 2
+        ptr._obj.value = _libc.aligned_alloc(256, (size.value + 255) & ~255)
+        self.sizes[ptr._obj.value] = size.value
+        self.used += size.value
+        self.high = max(self.high, self.used)
+        self.reserved = max(self.reserved, self.used)
+        self.calls.append(("allocate", size.value, stream.value))
+        return 0
+
+    def cuMemFreeAsync(self, ptr, stream):
+        self.used -= self.sizes.pop(ptr.value)
+        self.calls.append(("free", stream.value))
+        _libc.free(ptr.value)
+        return 0
+
+    def cuMemPoolTrimTo(self, pool, keep):
+        self.reserved = max(self.used, keep.value)
+        return 0
+
+    def cuStreamSynchronize(self, stream):
+        return 0
+
+    def cuMemGetInfo_v2(self, free, total):
+        free._obj.value, total._obj.value = self.capacity - self.reserved, self.capacity
+        return 0

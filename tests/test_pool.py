@@ -1,0 +1,346 @@
+"""A pool over an allocator of one's own: the whole of it, without a GPU."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import threading
+
+import pytest
+from pool_stand_ins import HostAllocator
+
+import zerocopy as zc
+from zerocopy.pool import imports
+from zerocopy.pool.install import installed
+
+rmm = pytest.importorskip("rmm")
+MIB = 1 << 20
+
+
+@pytest.fixture
+def host():
+    return HostAllocator()
+
+
+@pytest.fixture
+def install(host):
+    """Install a pool over host memory, and close it afterwards with nothing left over."""
+    made = []
+
+    def put(**options):
+        made.append(zc.install_pool(allocator=host, **options))
+        return made[-1]
+
+    yield put
+    for pool in made:
+        pool.close()
+    gc.collect()
+    assert host.out == {}
+    assert installed() is None
+    assert imports._FINDER not in __import__("sys").meta_path
+
+
+def test_it_speaks_the_external_allocator_interface(install, host) -> None:
+    pool = install()
+    ptr = pool.allocate(1000)
+    other = pool.allocate(24, stream=77)
+    assert host.out == {ptr: 1000, other: 24}
+    # Without a stream the legacy default one, which is 1.
+    assert host.streams == [1, 77]
+    assert pool.stats().current_bytes == 1024
+    pool.deallocate(ptr, 1000)
+    pool.deallocate(other, 24, stream=77)
+    assert pool.stats().current_bytes == 0
+    assert pool.stats().peak_bytes == 1024
+
+
+def test_streams_as_objects(install, host) -> None:
+    class Stream:
+        def __cuda_stream__(self):
+            return (0, 4711)
+
+    pool = install()
+    for stream in (Stream(), 0, 1, 2):
+        pool.deallocate(pool.allocate(8, stream), 8, stream)
+    assert host.streams == [4711, 1, 1, 2]
+
+
+@pytest.mark.parametrize("nbytes", [-1, 1.5, "8", None, True])
+def test_what_is_no_number_of_bytes(install, nbytes) -> None:
+    with pytest.raises(zc.PoolOptionError):
+        install().allocate(nbytes)
+
+
+def test_another_device_is_refused(install) -> None:
+    with pytest.raises(zc.DeviceError, match="the pool is on devices 0"):
+        install().allocate(8, device=3)
+
+
+def test_past_the_limit(install) -> None:
+    pool = install(limit="1MiB")
+    ptr = pool.allocate(MIB // 2)
+    with pytest.raises(zc.PoolLimitError, match=r"1 MiB beside the 512 KiB in use.*limit=") as caught:
+        pool.allocate(MIB)
+    error = caught.value
+    assert isinstance(error, MemoryError)
+    assert (error.requested, error.in_use, error.limit, error.source) == (MIB, MIB // 2, MIB, "limit=")
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.requested, again.limit, again.source, str(again)) == (MIB, MIB, "limit=", str(error))
+    # The pool works on, to the limit itself.
+    rest = pool.allocate(MIB // 2)
+    with pytest.raises(zc.PoolLimitError):
+        pool.allocate(1)
+    pool.deallocate(rest, MIB // 2)
+    pool.deallocate(ptr, MIB // 2)
+    assert pool.stats().current_bytes == 0
+
+
+def test_the_allocators_own_errors_come_through(host) -> None:
+    class Empty(HostAllocator):
+        def allocate(self, nbytes, stream):
+            raise MemoryError("nothing left")
+
+    with zc.install_pool(allocator=Empty(), limit=MIB) as pool, pytest.raises(MemoryError):
+        pool.allocate(8)
+    pool.close()
+
+
+def test_leaks_are_found_and_named(install) -> None:
+    pool = install(track=True)
+    assert pool.check_leaks() == []
+    ptr = pool.allocate(1234)
+    buffer = rmm.DeviceBuffer(size=4321, mr=rmm.mr.get_per_device_resource(0))
+    mine, its = sorted(pool.check_leaks(), key=lambda leak: leak.nbytes)
+    assert (mine.ptr, mine.nbytes, mine.device, mine.through) == (ptr, 1234, 0, "allocate()")
+    assert "ptr = pool.allocate(1234)" in mine.stack
+    assert "zerocopy/pool" not in mine.stack
+    assert (its.ptr, its.nbytes) == (buffer.ptr, 4321)
+    assert "device_buffer" in its.stack  # RMM's own stack, for no Python of ours was in it
+    pool.deallocate(ptr, 1234)
+    del buffer
+    assert pool.check_leaks() == []
+
+
+def test_a_note_is_not_taken_for_another_allocation(install, host) -> None:
+    """The address of a noted allocation may come again, through RMM."""
+    pool = install(track=True)
+    ptr = pool.allocate(512)
+    pool.deallocate(ptr, 512)
+    buffers = [rmm.DeviceBuffer(size=500, mr=rmm.mr.get_per_device_resource(0)) for _ in range(8)]
+    assert {leak.through for leak in pool.check_leaks()} == {""}
+    del buffers
+
+
+def test_without_tracking_the_sum_is_known(install) -> None:
+    pool = install()
+    ptr, other = pool.allocate(10), pool.allocate(20)
+    (leak,) = pool.check_leaks()
+    assert (leak.nbytes, leak.ptr, leak.stack) == (30, None, "")
+    assert str(leak) == "30 B on device 0"
+    pool.deallocate(ptr, 10)
+    pool.deallocate(other, 20)
+
+
+@pytest.mark.parametrize("track", [False, True])
+def test_a_scope_has_its_own_figures(install, track: bool) -> None:
+    pool = install(track=track)
+    before = pool.allocate(1 << 16)
+    with pool as same:
+        assert same is pool
+        assert pool.stats().current_bytes == 0
+        inner = pool.allocate(4096)
+        with pool:
+            pool.deallocate(pool.allocate(100), 100)
+        assert pool.scopes[0].stats.peak_bytes == 100
+        pool.deallocate(inner, 4096)
+    scope = pool.scopes[0]
+    # RMM adds an inner block's peak to what the outer one had then.
+    assert scope.stats.peak_bytes == 4196
+    assert scope.leaks == []
+    assert pool.stats().current_bytes == 1 << 16
+    pool.deallocate(before, 1 << 16)
+
+
+@pytest.mark.parametrize("track", [False, True])
+def test_a_leak_in_a_scope_is_warned_about(install, track: bool) -> None:
+    pool = install(track=track)
+    before = pool.allocate(1 << 16)
+    with pytest.warns(ResourceWarning, match=r"outstanding at the end of the block:\n.*100 B"), pool:
+        ptr = pool.allocate(100)
+    assert [leak.nbytes for leak in pool.scopes[0].leaks] == [100]
+    pool.deallocate(ptr, 100)
+    pool.deallocate(before, 1 << 16)
+
+
+def test_a_scope_that_fails_warns_of_nothing(install) -> None:
+    pool = install()
+    pool.__enter__()
+    ptr = pool.allocate(100)
+    pool.__exit__(KeyError, KeyError(), None)
+    assert pool.scopes[0].leaks[0].nbytes == 100
+    pool.deallocate(ptr, 100)
+
+
+def test_installing_twice(install, host) -> None:
+    pool = install(limit=MIB)
+    assert zc.install_pool(allocator=host, limit="1MiB") is pool
+    with pytest.raises(zc.PoolInstalledError, match="limit=1048576"):
+        zc.install_pool(allocator=host, limit="2MiB")
+    with pytest.raises(zc.PoolInstalledError):
+        zc.install_pool()
+
+
+def test_closing(install, host) -> None:
+    before = rmm.mr.get_per_device_resource(0)
+    pool = install()
+    assert rmm.mr.get_per_device_resource(0) is not before
+    kept = rmm.DeviceBuffer(size=100, mr=rmm.mr.get_per_device_resource(0))
+    ptr = pool.allocate(100)
+    pool.close()
+    pool.close()
+    assert rmm.mr.get_per_device_resource(0) is before
+    for call in (lambda: pool.allocate(8), pool.refresh, pool.__enter__):
+        with pytest.raises(zc.PoolClosedError, match=r"zerocopy.install_pool\(\)"):
+            call()
+    # What is out stays valid, and goes back where it came from.
+    assert set(host.out) == {kept.ptr, ptr}
+    del kept
+    pool.deallocate(ptr, 100)
+    assert "the pool was closed" in str(pool.report())
+    assert pool.report()["rmm"].status == "restored"
+    assert "closed" in repr(pool)
+
+
+def test_another_one_after_closing(install, host) -> None:
+    install(limit=MIB).close()
+    pool = install(limit=2 * MIB)
+    pool.deallocate(pool.allocate(MIB + 1), MIB + 1)
+
+
+def test_somebody_elses_resource_is_not_replaced_on_closing(install, host) -> None:
+    pool = install()
+    before, theirs = pool._kept[0], rmm.mr.CudaMemoryResource()
+    rmm.mr.set_per_device_resource(0, theirs)
+    assert pool.report()["rmm"].status == "replaced"
+    assert "pool.refresh()" in pool.report()["rmm"].remedy
+    pool.close()
+    assert rmm.mr.get_per_device_resource(0) is theirs
+    assert before is not theirs
+
+
+def test_refresh_puts_back_what_was_replaced(install) -> None:
+    pool = install()
+    assert pool.refresh() == []
+    rmm.mr.set_per_device_resource(0, rmm.mr.CudaMemoryResource())
+    assert pool.refresh() == ["rmm"]
+    assert pool.report()["rmm"].status == "installed"
+
+
+def test_a_resource_of_rmms_is_an_allocator_too(host) -> None:
+    base = rmm.mr.CallbackMemoryResource(
+        lambda n, stream: host.allocate(n, 1), lambda p, n, stream: host.deallocate(p, n, 1)
+    )
+    pool = zc.install_pool(allocator=base, limit=MIB)
+    pool.deallocate(pool.allocate(100), 100)
+    assert host.streams == [1]
+    pool.close()
+
+
+def test_threads(install, host) -> None:
+    pool = install(limit=64 * MIB, track=True)
+    failed = []
+
+    def work(seed: int) -> None:
+        try:
+            held = []
+            for step in range(300):
+                size = (seed * 7919 + step * 104729) % 65536 + 1
+                held.append((pool.allocate(size, stream=seed + 3), size))
+                if step % 3 == 2:
+                    ptr, size = held.pop(step % len(held))
+                    pool.deallocate(ptr, size, stream=seed + 3)
+                if step % 50 == 0:
+                    pool.report(), pool.check_leaks(), pool.trim()
+            for ptr, size in held:
+                pool.deallocate(ptr, size, stream=seed + 3)
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    assert pool.check_leaks() == []
+    assert pool.stats().current_bytes == 0
+
+
+def test_installing_in_threads_gives_one_pool(host) -> None:
+    gate, found = threading.Barrier(8), []
+
+    def work() -> None:
+        gate.wait()
+        found.append(zc.install_pool(allocator=host))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(pool) for pool in found}) == 1
+    found[0].close()
+
+
+def test_no_gpu_and_nothing_asked_for() -> None:
+    if zc.install_pool().kind != "none":
+        zc.install_pool().close()
+        pytest.skip("there is a GPU")
+    pool = zc.install_pool()
+    report = pool.report()
+    assert report.kind == "none"
+    assert report.devices[0].startswith("none: ")
+    assert {o.status for o in report.frameworks} <= {"absent", "unsupported"}
+    assert 'install_pool(host="aligned") works without a GPU' in str(report)
+    with pytest.raises(zc.DeviceError):
+        pool.allocate(8)
+    with pytest.raises(zc.DeviceError):
+        pool.stats()
+    with pytest.raises(zc.PoolOptionError, match="pinned"):
+        pool.pinned(3)
+    assert (pool.check_leaks(), pool.trim(), pool.refresh()) == ([], 0, [])
+    with pool:
+        pass
+    assert pool.scopes == {}
+    pool.close()
+
+
+@pytest.mark.parametrize("kind", ["driver", "rmm", "rmm:arena", "rmm:binning", "rmm:async", "managed"])
+def test_no_gpu_and_a_kind_by_name(kind: str) -> None:
+    from zerocopy.pool.cards import cards
+
+    if cards()[0]:
+        pytest.skip("there is a GPU")
+    with pytest.raises(zc.PoolUnavailableError, match=r'host="aligned" works without'):
+        zc.install_pool(kind)
+    with pytest.raises(zc.PoolUnavailableError):
+        zc.install_pool(strict=True)
+    assert installed() is None
+
+
+def test_rmm_that_is_missing(run_python) -> None:
+    done = run_python(
+        """
+        import sys
+        sys.modules["rmm"] = None
+        import zerocopy as zc
+        from tests.pool_stand_ins import HostAllocator
+        try:
+            zc.install_pool(allocator=HostAllocator())
+        except zc.PoolUnavailableError as error:
+            print(error)
+        """
+    )
+    assert "RMM is not installed" in done.stdout, done.stderr
+    assert "pip install rmm-cu13 for CUDA 13" in done.stdout

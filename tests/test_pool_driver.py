@@ -1,0 +1,131 @@
+"""The driver's kind over a stand-in for CUDA's memory pools: what is asked of the driver, and when."""
+
+from __future__ import annotations
+
+import pytest
+from pool_stand_ins import FakeDriver
+
+import zerocopy as zc
+from zerocopy.pool import install
+from zerocopy.pool.cards import Card
+from zerocopy.pool.driver_pool import KEEP_ALL, DriverPool
+from zerocopy.pool.settings import Settings
+from zerocopy.protocols import cuda_driver
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    fake = FakeDriver()
+    monkeypatch.setattr(cuda_driver, "driver", lambda: fake)
+    monkeypatch.setattr(install, "cards", lambda: ([Card(0, "stand-in", 1 << 30)], None))
+    return fake
+
+
+@pytest.fixture
+def pool(driver):
+    made = zc.install_pool("driver", frameworks=())
+    yield made
+    made.close()
+
+
+def test_nothing_is_asked_of_the_driver_before_memory_is(driver) -> None:
+    made = zc.install_pool("driver", frameworks=(), initial=MIB)
+    assert made.report().kind == "driver"
+    assert made.stats().current_bytes == 0
+    assert made.trim() == 0
+    assert made.refresh() == []
+    with made:
+        pass
+    assert driver.calls == []  # a child that is forked here has CUDA
+    made.close()
+
+
+def test_allocate_and_free(driver, pool) -> None:
+    ptr = pool.allocate(1000, stream=77)
+    assert ("allocate", 1000, 77) in driver.calls
+    assert pool.stats().current_bytes == driver.used == 1000
+    pool.deallocate(ptr, 1000, stream=78)
+    assert ("free", 78) in driver.calls
+    assert (pool.stats().current_bytes, pool.stats().peak_bytes) == (0, 1000)
+
+
+def test_the_threshold_is_kept_and_put_right(driver, pool) -> None:
+    pool.deallocate(pool.allocate(8), 8)
+    assert driver.threshold == KEEP_ALL
+    driver.threshold = 0  # as XLA writes its own
+    pool.refresh()
+    assert driver.threshold == KEEP_ALL
+
+
+def test_threshold_and_initial(driver) -> None:
+    made = DriverPool(0, Settings.read("driver", release_threshold="2MiB", initial="1MiB"))
+    made.deallocate(made.allocate(8, 1), 8, 1)
+    assert driver.threshold == 2 * MIB
+    assert driver.reserved == MIB
+    assert driver.used == 0
+
+
+def test_the_device_has_no_more(driver, pool) -> None:
+    driver.capacity = MIB
+    with pytest.raises(MemoryError, match="the device has no more") as caught:
+        pool.allocate(2 * MIB)
+    assert not isinstance(caught.value, zc.PoolLimitError)
+    pool.deallocate(pool.allocate(MIB), MIB)
+
+
+def test_trim(driver, pool) -> None:
+    ptr, rest = pool.allocate(MIB), pool.allocate(100)
+    pool.deallocate(ptr, MIB)
+    assert pool.trim() == MIB
+    pool.deallocate(rest, 100)
+
+
+def test_a_scope_has_a_peak_of_its_own(driver, pool) -> None:
+    pool.deallocate(pool.allocate(MIB), MIB)
+    kept = pool.allocate(10)
+    with pool:
+        pool.deallocate(pool.allocate(100), 100)
+    scope = pool.scopes[0]
+    assert (scope.stats.peak_bytes, scope.leaks) == (110, [])
+    pool.deallocate(kept, 10)
+
+
+def test_leaks_are_named(driver) -> None:
+    with zc.install_pool("driver", frameworks=(), track=True) as made:
+        ptr = made.allocate(100)
+        (leak,) = made.check_leaks()
+        assert "ptr = made.allocate(100)" in leak.stack
+        made.deallocate(ptr, 100)
+        assert made.check_leaks() == []
+    made.close()
+
+
+def test_no_hard_cap() -> None:
+    with pytest.raises(zc.PoolOptionError, match="CUDA's default memory pool has no cap"):
+        zc.install_pool("driver", limit="1GiB")
+
+
+def test_a_block_frees_what_it_took(driver, pool) -> None:
+    from zerocopy.pool.block import Block
+
+    block = Block(pool, 100, 5, 0, "somebody")
+    assert driver.used == 100
+    del block
+    assert driver.used == 0
+    assert ("free", 5) in driver.calls
+    assert Block(pool, 0, 5, 0, "somebody").ptr == 0
+
+
+def test_memory_info(driver, pool) -> None:
+    assert pool.memory_info(0) == (1 << 30, 1 << 30)
+
+
+def test_a_failed_allocation_leaves_nothing_to_free(driver, pool) -> None:
+    from zerocopy.pool.block import Block
+
+    driver.capacity = 10
+    with pytest.raises(MemoryError):
+        Block(pool, 100, 5, 0, "somebody")
+    assert not [call for call in driver.calls if call[0] == "free"]

@@ -1,0 +1,111 @@
+"""Numba on a memory pool: an External Memory Management plugin, set before the first context."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from zerocopy.errors import Reason
+from zerocopy.pool.block import Block
+from zerocopy.pool.hook import PoolHook
+
+if TYPE_CHECKING:
+    from zerocopy.pool.pool import Pool
+
+_LEGACY_DEFAULT_STREAM = 1
+
+
+class NumbaHook(PoolHook):
+    """``set_memory_manager`` is silently without effect on contexts that exist."""
+
+    name = "numba"
+    module = "numba.cuda"
+    rank = 40
+
+    def __init__(self) -> None:
+        self._ours: Any = None
+
+    def lacks_gpu(self) -> Reason | None:
+        if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0"):
+            return Reason("Numba simulates CUDA", "unset NUMBA_ENABLE_CUDASIM")
+        return None
+
+    def too_late(self, pool: Pool) -> Reason | None:
+        driver = sys.modules["numba.cuda.cudadrv.driver"]
+        # Private: its own manager is only ever set when a context is made (driver.py,
+        # _ensure_memory_manager), and nothing public tells of contexts without making one.
+        own = getattr(driver, "NumbaCUDAMemoryManager", None)
+        if own is not None and getattr(driver, "_memory_manager", None) is own:
+            return Reason(
+                "Numba has made a CUDA context, and ignores another memory manager from then on",
+                "call install_pool() before the first array or kernel of numba.cuda",
+            )
+        return None
+
+    def attach(self, pool: Pool) -> str:
+        from numba import cuda
+
+        self._ours = _manager(pool)
+        cuda.set_memory_manager(self._ours)
+        return "a memory manager that takes from the pool"
+
+    def holds(self, pool: Pool) -> bool:
+        driver = sys.modules["numba.cuda.cudadrv.driver"]
+        return getattr(driver, "_memory_manager", self._ours) is self._ours
+
+    def detach(self, pool: Pool) -> Reason | None:
+        driver: Any = sys.modules["numba.cuda.cudadrv.driver"]
+        if self._ours is not None and not self._ours.used and hasattr(driver, "_memory_manager"):
+            driver._memory_manager = None  # as before the first context: Numba chooses then
+            return None
+        return Reason("Numba keeps the memory manager of a context that was made", "end the process")
+
+
+def _manager(pool: Pool) -> Any:
+    """Return a class of managers, as Numba asks for: it makes one for each context."""
+    from numba import cuda
+    from numba.cuda.cudadrv import driver
+
+    class PoolManager(cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
+        """Device memory of the pool; page-locked memory is Numba's own."""
+
+        used = False
+        interface_version = 1
+
+        def initialize(self) -> None:
+            type(self).used = True
+
+        def memalloc(self, size: int) -> Any:
+            # On the default stream, as Numba's own: it frees without knowing of streams.
+            block = Block(pool, size, _LEGACY_DEFAULT_STREAM, self.context.device.id, "numba")
+            self.allocations[block.ptr] = block
+            drop = _dropping(self.allocations, block.ptr)
+            return cuda.MemoryPointer(self.context, _pointer(driver, block.ptr), size, finalizer=drop)
+
+        def get_memory_info(self) -> Any:
+            free, total = pool.memory_info(self.context.device.id)
+            return cuda.MemoryInfo(free=free, total=total)
+
+        def get_ipc_handle(self, memory: Any) -> Any:
+            raise NotImplementedError("memory of a pool has no IPC handle: use one of Numba's own arrays")
+
+    return PoolManager
+
+
+def _dropping(allocations: dict[int, Block], ptr: int) -> Callable[[], None]:
+    def drop() -> None:
+        # A context that is reset has cleared them before (as RMM's plugin has it).
+        allocations.pop(ptr, None)
+
+    return drop
+
+
+def _pointer(driver: Any, ptr: int) -> Any:
+    """Return an address in the type that this Numba has: numba-cuda the bindings', built-in ctypes'."""
+    if getattr(driver, "USE_NV_BINDING", True):
+        from cuda.bindings.driver import CUdeviceptr
+
+        return CUdeviceptr(ptr)
+    return driver.drvapi.cu_device_ptr(ptr)

@@ -1,0 +1,130 @@
+"""The kind ``"driver"``: CUDA's default memory pool of a device, which all frameworks can share."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from zerocopy.errors import PoolUnavailableError
+from zerocopy.pool.ledger import Leak
+from zerocopy.pool.settings import Settings
+from zerocopy.pool.stats import Stats
+from zerocopy.protocols import cuda_pool
+
+#: Keep all: without a threshold the driver gives free memory back to the device each time
+#: that a stream is waited for, and asks for it anew afterwards (CUDA C++ Programming Guide,
+#: "Stream Ordered Memory Allocator"). torch sets the same.
+KEEP_ALL = 2**64 - 1
+
+
+class DriverPool:
+    """Allocates from a device's default pool.
+
+    The driver is not called before somebody needs memory or figures: a process that only
+    prepares itself can still fork.
+
+    Parameters
+    ----------
+    device : int
+    settings : Settings
+    """
+
+    #: Counts no allocations one by one: what is outstanding is known through the ledger alone.
+    follows = False
+
+    def __init__(self, device: int, settings: Settings) -> None:
+        self.device = device
+        self._settings = settings
+        self._peak = 0
+
+    @functools.cached_property
+    def handle(self) -> int:
+        """The ``CUmemoryPool``, with its threshold set and its beginning reserved."""
+        device = self.device
+        if not cuda_pool.supported(device):
+            raise PoolUnavailableError(
+                "install_pool('driver')", f"device {device} has no memory pools", "use kind='rmm'"
+            )
+        handle = cuda_pool.default_pool(device)
+        cuda_pool.put(device, handle, cuda_pool.RELEASE_THRESHOLD, self.threshold)
+        if self._settings.initial:
+            # Memory stays with a pool below its threshold: so what is taken once is there.
+            ptr = cuda_pool.allocate(device, handle, self._settings.initial, 0)
+            cuda_pool.free(device, ptr, 0)
+            cuda_pool.finish(device, 0)
+        return handle
+
+    @property
+    def threshold(self) -> int:
+        """The release threshold that was asked for, in bytes."""
+        asked = self._settings.release_threshold
+        return KEEP_ALL if asked is None else asked
+
+    @property
+    def used(self) -> bool:
+        """Whether the driver has been called yet."""
+        return "handle" in vars(self)
+
+    def allocate(self, nbytes: int, stream: int) -> int:
+        """Return the address of memory that work on the stream may use from here on."""
+        return cuda_pool.allocate(self.device, self.handle, nbytes, stream)
+
+    def deallocate(self, ptr: int, nbytes: int, stream: int) -> None:
+        """Free memory after what the stream has been given."""
+        cuda_pool.free(self.device, ptr, stream)
+
+    def resource(self, mr: Any) -> Any:
+        """Return the pool as a resource of RMM, which is imported."""
+        from cuda.bindings import driver
+
+        return mr.CudaAsyncViewMemoryResource(driver.CUmemoryPool(self.handle))
+
+    def in_use(self) -> int:
+        """Return the bytes that are given out."""
+        return self.stats().current_bytes
+
+    def settle(self) -> int:
+        """Set the threshold again; return what it was: torch and XLA set their own."""
+        if not self.used:
+            return self.threshold
+        before = cuda_pool.get(self.device, self.handle, cuda_pool.RELEASE_THRESHOLD)
+        if before != self.threshold:
+            cuda_pool.put(self.device, self.handle, cuda_pool.RELEASE_THRESHOLD, self.threshold)
+        return before
+
+    def stats(self) -> Stats:
+        """Return the driver's own figures: those of all frameworks together."""
+        if not self.used:
+            return Stats(0, 0, 0)
+        current, high, reserved = (
+            cuda_pool.get(self.device, self.handle, attribute)
+            for attribute in (cuda_pool.USED_CURRENT, cuda_pool.USED_HIGH, cuda_pool.RESERVED_CURRENT)
+        )
+        return Stats(current, high, reserved)
+
+    def begin(self) -> Stats:
+        """Begin a scope of statistics; return the figures before it."""
+        before = self.stats()
+        if self.used:
+            self._peak = max(self._peak, before.peak_bytes)
+            cuda_pool.put(self.device, self.handle, cuda_pool.USED_HIGH, 0)
+        return before
+
+    def end(self) -> Stats:
+        """End a scope; return its figures."""
+        return self.stats()
+
+    def trim(self) -> int:
+        """Give back what nobody uses; return how many bytes."""
+        if not self.used:
+            return 0
+        before = self.stats().reserved_bytes or 0
+        cuda_pool.trim(self.device, self.handle, 0)
+        return before - (self.stats().reserved_bytes or 0)
+
+    def outstanding(self) -> list[Leak]:
+        """Return nothing: the driver tells sums, and no single allocations."""
+        return []
+
+    def release(self) -> None:
+        """Give the pool up: it is the driver's, and stays."""

@@ -1,0 +1,151 @@
+"""The C library's allocator: whether it is glibc's that everybody uses, how it is set, what it keeps."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import sysconfig
+import tracemalloc
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from zerocopy.errors import Reason
+
+# malloc.h.
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -3, -4, -8
+
+#: Names of CPython's raw allocator under which it is the C library's own.
+_OWN = (b"pymalloc", b"malloc")
+_REPLACEABLE = ("malloc", "free", "realloc", "calloc", "aligned_alloc", "mallopt", "malloc_trim")
+
+
+class _Found(ctypes.Structure):
+    """Dl_info of dlfcn.h."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """Return the functions that the process sees: the C library's, unless something stands before them."""
+    return ctypes.CDLL(None)
+
+
+def address(function: str, among: ctypes.CDLL | None = None) -> int:
+    """Return where a function of the C library is."""
+    return ctypes.cast(getattr(among or library(), function), ctypes.c_void_p).value or 0
+
+
+def file_of(function: int) -> str:
+    """Return the file from which a function was loaded; nothing if it is from none."""
+    found = _Found()
+    known = library().dladdr(ctypes.c_void_p(function), ctypes.byref(found))
+    return os.path.realpath(os.fsdecode(found.file)) if known and found.file else ""
+
+
+def refusal() -> Reason | None:
+    """Return why the allocator of this process cannot be changed; None if it can."""
+    return next((reason for check in _CHECKS if (reason := check()) is not None), None)
+
+
+def _no_glibc() -> Reason | None:
+    if not sys.platform.startswith("linux"):
+        return Reason(f"it is done with glibc, and this is {sys.platform}", "leave host= out, or use Linux")
+    if not hasattr(library(), "gnu_get_libc_version"):
+        return Reason(
+            "the C library is not glibc (musl, as in Alpine), whose allocator has no such settings",
+            "use an image with glibc: python:3.12-slim in place of python:3.12-alpine",
+        )
+    return None
+
+
+def _replaced() -> Reason | None:
+    own = ctypes.CDLL("libc.so.6")
+    for name in _REPLACEABLE:
+        if address(name) != address(name, own):
+            file = file_of(address(name)) or "an unknown file"
+            return Reason(
+                f"{name} is not glibc's but that of {file}, which has settings of its own",
+                "start without it (see LD_PRELOAD), or leave host= out: such allocators keep blocks too",
+            )
+    return None
+
+
+def _free_threaded() -> Reason | None:
+    if not sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return None
+    return Reason(
+        "this is a free-threaded build: NumPy's functions would be exchanged while threads run in them",
+        "use the ordinary build of the same Python",
+    )
+
+
+def _wrapped() -> Reason | None:
+    """CPython's own allocator has to be the C library's: NumPy frees through it (2.3 and later)."""
+    if tracemalloc.is_tracing():
+        return Reason(
+            "tracemalloc is running: it stands between NumPy and the C library, so that what NumPy "
+            "calls cannot be told, and it would count what is kept wrongly",
+            "stop it before: tracemalloc.stop(), no PYTHONTRACEMALLOC, no -X tracemalloc; it may start later",
+        )
+    ask: Any = getattr(ctypes.pythonapi, "_PyMem_GetCurrentAllocatorName", None)
+    if ask is None:
+        return Reason("this Python does not tell which allocator it uses", "use CPython 3.11 to 3.14")
+    ask.restype = ctypes.c_char_p
+    name: bytes | None = ask()
+    if name in _OWN:
+        return None
+    if name is not None and name.endswith(b"_debug"):
+        return Reason(
+            "Python's allocator is the debugging one: it aborts when it is given memory that "
+            "did not come from it, and NumPy frees through it",
+            "start without PYTHONMALLOC=debug and without -X dev",
+        )
+    told = name.decode() if name else "one that something has put in its place"
+    return Reason(f"Python's allocator is {told}, not the C library's", "start without PYTHONMALLOC")
+
+
+_CHECKS: tuple[Callable[[], Reason | None], ...] = (_no_glibc, _replaced, _free_threaded, _wrapped)
+
+
+def huge_heap() -> bool:
+    """Whether glibc was told to take its heap from hugetlbfs (``glibc.malloc.hugetlb=2`` or a size)."""
+    told = _tunables().get("glibc.malloc.hugetlb", "0")
+    return told not in ("0", "1")
+
+
+def _tunables() -> dict[str, str]:
+    pairs = (part.partition("=") for part in os.environ.get("GLIBC_TUNABLES", "").split(":"))
+    return {name: value for name, _, value in pairs}
+
+
+def at_start(variable: str, tunable: str, default: int) -> int:
+    """Return what a setting was when the process began, which the C library does not tell.
+
+    From its variable (mallopt(3), ENVIRONMENT VARIABLES) or its tunable, or its default.
+    """
+    told = os.environ.get(variable) or _tunables().get(f"glibc.malloc.{tunable}")
+    try:
+        return int(told, 0) if told else default
+    except ValueError:
+        return default
+
+
+def resident() -> int:
+    """Return the resident set of this process, in bytes."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def trim() -> int:
+    """Give free memory back to the system, and return by how many bytes the resident set shrank."""
+    before = resident()
+    library().malloc_trim(ctypes.c_size_t(0))
+    return max(0, before - resident())

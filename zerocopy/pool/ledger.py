@@ -1,0 +1,74 @@
+"""Who holds what: allocations that were noted, with the lines of Python that asked for them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+
+from zerocopy.pool.sizes import show_size
+
+_DEPTH = 16
+# Frames of this package say nothing to who looks for a leak.
+_OURS = f"{os.sep}zerocopy{os.sep}"
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """Memory that is outstanding.
+
+    Attributes
+    ----------
+    nbytes : int
+    device : int
+    ptr : int or None
+        None where only the sum is known: pools without ``track=True``.
+    through : str
+        Who asked: a framework's name, ``"allocate()"``, or nothing where it is not known.
+    stack : str
+        The lines of Python that asked, the last call last; without Python's part in it, RMM's
+        own stack. Nothing without ``track=True``.
+    """
+
+    nbytes: int
+    device: int
+    ptr: int | None = None
+    through: str = ""
+    stack: str = ""
+
+    def __str__(self) -> str:
+        at = f" at {self.ptr:#x}" if self.ptr is not None else ""
+        by = f", asked for through {self.through}" if self.through else ""
+        head = f"{show_size(self.nbytes)}{at} on device {self.device}{by}"
+        return f"{head}\n{self.stack.rstrip()}" if self.stack else head
+
+
+class Ledger:
+    """Notes of allocations, by address; safe to use in threads, and when a finalizer frees."""
+
+    def __init__(self) -> None:
+        # No lock: each step is one operation of a dict, and finalizers may come at any time.
+        self._notes: dict[tuple[int, int], Leak] = {}
+
+    def note(self, device: int, ptr: int, nbytes: int, through: str) -> None:
+        """Write an allocation down, with the stack of who asked from outside."""
+        outside = sys._getframe(1)
+        while outside.f_back is not None and _OURS in outside.f_code.co_filename:
+            outside = outside.f_back
+        stack = traceback.StackSummary.extract(traceback.walk_stack(outside), limit=_DEPTH)
+        stack.reverse()
+        self._notes[device, ptr] = Leak(nbytes, device, ptr, through, "".join(stack.format()))
+
+    def strike(self, device: int, ptr: int) -> None:
+        """Cross a freed allocation out."""
+        self._notes.pop((device, ptr), None)
+
+    def find(self, device: int, ptr: int, nbytes: int) -> Leak | None:
+        """Return the note about an allocation; None if it was another's, of another size."""
+        note = self._notes.get((device, ptr))
+        return note if note is not None and note.nbytes == nbytes else None
+
+    def outstanding(self, device: int) -> list[Leak]:
+        """Return what was noted and not crossed out."""
+        return [leak for (at, _), leak in self._notes.copy().items() if at == device]

@@ -1,0 +1,50 @@
+"""RMM's per-device resource: what cuDF and pylibcudf allocate from, and torch where it is on RMM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zerocopy.errors import Reason
+from zerocopy.pool.hook import PoolHook
+
+if TYPE_CHECKING:
+    from zerocopy.pool.pool import Pool
+
+
+class RMMHook(PoolHook):
+    """Sets RMM's resource of each device, and sets the former ones back."""
+
+    name = "rmm"
+    module = "rmm.mr"
+    rank = 10
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+
+    def attach(self, pool: Pool) -> str:
+        import rmm.mr
+
+        for device in pool.devices:
+            resource = pool.device_pool(device).resource(rmm.mr)
+            self._before.setdefault(device, rmm.mr.get_per_device_resource(device))
+            rmm.mr.set_per_device_resource(device, resource)
+            pool.keep(resource)
+        return "the resource of each device, for cuDF, pylibcudf and RMM's own users"
+
+    def holds(self, pool: Pool) -> bool:
+        import rmm.mr
+
+        # Python objects of the same resource may differ: RMM keeps the one that was set.
+        return all(pool.kept(rmm.mr.get_per_device_resource(device)) for device in pool.devices)
+
+    def detach(self, pool: Pool) -> Reason | None:
+        import rmm.mr
+
+        if pool.frees_into_rmm():
+            # rmm's _torch_allocator.cpp looks the resource up when it frees: another one
+            # there would be given memory that is not its own.
+            return Reason("torch frees into RMM's resource of the device, and so it stays", "end the process")
+        for device, before in self._before.items():
+            if pool.kept(rmm.mr.get_per_device_resource(device)):
+                rmm.mr.set_per_device_resource(device, before)
+        return None

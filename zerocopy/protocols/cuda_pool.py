@@ -1,0 +1,107 @@
+"""CUDA's stream-ordered memory pools, through the driver's interface (CUDA 11.2 and later).
+
+Each device has a default pool, ``cuDeviceGetDefaultMemPool``; every framework of a process
+can take from it, and what one of them frees the next one gets. Names and numbers are
+cuda.h's; streams are the driver's handles, as DLPack numbers them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+from zerocopy.protocols import cuda_driver
+from zerocopy.protocols.cuda_driver import call, on_device
+
+# CUdevice_attribute.
+_POOLS_SUPPORTED = 115
+_CONCURRENT_MANAGED_ACCESS = 89
+# CUmemPool_attribute.
+RELEASE_THRESHOLD = 4
+RESERVED_CURRENT = 5
+RESERVED_HIGH = 6
+USED_CURRENT = 7
+USED_HIGH = 8
+# CUresult.
+_OUT_OF_MEMORY = 2
+
+
+def supported(device: int) -> bool:
+    """Whether a device has memory pools."""
+    return bool(cuda_driver.attribute(device, _POOLS_SUPPORTED))
+
+
+def pages_managed_memory(device: int) -> bool:
+    """Whether host and device may use managed memory at once, so that it can exceed the card."""
+    return bool(cuda_driver.attribute(device, _CONCURRENT_MANAGED_ACCESS))
+
+
+def default_pool(device: int) -> int:
+    """Return the handle of a device's default pool, a ``CUmemoryPool``."""
+    number, handle = ctypes.c_int(), ctypes.c_void_p()
+    with on_device(device) as library:
+        call(library.cuDeviceGet, ctypes.byref(number), ctypes.c_int(device))
+        call(library.cuDeviceGetDefaultMemPool, ctypes.byref(handle), number)
+    return handle.value or 0
+
+
+def get(device: int, pool: int, attribute: int) -> int:
+    """Return an attribute of a pool, such as `USED_CURRENT`, in bytes."""
+    value = ctypes.c_uint64()
+    with on_device(device) as library:
+        call(
+            library.cuMemPoolGetAttribute,
+            ctypes.c_void_p(pool),
+            ctypes.c_int(attribute),
+            ctypes.byref(value),
+        )
+    return value.value
+
+
+def put(device: int, pool: int, attribute: int, value: int) -> None:
+    """Set an attribute: the threshold, or a high-water mark to 0."""
+    with on_device(device) as library:
+        call(
+            library.cuMemPoolSetAttribute,
+            ctypes.c_void_p(pool),
+            ctypes.c_int(attribute),
+            ctypes.byref(ctypes.c_uint64(value)),
+        )
+
+
+def allocate(device: int, pool: int, nbytes: int, stream: int) -> int:
+    """Allocate from a pool, usable by work that comes later on the stream.
+
+    Raises
+    ------
+    MemoryError
+        The device has no more.
+    DeviceError
+        The driver refuses for another reason.
+    """
+    ptr = ctypes.c_uint64()
+    with on_device(device) as library:
+        code = library.cuMemAllocFromPoolAsync(
+            ctypes.byref(ptr), ctypes.c_size_t(nbytes), ctypes.c_void_p(pool), ctypes.c_void_p(stream)
+        )
+        if code == _OUT_OF_MEMORY:
+            raise MemoryError(f"cuMemAllocFromPoolAsync() of {nbytes} bytes: the device has no more")
+        cuda_driver.check("cuMemAllocFromPoolAsync", code)
+    return ptr.value
+
+
+def free(device: int, ptr: int, stream: int) -> None:
+    """Free what a pool gave, after what the stream has been given so far."""
+    with on_device(device) as library:
+        call(library.cuMemFreeAsync, ctypes.c_uint64(ptr), ctypes.c_void_p(stream))
+
+
+def trim(device: int, pool: int, keep: int) -> None:
+    """Give memory that nobody uses back to the device, down to `keep` bytes."""
+    with on_device(device) as library:
+        call(library.cuMemPoolTrimTo, ctypes.c_void_p(pool), ctypes.c_size_t(keep))
+
+
+def finish(device: int, stream: int) -> None:
+    """Have the host wait for a stream."""
+    with on_device(device) as library:
+        call(library.cuStreamSynchronize, ctypes.c_void_p(stream))
