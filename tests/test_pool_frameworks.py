@@ -6,6 +6,8 @@ is told shows on a GPU alone (tests/gpu/test_pool.py).
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 
 #: A card, and frameworks that are taken for builds with CUDA.
@@ -29,6 +31,12 @@ JAX, TF = "XLA_PYTHON_CLIENT_ALLOCATOR", "TF_GPU_ALLOCATOR"
 CLEAN = ("XLA_PYTHON_CLIENT_ALLOCATOR", "TF_GPU_ALLOCATOR", "PYTORCH_ALLOC_CONF", "ZEROCOPY_POOL")
 
 
+def needs(*names: str) -> pytest.MarkDecorator:
+    """Skip where a framework is not installed; none is imported here."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)} not installed")
+
+
 @pytest.fixture
 def run(run_python, monkeypatch):
     for name in (*CLEAN, "PYTORCH_CUDA_ALLOC_CONF", "TF_FORCE_GPU_ALLOW_GROWTH", "NUMBA_ENABLE_CUDASIM"):
@@ -44,6 +52,7 @@ def run(run_python, monkeypatch):
     return check
 
 
+@needs("torch", "jax", "tensorflow", "numba")
 def test_nothing_is_imported_for_the_pools_sake(run) -> None:
     run(
         """
@@ -57,6 +66,7 @@ def test_nothing_is_imported_for_the_pools_sake(run) -> None:
     )
 
 
+@needs("torch", "jax", "tensorflow", "numba")
 def test_the_variables_stand_before_the_imports(run) -> None:
     run(
         """
@@ -75,8 +85,8 @@ def test_the_variables_stand_before_the_imports(run) -> None:
     )
 
 
+@needs("jax")
 def test_jax_reads_its_variables_when_its_client_is_made(run) -> None:
-    pytest.importorskip("jax")
     run(
         """
         import jax
@@ -106,8 +116,8 @@ def test_jax_reads_its_variables_when_its_client_is_made(run) -> None:
     )
 
 
+@needs("tensorflow")
 def test_tensorflow_reads_its_variables_when_its_context_is_made(run) -> None:
-    pytest.importorskip("tensorflow")
     run(
         """
         import tensorflow as tf
@@ -128,8 +138,8 @@ def test_tensorflow_reads_its_variables_when_its_context_is_made(run) -> None:
     )
 
 
+@needs("torch")
 def test_torch_reads_its_backend_when_it_is_imported(run) -> None:
-    pytest.importorskip("torch")
     run(
         """
         import torch
@@ -145,8 +155,8 @@ def test_torch_reads_its_backend_when_it_is_imported(run) -> None:
     )
 
 
+@needs("torch")
 def test_a_framework_that_cannot_take_it_is_warned_about_and_imports(run) -> None:
-    pytest.importorskip("torch")
     out = run(
         """
         pool = zc.install_pool("driver", frameworks="torch")
@@ -161,8 +171,8 @@ def test_a_framework_that_cannot_take_it_is_warned_about_and_imports(run) -> Non
     assert "zerocopy's pool is not under torch" in out  # a CPU build has no backends
 
 
+@needs("torch", "rmm")
 def test_torch_on_rmm_is_opted_in_to(run) -> None:
-    pytest.importorskip("torch")
     run(
         """
         pool = zc.install_pool(allocator=HostAllocator())
@@ -182,6 +192,7 @@ def test_torch_on_rmm_is_opted_in_to(run) -> None:
     )
 
 
+@needs("torch", "jax", "tensorflow")
 def test_variables_of_the_users_own_are_never_overruled(run) -> None:
     run(
         """
@@ -202,6 +213,7 @@ def test_variables_of_the_users_own_are_never_overruled(run) -> None:
     )
 
 
+@needs("torch")
 def test_torchs_other_settings_are_kept(run) -> None:
     run(
         """
@@ -214,8 +226,8 @@ def test_torchs_other_settings_are_kept(run) -> None:
     )
 
 
+@needs("numba")
 def test_numba_is_told_when_numba_cuda_is_imported(run) -> None:
-    pytest.importorskip("numba")
     run(
         """
         pool = zc.install_pool("driver", frameworks="numba", strict=True)
@@ -236,8 +248,8 @@ def test_numba_is_told_when_numba_cuda_is_imported(run) -> None:
     )
 
 
+@needs("numba")
 def test_numba_ignores_managers_after_its_first_context(run) -> None:
-    pytest.importorskip("numba")
     run(
         """
         with warnings.catch_warnings():
@@ -257,9 +269,9 @@ def test_numba_ignores_managers_after_its_first_context(run) -> None:
     )
 
 
+@needs("numba")
 def test_numbas_memory_comes_from_the_pool(run) -> None:
     """The manager itself, in a context that is made believe."""
-    pytest.importorskip("numba")
     run(
         """
         import types
@@ -311,9 +323,9 @@ def test_an_import_that_fails_is_waited_for_again(run, tmp_path) -> None:
     )
 
 
+@needs("torch", "jax", "tensorflow", "rmm")
 def test_auto(run) -> None:
     """The driver's pool where torch, JAX or TensorFlow is there; RMM's otherwise, and for a cap."""
-    pytest.importorskip("rmm")
     run(
         """
         from zerocopy.pool.install import survey
@@ -386,8 +398,8 @@ def test_a_program_on_a_pool(run_python, tmp_path) -> None:
     assert "host: aligned" in done.stdout
 
 
+@needs("rmm")
 def test_a_fork_gets_through(run_python) -> None:
-    pytest.importorskip("rmm")
     done = run_python(
         """
         import os, threading, time
@@ -420,9 +432,9 @@ def test_a_fork_gets_through(run_python) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@needs("rmm")
 @pytest.mark.parametrize("end", ["cycle", "global", "thread", "atexit", "daemon"])
 def test_the_interpreter_ends_with_memory_out(run_python, end: str) -> None:
-    pytest.importorskip("rmm")
     done = run_python(
         f"""
         import atexit, threading, time

@@ -1,0 +1,191 @@
+"""The true CuPy, RMM and numba-cuda on a pool, without a GPU: what they are told, and what comes of it.
+
+They import without a driver. What asks a device is replaced by answers, and memory is the host's.
+They have an environment of their own: see requirements.txt, and ``.ci/run``.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("cupy")
+pytest.importorskip("rmm")
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from pool_stand_ins import FakeDriver, HostAllocator
+
+import zerocopy as zc
+from zerocopy.pool import install
+from zerocopy.pool.cards import Card
+from zerocopy.protocols import cuda_driver
+
+cupy = pytest.importorskip("cupy")
+if cupy.cuda.is_available():
+    pytest.skip("there is a GPU: tests/gpu has the like for it", allow_module_level=True)
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """What CuPy asks of a device."""
+    monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
+    monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda: SimpleNamespace(ptr=0))
+
+
+@pytest.fixture
+def driver(monkeypatch, answers):
+    fake = FakeDriver()
+    monkeypatch.setattr(cuda_driver, "driver", lambda: fake)
+    monkeypatch.setattr(install, "cards", lambda: ([Card(0, "stand-in", 1 << 30)], None))
+    return fake
+
+
+@pytest.fixture
+def restored():
+    before = cupy.cuda.get_allocator()
+    yield
+    pool = install.installed()
+    if pool is not None:  # a test that failed; the next one is to stand on its own
+        pool.close()
+    assert cupy.cuda.get_allocator() == before
+    assert pool is None
+
+
+def test_cupys_memory_is_noted_one_by_one(driver, restored) -> None:
+    pool = zc.install_pool("driver", frameworks=["cupy"], track=True)
+    assert pool.report()["cupy"].status == "installed"
+    memory = cupy.cuda.alloc(1000)
+    assert ("allocate", 1000, 1) in driver.calls  # 1: the legacy default stream
+    assert memory.mem.size == 1000
+    (leak,) = pool.check_leaks()
+    assert (leak.ptr, leak.nbytes, leak.through) == (memory.ptr, 1000, "cupy")
+    assert "cupy.cuda.alloc(1000)" in leak.stack
+    nothing = cupy.cuda.alloc(0)
+    assert nothing.ptr == 0
+    part = memory + 100  # a view keeps all of it
+    del memory
+    gc.collect()
+    assert driver.used == 1000
+    del part, leak
+    assert driver.used == 0
+    pool.close()
+
+
+def test_memory_outlives_the_pool(driver, restored) -> None:
+    pool = zc.install_pool("driver", frameworks=["cupy"], track=True)
+    memory = cupy.cuda.alloc(1000)
+    pool.close()
+    assert pool.report()["cupy"].status == "restored"
+    assert driver.used == 1000
+    del memory
+    assert driver.used == 0
+
+
+def test_the_drivers_pool_is_made_at_the_first_allocation(driver, restored, monkeypatch) -> None:
+    made = []
+
+    class Stand:
+        def __init__(self, which):
+            made.append(which)
+
+        def malloc(self, nbytes):
+            return ("memory", nbytes)
+
+    monkeypatch.setattr(cupy.cuda, "MemoryAsyncPool", Stand)
+    pool = zc.install_pool("driver", frameworks=["cupy"])
+    assert driver.calls == []
+    first = cupy.cuda.get_allocator()
+    assert first(10) == ("memory", 10)
+    assert made == ["default"]
+    # From then on CuPy's own pool answers, and counts as the pool's.
+    assert cupy.cuda.get_allocator().__func__ is Stand.malloc
+    assert pool.report()["cupy"].status == "installed"
+    assert first(20) == ("memory", 20)
+    pool.close()
+
+
+def test_a_cap_reaches_cupy(answers, restored, monkeypatch) -> None:
+    """RMM's allocator for CuPy asks a device for the stream: its refusal is made believe."""
+    import rmm.allocators.cupy as theirs
+
+    def refuse(nbytes):
+        raise MemoryError("Exceeded memory limit")
+
+    monkeypatch.setattr(theirs, "rmm_cupy_allocator", refuse)
+    pool = zc.install_pool(allocator=HostAllocator(), limit="1MiB")
+    with pytest.raises(zc.PoolLimitError, match="would pass the limit") as caught:
+        cupy.cuda.get_allocator()(2 << 20)
+    assert (caught.value.requested, caught.value.limit) == (2 << 20, 1 << 20)
+    assert str(caught.value.__cause__) == "Exceeded memory limit"
+    pool.close()
+
+
+def test_another_allocator_is_noticed_and_put_right(driver, restored) -> None:
+    pool = zc.install_pool("driver", frameworks=["cupy"], track=True)
+    ours = cupy.cuda.get_allocator()
+    cupy.cuda.set_allocator(None)
+    assert pool.report()["cupy"].status == "replaced"
+    assert pool.refresh() == ["cupy"]
+    assert cupy.cuda.get_allocator().__qualname__ == ours.__qualname__
+    pool.close()
+
+
+def test_import_cudf_is_put_right(driver, restored, tmp_path, monkeypatch) -> None:
+    """What ``import cudf`` does (cudf/__init__.py): RMM's plain allocators for CuPy and Numba."""
+    (tmp_path / "cudf.py").write_text(
+        "import cupy\nfrom numba import cuda\n"
+        "from rmm.allocators.cupy import rmm_cupy_allocator\n"
+        "from rmm.allocators.numba import RMMNumbaManager\n"
+        "cupy.cuda.set_allocator(rmm_cupy_allocator)\ncuda.set_memory_manager(RMMNumbaManager)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import numba.cuda
+        from numba.cuda.cudadrv import driver as numba_driver
+    assert numba.cuda
+    pool = zc.install_pool("driver", frameworks=["cupy", "numba", "cudf"], track=True)
+    manager = numba_driver._memory_manager
+    assert pool.report()["cudf"].status == "pending_import"
+    import cudf
+
+    assert cudf
+    row = pool.report()["cudf"]
+    assert row.status == "installed"
+    assert "put right after its import: cupy, numba" in row.what
+    assert pool.report()["cupy"].status == pool.report()["numba"].status == "installed"
+    assert numba_driver._memory_manager.__qualname__ == manager.__qualname__
+    assert cupy.cuda.get_allocator().__qualname__.startswith("_one_by_one")
+    pool.close()
+    sys.modules.pop("cudf")
+
+
+def test_numba_cudas_memory_comes_from_the_pool(driver, restored) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from numba.cuda.cudadrv import driver as numba_driver
+    pool = zc.install_pool("driver", frameworks=["numba"], track=True)
+    context = SimpleNamespace(device=SimpleNamespace(id=0))
+    manager = numba_driver._memory_manager(context=context)
+    memory = manager.memalloc(1000)
+    assert driver.used == 1000
+    (leak,) = pool.check_leaks()
+    assert (leak.through, int(memory.handle)) == ("numba", leak.ptr)
+    memory.free()
+    assert driver.used == 0
+    pool.close()
+
+
+def test_rmms_resource_is_the_pools(restored) -> None:
+    import rmm
+
+    before = rmm.mr.get_per_device_resource(0)
+    pool = zc.install_pool(allocator=HostAllocator())
+    assert rmm.mr.get_per_device_resource(0) is not before
+    pool.close()
+    assert rmm.mr.get_per_device_resource(0) is before

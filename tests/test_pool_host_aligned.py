@@ -1,0 +1,505 @@
+"""``host="aligned"``: every array that NumPy allocates, in the whole process, whatever ends it."""
+
+import platform
+
+import pytest
+
+from zerocopy.pool.host import c_library, machine_code
+
+pytestmark = pytest.mark.skipif(c_library.refusal() is not None, reason=str(c_library.refusal()))
+
+x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the machine code is for x86-64")
+
+ALIGNED = """
+import gc, io, os, pickle, random, sys, threading
+import numpy as np
+from zerocopy.pool.host import parse
+
+(mode,) = parse("aligned")
+mode.install()
+
+def offset(array):
+    return array.ctypes.data % 64
+"""
+
+CONSTRUCTORS = """
+def made(n):
+    '''Arrays of about n bytes, by all ways to make one.'''
+    k = max(1, n // 8)
+    ones = np.ones(k)
+    yield "empty", np.empty(k)
+    yield "zeros", np.zeros(k)
+    yield "ones", ones
+    yield "full", np.full(k, 3.0)
+    yield "arange", np.arange(k)
+    yield "linspace", np.linspace(0, 1, k)
+    yield "random", np.random.default_rng(0).random(k)
+    yield "copy", ones.copy()
+    yield "astype", ones.astype("f4")
+    yield "sum", ones + ones
+    yield "concatenate", np.concatenate([ones[: k // 2], ones])
+    yield "array", np.array([ones, ones])
+    yield "zeros_like", np.zeros_like(ones)
+    yield "bool", ones > 0
+    yield "complex", ones * 1j
+    yield "fortran", np.zeros((k // 2 + 1, 2), order="F")
+    yield "sort", np.sort(ones)
+    if n <= 2**24:
+        yield "fromiter", np.fromiter(iter(range(k)), np.int64)
+        yield "resize", np.resize(ones, k * 2 + 1)
+        grown = np.arange(k)
+        grown.resize(2 * k + 1, refcheck=False)
+        assert (grown[:k] == np.arange(k)).all() and not grown[k:].any()
+        yield "ndarray.resize", grown
+        grown.resize(k // 2 + 1, refcheck=False)
+        assert (grown == np.arange(len(grown))).all()
+        yield "shrunk", grown
+        yield "frombuffer, copied", np.frombuffer(bytes(n), np.uint8).copy()
+        kept = io.BytesIO()
+        np.save(kept, ones)
+        kept.seek(0)
+        yield "load", np.load(kept)
+    if n <= 2**17:
+        yield "loadtxt", np.loadtxt([str(i) for i in range(k)])
+        yield "fromstring", np.fromstring(" ".join(map(str, range(k))), sep=" ")
+        yield "structured", np.zeros(k, [("a", "i1"), ("b", "f8")])
+        yield "object", np.zeros(k, object)
+        yield "text", np.array(["abc"] * k)
+
+def check(sizes):
+    wrong = [(n, name, offset(a)) for n in sizes for name, a in made(n) if offset(a)]
+    assert not wrong, wrong
+"""
+
+
+@x86
+def test_every_constructor_at_every_size(run_python):
+    done = run_python(
+        ALIGNED
+        + CONSTRUCTORS
+        + """
+before = np.ones(1000)
+check([1, 8, 100, 1000, 1016, 1024, 1032, 2**12, 10**5, 2**20, 2**22, 2**25, 2**26, 2**28])
+thread = threading.Thread(target=check, args=([1, 100, 1024, 10**5, 2**22, 2**25],))
+thread.start()
+thread.join()
+from contextvars import Context
+Context().run(check, [1000, 10**5])
+print("checked", mode.describe())
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.startswith("checked aligned: NumPy's arrays lie at multiples of 64 bytes;")
+
+
+def test_memory_of_others_is_where_they_put_it(run_python):
+    """What NumPy does not allocate it cannot align: bytes, as pickle keeps arrays, are Python's."""
+    done = run_python(
+        ALIGNED
+        + """
+x = np.arange(100_000)
+y = pickle.loads(pickle.dumps(x, protocol=5))
+assert (x == y).all() and not y.flags.owndata
+print(offset(np.frombuffer(bytes(4096))) in range(0, 64, 16), offset(y.copy()))
+"""
+    )
+    assert done.stdout == "True 0\n", done.stderr
+
+
+@x86
+def test_jax_takes_every_array_without_a_copy(run_python):
+    pytest.importorskip("jax")
+    done = run_python(
+        """
+import numpy as np
+import zerocopy as zc
+from zerocopy.pool.host import parse
+
+def taken():
+    makers = (np.empty, np.zeros, np.ones, lambda n, t: np.arange(n, dtype=t))
+    arrays = [make(n, np.float32) for make in makers for n in (256, 1000, 10**5, 2**22)]
+    # Held apart, so that chance does not give an aligned one: 16 bytes is what it is of.
+    return [zc.explain(a, "jax", copy=False).zero_copy for a in arrays], arrays
+
+before, _ = taken()
+(mode,) = parse("aligned")
+mode.install()
+after, arrays = taken()
+for a in arrays:
+    b = zc.convert(a, to="jax", copy=False)
+    assert zc.shares_memory(a, b)
+print(all(before), all(after))
+"""
+    )
+    assert done.stdout == "False True\n", done.stderr
+
+
+@x86
+def test_zeros_are_zero_in_dirty_memory(run_python):
+    done = run_python(
+        ALIGNED
+        + """
+r = random.Random(0)
+M = 2**20
+sizes = [1, 63, 1023, 1024, 4095, 4096, 4097, 10**6, 32 * M - 1, 32 * M, 32 * M + 1, 40 * M, 64 * M + 4095]
+for n in sizes * 3 + [r.randrange(1, 1 << r.randrange(1, 27)) for _ in range(300)]:
+    dirty = np.empty(n, np.uint8)
+    at = dirty.ctypes.data
+    dirty.fill(0xAA)
+    del dirty
+    zeros = np.zeros(n, np.uint8)
+    assert not zeros.any(), n
+    zeros.fill(0xBB)
+print("zero")
+"""
+    )
+    assert done.stdout == "zero\n", done.stderr
+
+
+@x86
+@pytest.mark.parametrize("mode", ["aligned", "recycle"])
+def test_large_zeros_take_no_memory_until_they_are_touched(run_python, mode):
+    done = run_python(
+        f"""
+import numpy as np
+from zerocopy.pool.host import c_library, parse
+(mode,) = parse({mode!r})
+mode.install()
+x = np.empty(256 << 20, np.uint8)
+x.fill(1)
+del x
+before = c_library.resident()
+x = np.zeros(256 << 20, np.uint8)
+taken = c_library.resident() - before
+y = np.zeros(1 << 33, np.uint8)
+assert c_library.resident() - before < 16 << 20
+assert not y[:: 1 << 20].any() and not x.any()
+print(taken < 1 << 20)
+"""
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
+@x86
+def test_content_survives_resizing(run_python):
+    """The functions themselves, called at random against what they should hold."""
+    done = run_python(
+        """
+import ctypes, random
+from zerocopy.pool.host import data_handler, machine_code
+allocator = data_handler._handler().allocator
+defaults = {f"default_{name}": getattr(allocator, name) for name in ("malloc", "calloc")}
+call = machine_code.functions(machine_code.load(defaults, machine_code.HUGE, 1 << 16))
+free = ctypes.CDLL(None).free
+r = random.Random(1)
+size = lambda: r.randrange(1, 1 << r.randrange(1, 21))
+held = {}
+for step in range(4000):
+    if held and r.random() < 0.6:
+        ptr = r.choice(list(held))
+        content = held.pop(ptr)
+        assert ctypes.string_at(ptr, len(content)) == content
+        if r.random() < 0.5:
+            free(ctypes.c_void_p(ptr))
+            continue
+        n = size()
+        moved = call["resized"](0, ptr, n)
+        assert moved % 64 == 0
+        kept = content[:n]
+        assert ctypes.string_at(moved, len(kept)) == kept
+        ptr, content = moved, r.randbytes(n)
+    else:
+        n = size()
+        if r.random() < 0.5:
+            ptr = call["fresh"](0, n)
+        else:
+            ptr = call["zeroed"](0, *r.choice([(1, n), (n, 1)]))
+            assert ctypes.string_at(ptr, n).count(0) == n
+        assert ptr % 64 == 0
+        content = r.randbytes(n)
+    assert ptr not in held
+    ctypes.memmove(ptr, content, n)
+    held[ptr] = content
+# Nothing is got, and the old block is as it was.
+ptr = call["fresh"](0, 1000)
+ctypes.memset(ptr, 7, 1000)
+assert call["resized"](0, ptr, 1 << 62) == 0 and ctypes.string_at(ptr, 1000) == bytes([7] * 1000)
+assert call["fresh"](0, 1 << 62) == 0 and call["zeroed"](0, 1, 1 << 62) == 0
+for n, m in [(1 << 32, 1 << 32), (1 << 63, 2), (3, (1 << 63) + 1), ((1 << 64) - 1, (1 << 64) - 1)]:
+    assert call["zeroed"](0, n, m) == 0 and call["sparse"](0, n, m) == 0
+print("kept")
+"""
+    )
+    assert done.stdout == "kept\n", done.stderr
+
+
+def test_memory_that_is_not_there_is_a_memory_error(run_python):
+    done = run_python(
+        ALIGNED
+        + """
+for make in (np.empty, np.zeros):
+    try:
+        make(1 << 55, np.uint8)
+    except MemoryError:
+        print("refused")
+x = np.arange(10)
+try:
+    x.resize(1 << 52)
+except MemoryError:
+    print(x.sum())
+"""
+    )
+    assert done.stdout == "refused\nrefused\n45\n", done.stderr
+
+
+@x86
+def test_the_bytes_are_what_the_text_beside_them_says():
+    """The listing is assembled anew."""
+    llvm = pytest.importorskip("llvmlite.binding")
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
+    lines = machine_code.listing()
+    slots = [f".set {name}, page + {8 * i}" for i, name in enumerate(machine_code.SLOTS)]
+    text = [".intel_syntax noprefix", ".text", "page:", *slots, f".zero {machine_code.START}"]
+    text += [f"{label}:" if label else instruction for label, _, instruction in lines]
+    # Between marks, so that the section need not be looked up in the object file.
+    mark = bytes(range(200, 232))
+    marked = ".byte " + ", ".join(map(str, mark))
+    text = [*text[:2], marked, *text[2:], marked, ".att_syntax"]
+    module = llvm.parse_assembly("\n".join(f'module asm "{line}"' for line in text))
+    machine = llvm.Target.from_default_triple().create_target_machine()
+    assembled = machine.emit_object(module).split(mark)[1]
+    assert assembled[machine_code.START :].hex() == b"".join(code for _, code, _ in lines).hex()
+
+
+def test_without_machine_code_the_rest_is_aligned(run_python):
+    """The system may refuse executable pages: Linux does when it is told to (6.3 and later)."""
+    done = run_python(
+        """
+import ctypes
+PR_SET_MDWE, REFUSE_EXEC_GAIN = 65, 1
+if ctypes.CDLL(None).prctl(PR_SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0):
+    raise SystemExit("old kernel")
+import gc, threading
+import numpy as np
+from zerocopy.pool.host import data_handler, parse
+before = np.ones(100_000)
+(mode,) = parse("aligned")
+mode.install()
+print(mode.describe())
+sizes = (1, 100, 1000, 1024, 10**5, 2**23)
+held = [np.empty(n, np.uint8) for n in sizes] + [np.ones(n) for n in sizes]
+assert not [a for a in held if a.ctypes.data % 64]
+assert not any(np.zeros(n).any() for n in sizes)
+grown = np.arange(1000)
+grown.resize(10**6)
+assert grown.sum() == 499500
+print(mode.restore() != "", data_handler._handler().allocator.ctx)
+del before, held
+assert np.ones(100).sum() == 100
+"""
+    )
+    if "old kernel" in done.stderr:
+        pytest.skip("the kernel cannot be told to refuse them")
+    assert done.returncode == 0, done.stderr
+    told, restored = done.stdout.splitlines()
+    assert "but not zeros and resized ones" in told
+    assert "executable" in told
+    assert restored == "True None"
+
+
+ENDS = {
+    "cycle": "a = [np.zeros(n) for n in SIZES]; a.append(a); a[0].base is None; del a",
+    "global": "kept = [np.zeros(n) for n in SIZES] + [np.empty(n) for n in SIZES]",
+    "thread": """
+stop = threading.Event()
+def work():
+    local = [np.ones(n) for n in SIZES]
+    stop.wait(0.2)
+    local = [a + 1 for a in local]
+threading.Thread(target=work).start()
+""",
+    "atexit": """
+import atexit
+@atexit.register
+def last():
+    global late
+    late = [np.zeros(n) for n in SIZES]
+    late[0].resize(10, refcheck=False)
+""",
+    "daemon": """
+go = threading.Event()
+def work():
+    while True:
+        local = [np.ones(n) for n in SIZES]
+        go.set()
+threading.Thread(target=work, daemon=True).start()
+go.wait()
+""",
+    "module that goes last": "sys.kept_for_ever = [np.zeros(n) for n in SIZES]",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("mode", ["aligned", "recycle"])
+def test_the_interpreter_ends_with_live_arrays(run_python, mode, end):
+    code = (
+        ALIGNED.replace('"aligned"', repr(mode)) + "SIZES = (1, 100, 10**4, 10**6, 5 * 10**6)\n" + ENDS[end]
+    )
+    done = run_python(code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@x86
+def test_a_fork_goes_on_in_both_processes(run_python):
+    done = run_python(
+        ALIGNED
+        + CONSTRUCTORS
+        + """
+held = np.full(10**6, 7)
+child = os.fork()
+check([100, 10**5, 2**25])
+assert (held == 7).all()
+zeros = np.zeros(40 << 20, np.uint8)
+assert not zeros.any()
+zeros.fill(1)
+if not child:
+    del held
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+print("both")
+"""
+    )
+    assert done.stdout == "both\n", done.stderr
+
+
+@x86
+def test_threads_that_allocate_while_modes_come_and_go(run_python):
+    """No call falls between two functions of which one was exchanged."""
+    done = run_python(
+        ALIGNED
+        + """
+mode.restore()
+stop, failed = threading.Event(), []
+def work(seed):
+    r = random.Random(seed)
+    held = {}
+    try:
+        while not stop.is_set():
+            n = r.randrange(1, 1 << r.randrange(1, 23))
+            make = r.choice([np.empty, np.zeros])
+            a = make(n, np.uint8)
+            if make is np.zeros:
+                assert not a.any()
+            a.fill(seed)
+            if r.random() < 0.1:
+                a.resize(n * 2, refcheck=False)
+                assert (a[:n] == seed).all() and not a[n:].any()
+                a.fill(seed)
+            old = held.get(n % 16)
+            assert old is None or (old == seed).all()
+            held[n % 16] = a
+    except BaseException as error:
+        failed.append(repr(error))
+threads = [threading.Thread(target=work, args=(i,)) for i in (1, 2)]
+for thread in threads:
+    thread.start()
+for i in range(60):
+    mode.install()
+    mode.install()
+    stop.wait(0.01)
+    assert not np.ones(1000).ctypes.data % 64
+    mode.trim()
+    mode.restore()
+    stop.wait(0.01)
+stop.set()
+for thread in threads:
+    thread.join()
+print(failed)
+"""
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_arrays_from_before_and_after_outlive_the_change(run_python):
+    done = run_python(
+        """
+import numpy as np
+from zerocopy.pool.host import data_handler, parse
+sizes = (1, 100, 1000, 10**4, 10**6, 5 * 10**6)
+make = lambda: [f(n) for n in sizes for f in (np.ones, np.zeros, np.empty)]
+fields = ("ctx", "malloc", "calloc", "realloc", "free")
+functions = lambda: [getattr(data_handler._handler().allocator, name) for name in fields]
+before, found = make(), functions()
+(mode,) = parse("aligned")
+mode.install()
+during = make()
+assert functions() != found
+del before
+lost = mode.restore()
+assert functions() == found and not mode.installed
+after = make()
+for a in during:
+    a.resize(a.size * 2, refcheck=False)
+del during
+after = make()
+print(lost)
+mode.install()
+assert not np.ones(1000).ctypes.data % 64
+both = parse("aligned+recycle")
+both[1].install()
+mode.restore()
+assert both[1].installed and functions()[1] == found[1]
+both[1].restore()
+assert functions() == found
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("glibc no longer adapts its threshold")
+
+
+def test_a_context_with_an_allocator_of_its_own_is_told_of(run_python):
+    """A handler that somebody set is left as it is: NEP 49 says whose it is."""
+    done = run_python(
+        ALIGNED
+        + """
+import ctypes
+from zerocopy.pool.host import data_handler
+table = ctypes.pythonapi.PyCapsule_GetPointer
+table.restype, table.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+own = data_handler._Handler.from_buffer_copy(data_handler._handler())
+own.name = b"mine"
+make = ctypes.pythonapi.PyCapsule_New
+make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+name = b"mem_handler"
+capsule = make(ctypes.addressof(own), name, None)
+slot = table(data_handler._module()._ARRAY_API, None) + 304 * 8
+set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(ctypes.c_void_p.from_address(slot).value)
+print(mode.describe().count("this context"))
+set_handler(capsule)
+print(mode.describe().count("this context allocates with 'mine'"))
+os._exit(0 if sys.stdout.flush() is None else 1)
+"""
+    )
+    assert done.stdout == "0\n1\n", done.stderr
+
+
+def test_tracemalloc_may_start_later(run_python):
+    done = run_python(
+        ALIGNED
+        + """
+import tracemalloc
+before = np.ones(10**5)
+tracemalloc.start()
+x = [np.zeros(10**5), np.empty(100), np.arange(10)]
+x[2].resize(10**4, refcheck=False)
+traced = tracemalloc.get_traced_memory()[0]
+del x, before
+tracemalloc.stop()
+y = np.ones(10**5)
+print(traced > 8 * 10**5)
+"""
+    )
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr

@@ -1,0 +1,286 @@
+"""The pool of ``host="pinned"``, over ordinary memory: who holds what, threads, the end of a process."""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerocopy.errors import PoolClosedError, PoolLimitError, PoolOptionError
+from zerocopy.pool.host import LibcMemory, PinnedPool
+from zerocopy.pool.host.page_locked import size_class
+
+MIB = 1 << 20
+
+
+class Counted(LibcMemory):
+    """Ordinary memory that is counted, and runs out where it is told to."""
+
+    def __init__(self, most: int = 1 << 40) -> None:
+        super().__init__()
+        self.most = most
+        self.out: dict[int, int] = {}
+        self.taken = 0
+
+    def take(self, nbytes: int) -> int:
+        if sum(self.out.values()) + nbytes > self.most:
+            raise MemoryError(f"{nbytes} bytes")
+        ptr = super().take(nbytes)
+        self.out[ptr] = nbytes
+        self.taken += 1
+        return ptr
+
+    def give(self, ptr: int, nbytes: int) -> None:
+        assert self.out.pop(ptr) == nbytes
+        super().give(ptr, nbytes)
+
+
+@pytest.fixture
+def source():
+    return Counted()
+
+
+@pytest.fixture
+def pool(source):
+    return PinnedPool(source)
+
+
+@given(st.integers(0, 1 << 45))
+def test_size_classes_hold_what_is_asked_and_little_more(nbytes):
+    size = size_class(nbytes)
+    assert size >= nbytes
+    assert size % 4096 == 0
+    assert size <= max(4096, nbytes + max(4096, nbytes // 4))
+    assert size_class(size) == size
+
+
+def test_what_comes_back_is_given_again(pool, source):
+    first = pool.allocate(10 * MIB)
+    assert first % 64 == 0
+    assert (pool.in_use, pool.kept) == (10 * MIB, 0)
+    pool.deallocate(first, 10 * MIB)
+    assert (pool.in_use, pool.kept) == (0, 10 * MIB)
+    assert pool.allocate(10 * MIB - 5) == first
+    assert pool.allocate(10 * MIB) != first
+    assert source.taken == 2
+
+
+def test_trim_gives_back_what_is_kept_and_nothing_else(pool, source):
+    held = pool.empty(MIB, "u1")
+    held.fill(3)
+    for n in (100, 5000, MIB, 3 * MIB):
+        pool.deallocate(pool.allocate(n), n)
+    kept = pool.kept
+    assert pool.trim() == kept == size_class(100) + size_class(5000) + MIB + 3 * MIB
+    assert list(source.out.values()) == [MIB]
+    assert pool.trim() == 0
+    assert (held == 3).all()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "u1", "c16", "M8[ns]", "S3", [("a", "i1"), ("b", "f8")]])
+@pytest.mark.parametrize("shape", [10, (3, 5), (2, 3, 4), (), (0, 3)])
+def test_arrays(pool, shape, dtype):
+    x = pool.empty(shape, dtype)
+    like = np.empty(shape, dtype)
+    assert (x.shape, x.dtype, x.strides) == (like.shape, like.dtype, like.strides)
+    assert x.flags.writeable
+    assert x.flags.c_contiguous
+    assert x.ctypes.data % 64 == 0 or not x.size
+    x[...] = np.zeros(shape, dtype)
+    assert (x == np.zeros(shape, dtype)).all()
+    assert bool(pool.in_use) == bool(x.size)
+    del x
+    assert pool.in_use == 0
+
+
+def test_views_keep_the_memory(pool):
+    x = pool.empty((4, MIB), "u1")
+    x[:] = np.arange(4, dtype="u1")[:, None]
+    views = [x[1], x.T[5:], x.view("u2"), memoryview(x), np.asarray(x[2]).reshape(2, -1)]
+    del x
+    while views:
+        assert pool.in_use == 4 * MIB
+        gc.collect()
+        other = pool.allocate(4 * MIB)
+        assert not any(other <= np.asarray(v).ctypes.data < other + 4 * MIB for v in views)
+        pool.deallocate(other, 4 * MIB)
+        views.pop(0)
+    assert pool.in_use == 0
+
+
+def test_other_frameworks_keep_the_memory(pool):
+    torch = pytest.importorskip("torch")
+    import zerocopy as zc
+
+    t = zc.convert(pool.empty(MIB, "f4"), to="torch", copy=False)
+    gc.collect()
+    assert pool.in_use == 4 * MIB
+    t += 1
+    assert torch.is_tensor(t)
+    del t
+    gc.collect()
+    assert pool.in_use == 0
+
+
+def test_an_array_in_a_cycle_comes_back(pool):
+    class Node:
+        pass
+
+    node = Node()
+    node.self, node.array = node, pool.empty(MIB, "u1")
+    del node
+    gc.collect()
+    assert (pool.in_use, pool.kept) == (0, MIB)
+
+
+def test_garbage_that_dies_inside_the_pool_does_not_lock_it(pool):
+    """A collection may run in the middle of any call, with the lock held, and free arrays of the pool."""
+
+    class Collecting(LibcMemory):
+        def take(self, nbytes):
+            gc.collect()
+            return super().take(nbytes)
+
+    pool = PinnedPool(Collecting())
+    cycle = [pool.empty(MIB, "u1")]
+    cycle.append(cycle)
+    del cycle
+    done = threading.Event()
+    thread = threading.Thread(target=lambda: (pool.allocate(3 * MIB), done.set()), daemon=True)
+    thread.start()
+    assert done.wait(30)
+    assert (pool.in_use, pool.kept) == (3 * MIB, MIB)
+
+
+def test_two_threads(pool):
+    failed = []
+
+    def work(seed):
+        r = np.random.default_rng(seed)
+        held = []
+        try:
+            for _ in range(1500):
+                n = int(r.integers(1, 1 << 16))
+                x = pool.empty(n, "u1")
+                x.fill(seed)
+                held.append(x)
+                if len(held) > 20:
+                    old = held.pop(int(r.integers(20)))
+                    assert (old == seed).all()
+        except BaseException as error:  # noqa: BLE001 - told by the thread that looks
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(200):
+        pool.trim()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert pool.in_use == 0
+    assert pool.trim() >= 0
+    assert pool.kept == 0
+
+
+def test_past_the_memory_what_is_kept_goes_first():
+    source = Counted(most=10 * MIB)
+    pool = PinnedPool(source)
+    pool.deallocate(pool.allocate(6 * MIB), 6 * MIB)
+    held = pool.empty(8 * MIB, "u1")
+    with pytest.raises(PoolLimitError) as refused:
+        pool.empty(4 * MIB, "u1")
+    assert (refused.value.requested, refused.value.in_use) == (4 * MIB, 8 * MIB)
+    assert refused.value.remedy
+    del held
+    assert pool.empty(4 * MIB, "u1").size == 4 * MIB
+
+
+def test_bad_calls_are_told(pool):
+    ptr, x = pool.allocate(1000), pool.empty(100)
+    for call in (
+        lambda: pool.deallocate(ptr + 64, 1000),
+        lambda: pool.deallocate(ptr, MIB),
+        lambda: pool.allocate(-1),
+        lambda: pool.empty((2, -1), "f4"),
+        lambda: pool.empty(3, object),
+        lambda: pool.deallocate(x.ctypes.data, x.nbytes),
+    ):
+        with pytest.raises(PoolOptionError):
+            call()
+    pool.deallocate(ptr, 1000)
+    with pytest.raises(PoolOptionError, match="in use"):
+        pool.deallocate(ptr, 1000)
+
+
+def test_a_closed_pool_lets_go_of_what_comes_back(pool, source):
+    x, y = pool.empty(MIB, "u1"), pool.empty(MIB, "u1")
+    pool.deallocate(pool.allocate(MIB), MIB)
+    pool.close()
+    with pytest.raises(PoolClosedError):
+        pool.allocate(1)
+    x.fill(1)
+    assert len(source.out) == 2
+    del x, y
+    assert source.out == {}
+
+
+ENDS = {
+    "cycle": "a = [pool.empty(MIB)]; a.append(a); del a",
+    "global": "kept = pool.empty(MIB)",
+    "thread": """
+def work():
+    x = pool.empty(MIB)
+    time.sleep(0.2)
+    x = pool.empty(MIB)
+threading.Thread(target=work).start()
+""",
+    "atexit": "import atexit; atexit.register(lambda: globals().update(late=pool.empty(MIB)))",
+    "daemon": """
+def work():
+    while True:
+        x = pool.empty(MIB)
+        go.set()
+go = threading.Event()
+threading.Thread(target=work, daemon=True).start()
+go.wait()
+""",
+    "closed": "sys.kept = pool.empty(MIB); pool.close()",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_interpreter_ends_with_live_arrays(run_python, end):
+    done = run_python(
+        "import sys, threading, time\n"
+        "from zerocopy.pool.host import LibcMemory, PinnedPool\n"
+        "MIB = 1 << 20\npool = PinnedPool(LibcMemory())\n" + ENDS[end]
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_fork_while_a_thread_is_in_the_pool(run_python):
+    done = run_python("""
+        import os, threading
+        from zerocopy.pool.host import LibcMemory, PinnedPool
+        inside, go = threading.Event(), threading.Event()
+        class Slow(LibcMemory):
+            def take(self, nbytes):
+                inside.set()
+                go.wait(20)
+                return super().take(nbytes)
+        pool = PinnedPool(Slow())
+        thread = threading.Thread(target=pool.allocate, args=(100,))
+        thread.start()
+        inside.wait()
+        child = os.fork()
+        go.set()
+        pool.empty(10)
+        if not child:
+            os._exit(0)
+        thread.join()
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """)
+    assert done.stdout == "0\n", done.stderr

@@ -1,0 +1,149 @@
+"""``host="recycle"``: large blocks are kept, seen from outside: addresses, page faults, resident memory."""
+
+import pytest
+
+from zerocopy.pool.host import c_library
+
+pytestmark = pytest.mark.skipif(c_library.refusal() is not None, reason=str(c_library.refusal()))
+
+RECYCLE = """
+import resource, threading
+import numpy as np
+from zerocopy.pool.host import c_library, parse
+M = 1 << 20
+(mode,) = parse("recycle")
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+def touched(nbytes):
+    '''Fill a fresh block, and return its address and how many pages were faulted in.'''
+    before = faults()
+    x = np.empty(nbytes, np.uint8)
+    x.fill(1)
+    return x.ctypes.data, faults() - before
+"""
+
+
+def test_a_large_block_is_given_again_with_its_pages(run_python):
+    done = run_python(
+        RECYCLE
+        + """
+touched(64 * M)
+plain = touched(64 * M)[1]
+mode.install()
+first, _ = touched(64 * M)
+again = [touched(64 * M) for _ in range(5)]
+assert {at for at, _ in again} == {first}
+# With huge pages a plain one has some 30 faults, without them 16384.
+print(plain >= 30, sum(n for _, n in again) < 10)
+"""
+    )
+    assert done.stdout == "True True\n", done.stderr
+
+
+def test_blocks_of_any_size_are_kept_in_threads_too(run_python):
+    done = run_python(
+        RECYCLE
+        + """
+mode.install()
+def work():
+    touched(200 * M)
+    found.append(touched(200 * M)[1])
+found = []
+for _ in range(3):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+print(max(found) < 10)
+"""
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_torch_gets_kept_blocks(run_python):
+    pytest.importorskip("torch")
+    done = run_python(
+        RECYCLE
+        + """
+import torch
+mode.install()
+def fill():
+    before = faults()
+    x = torch.full((16 * M,), 1.0)
+    return faults() - before
+# 64 MB are 16384 pages. The first ones find the heap as the import of torch left it.
+print(min(fill() for _ in range(6)) < 100)
+"""
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["recycle", "aligned"])
+def test_trim_gives_memory_back(run_python, name):
+    done = run_python(
+        RECYCLE.replace('"recycle"', repr(name))
+        + """
+mode.install()
+base = c_library.resident()
+held = np.ones(M)
+blocks = [np.ones(4 * M) for _ in range(4)]
+above = np.ones(1000)
+del blocks
+kept = c_library.resident() - base
+given = mode.trim()
+left = c_library.resident() - base
+assert (held == 1).all() and (above == 1).all()
+assert kept > 120 * M, kept
+assert given > 110 * M, given
+assert left < 20 * M, left
+assert mode.trim() < 2 * M
+print("trimmed")
+"""
+    )
+    assert done.stdout == "trimmed\n", done.stderr
+
+
+def test_restore_says_what_glibc_cannot_bring_back(run_python):
+    done = run_python(
+        RECYCLE
+        + """
+mode.install()
+touched(128 * M)
+held = np.full(16 * M, 3, np.uint8)
+assert "until trim()" in mode.describe()
+before = c_library.resident()
+lost = mode.restore()
+assert before - c_library.resident() > 100 * M
+assert mode.restore() == ""
+assert (held == 3).all()
+del held
+# Blocks above the threshold are mappings again, and go when they are freed.
+before = c_library.resident()
+touched(128 * M)
+assert c_library.resident() - before < 8 * M
+print(lost)
+mode.install()
+first = touched(64 * M)[0]
+assert touched(64 * M) == (first, 0)
+"""
+    )
+    assert done.returncode == 0, done.stderr
+    assert "no longer adapts its threshold" in done.stdout
+
+
+def test_two_modes_hold_the_same_settings(run_python):
+    done = run_python(
+        RECYCLE
+        + """
+aligned, recycle = parse("aligned+recycle")
+for mode in (aligned, recycle):
+    mode.install()
+touched(64 * M)
+assert aligned.restore() == "" and recycle.installed
+first = touched(64 * M)[0]
+assert touched(64 * M) == (first, 0)
+print(recycle.restore() != "")
+"""
+    )
+    assert done.stdout == "True\n", done.stderr
