@@ -5,6 +5,7 @@
     python -m benchmarks.page benchmarks/results/conversion-....json > docs/benchmarks.md
     python -m benchmarks.page benchmarks/results/tables-....json > docs/tables-benchmarks.md
     python -m benchmarks.page benchmarks/results/layout-....json > docs/layouts-benchmarks.md
+    python -m benchmarks.page benchmarks/results/pool-....json > docs/pool-benchmarks.md
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ pip install -e '.[bench]'
 python -m benchmarks {suite}
 ```
 
-All contenders of a row run in one process, interleaved, {rounds} blocks each; the
+{contenders}, interleaved, {rounds} blocks each; the
 figures are medians. Ratios carry over to other machines better than times do. How it
 measures: [benchmarks/README.md](../benchmarks/README.md).
 """
@@ -40,17 +41,19 @@ def page(path: Path) -> str:
     data: dict[str, Any] = json.loads(path.read_text())
     (suite,) = data["suites"]
     about = import_module(f"benchmarks.pages.{suite}")
-    head = _intro(path, data, suite, about.TITLE, about.ABOUT)
+    contenders = getattr(about, "CONTENDERS", "All contenders of a row run in one process")
+    head = _intro(path, data, suite, about.TITLE, about.ABOUT, contenders)
     return "\n".join([head, *about.body(data)]) + "\n"
 
 
-def _intro(path: Path, data: dict[str, Any], suite: str, title: str, about: str) -> str:
+def _intro(path: Path, data: dict[str, Any], suite: str, title: str, about: str, contenders: str) -> str:
     machine = data["machine"]
     versions = ", ".join(f"{k} {v}" for k, v in data["versions"].items() if k != "zerocopy")
-    on_gpu = any(name.endswith("/gpu") for name in data["sections"])
+    on_gpu = any(name.endswith(("/gpu", "/device")) for name in data["sections"])
     return _INTRO.format(
         title=title,
         about=about,
+        contenders=contenders,
         suite=suite,
         file=f"benchmarks/results/{path.name}",
         cpu=machine["cpu"],

@@ -20,6 +20,7 @@ SUITES = {
     "conversion": "benchmarks.conversion",
     "tables": "benchmarks.tables",
     "layout": "benchmarks.layout",
+    "pool": "benchmarks.pool",
 }
 
 #: What an entry is to the case.

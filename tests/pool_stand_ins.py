@@ -96,7 +96,7 @@ class FakeDriver:
 
     def __init__(self, capacity=1 << 30):
         self.capacity, self.calls, self.used, self.reserved, self.high = capacity, [], 0, 0, 0
-        self.threshold, self.sizes, self.lost = 0, {}, []
+        self.threshold, self.sizes, self.held = 0, {}, []
 
     def cuInit(self, flags):
         self.calls.append("cuInit")

@@ -316,7 +316,7 @@ def test_no_gpu_and_nothing_asked_for() -> None:
     pool.close()
 
 
-@pytest.mark.parametrize("kind", ["driver", "rmm", "rmm:arena", "rmm:binning", "rmm:async", "managed"])
+@pytest.mark.parametrize("kind", ["driver", "rmm", "rmm:binning", "rmm:async", "managed"])
 def test_no_gpu_and_a_kind_by_name(kind: str) -> None:
     from zerocopy.pool.cards import cards
 
@@ -344,3 +344,26 @@ def test_rmm_that_is_missing(run_python) -> None:
     )
     assert "RMM is not installed" in done.stdout, done.stderr
     assert "pip install rmm-cu13 for CUDA 13" in done.stdout
+
+
+@pytest.mark.parametrize("error", [zc.PoolUnavailableError("host", "no"), KeyboardInterrupt()])
+def test_half_a_pool_is_none(host, monkeypatch, error) -> None:
+    """What fails in the middle takes back what came before."""
+    import os
+
+    from zerocopy.pool.attachments import Attachments
+    from zerocopy.pool.host import MODES
+
+    def fail(self) -> None:
+        raise error
+
+    before, resource = dict(os.environ), rmm.mr.get_per_device_resource(0)
+    monkeypatch.setattr(Attachments, "attach", fail)
+    with pytest.raises(type(error)):
+        zc.install_pool(allocator=host, host="recycle")
+    assert installed() is None
+    assert not MODES["recycle"].installed
+    assert dict(os.environ) == before
+    assert rmm.mr.get_per_device_resource(0) is resource
+    monkeypatch.undo()
+    zc.install_pool(allocator=host).close()

@@ -19,6 +19,7 @@ MIB = 1 << 20
 def driver(monkeypatch):
     fake = FakeDriver()
     monkeypatch.setattr(cuda_driver, "driver", lambda: fake)
+    monkeypatch.setattr(cuda_driver, "hold", lambda device: fake.held.append(device))
     monkeypatch.setattr(install, "cards", lambda: ([Card(0, "stand-in", 1 << 30)], None))
     return fake
 
@@ -45,6 +46,7 @@ def test_nothing_is_asked_of_the_driver_before_memory_is(driver) -> None:
 def test_allocate_and_free(driver, pool) -> None:
     ptr = pool.allocate(1000, stream=77)
     assert ("allocate", 1000, 77) in driver.calls
+    assert driver.held == [0]  # otherwise the context, and the memory, would go with its last user
     assert pool.stats().current_bytes == driver.used == 1000
     pool.deallocate(ptr, 1000, stream=78)
     assert ("free", 78) in driver.calls
@@ -54,9 +56,13 @@ def test_allocate_and_free(driver, pool) -> None:
 def test_the_threshold_is_kept_and_put_right(driver, pool) -> None:
     pool.deallocate(pool.allocate(8), 8)
     assert driver.threshold == KEEP_ALL
-    driver.threshold = 0  # as XLA writes its own
+    driver.threshold = 1 << 30  # as XLA writes its own
+    assert "somebody (torch, XLA) has set 1 GiB since" in str(pool.report())
     pool.refresh()
     assert driver.threshold == KEEP_ALL
+    assert "torch, XLA" not in str(pool.report())
+    pool.close()
+    assert driver.threshold == 0  # as it was
 
 
 def test_threshold_and_initial(driver) -> None:

@@ -31,6 +31,7 @@ class Attachments:
         self._outcomes: dict[str, Outcome] = {}
         self._variables: dict[str, dict[str, tuple[str | None, str]]] = {}
         self._waiting: list[Callable[[], None]] = []
+        self._told: set[str] = set()
         self._closed = False
 
     def foresee(self) -> list[Outcome]:
@@ -87,10 +88,13 @@ class Attachments:
 
     def _wait(self, each: PoolHook) -> None:
         def told() -> None:
-            with LOADING:
-                # One whose variables are read later than its import is asked for in `now`.
-                if not self._closed and each.has_read():
-                    self._tell(each)
+            # Without the lock: this thread holds that of the import, which the thread that has
+            # ours may be waiting for. So it looks afterwards whether the pool was closed meanwhile.
+            # One whose variables are read later than its import is asked for in `now`.
+            if not self._closed and each.has_read():
+                self._tell(each)
+                if self._closed:
+                    each.detach(self._pool)
 
         self._waiting.append(told)
         imports.when_loaded(each.module or each.name, told)
@@ -101,6 +105,7 @@ class Attachments:
         if reason is not None:
             self._outcomes[each.name] = Outcome(each.name, Status.UNSUPPORTED, reason.why, reason.remedy)
             return
+        self._told.add(each.name)  # before: half of it may be done when it fails
         try:
             what = each.attach(self._pool)
         except Exception as error:  # noqa: BLE001 - what other frameworks got stands, and this is said
@@ -134,7 +139,8 @@ class Attachments:
                 imports.forget(told)
             for each in reversed(self._hooks):
                 before = each.now(self._pool, self._outcomes[each.name])
-                if before.status is Status.INSTALLED:
+                read = self._outcomes[each.name].status is Status.ENV_PENDING
+                if before.status is Status.INSTALLED and (read or each.name in self._told):
                     reason = each.detach(self._pool)
                     before = (
                         Outcome(each.name, Status.RESTORED)

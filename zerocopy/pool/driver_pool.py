@@ -8,8 +8,9 @@ from typing import Any
 from zerocopy.errors import PoolUnavailableError
 from zerocopy.pool.ledger import Leak
 from zerocopy.pool.settings import Settings
+from zerocopy.pool.sizes import show_size
 from zerocopy.pool.stats import Stats
-from zerocopy.protocols import cuda_pool
+from zerocopy.protocols import cuda_driver, cuda_pool
 
 #: Keep all: without a threshold the driver gives free memory back to the device each time
 #: that a stream is waited for, and asks for it anew afterwards (CUDA C++ Programming Guide,
@@ -45,7 +46,9 @@ class DriverPool:
             raise PoolUnavailableError(
                 "install_pool('driver')", f"device {device} has no memory pools", "use kind='rmm'"
             )
+        cuda_driver.hold(device)
         handle = cuda_pool.default_pool(device)
+        self._before = cuda_pool.get(device, handle, cuda_pool.RELEASE_THRESHOLD)
         cuda_pool.put(device, handle, cuda_pool.RELEASE_THRESHOLD, self.threshold)
         if self._settings.initial:
             # Memory stays with a pool below its threshold: so what is taken once is there.
@@ -87,7 +90,7 @@ class DriverPool:
         """Set the threshold again; return what it was: torch and XLA set their own."""
         if not self.used:
             return self.threshold
-        before = cuda_pool.get(self.device, self.handle, cuda_pool.RELEASE_THRESHOLD)
+        before = self._threshold_now()
         if before != self.threshold:
             cuda_pool.put(self.device, self.handle, cuda_pool.RELEASE_THRESHOLD, self.threshold)
         return before
@@ -127,4 +130,19 @@ class DriverPool:
         return []
 
     def release(self) -> None:
-        """Give the pool up: it is the driver's, and stays."""
+        """Give the pool up: it is the driver's, and stays; its threshold is set back, if it is still ours."""
+        if self.used and self._threshold_now() == self.threshold:
+            cuda_pool.put(self.device, self.handle, cuda_pool.RELEASE_THRESHOLD, self._before)
+
+    def remarks(self) -> list[str]:
+        """Return what a report has to say: a threshold that somebody else has written."""
+        if not self.used or self._threshold_now() == self.threshold:
+            return []
+        kept = "everything" if self.threshold == KEEP_ALL else show_size(self.threshold)
+        return [
+            f"the pool of device {self.device} is to keep {kept}, and somebody (torch, XLA) has set "
+            f"{show_size(self._threshold_now())} since: pool.refresh() sets it again"
+        ]
+
+    def _threshold_now(self) -> int:
+        return cuda_pool.get(self.device, self.handle, cuda_pool.RELEASE_THRESHOLD)

@@ -158,10 +158,14 @@ def install(asked: Settings) -> Pool:
                 "call it once; close() the pool before another one is installed",
             )
         pool = _prepared(asked)
-        _build(pool)
-        for mode in pool.host:
-            mode.install()
-        pool.attachments.attach()
+        try:
+            _build(pool)
+            for mode in pool.host:
+                mode.install()
+            pool.attachments.attach()
+        except BaseException:  # an interrupt too: half a pool is none
+            pool.close()
+            raise
         _installed = pool
         for note, seen in (limits.sharing(card, pool.limits.get(i)) for i, card in pool.cards.items()):
             if note:
@@ -247,14 +251,9 @@ def _build(pool: Pool) -> None:
     if pool.kind == "none":
         return
     asked = replace(pool.settings, kind=pool.kind)
-    try:
-        for device in pool.devices:
-            cap = pool.limits.get(device)
-            pool.serve(device, RMMPool(device, asked, cap) if pool.by_rmm else DriverPool(device, asked))
-    except Exception:
-        for device in pool.served:  # those before the one that failed
-            pool.device_pool(device).release()
-        raise
+    for device in pool.devices:
+        cap = pool.limits.get(device)
+        pool.serve(device, RMMPool(device, asked, cap) if pool.by_rmm else DriverPool(device, asked))
 
 
 def _insist(pool: Pool, outcomes: list[Outcome]) -> None:

@@ -47,6 +47,10 @@ class Report:
         if reason is not None:
             devices = [f"none: {reason.why}"]
         notes = list(pool.notes)
+        if not pool.closed:
+            notes += [remark for device in pool.served for remark in pool.device_pool(device).remarks()]
+        if pool.tracked and not pool.by_rmm and reason is None:
+            notes.append("tracked are CuPy, Numba and allocate(); torch, JAX and TensorFlow do not ask us")
         if reason is not None and not host:
             notes.append(
                 'nothing is pooled; install_pool(host="aligned") works without a GPU: NumPy\'s arrays go to '

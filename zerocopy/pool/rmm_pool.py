@@ -97,6 +97,7 @@ class RMMPool:
             build()  # memory of somebody else's, on whatever there is
             return
         with cuda_driver.on_device(self.device):
+            cuda_driver.hold(self.device)
             build()
 
     def _chain(self, mr: Any) -> None:
@@ -172,6 +173,10 @@ class RMMPool:
             Leak(int(match[2]), self.device, int(match[1], 16), stack=match[3])
             for match in re.finditer(_TRACKED, text)
         ]
+
+    def remarks(self) -> list[str]:
+        """Return what a report has to say: nothing."""
+        return []
 
     def settle(self) -> int | None:
         """Nothing to settle: nobody else has a hand in it."""

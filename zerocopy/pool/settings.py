@@ -154,6 +154,12 @@ class Settings:
                 "pools of CUDA's asynchronous allocator have one, others do not",
                 "use kind='driver' or 'rmm:async', or leave it out; trim() gives memory back",
             )
+        if self.kind == "rmm:arena" and not self.capped and self.initial is None:
+            raise PoolOptionError(
+                "kind='rmm:arena'",
+                "arenas take their memory at once, all that they will have",
+                "say how much: limit=, fraction=, reserve= or initial=",
+            )
         if self.initial is not None and self.limit is not None and self.initial > self.limit:
             raise PoolOptionError(
                 f"initial={self.initial}, limit={self.limit}",

@@ -165,6 +165,19 @@ def order(first: int, then: int, device: int) -> None:
             call(library.cuEventDestroy_v2, event)
 
 
+@functools.cache
+def hold(device: int) -> None:
+    """Keep a device's primary context for as long as the process lives.
+
+    It goes with its last user, and all memory of it too: so whoever allocates in it, and is no
+    framework that keeps it, must.
+    """
+    handle, context = ctypes.c_int(), ctypes.c_void_p()
+    library = driver()
+    call(library.cuDeviceGet, ctypes.byref(handle), ctypes.c_int(device))
+    call(library.cuDevicePrimaryCtxRetain, ctypes.byref(context), handle)
+
+
 @contextmanager
 def on_device(device: int) -> Iterator[Any]:
     """Make a context of a device current, and yield the library.
