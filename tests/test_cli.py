@@ -18,6 +18,7 @@ import pytest
 from conftest import ROOT
 from test_matrix import Box, Boxes, add  # noqa: F401 - a fixture
 
+import zerocopy
 import zerocopy as zc
 from zerocopy import doctor, extras, registry
 from zerocopy.errors import DeviceError, Reason
@@ -335,6 +336,36 @@ def test_doctor_imports_when_asked(add: Callable[[Framework], None]) -> None:  #
     assert any(re.match(r"!\s+boxes\s+tensor\s+\?\s+OSError: libgomp", line) for line in lines)
     if registry.frameworks()["torch"].installed:
         assert any(re.match(r"\+\s+torch\s+tensor\s+\S+\s+cpu", line) for line in lines)
+
+
+def test_doctor_shows_the_pools_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    from zerocopy.pool import hook, install
+    from zerocopy.pool.cards import Card
+
+    monkeypatch.setattr(install, "cards", lambda: ([Card(0, "stand-in", 80 << 30)], None))
+    monkeypatch.setenv("ZEROCOPY_POOL", "driver,initial=1GiB")
+    text = invoke("doctor").stdout
+    assert "what zerocopy.install_pool() would come to" in text
+    assert re.search(r"device\s+0, stand-in, 80 GiB; no limit", text)
+    assert re.search(r"[-+]\s+cupy\s+(absent|pending_import)", text)
+    assert install.installed() is None
+    found = doctor.report()["pool"]
+    assert (found["installed"], found["kind"], found["asked"]) == (
+        False,
+        "driver",
+        "driver,initial=1073741824",
+    )
+    assert [row["framework"] for row in found["frameworks"]] == hook.names()
+    monkeypatch.setenv("ZEROCOPY_POOL", "rrm")
+    assert "did you mean 'rmm'" in invoke("doctor").stdout
+    monkeypatch.delenv("ZEROCOPY_POOL")
+    monkeypatch.undo()
+    pool = zerocopy.install_pool()
+    try:
+        assert doctor.report()["pool"]["installed"]
+        assert re.search(r"Pool\s+installed", invoke("doctor").stdout)
+    finally:
+        pool.close()
 
 
 def test_doctor_in_a_pipe() -> None:

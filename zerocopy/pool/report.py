@@ -107,6 +107,6 @@ def _device(pool: Pool, index: int) -> str:
     text = f"{index}, {card.name}, {show_size(card.total)}" if card else f"{index}, an allocator of your own"
     cap = pool.limits.get(index)
     text += f"; limit {cap}" if cap is not None else "; no limit"
-    if not pool.closed:
+    if not pool.closed and index in pool.served:
         text += f"; {pool.stats(index)}"
     return text

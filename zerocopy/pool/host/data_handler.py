@@ -115,28 +115,34 @@ def _serve() -> str:
         if not _wanted:
             return ""
         _state = _prepare()
-    allocator, state = _handler().allocator, _state
-    ours = {*state.originals.values(), *state.stubs.values(), c_library.address("aligned_alloc")}
+    allocator = _handler().allocator
+    ours = {*_state.originals.values(), *_state.stubs.values(), c_library.address("aligned_alloc")}
     if any(getattr(allocator, name) not in ours for name in _FUNCTIONS):
         return "something else exchanged functions of NumPy's allocator meanwhile: it is left as it is"
-    chosen = dict(state.originals)
-    pure = "aligned" in _wanted and not state.stubs
-    if "aligned" in _wanted and state.stubs:
-        chosen |= {"malloc": state.stubs["fresh"], "calloc": state.stubs["zeroed"]}
-        chosen |= {"realloc": state.stubs["resized"]}
-    elif pure:
-        # Its first argument is the alignment: ctx. The others are NumPy's own, which look at no ctx.
-        chosen["malloc"] = c_library.address("aligned_alloc")
-        allocator.ctx = 64  # before malloc: other threads may allocate in between
-    # Each is one store of eight bytes at a multiple of eight.
-    for name in _FUNCTIONS[:3]:
-        if name == "calloc" and not pure and "aligned" not in _wanted and "lazy" in _wanted and state.stubs:
-            chosen[name] = state.stubs["sparse"]
-        if getattr(allocator, name) != chosen[name]:
-            setattr(allocator, name, chosen[name])
-    if not pure and allocator.ctx:
-        allocator.ctx = None  # after malloc
+    ctx, changed = _chosen(_state)
+    # Other threads may allocate in between. Each write is one store of eight bytes at a multiple of
+    # eight, and aligned_alloc sees its 64 from the first call to the last.
+    if ctx:
+        allocator.ctx = ctx
+    for name, function in (_state.originals | changed).items():
+        if getattr(allocator, name) != function:
+            setattr(allocator, name, function)
+    if not ctx and allocator.ctx:
+        allocator.ctx = None
     return ""
+
+
+def _chosen(state: _State) -> tuple[int | None, dict[str, int]]:
+    """Return the context, and the functions that are not NumPy's own."""
+    stubs = state.stubs
+    if "aligned" in _wanted and stubs:
+        return None, {"malloc": stubs["fresh"], "calloc": stubs["zeroed"], "realloc": stubs["resized"]}
+    if "aligned" in _wanted:
+        # Its first argument is the alignment: ctx. NumPy's own functions look at no ctx.
+        return 64, {"malloc": c_library.address("aligned_alloc")}
+    if "lazy" in _wanted and stubs:
+        return None, {"calloc": stubs["sparse"]}
+    return None, {}
 
 
 def _prepare() -> _State:
