@@ -158,10 +158,21 @@ def test_an_exchanged_allocator_of_numpy_is_refused(run_python):
         assert mode.check() is None
         handler.version = 2
         print(mode.check())
+        handler.version = 1
+        mode.install()
+        ours, other = handler.allocator.malloc, ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value
+        handler.allocator.malloc = other
+        print(mode.restore())
+        assert handler.allocator.malloc == other and "meanwhile" in mode.check().why
+        handler.allocator.malloc = ours
+        mode.install()
+        mode.restore()
+        assert handler.allocator.malloc == before
     """)
     assert done.returncode == 0, done.stderr
     assert "the malloc of NumPy's default allocator is not NumPy's own" in done.stdout
     assert "version 2" in done.stdout
+    assert "meanwhile: it is left as it is; glibc no longer" in done.stdout
 
 
 def test_no_driver_is_told_with_what_to_do():

@@ -58,6 +58,7 @@ class _State:
 
 
 _FUNCTIONS = ("malloc", "calloc", "realloc", "free")
+_MEANWHILE = "something else exchanged functions of NumPy's allocator meanwhile"
 _state: _State | None = None
 _wanted: set[str] = set()
 
@@ -65,7 +66,7 @@ _wanted: set[str] = set()
 def refusal() -> Reason | None:
     """Return why NumPy's allocator is not as expected; None if it is."""
     if _state is not None:
-        return None
+        return Reason(_MEANWHILE, "leave one of the two out") if _foreign(_state) else None
     upgrade = "install NumPy 1.23 or later from PyPI or conda-forge; or use host='recycle'"
     try:
         handler = _handler()
@@ -115,10 +116,9 @@ def _serve() -> str:
         if not _wanted:
             return ""
         _state = _prepare()
+    if _foreign(_state):
+        return f"{_MEANWHILE}: it is left as it is"
     allocator = _handler().allocator
-    ours = {*_state.originals.values(), *_state.stubs.values(), c_library.address("aligned_alloc")}
-    if any(getattr(allocator, name) not in ours for name in _FUNCTIONS):
-        return "something else exchanged functions of NumPy's allocator meanwhile: it is left as it is"
     ctx, changed = _chosen(_state)
     # Other threads may allocate in between. Each write is one store of eight bytes at a multiple of
     # eight, and aligned_alloc sees its 64 from the first call to the last.
@@ -130,6 +130,13 @@ def _serve() -> str:
     if not ctx and allocator.ctx:
         allocator.ctx = None
     return ""
+
+
+def _foreign(state: _State) -> bool:
+    """Whether there are functions that are neither NumPy's nor ours."""
+    allocator = _handler().allocator
+    known = {*state.originals.values(), *state.stubs.values(), c_library.address("aligned_alloc")}
+    return any(getattr(allocator, name) not in known for name in _FUNCTIONS)
 
 
 def _chosen(state: _State) -> tuple[int | None, dict[str, int]]:

@@ -75,6 +75,7 @@ class CudaHostMemory:
         ptr = ctypes.c_void_p()
         try:
             with cuda_driver.on_device(self._device) as library:
+                cuda_driver.hold(self._device)  # it would go with the context
                 size = ctypes.c_size_t(nbytes)
                 cuda_driver.call(library.cuMemHostAlloc, ctypes.byref(ptr), size, ctypes.c_uint(_PORTABLE))
         except DeviceError as error:

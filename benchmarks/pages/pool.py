@@ -1,0 +1,91 @@
+"""The page of pools: host memory, and device memory where there was a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.pages.words import goals, ratio, table, time
+from benchmarks.report import quantity
+
+TITLE = "Benchmarks of the pool"
+ABOUT = "What one memory pool under every framework gains, and what it costs."
+
+#: What is said in place of "all contenders run in one process": a mode is the process's.
+CONTENDERS = "Each mode has a process of its own, and the processes of a row take turns"
+
+Case = dict[str, Any]
+
+_HOST = """\
+## Host memory
+
+The same line runs in three processes: one as it is (*without*), one with `host="recycle"`, one with
+`host="aligned"`, which recycles too. Times are of one call; a ratio below 1x is faster than
+without. Loads of one group run in the same processes, one after the other, so that what one leaves
+in the heap is there for the next; several sets of processes take a part of the blocks each. torch
+has one thread here.
+"""
+
+_WHY = """
+The limits are times over times: 0.20x is five times as fast. What loses, and why:
+
+- **Small blocks, allocated and dropped at once.** Time without is some 100 to 200 ns, nearly all of
+  it NumPy's; what the C library has in its free lists moves it by some tens of nanoseconds either
+  way. With `aligned`, a block above 1 KB that does not fall on a multiple of 64 by itself is
+  asked for a second time.
+- **Memory.** What was freed stays resident until `pool.trim()`: see the last table.
+"""
+
+
+def body(data: dict[str, Any]) -> list[str]:
+    """Return the parts of the page after its head."""
+    sections = data["sections"]
+    parts = [
+        goals(data, _WHY),
+        _HOST,
+        *_aligned(sections.get("pool/aligned")),
+        *_recycle(sections.get("pool/recycle")),
+    ]
+    return [part.rstrip("\n") + "\n" for part in parts]
+
+
+def _aligned(cases: list[Case] | None) -> list[str]:
+    if not cases:
+        return []
+    rows = []
+    for case in cases:
+        figures = dict(case.get("figures", {}))
+        count = figures.pop("arrays", None)
+        if count is not None:
+            rows.append([case["name"], *(f"{value:.0f} of {count:.0f}" for value in figures.values()), ""])
+        else:
+            plain, ours = case["entries"]
+            rows.append([case["name"], time(plain), time(ours), ratio(ours, plain)])
+    told = [line for case in cases for line in case.get("remarks", [])]
+    heads = ["", "without", '`host="aligned"`', "times without"]
+    return [
+        "### NumPy to JAX\n\n" + table(heads, rows) + "\n\n" + "\n".join(f"> {line}" for line in told),
+    ]
+
+
+def _recycle(cases: list[Case] | None) -> list[str]:
+    if not cases:
+        return []
+    rows, kept = [], []
+    for case in cases:
+        if not case["entries"]:
+            kept.append([case["name"], *(quantity(value, "bytes") for value in case["figures"].values())])
+            continue
+        plain, *ours = case["entries"]
+        rows.append([case["name"], time(plain)])
+        for entry in ours:
+            rows[-1] += [time(entry), ratio(entry, plain)]
+    heads = ["load", "without"]
+    for entry in next(case for case in cases if case["entries"])["entries"][1:]:
+        heads += [f"`{entry['label']}`", "times without"]
+    parts = ["### Loads\n\n" + table(heads, rows)]
+    if kept:
+        names = next(case for case in cases if not case["entries"])["figures"]
+        columns = [name.removeprefix("bytes ") for name in names]
+        told = "Resident memory after the loads of a group, beyond what was resident before them."
+        parts.append(f"### Memory that is kept\n\n{told}\n\n" + table(["", *columns], kept))
+    return parts

@@ -1,0 +1,136 @@
+"""Contenders that are processes: they wait for each other, and take turns block by block."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from benchmarks.suite import Case, Entry
+from benchmarks.timing import Pace, Timing
+
+#: The side that nothing was done to.
+WITHOUT = "off"
+
+
+class Side:
+    """A process in which a mode is installed.
+
+    Attributes
+    ----------
+    mode : str
+        As ``host=`` calls it.
+    """
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+        # The child has to find what this process finds, however it was told of it.
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.pool.child", mode],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    @property
+    def label(self) -> str:
+        """What it is called in tables."""
+        return label(self.mode)
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """Have the child do something, and return what it answers.
+
+        Raises
+        ------
+        RuntimeError
+            It has ended instead.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps([name, *arguments]) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if not answer:
+            raise RuntimeError(f"the process with {self.label} ended ({self._process.wait()})")
+        return json.loads(answer)
+
+    def close(self) -> None:
+        """End the child."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait()
+
+
+@contextmanager
+def sides(*modes: str) -> Iterator[list[Side]]:
+    """Start a process a mode; they end with the block."""
+    with ExitStack() as stack:
+        started = []
+        for mode in modes:
+            side = Side(mode)
+            stack.callback(side.close)
+            started.append(side)
+        yield started
+
+
+def label(mode: str) -> str:
+    """Return what a mode is called in tables."""
+    return "without" if mode == WITHOUT else f"host={mode!r}"
+
+
+Samples = dict[str, list[float]]
+
+
+def turns(code: str, contenders: Sequence[Side], pace: Pace) -> Samples:
+    """Time the same line in each process, in turns.
+
+    Parameters
+    ----------
+    code : str
+        A statement of names that the children have made.
+    contenders : sequence of Side
+    pace : Pace
+        How long; see :func:`benchmarks.timing.measure`, whose rules these are.
+
+    Returns
+    -------
+    dict of str to list of float
+        By mode: nanoseconds a call, one for each block.
+    """
+    calls = {side.mode: side.ask("calls", code, pace.block) for side in contenders}
+    spent = {side.mode: side.ask("block", code, calls[side.mode]) for side in contenders}
+    part = {mode: pace.turns(block) for mode, block in spent.items()}
+    samples: Samples = {side.mode: [] for side in contenders}
+    order = list(contenders)
+    shuffle = random.Random(0).shuffle
+    gc.collect()
+    for number in range(pace.rounds):
+        shuffle(order)
+        for side in order:
+            if (number * part[side.mode]) % pace.rounds < part[side.mode]:
+                nanoseconds = side.ask("block", code, calls[side.mode])
+                samples[side.mode].append(nanoseconds / calls[side.mode])
+    return samples
+
+
+def contest(name: str, several: Sequence[Samples]) -> Case:
+    """Return a case of the samples of several sets of processes, taken together."""
+    entries = []
+    for mode in several[0]:
+        pooled = [sample for samples in several for sample in samples[mode]]
+        role = "idiom" if mode == WITHOUT else "ours"
+        entries.append(Entry(label(mode), role, Timing.of(pooled)))
+    return Case(name, entries)
