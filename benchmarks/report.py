@@ -73,11 +73,11 @@ def quantity(value: float, unit: str) -> str:
 
     Examples
     --------
-    >>> quantity(-12.3, "ns"), quantity(0.456, "x"), quantity(2048, "bytes"), quantity(0, "")
-    ('-12 ns', '0.46x', '2.0 KiB', '0')
+    >>> quantity(-12.3, "ns"), quantity(0.456, "x"), quantity(0.00123, "x"), quantity(2048, "bytes")
+    ('-12 ns', '0.46x', '0.0012x', '2.0 KiB')
     """
     if unit == "x":
-        return f"{value:.2f}x"
+        return f"{value:.2g}x" if 0 < abs(value) < 0.1 else f"{value:.2f}x"
     if unit == "bytes":
         for name, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
             if abs(value) >= size:

@@ -346,6 +346,29 @@ def test_rmm_that_is_missing(run_python) -> None:
     assert "pip install rmm-cu13 for CUDA 13" in done.stdout
 
 
+def test_pinned_arrays(host, monkeypatch) -> None:
+    """Over ordinary memory: that it is page-locked is for tests/gpu."""
+    import numpy as np
+
+    from zerocopy.pool.host import LibcMemory, pinned
+
+    monkeypatch.setattr(pinned, "CudaHostMemory", LibcMemory)
+    monkeypatch.setattr(pinned, "cards", lambda: ([], None))
+    pool = zc.install_pool(allocator=host, host="pinned")
+    array = pool.pinned((3, 4), "float32")
+    array[:] = 7
+    assert (array.shape, array.dtype, array.ctypes.data % 64) == ((3, 4), np.float32, 0)
+    assert "in use" in pool.report().host[0]
+    address = array.ctypes.data
+    del array
+    again = pool.pinned(12, "float32")
+    assert again.ctypes.data == address
+    pool.close()
+    again[:] = 1  # what is out stays valid
+    with pytest.raises(zc.PoolClosedError):
+        pool.pinned(3)
+
+
 @pytest.mark.parametrize("error", [zc.PoolUnavailableError("host", "no"), KeyboardInterrupt()])
 def test_half_a_pool_is_none(host, monkeypatch, error) -> None:
     """What fails in the middle takes back what came before."""

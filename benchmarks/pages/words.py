@@ -66,7 +66,7 @@ def best(case: dict[str, Any], *roles: str) -> dict[str, Any] | None:
 
 def ratio(ours: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
     """Return one median over another."""
-    return f"{ours['ns']['median'] / other['ns']['median']:.2f}x" if ours and other else "-"
+    return quantity(ours["ns"]["median"] / other["ns"]["median"], "x") if ours and other else "-"
 
 
 def added(ours: dict[str, Any] | None, other: dict[str, Any] | None) -> str:

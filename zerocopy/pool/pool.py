@@ -124,7 +124,10 @@ class Pool:
         try:
             ptr = int(self.device_pool(device).allocate(nbytes, stream))
         except MemoryError as error:
-            raise self.out_of_memory(nbytes, device, error) from error
+            refused = self.out_of_memory(nbytes, device, error)
+            if refused is error:
+                raise
+            raise refused from error
         if self._ledger is not None:
             self._ledger.note(device, ptr, nbytes, through)
         return ptr
@@ -225,12 +228,13 @@ class Pool:
         PoolOptionError
             The pool was not installed with ``host="pinned"``.
         """
+        self._open("pinned()")
         mode = next((mode for mode in self.host if mode.name == "pinned"), None)
-        if mode is None:
+        if mode is None or mode.allocator is None:
             raise PoolOptionError(
                 f"pinned({shape!r})", "the pool has no pinned memory", 'install_pool(host="pinned")'
             )
-        return mode.empty(shape, dtype)
+        return mode.allocator.empty(shape, dtype)
 
     # -- figures --------------------------------------------------------------------
 

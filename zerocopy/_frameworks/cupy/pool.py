@@ -75,7 +75,10 @@ def _through_rmm(pool: Pool) -> Allocator:
         try:
             memory = rmm_cupy_allocator(nbytes)
         except MemoryError as error:
-            raise pool.out_of_memory(nbytes, cupy.cuda.runtime.getDevice(), error) from error
+            refused = pool.out_of_memory(nbytes, cupy.cuda.runtime.getDevice(), error)
+            if refused is error:
+                raise
+            raise refused from error
         if pool.tracked and nbytes:
             pool.note(memory.device_id, memory.ptr, nbytes, "cupy")
         return memory

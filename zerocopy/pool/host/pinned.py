@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from zerocopy.errors import Reason
+from zerocopy.pool.cards import cards
 from zerocopy.pool.host.mode import Mode
 from zerocopy.pool.host.page_locked import CudaHostMemory, PinnedPool
 from zerocopy.pool.sizes import show_size
-from zerocopy.protocols import cuda_driver
 
 
 class Pinned(Mode):
@@ -25,8 +25,8 @@ class Pinned(Mode):
         self.allocator: PinnedPool | None = None
 
     def check(self) -> Reason | None:
-        """Return why there is no CUDA driver to lock pages; None if there is one."""
-        return cuda_driver.missing()
+        """Return why there is no CUDA driver to lock pages; None if there is one, which is not called yet."""
+        return cards()[1]
 
     def _install(self) -> None:
         self.allocator = PinnedPool(CudaHostMemory())
