@@ -270,6 +270,44 @@ def test_numba_ignores_managers_after_its_first_context(run) -> None:
 
 
 @needs("numba")
+def test_numba_has_a_context_under_another_manager(run) -> None:
+    run(
+        """
+        import types
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from numba import cuda
+        from numba.cuda.cudadrv import driver
+        driver.driver.devices[0] = types.SimpleNamespace(primary_context=object())
+        pool = zc.install_pool("driver", frameworks="numba")
+        assert row(pool, "numba").status == "too_late"
+        """
+    )
+
+
+@needs("rmm")
+def test_rmm_is_told_in_its_own_import(run) -> None:
+    """Where ``rmm.mr`` is loaded, and not yet an attribute of ``rmm``."""
+    run(
+        """
+        from zerocopy.pool.driver_pool import DriverPool
+        host = HostAllocator()
+        DriverPool.resource = lambda self, mr: mr.CallbackMemoryResource(
+            lambda n, stream: host.allocate(n, 1), lambda p, n, stream: host.deallocate(p, n, 1))
+        pool = zc.install_pool("driver", frameworks="rmm")
+        assert row(pool, "rmm").status == "pending_import"
+        import rmm
+        assert row(pool, "rmm").status == "installed", row(pool, "rmm")
+        buffer = rmm.DeviceBuffer(size=100, mr=rmm.mr.get_per_device_resource(0))
+        assert list(host.out.values()) == [100]
+        del buffer
+        pool.close()
+        assert host.out == {}
+        """
+    )
+
+
+@needs("numba")
 def test_numbas_memory_comes_from_the_pool(run) -> None:
     """The manager itself, in a context that is made believe."""
     run(

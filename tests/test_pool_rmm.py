@@ -109,13 +109,13 @@ def test_what_a_framework_holds_outlives_the_pool(make, host) -> None:
     pool = make()
     buffer = rmm.DeviceBuffer(size=100, mr=pool.resource(mr))
     taken = dict(host.out)
-    pool.release()
+    pool.release(False)
     gc.collect()
     assert taken == host.out
     assert pool.stats().current_bytes == 100
     del buffer
     assert pool.stats().current_bytes == 0
-    pool.release()
+    pool.release(False)
 
 
 def test_without_a_driver_it_is_unavailable() -> None:

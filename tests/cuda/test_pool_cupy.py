@@ -86,26 +86,49 @@ def test_memory_outlives_the_pool(driver, restored) -> None:
     assert driver.used == 0
 
 
-def test_the_drivers_pool_is_made_at_the_first_allocation(driver, restored, monkeypatch) -> None:
-    made = []
-
-    class Stand:
-        def __init__(self, which):
-            made.append(which)
-
-        def malloc(self, nbytes):
-            return ("memory", nbytes)
-
-    monkeypatch.setattr(cupy.cuda, "MemoryAsyncPool", Stand)
+def test_the_drivers_pool_is_asked_at_the_first_allocation(driver, restored, monkeypatch) -> None:
+    """Through cudaMallocAsync: CuPy's own pool would take the release threshold for a limit."""
+    runtime, chosen = cupy.cuda.runtime, []
+    monkeypatch.setattr(runtime, "deviceSetMemPool", lambda device, handle: chosen.append((device, handle)))
+    monkeypatch.setattr(cupy.cuda, "malloc_async", lambda nbytes: ("memory", nbytes))
     pool = zc.install_pool("driver", frameworks=["cupy"])
     assert driver.calls == []
-    first = cupy.cuda.get_allocator()
-    assert first(10) == ("memory", 10)
-    assert made == ["default"]
-    # From then on CuPy's own pool answers, and counts as the pool's.
-    assert cupy.cuda.get_allocator().__func__ is Stand.malloc
+    allocate = cupy.cuda.get_allocator()
+    assert [allocate(10), allocate(20)] == [("memory", 10), ("memory", 20)]
+    assert chosen == [(0, 4242)]
+    assert driver.threshold == 2**64 - 1
     assert pool.report()["cupy"].status == "installed"
-    assert first(20) == ("memory", 20)
+    pool.close()
+    assert driver.threshold == 0
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_no_memory_is_tried_again_when_the_stream_is_through(driver, restored, monkeypatch, times) -> None:
+    runtime, waited = cupy.cuda.runtime, []
+
+    class Refusal(runtime.CUDARuntimeError):
+        def __init__(self):
+            self.status = 2
+
+    left = [Refusal() for _ in range(times)]
+
+    def malloc_async(nbytes):
+        if left:
+            raise left.pop()
+        return ("memory", nbytes)
+
+    monkeypatch.setattr(runtime, "deviceSetMemPool", lambda device, handle: None)
+    monkeypatch.setattr(cupy.cuda, "malloc_async", malloc_async)
+    stream = SimpleNamespace(ptr=0, synchronize=lambda: waited.append(1))
+    monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda: stream)
+    pool = zc.install_pool("driver", frameworks=["cupy"])
+    allocate = cupy.cuda.get_allocator()
+    if times == 1:
+        assert allocate(10) == ("memory", 10)
+    else:
+        with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
+            allocate(10)
+    assert waited == [1]
     pool.close()
 
 

@@ -142,7 +142,9 @@ def _card(library: Any, index: int, handle: ctypes.c_void_p) -> Card:
     part = ctypes.c_uint()
     library.nvmlDeviceIsMigDeviceHandle(handle, ctypes.byref(part))
     text = name.value.decode("utf-8", "replace")
-    return Card(index, text, memory.total, bool(part.value), _others(library, handle, memory.used))
+    # As CUDA has it (cuDeviceTotalMem): without what the driver keeps for itself.
+    total = memory.total - memory.reserved
+    return Card(index, text, total, bool(part.value), _others(library, handle, memory.used))
 
 
 def _others(library: Any, handle: ctypes.c_void_p, used: int) -> int:

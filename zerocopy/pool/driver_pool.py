@@ -129,9 +129,12 @@ class DriverPool:
         """Return nothing: the driver tells sums, and no single allocations."""
         return []
 
-    def release(self) -> None:
-        """Give the pool up: it is the driver's, and stays; its threshold is set back, if it is still ours."""
-        if self.used and self._threshold_now() == self.threshold:
+    def release(self, in_use: bool) -> None:
+        """Give the pool up: it is the driver's, and stays.
+
+        Its threshold is set back if it is still ours, and no framework goes on using the pool.
+        """
+        if not in_use and self.used and self._threshold_now() == self.threshold:
             cuda_pool.put(self.device, self.handle, cuda_pool.RELEASE_THRESHOLD, self._before)
 
     def remarks(self) -> list[str]:

@@ -11,7 +11,7 @@ from zerocopy.pool.sizes import show_size
 
 _DEPTH = 16
 # Frames of this package say nothing to who looks for a leak.
-_OURS = f"{os.sep}zerocopy{os.sep}"
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Ledger:
     def note(self, device: int, ptr: int, nbytes: int, through: str) -> None:
         """Write an allocation down, with the stack of who asked from outside."""
         outside = sys._getframe(1)
-        while outside.f_back is not None and _OURS in outside.f_code.co_filename:
+        while outside.f_back is not None and outside.f_code.co_filename.startswith(_OURS):
             outside = outside.f_back
         stack = traceback.StackSummary.extract(traceback.walk_stack(outside), limit=_DEPTH)
         stack.reverse()

@@ -75,7 +75,7 @@ class Pool:
         self.host = host
         self.attachments = Attachments(self, hooks)
         self._pools: dict[int, Any] = {}
-        self._kept: list[Any] = []
+        self._kept: dict[int, Any] = {}
         self._scopes: list[OpenScope] = []
         self._ledger = Ledger() if settings.track else None
 
@@ -197,14 +197,13 @@ class Pool:
         if self._ledger is not None:
             self._ledger.note(device, ptr, nbytes, through)
 
-    def keep(self, resource: Any) -> None:
-        """Keep something for as long as the process lives: a framework may be using it."""
-        if not self.kept(resource):
-            self._kept.append(resource)
+    def keep(self, device: int, resource: Any) -> None:
+        """Keep what RMM has for a device: it may be using it."""
+        self._kept[device] = resource
 
     def kept(self, resource: Any) -> bool:
         """Whether `keep` has it."""
-        return any(resource is other for other in self._kept)
+        return any(resource is other for other in self._kept.values())
 
     def frees_into_rmm(self) -> bool:
         """Whether torch allocates through RMM's resource of the device."""
@@ -279,7 +278,7 @@ class Pool:
             How many bytes. RMM's own pools can give back only what nobody uses any of.
         """
         given: int = sum(mode.trim() for mode in self.host)
-        if self.frees_into_rmm():
+        if self.closed or self.frees_into_rmm():
             return given  # what torch frees must find the resource that it came from
         for pool in self._pools.values():
             given += pool.trim()
@@ -315,8 +314,9 @@ class Pool:
             self.closed = True
             if not self.frees_into_rmm():
                 self._kept.clear()
+                left = any(o.status is Status.INSTALLED for o in self.attachments.outcomes())
                 for pool in self._pools.values():
-                    pool.release()
+                    pool.release(left)
         from zerocopy.pool import install
 
         install.forget(self)

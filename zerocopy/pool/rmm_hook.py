@@ -22,29 +22,29 @@ class RMMHook(PoolHook):
         self._before: dict[int, Any] = {}
 
     def attach(self, pool: Pool) -> str:
-        import rmm.mr
+        import rmm.mr as mr
 
         for device in pool.devices:
-            resource = pool.device_pool(device).resource(rmm.mr)
-            self._before.setdefault(device, rmm.mr.get_per_device_resource(device))
-            rmm.mr.set_per_device_resource(device, resource)
-            pool.keep(resource)
+            resource = pool.device_pool(device).resource(mr)
+            self._before.setdefault(device, mr.get_per_device_resource(device))
+            mr.set_per_device_resource(device, resource)
+            pool.keep(device, resource)
         return "the resource of each device, for cuDF, pylibcudf and RMM's own users"
 
     def holds(self, pool: Pool) -> bool:
-        import rmm.mr
+        import rmm.mr as mr
 
         # Python objects of the same resource may differ: RMM keeps the one that was set.
-        return all(pool.kept(rmm.mr.get_per_device_resource(device)) for device in pool.devices)
+        return all(pool.kept(mr.get_per_device_resource(device)) for device in pool.devices)
 
     def detach(self, pool: Pool) -> Reason | None:
-        import rmm.mr
+        import rmm.mr as mr
 
         if pool.frees_into_rmm():
             # rmm's _torch_allocator.cpp looks the resource up when it frees: another one
             # there would be given memory that is not its own.
             return Reason("torch frees into RMM's resource of the device, and so it stays", "end the process")
         for device, before in self._before.items():
-            if pool.kept(rmm.mr.get_per_device_resource(device)):
-                rmm.mr.set_per_device_resource(device, before)
+            if pool.kept(mr.get_per_device_resource(device)):
+                mr.set_per_device_resource(device, before)
         return None

@@ -7,6 +7,7 @@ puts it together, and keeps it alive as long as memory of it may be out.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import re
@@ -107,12 +108,17 @@ class RMMPool:
         if cap is not None:
             self._limiting = top = mr.LimitingResourceAdaptor(top, cap.nbytes)
         self._statistics = top = mr.StatisticsResourceAdaptor(top)
+        self._flush: Callable[[], None] = lambda: None
         self._tracking = None
         if settings.track:
             self._tracking = top = mr.TrackingResourceAdaptor(top, capture_stacks=True)
         if settings.log is not None:
             top = mr.LoggingResourceAdaptor(top, settings.log)
+            self._flush = top.flush
+            # The chain lives to the end, where nobody calls its destructor.
+            atexit.register(top.flush)
         self._top = top
+        self._last = Stats(0, 0)
         # For good: destroyed while a framework still has memory, or when the interpreter has
         # gone, a pool would call into what is no more. `release` takes it back.
         _keep(top)
@@ -137,7 +143,7 @@ class RMMPool:
 
     def stats(self) -> Stats:
         """Return the figures of the innermost scope."""
-        return self._read(self._statistics.allocation_counts)
+        return self._last if self._statistics is None else self._read(self._statistics.allocation_counts)
 
     def _read(self, counts: Any) -> Stats:
         size = getattr(self._base, "pool_size", None)
@@ -196,11 +202,19 @@ class RMMPool:
             _let_go(old)
             return max(0, (before.reserved_bytes or 0) - (self.stats().reserved_bytes or 0))
 
-    def release(self) -> None:
-        """Give the pool up: at once if nothing of it is out, otherwise with the process."""
+    def release(self, in_use: bool = False) -> None:
+        """Give the pool up: at once if nothing of it is out, otherwise with the process.
+
+        A framework that goes on using it asks through us, and is refused; or holds a resource itself.
+        """
         with self._lock:
-            if not self.stats().current_bytes:
-                _let_go(self._top)
+            self._flush()
+            if not self._top or self.stats().current_bytes:
+                return
+            self._last = self.stats()
+            top, self._top, self._base, self._limiting = self._top, None, None, None
+            self._statistics = self._tracking = None
+            _let_go(top)
 
 
 # -- what allocates, by kind ------------------------------------------------------------

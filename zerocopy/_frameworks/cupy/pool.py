@@ -12,6 +12,8 @@ from zerocopy.pool.hook import PoolHook
 if TYPE_CHECKING:
     from zerocopy.pool.pool import Pool
 
+# cudaErrorMemoryAllocation, driver_types.h.
+_NO_MEMORY = 2
 Allocator = Callable[[int], Any]
 
 
@@ -23,47 +25,72 @@ class CuPyHook(PoolHook):
 
     def __init__(self) -> None:
         self._before: Allocator | None = None
-        self._ours: list[Allocator] = []
+        self._ours: Allocator | None = None
 
     def attach(self, pool: Pool) -> str:
         import cupy
 
-        if not self._ours:
+        if self._ours is None:
             self._before = cupy.cuda.get_allocator()
         if pool.by_rmm:
             allocator, what = _through_rmm(pool), "RMM's resource of the device"
         elif pool.tracked:
             allocator, what = _one_by_one(cupy, pool), "CUDA's pool, each allocation noted"
         else:
-            allocator, what = self._through_driver(cupy, pool), "CUDA's pool, MemoryAsyncPool"
-        self._ours = [allocator]
+            allocator, what = _through_driver(cupy, pool), "CUDA's pool, cudaMallocAsync"
+        self._ours = allocator
         cupy.cuda.set_allocator(allocator)
         return what
-
-    def _through_driver(self, cupy: Any, pool: Pool) -> Allocator:
-        def first(nbytes: int) -> Any:
-            # Not before it is needed: it calls the driver, after which children that are
-            # forked have no CUDA. From then on CuPy's own pool answers without us.
-            for device in pool.devices:
-                _ = pool.device_pool(device).handle
-            direct = cupy.cuda.MemoryAsyncPool("default").malloc
-            if cupy.cuda.get_allocator() is first:
-                self._ours.append(direct)
-                cupy.cuda.set_allocator(direct)
-            return direct(nbytes)
-
-        return first
 
     def holds(self, pool: Pool) -> bool:
         import cupy
 
-        return cupy.cuda.get_allocator() in self._ours
+        return cupy.cuda.get_allocator() is self._ours
 
     def detach(self, pool: Pool) -> Reason | None:
         import cupy
 
         cupy.cuda.set_allocator(self._before)
         return None
+
+
+def _through_driver(cupy: Any, pool: Pool) -> Allocator:
+    """Return an allocator that takes from CUDA's default pool, and calls the driver not before it must.
+
+    Not CuPy's ``MemoryAsyncPool``: that one writes the pool's release threshold, and takes what
+    anybody has written there for a limit (cupy/cuda/memory.pyx, ``set_limit``, ``malloc``).
+    """
+    runtime, ready = cupy.cuda.runtime, set[int]()
+
+    def allocate(nbytes: int) -> Any:
+        device = runtime.getDevice()
+        if device not in ready:
+            _use_default_pool(cupy, pool, device)
+            ready.add(device)
+        try:
+            return cupy.cuda.malloc_async(nbytes)
+        except runtime.CUDARuntimeError as error:
+            if error.status != _NO_MEMORY:
+                raise
+        # What was freed on other streams is there when they have come to it.
+        cupy.cuda.get_current_stream().synchronize()
+        try:
+            return cupy.cuda.malloc_async(nbytes)
+        except runtime.CUDARuntimeError as error:
+            if error.status != _NO_MEMORY:
+                raise
+            in_use = pool.device_pool(device).in_use() if device in pool.served else 0
+            raise cupy.cuda.memory.OutOfMemoryError(nbytes, in_use) from error
+
+    return allocate
+
+
+def _use_default_pool(cupy: Any, pool: Pool, device: int) -> None:
+    if device in pool.served:
+        handle = pool.device_pool(device).handle  # with its threshold, and what it begins with
+    else:
+        handle = cupy.cuda.runtime.deviceGetDefaultMemPool(device)
+    cupy.cuda.runtime.deviceSetMemPool(device, handle)
 
 
 def _through_rmm(pool: Pool) -> Allocator:
@@ -91,8 +118,8 @@ def _one_by_one(cupy: Any, pool: Pool) -> Allocator:
 
     def allocate(nbytes: int) -> Any:
         device = cupy.cuda.runtime.getDevice()
-        # 0 is the default stream as CuPy was built to have it: the legacy one, which is 1.
-        block = Block(pool, nbytes, cupy.cuda.get_current_stream().ptr or 1, device, "cupy")
+        # The object and not its number alone: what frees on a stream must find it there.
+        block = Block(pool, nbytes, cupy.cuda.get_current_stream(), device, "cupy")
         memory = cupy.cuda.UnownedMemory(block.ptr, nbytes, block, device)
         return cupy.cuda.MemoryPointer(memory, 0)
 

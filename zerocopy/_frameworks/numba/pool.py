@@ -33,16 +33,12 @@ class NumbaHook(PoolHook):
         return None
 
     def too_late(self, pool: Pool) -> Reason | None:
-        driver = sys.modules["numba.cuda.cudadrv.driver"]
-        # Private: its own manager is only ever set when a context is made (driver.py,
-        # _ensure_memory_manager), and nothing public tells of contexts without making one.
-        own = getattr(driver, "NumbaCUDAMemoryManager", None)
-        if own is not None and getattr(driver, "_memory_manager", None) is own:
-            return Reason(
-                "Numba has made a CUDA context, and ignores another memory manager from then on",
-                "call install_pool() before the first array or kernel of numba.cuda",
-            )
-        return None
+        if not _has_context(sys.modules["numba.cuda.cudadrv.driver"]):
+            return None
+        return Reason(
+            "Numba has made a CUDA context, and ignores another memory manager from then on",
+            "call install_pool() before the first array or kernel of numba.cuda",
+        )
 
     def attach(self, pool: Pool) -> str:
         from numba import cuda
@@ -61,6 +57,20 @@ class NumbaHook(PoolHook):
             driver._memory_manager = None  # as before the first context: Numba chooses then
             return None
         return Reason("Numba keeps the memory manager of a context that was made", "end the process")
+
+
+def _has_context(driver: Any) -> bool:
+    """Whether Numba has made a context.
+
+    Private, since nothing public tells without making one. The devices that it knows have
+    theirs; and its own manager is only ever set when one is made (driver.py,
+    ``_ensure_memory_manager``).
+    """
+    devices = getattr(getattr(driver, "driver", None), "devices", {})
+    if any(getattr(device, "primary_context", None) is not None for device in devices.values()):
+        return True
+    manager = getattr(driver, "_memory_manager", None)
+    return manager is not None and manager is getattr(driver, "NumbaCUDAMemoryManager", None)
 
 
 def _manager(pool: Pool) -> Any:

@@ -1,0 +1,208 @@
+"""Device memory with a pool and without. Where there is no device the section is empty.
+
+Each contender is a process (:mod:`benchmarks.pool.device_child`), for a pool is the whole
+process's; those of a case take turns block by block.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+from benchmarks.pool.device_child import LINES
+from benchmarks.pool.sides import Side, turns
+from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
+from benchmarks.timing import Pace, Timing
+from zerocopy.pool import hook
+from zerocopy.pool.cards import cards
+from zerocopy.pool.sizes import show_size
+
+#: How many times as fast as the driver's plain calls a pool is to allocate and free large blocks.
+GAIN = 1000
+
+SIZES = (4 << 10, 1 << 20, 256 << 20)
+# Not JAX: it has no call that allocates and neither computes nor copies.
+_ALLOCATING = ("cupy", "torch", "numba", "rmm")
+_PIPELINE = ("cupy", "torch", "jax")
+_LARGE, _QUICK = 256 << 20, 64 << 20
+
+_PLAIN = "cuMemAlloc and cuMemFree"
+_ALLOCATE, _STREAMS = "allocate and free ", "use on another stream, "
+_RUN = "CuPy, torch, JAX in turn, "
+_ONE, _OWN = "bytes, one pool", "bytes, each its own"
+
+
+class Contender(Side):
+    """A process in which a framework takes device memory.
+
+    Attributes
+    ----------
+    mode : str
+        What it is called in tables.
+    role : str
+    """
+
+    def __init__(self, label: str, role: str, framework: str, kind: str = "", host: str = "off") -> None:
+        self.mode, self.role = label, role
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))}
+        # A pool that the user's environment asks for would be under all of them.
+        environment.pop("ZEROCOPY_POOL", None)
+        asked = json.dumps({"framework": framework, "kind": kind, "host": host})
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.pool.device_child", asked],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    @property
+    def label(self) -> str:
+        """What it is called in tables."""
+        return self.mode
+
+
+@contextmanager
+def contenders(*asked: tuple[str, ...]) -> Iterator[list[Contender]]:
+    """Start a process for each; they end with the block."""
+    with ExitStack() as stack:
+        started = []
+        for arguments in asked:
+            one = Contender(*arguments)
+            stack.callback(one.close)
+            started.append(one)
+        yield started
+
+
+def here(name: str, settings: Settings) -> bool:
+    """Whether a framework is asked for, and installed for GPUs; it is not imported."""
+    if not settings.wants(name) or importlib.util.find_spec(name) is None:
+        return False
+    return next(each for each in hook.hooks() if each.name == name).lacks_gpu() is None
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """Allocation by framework, streams, transfers, a pipeline: where there is a device."""
+    if not cards()[0]:
+        return []
+    found = [
+        Task(f"{_ALLOCATE}{name}", partial(_allocate, name, settings))
+        for name in _ALLOCATING
+        if here(name, settings)
+    ]
+    if here("torch", settings):
+        found.append(Task("streams", partial(_streams, settings)))
+    found += [
+        Task(f"transfers, {name}", partial(_transfers, name, settings))
+        for name in ("cupy", "torch")
+        if here(name, settings)
+    ]
+    if all(here(name, settings) for name in _PIPELINE):
+        found.append(Task("pipeline", partial(_pipeline, settings)))
+    return found
+
+
+def race(name: str, load: str, nbytes: int, processes: Sequence[Contender], pace: Pace) -> Case:
+    """Time a load in each process, in turns."""
+    for one in processes:
+        one.ask("open", load, nbytes)
+    samples = turns("work()", processes, pace)
+    return Case(name, [Entry(one.label, one.role, Timing.of(samples[one.mode])) for one in processes])
+
+
+def _allocate(name: str, settings: Settings) -> list[Case]:
+    code = LINES["allocate"][name]
+    asked: list[tuple[str, ...]] = [
+        (f"{code}, as it is", "idiom", name),
+        (f"{code}, kind='driver'", "ours", name, "driver"),
+        (_PLAIN, "reference", "cuda"),
+    ]
+    if importlib.util.find_spec("rmm") is not None:
+        asked.insert(2, (f"{code}, kind='rmm'", "ours", name, "rmm"))
+    with contenders(*asked) as processes:
+        cases = [
+            race(f"{_ALLOCATE}{show_size(size)}, {name}", "allocate", size, processes, settings.pace)
+            for size in settings.sizes or SIZES
+        ]
+        cases[0].remarks += [row for one in processes for row in one.ask("describe") if row.startswith(name)]
+        return cases
+
+
+def _streams(settings: Settings) -> list[Case]:
+    asked = (
+        ("record_stream, as it is", "idiom", "torch"),
+        ("record_stream, kind='driver'", "ours", "torch", "driver"),
+    )
+    with contenders(*asked) as processes:
+        return [
+            race(f"{_STREAMS}{show_size(size)}, torch", "streams", size, processes, settings.pace)
+            for size in settings.sizes or SIZES
+        ]
+
+
+def _transfers(name: str, settings: Settings) -> list[Case]:
+    size = _size(settings)
+    asked = (
+        ("np.empty(n)", "idiom", name),
+        ("pool.pinned(n)", "ours", name, "driver", "pinned"),
+    )
+    with contenders(*asked) as processes:
+        cases = []
+        for load in ("to device", "to host"):
+            case = race(
+                f"{show_size(size)} {load}, {LINES[load][name]}", load, size, processes, settings.pace
+            )
+            case.figures = {f"GB/s {e.label}": round(size / median(e), 1) for e in case.timed()}
+            cases.append(case)
+        return cases
+
+
+def _pipeline(settings: Settings) -> list[Case]:
+    size = _size(settings)
+    asked = (("each its own", "idiom", "all"), ("one pool, kind='driver'", "ours", "all", "driver"))
+    taken: dict[str, Any] = {}
+    # One after the other: what is measured is the memory of the whole device.
+    for arguments, figure in zip(asked, (_OWN, _ONE), strict=True):
+        with contenders(arguments) as (alone,):
+            alone.ask("open", "pipeline", size)
+            taken[figure] = alone.ask("peak", size)
+    with contenders(*asked) as processes:
+        case = race(f"{_RUN}{show_size(size)}", "pipeline", size, processes, settings.pace)
+    case.figures = taken
+    own, one = show_size(taken[_OWN]), show_size(taken[_ONE])
+    case.remarks.append(
+        f"{case.name}: {one} of device memory at most with one pool, {own} with each its own "
+        "(JAX without its preallocation)"
+    )
+    return [case]
+
+
+def _size(settings: Settings) -> int:
+    if settings.sizes:
+        return settings.sizes[-1]
+    return _QUICK if settings.quick else _LARGE
+
+
+def goals(cases: Sequence[Case]) -> list[Goal]:
+    """Judge large blocks against the driver's plain calls, and the memory of the pipeline."""
+    found = []
+    for case in cases:
+        plain = next((entry for entry in case.timed("reference") if entry.label == _PLAIN), None)
+        ours = case.fastest("ours")
+        if plain and ours and case.name.startswith(f"{_ALLOCATE}{show_size(max(SIZES))}"):
+            name = f"device: {show_size(max(SIZES))} at least {GAIN}x as fast as {_PLAIN}: time over time"
+            found.append(Goal(name, case.name, median(ours) / median(plain), 1 / GAIN, "x"))
+        if case.figures.get(_OWN):
+            name = "device: a pipeline takes no more memory than with each its own: bytes over bytes"
+            found.append(Goal(name, case.name, case.figures[_ONE] / case.figures[_OWN], 1, "x"))
+    return found
+
+
+SECTIONS = (Section("device", "memory of a CUDA device, with a pool and without", tasks, "rivals", goals),)

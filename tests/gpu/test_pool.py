@@ -1,0 +1,313 @@
+"""The pool on a GPU: every kind under every framework, one handle for all, who is told when.
+
+    python -m pytest tests/gpu/test_pool.py tests/gpu/test_pool_*.py
+
+Each test is a program (`pool_programs` has the names that they use); with ``-rP`` what they
+print is shown: figures that are observed, and not judged.
+"""
+
+from __future__ import annotations
+
+import pytest
+from pool_processes import MARKS, Run, programs
+
+pytestmark = MARKS
+
+
+@pytest.fixture
+def run(run_python: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    return programs(run_python, monkeypatch)
+
+
+KINDS = ("driver", "rmm", "rmm:arena", "rmm:binning", "rmm:async", "managed", "custom")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_framework_takes_from_the_pool(run, kind: str) -> None:
+    run(
+        """
+        pool = begin(kind, strict=kind == "driver")  # the one that all can have
+        for each in sides():
+            each.values(each.take(1))  # JAX and TensorFlow read their variables now
+            row = pool.report()[each.name]
+            if each.name in ("jax", "tensorflow") and kind != "driver":
+                assert row.status == "unsupported" and "no allocator from outside" in row.what, row
+                continue
+            assert row.status == "installed", row
+            moves(each, pool)
+        print(pool.report())
+        """,
+        kind=kind,
+    )
+
+
+def test_what_one_frees_another_gets(run) -> None:
+    """The same address, or at least nothing more from the device: one pool, and not one each."""
+    run(
+        """
+        pool = begin("driver")
+        takers = [each for each in sides() if each.name != "tensorflow"]
+        if len(takers) < 2: skip("one framework alone shares with nobody")
+        for each in takers: moves(each, pool)
+        size, same = 64 * MIB, 0
+        for first in takers:
+            for then in takers:
+                x = first.take(size)
+                at = first.pointer(x)
+                before = used()
+                del x
+                assert until(lambda: used() <= before - size), first.name
+                held = reserved()
+                y = then.take(size, 3)
+                settle()
+                same += then.pointer(y) == at
+                assert then.pointer(y) == at or reserved() <= held, (first.name, then.name)
+                assert (then.values(y) == 3).all(), (first.name, then.name)
+                del y
+                settle()
+        print(f"{same} of {len(takers) ** 2} at the same address, {reserved() / MIB:.0f} MiB in all")
+        assert pool.stats().reserved_bytes == reserved()
+        """
+    )
+
+
+def test_the_release_threshold_after_all_are_used(run) -> None:
+    """torch, XLA and CuPy each write it; what is freed is to stay all the same."""
+    run(
+        """
+        pool = begin("driver")
+        pool.deallocate(pool.allocate(1), 1)
+        assert threshold() == KEEP_ALL
+        for each in sides():
+            each.values(each.take(MIB))
+            print(f"after {each.name}: {threshold()}" + (" (all)" if threshold() == KEEP_ALL else ""))
+        pool.refresh()
+        assert threshold() == KEEP_ALL
+        before = used()
+        for each in sides():
+            x = each.take(256 * MIB)
+            del x
+            assert until(lambda: used() < before + MIB), each.name
+            assert reserved() >= 256 * MIB, f"{each.name}: what it freed went back to the device"
+        """
+    )
+
+
+def test_a_threshold_that_was_asked_for(run) -> None:
+    """It stands when all are used, or after refresh() at the latest; it is no limit to anybody.
+
+    CuPy's MemoryAsyncPool writes its own into the pool when it is made, and takes what it finds
+    there for its limit (cupy/cuda/memory.pyx).
+    """
+    run(
+        """
+        pool = begin("driver", release_threshold="128MiB")
+        takers = list(sides())
+        for each in takers: each.values(each.take(MIB))
+        print(f"after all: {threshold()}")
+        pool.refresh()
+        assert threshold() == 128 * MIB
+        before = used()
+        for each in takers:
+            x = each.take(384 * MIB, 5)  # more than the threshold
+            assert each.values(x)[-1] == 5
+            del x
+            assert until(lambda: used() < before + MIB), each.name
+            assert until(lambda: reserved() < 384 * MIB), f"{each.name}: {reserved()} bytes are kept"
+        """
+    )
+
+
+def test_nothing_goes_back_before_it_has_to(run) -> None:
+    """The pool alone: kept by default, given back with a threshold of 0."""
+    run(
+        """
+        keep_context()
+        for asked, kept in ((None, True), (0, False)):
+            pool = zc.install_pool("driver", frameworks=(), release_threshold=asked)
+            ptr = pool.allocate(256 * MIB)
+            before = free()
+            pool.deallocate(ptr, 256 * MIB)
+            settle()
+            assert (reserved() >= 256 * MIB) == kept, (asked, reserved())
+            assert (free() < before + 200 * MIB) == kept, asked
+            pool.close()
+        """
+    )
+
+
+def test_the_driver_is_not_called_before_memory_is_needed(run) -> None:
+    run(
+        """
+        pool = begin("driver")
+        print(pool.report()); pool.trim(); pool.refresh(); pool.check_leaks()
+        with pool: pass
+        context = ctypes.c_void_p()
+        code = ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
+        assert code == 3, f"CUDA_ERROR_NOT_INITIALIZED is 3, it is {code}"
+        name, total = cuda_driver.name_and_memory(0) if cuda_driver.missing() is None else (None, 0)
+        assert pool.cards[0].name.startswith(name) or name.startswith(pool.cards[0].name)
+        print(f"NVML: {pool.cards[0].total} bytes, CUDA: {total}")
+        assert abs(pool.cards[0].total - total) <= total * 0.02
+        """
+    )
+
+
+@pytest.mark.parametrize("kind", ["driver", "rmm"])
+def test_frameworks_that_are_imported_before(run, kind: str) -> None:
+    """Imported and not used: all but torch's backend can still be told."""
+    run(
+        """
+        takers = list(sides("cupy", "numba", "rmm", "torch"))
+        if present("jax"): import jax
+        pool = begin(kind)
+        report = pool.report()
+        print(report)
+        for each in takers:
+            if each.name == "torch" and kind == "driver":
+                assert report["torch"].status == "too_late"
+                assert "before import torch" in report["torch"].remedy
+            else:
+                assert report[each.name].status == "installed", report[each.name]
+                moves(each, pool)
+        if present("jax") and kind == "driver" and side("jax"):
+            side("jax").values(side("jax").take(1))
+            assert pool.report()["jax"].status == "installed"
+            moves(side("jax"), pool)
+        """,
+        kind=kind,
+    )
+
+
+@pytest.mark.parametrize("name", ["torch", "numba", "jax", "tensorflow"])
+def test_too_late(run, name: str) -> None:
+    """After a first allocation: it is said, with where to put the call; strict changes nothing."""
+    run(
+        """
+        each = side(name)
+        x = each.take(MIB, 3)
+        others = [other for other in present("cupy", "rmm")]
+        for other in others: importlib.import_module(other if other != "rmm" else "rmm.mr")
+        def state():
+            cupy, rmm, numba = (sys.modules.get(n) for n in ("cupy", "rmm", "numba.cuda.cudadrv.driver"))
+            return [
+                dict(os.environ),
+                cupy and cupy.cuda.get_allocator(),
+                rmm and type(rmm.mr.get_per_device_resource(0)),
+                numba and numba._memory_manager,
+                [name in sys.modules for name in (*ALL, "cudf", "numba.cuda")],
+                install.installed(),
+                sys.meta_path[:],
+            ]
+        before = state()
+        error = refused(
+            zc.PoolTooLateError,
+            lambda: zc.install_pool("driver", frameworks=[*others, name], strict=True),
+        )
+        print(error)
+        assert name in str(error) and "before" in str(error)
+        assert state() == before
+        pool = zc.install_pool("driver", frameworks=[*others, name])
+        row = pool.report()[name]
+        assert row.status == "too_late" and "before" in row.remedy, row
+        assert (each.values(x) == 3).all() and (each.values(each.take(MIB, 4)) == 4).all()
+        for other in others: moves(side(other), pool)
+        """,
+        name=name,
+    )
+
+
+def test_torch_on_rmm_is_told_until_its_first_tensor(run) -> None:
+    run(
+        """
+        need("rmm")
+        torch = side("torch").module  # asked whether it sees a GPU, and no more
+        if torch.cuda.is_initialized(): skip("is_available() has initialised torch")
+        pool = begin("rmm", strict=True, frameworks=("torch", "rmm"))
+        assert pool.report()["torch"].status == "installed"
+        assert "record_stream() does nothing" in pool.report()["torch"].what
+        moves(side("torch"), pool)
+        """
+    )
+    run(
+        """
+        need("rmm")
+        x = side("torch").take(MIB, 3)
+        pool = begin("rmm")
+        row = pool.report()["torch"]
+        assert row.status == "too_late" and "before the first tensor goes to a GPU" in row.remedy
+        before = in_use(pool)
+        y = side("torch").take(8 * MIB, 4)
+        assert in_use(pool) == before  # it keeps its own
+        assert (side("torch").values(x) == 3).all()
+        """
+    )
+
+
+def test_arrays_of_cupy_outlive_the_change_of_allocator(run) -> None:
+    """CuPy is never too late: what exists keeps the memory that it has."""
+    run(
+        """
+        cupy = side("cupy")
+        before = cupy.take(8 * MIB, 3)
+        own = cupy.module.cuda.get_allocator()
+        pool = begin("driver", strict=True, frameworks="cupy")
+        moves(cupy, pool)
+        assert (cupy.values(before) == 3).all()
+        del before
+        settle()
+        pool.close()
+        assert cupy.module.cuda.get_allocator() == own
+        """
+    )
+
+
+@pytest.mark.parametrize("kind", ["driver", "rmm"])
+@pytest.mark.parametrize("first", ["pool", "cudf"])
+def test_the_order_of_import_cudf(run, kind: str, first: str) -> None:
+    """Its import gives CuPy and Numba RMM's plain allocators: it is noticed, and put right."""
+    run(
+        """
+        need("cudf")
+        if first == "cudf": import cudf
+        pool = begin(kind, frameworks=[*present(), "cudf"])
+        import cudf
+        print(pool.report())
+        for name in ("cudf", "cupy", "numba", "rmm"):
+            assert pool.report()[name].status == "installed", pool.report()
+        before = in_use(pool)
+        column = cudf.Series(np.arange(MIB))
+        assert in_use(pool) >= before + 8 * MIB
+        assert column.sum() == MIB * (MIB - 1) // 2
+        for each in sides("cupy", "numba", "rmm"): moves(each, pool)
+        """,
+        kind=kind,
+        first=first,
+    )
+
+
+def test_the_variable_installs_the_pool(run) -> None:
+    run(
+        """
+        pool = install.installed()
+        assert pool is zc.install_pool() and pool.kind == "rmm" and pool.limits[0].nbytes == 256 * MIB
+        for each in sides("cupy", "numba", "rmm"): moves(each, pool)
+        """,
+        ZEROCOPY_POOL="rmm,limit=256MiB",
+    )
+
+
+def test_a_second_device(run) -> None:
+    run(
+        """
+        if cuda_driver.count() < 2: skip("there is one device")
+        cupy = side("cupy").module
+        pool = begin("driver", frameworks="cupy")
+        for device in (0, 1):
+            with cupy.cuda.Device(device):
+                before = [pool.stats(d).current_bytes for d in (0, 1)]
+                x = cupy.zeros(8 * MIB, np.uint8)
+                more = [pool.stats(d).current_bytes - b for d, b in zip((0, 1), before)]
+                assert more[device] >= 8 * MIB and more[1 - device] == 0
+        """
+    )
