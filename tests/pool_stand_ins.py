@@ -96,7 +96,7 @@ class FakeDriver:
 
     def __init__(self, capacity=1 << 30):
         self.capacity, self.calls, self.used, self.reserved, self.high = capacity, [], 0, 0, 0
-        self.threshold, self.sizes, self.held = 0, {}, []
+        self.threshold, self.sizes, self.held, self.awake = 0, {}, [], False
 
     def cuInit(self, flags):
         self.calls.append("cuInit")
@@ -112,6 +112,10 @@ class FakeDriver:
 
     def cuCtxGetDevice(self, device):
         device._obj.value = 0
+        return 0
+
+    def cuDevicePrimaryCtxGetState(self, device, flags, active):
+        active._obj.value = int(self.awake or bool(self.held))
         return 0
 
     def cuDeviceGet(self, device, index):

@@ -147,18 +147,171 @@ def test_a_scope_has_its_own_figures(install, track: bool) -> None:
     before = pool.allocate(1 << 16)
     with pool as same:
         assert same is pool
-        assert pool.stats().current_bytes == 0
+        assert pool.stats().current_bytes == 1 << 16
         inner = pool.allocate(4096)
         with pool:
             pool.deallocate(pool.allocate(100), 100)
-        assert pool.scopes[0].stats.peak_bytes == 100
+        scope = pool.scopes[0]
+        assert scope.stats.peak_bytes == (1 << 16) + 4096 + 100
+        assert (scope.stats.total_bytes, scope.stats.total_count) == (100, 1)
         pool.deallocate(inner, 4096)
+        big = pool.allocate(1 << 17)
+        pool.deallocate(before, 1 << 16)  # of the time before: no figure goes below 0
+        assert pool.stats().current_bytes == 1 << 17
+        pool.deallocate(big, 1 << 17)
     scope = pool.scopes[0]
-    # RMM adds an inner block's peak to what the outer one had then.
-    assert scope.stats.peak_bytes == 4196
+    assert scope.stats.peak_bytes == (1 << 16) + (1 << 17)
+    assert scope.stats.total_bytes == 4096 + 100 + (1 << 17)
     assert scope.leaks == []
-    assert pool.stats().current_bytes == 1 << 16
-    pool.deallocate(before, 1 << 16)
+    assert pool.stats().current_bytes == 0
+    assert pool.stats().peak_bytes == (1 << 16) + (1 << 17)
+    assert pool.stats().total_count == 4
+
+
+def test_scopes_that_overlap_in_threads(install) -> None:
+    pool = install(track=True)
+    first, second = threading.Event(), threading.Event()
+    leaks = []
+
+    def work() -> None:
+        pool.__enter__()
+        leaks.append(pool.allocate(1000))
+        first.set()
+        second.wait()
+        with pytest.warns(ResourceWarning):
+            pool.__exit__(None, None, None)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    first.wait()
+    pool.__enter__()
+    pool.deallocate(pool.allocate(1 << 20), 1 << 20)
+    second.set()
+    thread.join()
+    pool.deallocate(leaks[0], 1000)
+    pool.__exit__(None, None, None)
+    assert pool.scopes[0].leaks == []
+    assert pool.stats().peak_bytes == (1 << 20) + 1000
+
+
+def test_an_address_that_comes_again_is_a_leak_too(install) -> None:
+    pool = install(track=True)
+    for _ in range(50):
+        old = pool.allocate(4096)
+        pool.__enter__()
+        pool.deallocate(old, 4096)
+        new = pool.allocate(4096)
+        with pytest.warns(ResourceWarning):
+            pool.__exit__(None, None, None)
+        assert [leak.ptr for leak in pool.scopes[0].leaks] == [new]
+        pool.deallocate(new, 4096)
+
+
+def test_leaving_a_block_that_was_not_entered(install) -> None:
+    with pytest.raises(zc.PoolOptionError, match="with pool"):
+        install().__exit__(None, None, None)
+
+
+def test_closing_in_a_block(install, host) -> None:
+    pool = install()
+    ptr = pool.allocate(100)
+    with pool:
+        pool.close()
+    pool.deallocate(ptr, 100)
+    assert host.out == {}
+
+
+def test_all_that_is_named_is_on_the_pool(install, host) -> None:
+    """CuPy and torch allocate through RMM's resource: naming one of them is naming that."""
+    pool = install(frameworks=["torch"])
+    assert pool.report()["rmm"].status == "installed"
+    assert rmm.mr.get_per_device_resource(0) is pool.device_pool(0).resource(rmm.mr)
+
+
+@pytest.mark.parametrize("nbytes", [2**63, 2**64 - 1, 2**64 + 5])
+def test_more_than_any_memory(install, nbytes: int) -> None:
+    with pytest.raises(zc.PoolOptionError, match="no memory is as large"):
+        install(limit="1MiB").allocate(nbytes)
+
+
+def test_nothing_is_no_address(install, host) -> None:
+    pool = install()
+    assert pool.allocate(0) == 0
+    pool.deallocate(0, 0)
+    assert host.out == {}
+
+
+def test_a_limit_that_is_no_multiple_of_what_is_counted(install) -> None:
+    with pytest.raises(
+        zc.PoolLimitError, match="1000 B beside the 0 B in use would pass the limit of 1000 B"
+    ):
+        install(limit=1000).allocate(1000)
+
+
+def test_a_pool_is_not_copied(install) -> None:
+    import copy
+
+    pool = install()
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="neither copied nor pickled"):
+            attempt(pool)
+
+
+class Misbehaving(HostAllocator):
+    """An allocator in Python that does what it was told."""
+
+    def __init__(self, allocate=None, deallocate=None):
+        super().__init__()
+        self.first, self.last = allocate, deallocate
+
+    def allocate(self, nbytes, stream):
+        return super().allocate(nbytes, stream) if self.first is None else self.first()
+
+    def deallocate(self, ptr, nbytes, stream):
+        super().deallocate(ptr, nbytes, stream)
+        if self.last is not None:
+            self.last()
+
+
+def _raise(error: BaseException):
+    def work():
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), SystemExit(3), ValueError("mine"), MemoryError("mine")], ids=repr
+)
+def test_what_an_allocator_raises_comes_through(error: BaseException) -> None:
+    allocator = Misbehaving(_raise(error))
+    pool = zc.install_pool(allocator=allocator, limit="1MiB")
+    with pytest.raises(type(error)) as caught:
+        pool.allocate(100)
+    assert caught.value is error
+    allocator.first = None
+    pool.deallocate(pool.allocate(100), 100)
+    pool.close()
+
+
+@pytest.mark.parametrize(
+    ("returned", "error"), [(None, TypeError), (1.5, TypeError), (0, MemoryError), (-8, MemoryError)]
+)
+def test_what_an_allocator_returns_is_checked(returned, error) -> None:
+    pool = zc.install_pool(allocator=Misbehaving(lambda: returned))
+    with pytest.raises(error, match=r"Misbehaving.allocate\(\) returned"):
+        pool.allocate(100)
+    pool.close()
+
+
+def test_what_deallocate_raises_is_shown(capsys) -> None:
+    pool = zc.install_pool(allocator=Misbehaving(None, _raise(ValueError("mine"))))
+    pool.deallocate(pool.allocate(100), 100)
+    told = capsys.readouterr().err
+    assert "Misbehaving.deallocate() raised" in told
+    assert "ValueError: mine" in told
+    assert pool.stats().current_bytes == 0
+    pool.close()
 
 
 @pytest.mark.parametrize("track", [False, True])
@@ -219,13 +372,12 @@ def test_another_one_after_closing(install, host) -> None:
 
 def test_somebody_elses_resource_is_not_replaced_on_closing(install, host) -> None:
     pool = install()
-    before, theirs = pool._kept[0], rmm.mr.CudaMemoryResource()
+    theirs = rmm.mr.CudaMemoryResource()
     rmm.mr.set_per_device_resource(0, theirs)
     assert pool.report()["rmm"].status == "replaced"
     assert "pool.refresh()" in pool.report()["rmm"].remedy
     pool.close()
     assert rmm.mr.get_per_device_resource(0) is theirs
-    assert before is not theirs
 
 
 def test_refresh_puts_back_what_was_replaced(install) -> None:
@@ -390,3 +542,93 @@ def test_half_a_pool_is_none(host, monkeypatch, error) -> None:
     assert rmm.mr.get_per_device_resource(0) is resource
     monkeypatch.undo()
     zc.install_pool(allocator=host).close()
+
+
+def test_one_that_fails_keeps_the_others_from_nothing(host, monkeypatch) -> None:
+    """In closing: the next pool can be installed, and host modes are off."""
+    from zerocopy.pool.host import MODES
+    from zerocopy.pool.rmm_hook import RMMHook
+
+    def fail(self, pool):
+        raise RuntimeError("the driver has gone")
+
+    pool = zc.install_pool(allocator=host, host="recycle")
+    resource = rmm.mr.get_per_device_resource(0)
+    monkeypatch.setattr(RMMHook, "detach", fail)
+    pool.close()
+    assert pool.report()["rmm"].what == "RuntimeError: the driver has gone"
+    assert installed() is None
+    assert not MODES["recycle"].installed
+    monkeypatch.undo()
+    assert resource is rmm.mr.get_per_device_resource(0)
+    again = zc.install_pool(allocator=host)
+    again.close()
+    rmm.mr.set_per_device_resource(0, rmm.mr.CudaMemoryResource())
+
+
+def test_what_is_broken_is_a_row(install, monkeypatch) -> None:
+    from zerocopy.pool.rmm_hook import RMMHook
+
+    def fail(self, pool):
+        raise AttributeError("no such thing")
+
+    pool = install()
+    monkeypatch.setattr(RMMHook, "holds", fail)
+    assert pool.report()["rmm"].what == "AttributeError: no such thing"
+    monkeypatch.undo()
+
+
+def test_half_told_is_set_back(host, monkeypatch) -> None:
+    before = rmm.mr.get_per_device_resource(0)
+    real, calls = rmm.mr.set_per_device_resource, []
+
+    def interrupted(device, resource):
+        real(device, resource)
+        calls.append(device)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(rmm.mr, "set_per_device_resource", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        zc.install_pool(allocator=host)
+    assert rmm.mr.get_per_device_resource(0) is before
+    assert installed() is None
+
+
+def test_strict_insists_on_what_came_of_it(host, monkeypatch) -> None:
+    from zerocopy.pool.rmm_hook import RMMHook
+
+    def fail(self, pool):
+        raise RuntimeError("it will not")
+
+    monkeypatch.setattr(RMMHook, "attach", fail)
+    with (
+        pytest.warns(RuntimeWarning, match="it will not"),
+        pytest.raises(zc.PoolUnavailableError, match="it will not"),
+    ):
+        zc.install_pool(allocator=host, frameworks="rmm", strict=True)
+    assert installed() is None
+
+
+def test_allocating_while_it_is_closed(host) -> None:
+    failed = []
+
+    def work() -> None:
+        try:
+            for _ in range(2000):
+                pool.deallocate(pool.allocate(64), 64)
+        except zc.PoolClosedError:
+            pass
+        except Exception as error:
+            failed.append(error)
+            raise
+
+    for _ in range(10):
+        pool = zc.install_pool(allocator=host)
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        pool.close()
+        for thread in threads:
+            thread.join()
+    assert failed == []

@@ -32,7 +32,7 @@ def pool(driver):
 
 
 def test_nothing_is_asked_of_the_driver_before_memory_is(driver) -> None:
-    made = zc.install_pool("driver", frameworks=(), initial=MIB)
+    made = zc.install_pool("driver", frameworks=())
     assert made.report().kind == "driver"
     assert made.stats().current_bytes == 0
     assert made.trim() == 0
@@ -71,6 +71,45 @@ def test_threshold_and_initial(driver) -> None:
     assert driver.threshold == 2 * MIB
     assert driver.reserved == MIB
     assert driver.used == 0
+
+
+def test_what_frameworks_do_is_seen_when_there_is_a_context(driver) -> None:
+    """torch and JAX take from the driver's pool without asking us."""
+    made = zc.install_pool("driver", frameworks=())
+    driver.used, driver.high, driver.reserved, driver.threshold = 300, 400, 900, 1 << 30
+    assert made.stats().current_bytes == 0  # nobody has a context, and nobody is given one
+    assert "cuInit" not in driver.calls
+    driver.awake = True
+    assert (made.stats().current_bytes, made.stats().peak_bytes) == (300, 400)
+    assert driver.threshold == KEEP_ALL
+    driver.threshold = 1 << 30
+    assert "has set 1 GiB since" in str(made.report())
+    made.refresh()
+    assert driver.threshold == KEEP_ALL
+    assert made.trim() == 600
+    driver.used = 0
+    made.close()
+
+
+def test_what_is_guaranteed_is_taken_at_once(driver) -> None:
+    made = zc.install_pool("driver", frameworks=(), initial=MIB)
+    assert (driver.reserved, driver.used) == (MIB, 0)
+    made.close()
+    driver.capacity, driver.threshold = 10, 7
+    with pytest.raises(zc.PoolUnavailableError, match="initial=1048576"):
+        zc.install_pool("driver", frameworks=(), initial=MIB)
+    assert driver.threshold == 7
+    assert install.installed() is None
+
+
+def test_the_peak_of_before_is_not_forgotten(driver, pool) -> None:
+    pool.deallocate(pool.allocate(MIB), MIB)
+    with pool:
+        pool.deallocate(pool.allocate(100), 100)
+        with pool:
+            pass
+    assert pool.scopes[0].stats.peak_bytes == 100
+    assert pool.stats().peak_bytes == MIB
 
 
 def test_the_device_has_no_more(driver, pool) -> None:

@@ -37,7 +37,7 @@ def make(host):
 
     yield build
     while made:
-        made.pop().release()
+        made.pop().release(False)
     gc.collect()
     assert host.out == {}
 
@@ -127,3 +127,48 @@ def test_without_a_driver_it_is_unavailable() -> None:
         # on_device() says so first; RMM itself raises MemoryError (rmm, prototypes).
         with pytest.raises((zc.PoolUnavailableError, zc.DeviceError), match="NVIDIA driver"):
             RMMPool(0, Settings.read(kind), None)
+
+
+def test_trimming_in_a_block_counts_all_that_is_out(make, host) -> None:
+    from zerocopy.pool.timeline import Timeline
+
+    pool = make(cap=8 * MIB)
+    line = Timeline(pool)
+    ptr = pool.allocate(6 * MIB, 1)
+    span = line.begin()
+    assert pool.trim() == 0
+    with pytest.raises(MemoryError):
+        pool.allocate(6 * MIB, 1)
+    pool.deallocate(ptr, 6 * MIB, 1)
+    assert line.end(span).current_bytes == 0
+    assert pool.trim() > 0
+    assert line.stats().peak_bytes == 6 * MIB  # since the beginning, whatever was trimmed
+
+
+def test_no_room_for_another_beside_it(host, make, monkeypatch) -> None:
+    pool = make(initial=MIB)
+    ptr = pool.allocate(2 * MIB, 1)
+    pool.deallocate(ptr, 2 * MIB, 1)
+
+    def refuse(nbytes, stream):
+        raise MemoryError
+
+    monkeypatch.setattr(host, "allocate", refuse)
+    assert pool.trim() == 0
+    monkeypatch.undo()
+    pool.deallocate(pool.allocate(2 * MIB, 1), 2 * MIB, 1)
+    assert pool.trim() > 0
+
+
+def test_the_device_is_full_and_not_the_limit(host) -> None:
+    class Full(HostAllocator):
+        def allocate(self, nbytes, stream):
+            if nbytes > MIB:
+                raise MemoryError("the device has no more")
+            return super().allocate(nbytes, stream)
+
+    pool = zc.install_pool(allocator=Full(), limit="64MiB")
+    with pytest.raises(MemoryError, match="the device has no more") as caught:
+        pool.allocate(2 * MIB)
+    assert not isinstance(caught.value, zc.PoolLimitError)
+    pool.close()

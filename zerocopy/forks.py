@@ -9,6 +9,22 @@ from __future__ import annotations
 
 import os
 from _thread import RLock  # threading's own, without importing threading
+from weakref import WeakSet
+
+_free_in_children: WeakSet[RLock] = WeakSet()
+
+
+def lock() -> RLock:
+    """Return a lock that is free in a child of a fork, whoever held it: for short work on figures."""
+    made = RLock()
+    _free_in_children.add(made)
+    return made
+
+
+def _free() -> None:
+    for each in _free_in_children:
+        each._at_fork_reinit()  # type: ignore[attr-defined]  # as logging and threading do
+
 
 #: Held while modules are imported and kernels loaded. The thread that holds it may fork.
 LOADING = RLock()
@@ -16,3 +32,4 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=LOADING.acquire, after_in_parent=LOADING.release, after_in_child=LOADING.release
     )
+    os.register_at_fork(after_in_child=_free)

@@ -23,6 +23,7 @@ from pool_stand_ins import FakeDriver, HostAllocator
 import zerocopy as zc
 from zerocopy.pool import install
 from zerocopy.pool.cards import Card
+from zerocopy.pool.driver_pool import DriverPool
 from zerocopy.protocols import cuda_driver
 
 cupy = pytest.importorskip("cupy")
@@ -167,6 +168,8 @@ def test_import_cudf_is_put_right(driver, restored, tmp_path, monkeypatch) -> No
         "cupy.cuda.set_allocator(rmm_cupy_allocator)\ncuda.set_memory_manager(RMMNumbaManager)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
+    # cuDF allocates through RMM's resource, and the true one of the driver's kind wants a driver.
+    monkeypatch.setattr(DriverPool, "resource", lambda self, mr: mr.CudaMemoryResource())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import numba.cuda

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from zerocopy.errors import Reason
 from zerocopy.forks import LOADING
 from zerocopy.pool import imports
 from zerocopy.pool.hook import PoolHook
@@ -40,15 +42,32 @@ class Attachments:
         return list(self._outcomes.values())
 
     def _foreseen(self, each: PoolHook) -> Outcome:
-        if not self._pool.settings.wants(each.name):
+        if not self._wanted(each):
             return Outcome(each.name, Status.UNSUPPORTED, "not in frameworks=")
         return each.foresee(self._pool, os.environ)
+
+    def _wanted(self, each: PoolHook) -> bool:
+        """Whether it is asked for, or one that is asked for allocates through it."""
+        wants = self._pool.settings.wants
+        return wants(each.name) or any(
+            wants(other.name) and other.through(self._pool) == each.name for other in self._hooks
+        )
 
     def outcomes(self) -> list[Outcome]:
         """Return what has become of each by now."""
         if self._closed:
             return list(self._outcomes.values())
-        return [each.now(self._pool, self._outcomes[each.name]) for each in self._hooks]
+        for each in self._hooks:
+            # Imported, and nobody told us: its import was under way when the pool came.
+            if self._outcomes[each.name].status is Status.PENDING_IMPORT and each.imported():
+                self._tell(each)
+        return [self._now(each) for each in self._hooks]
+
+    def _now(self, each: PoolHook) -> Outcome:
+        try:
+            return each.now(self._pool, self._outcomes[each.name])
+        except Exception as error:  # noqa: BLE001 - one that is broken is a row, and no end to the report
+            return Outcome(each.name, Status.UNSUPPORTED, f"{type(error).__name__}: {error}")
 
     def outcome(self, name: str) -> Outcome | None:
         """Return one of them as it was left."""
@@ -68,7 +87,7 @@ class Attachments:
 
     def _set_variables(self, each: PoolHook) -> None:
         pool = self._pool
-        if not (pool.settings.wants(each.name) and pool.no_device() is None and each.installed()):
+        if not (self._wanted(each) and pool.no_device() is None and each.installed()):
             return
         wanted = {n: v for n, v in each.courtesies(pool).items() if n not in os.environ}
         if self._outcomes[each.name].status is Status.ENV_PENDING:
@@ -79,12 +98,13 @@ class Attachments:
 
     def _take_back(self, each: PoolHook) -> None:
         """Put the environment back as it was, as far as nobody has changed it since."""
-        for name, (before, ours) in self._variables.pop(each.name, {}).items():
+        for name, (before, ours) in self._variables.get(each.name, {}).items():
             if os.environ.get(name) == ours:
                 if before is None:
                     del os.environ[name]
                 else:
                     os.environ[name] = before
+        self._variables.pop(each.name, None)
 
     def _wait(self, each: PoolHook) -> None:
         def told() -> None:
@@ -129,25 +149,30 @@ class Attachments:
             lost = [o.framework for o in self.outcomes() if o.status is Status.REPLACED]
             for name in lost:
                 self.tell_again(name)
-            return lost
+            return [name for name in lost if self._outcomes[name].status is Status.INSTALLED]
 
     def detach(self) -> None:
         """Give each its own allocator back, the last one first, where that can be."""
-        with LOADING:
+        with LOADING, ExitStack() as stack:
             self._closed = True
             for told in self._waiting:
                 imports.forget(told)
-            for each in reversed(self._hooks):
-                before = each.now(self._pool, self._outcomes[each.name])
-                read = self._outcomes[each.name].status is Status.ENV_PENDING
-                if before.status is Status.INSTALLED and (read or each.name in self._told):
-                    reason = each.detach(self._pool)
-                    before = (
-                        Outcome(each.name, Status.RESTORED)
-                        if reason is None
-                        else Outcome(each.name, Status.INSTALLED, reason.why, reason.remedy)
-                    )
-                elif before.status in (Status.PENDING_IMPORT, Status.ENV_PENDING):
-                    before = Outcome(each.name, Status.RESTORED)
-                self._take_back(each)
-                self._outcomes[each.name] = before
+            for each in self._hooks:  # undone in the reverse order, all of them, whatever one does
+                stack.callback(self._undo, each)
+
+    def _undo(self, each: PoolHook) -> None:
+        now, was = self._now(each), self._outcomes[each.name].status
+        self._take_back(each)
+        # Whoever was told, whatever it came to: a hook sets back what is its own and nothing else.
+        if each.name in self._told or (was is Status.ENV_PENDING and now.status is Status.INSTALLED):
+            try:
+                reason = each.detach(self._pool)
+            except Exception as error:  # noqa: BLE001 - the others are given theirs, and this is its row
+                reason = Reason(f"{type(error).__name__}: {error}", "")
+            if reason is not None and was is not Status.UNSUPPORTED:
+                now = Outcome(each.name, Status.INSTALLED, reason.why, reason.remedy)
+            elif now.status in (Status.INSTALLED, Status.REPLACED):
+                now = Outcome(each.name, Status.RESTORED)
+        elif now.status in (Status.INSTALLED, Status.PENDING_IMPORT, Status.ENV_PENDING):
+            now = Outcome(each.name, Status.RESTORED)
+        self._outcomes[each.name] = now

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
+from zerocopy import forks
 from zerocopy.errors import PoolUnavailableError
 from zerocopy.pool.ledger import Leak
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.sizes import show_size
-from zerocopy.pool.stats import Stats
+from zerocopy.pool.stats import Segment, Stats
 from zerocopy.protocols import cuda_driver, cuda_pool
 
 #: Keep all: without a threshold the driver gives free memory back to the device each time
 #: that a stream is waited for, and asks for it anew afterwards (CUDA C++ Programming Guide,
 #: "Stream Ordered Memory Allocator"). torch sets the same.
 KEEP_ALL = 2**64 - 1
+_LEGACY_DEFAULT_STREAM = 1
 
 
 class DriverPool:
@@ -36,25 +37,49 @@ class DriverPool:
     def __init__(self, device: int, settings: Settings) -> None:
         self.device = device
         self._settings = settings
-        self._peak = 0
+        self._handle = 0
+        self._before = 0
+        self._lock = forks.lock()
 
-    @functools.cached_property
+    @property
     def handle(self) -> int:
-        """The ``CUmemoryPool``, with its threshold set and its beginning reserved."""
-        device = self.device
+        """The ``CUmemoryPool``, with its threshold set and its beginning reserved.
+
+        Raises
+        ------
+        PoolUnavailableError
+            The device has no memory pools, or not as much memory as ``initial=`` asks for.
+        """
+        if not self._handle:
+            with self._lock:
+                if not self._handle:
+                    self._handle = self._opened()
+        return self._handle
+
+    def _opened(self) -> int:
+        device, initial = self.device, self._settings.initial
         if not cuda_pool.supported(device):
             raise PoolUnavailableError(
                 "install_pool('driver')", f"device {device} has no memory pools", "use kind='rmm'"
             )
         cuda_driver.hold(device)
         handle = cuda_pool.default_pool(device)
-        self._before = cuda_pool.get(device, handle, cuda_pool.RELEASE_THRESHOLD)
+        before = cuda_pool.get(device, handle, cuda_pool.RELEASE_THRESHOLD)
         cuda_pool.put(device, handle, cuda_pool.RELEASE_THRESHOLD, self.threshold)
-        if self._settings.initial:
-            # Memory stays with a pool below its threshold: so what is taken once is there.
-            ptr = cuda_pool.allocate(device, handle, self._settings.initial, 0)
-            cuda_pool.free(device, ptr, 0)
-            cuda_pool.finish(device, 0)
+        if initial:
+            try:
+                # Memory stays with a pool below its threshold: so what is taken once is there.
+                ptr = cuda_pool.allocate(device, handle, initial, _LEGACY_DEFAULT_STREAM)
+            except MemoryError as error:
+                cuda_pool.put(device, handle, cuda_pool.RELEASE_THRESHOLD, before)
+                raise PoolUnavailableError(
+                    f"install_pool('driver', initial={initial})",
+                    f"device {device} has not so much left",
+                    "ask for less: initial= is taken at once",
+                ) from error
+            cuda_pool.free(device, ptr, _LEGACY_DEFAULT_STREAM)
+            cuda_pool.finish(device, _LEGACY_DEFAULT_STREAM)
+        self._before = before
         return handle
 
     @property
@@ -65,8 +90,8 @@ class DriverPool:
 
     @property
     def used(self) -> bool:
-        """Whether the driver has been called yet."""
-        return "handle" in vars(self)
+        """Whether there is anything to ask the driver: we have called it, or a framework has a context."""
+        return bool(self._handle) or cuda_pool.awake(self.device)
 
     def allocate(self, nbytes: int, stream: int) -> int:
         """Return the address of memory that work on the stream may use from here on."""
@@ -105,17 +130,22 @@ class DriverPool:
         )
         return Stats(current, high, reserved)
 
-    def begin(self) -> Stats:
-        """Begin a scope of statistics; return the figures before it."""
-        before = self.stats()
-        if self.used:
-            self._peak = max(self._peak, before.peak_bytes)
-            cuda_pool.put(self.device, self.handle, cuda_pool.USED_HIGH, 0)
-        return before
+    def counted(self, nbytes: int) -> int:
+        """Return what an allocation counts against a cap, which is MPS's here."""
+        return nbytes
 
-    def end(self) -> Stats:
-        """End a scope; return its figures."""
-        return self.stats()
+    def cut(self) -> Segment:
+        """Return what there was since the last cut, and begin anew."""
+        if not self.used:
+            return Segment(0)
+        peak = cuda_pool.get(self.device, self.handle, cuda_pool.USED_HIGH)
+        cuda_pool.put(self.device, self.handle, cuda_pool.USED_HIGH, 0)
+        return Segment(peak)
+
+    def start(self) -> None:
+        """Do at once what must not wait: what was guaranteed, and a threshold of one's own."""
+        if self._settings.initial or self._settings.release_threshold is not None:
+            _ = self.handle
 
     def trim(self) -> int:
         """Give back what nobody uses; return how many bytes."""
@@ -134,7 +164,7 @@ class DriverPool:
 
         Its threshold is set back if it is still ours, and no framework goes on using the pool.
         """
-        if not in_use and self.used and self._threshold_now() == self.threshold:
+        if not in_use and self._handle and self._threshold_now() == self.threshold:
             cuda_pool.put(self.device, self.handle, cuda_pool.RELEASE_THRESHOLD, self._before)
 
     def remarks(self) -> list[str]:

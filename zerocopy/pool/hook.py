@@ -8,6 +8,7 @@ its own of either; what is the same for all is here.
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -64,6 +65,10 @@ class PoolHook:
     def too_late(self, pool: Pool) -> Reason | None:
         """Return why an imported framework can no longer be told."""
         return None
+
+    def through(self, pool: Pool) -> str:
+        """Return the hook by whose way the framework allocates; nothing if by its own."""
+        return ""
 
     def has_read(self) -> bool:
         """Whether an imported framework has read its variables."""
@@ -130,6 +135,10 @@ class PoolHook:
     def now(self, pool: Pool, before: Outcome) -> Outcome:
         """Return what has become of an outcome since."""
         if before.status is Status.ENV_PENDING and self.imported() and self.has_read():
+            for name, value in self.variables(pool, os.environ).items():
+                if os.environ.get(name) != value:
+                    why = f"{name} was changed to {os.environ.get(name)!r} before it was read"
+                    return Outcome(self.name, Status.REPLACED, why)
             return Outcome(self.name, Status.INSTALLED, before.what.removesuffix(", when it starts"))
         if before.status is Status.INSTALLED and not self.holds(pool):
             return Outcome(

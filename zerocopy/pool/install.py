@@ -163,16 +163,24 @@ def install(asked: Settings) -> Pool:
             for mode in pool.host:
                 mode.install()
             pool.attachments.attach()
+            if asked.strict:
+                _insist(pool, pool.attachments.outcomes())
+            _look_around(pool)
         except BaseException:  # an interrupt too: half a pool is none
             pool.close()
             raise
         _installed = pool
-        for note, seen in (limits.sharing(card, pool.limits.get(i)) for i, card in pool.cards.items()):
-            if note:
-                pool.notes.append(note)
-            if seen:
-                warnings.warn(note, RuntimeWarning, stacklevel=3)
         return pool
+
+
+def _look_around(pool: Pool) -> None:
+    """Note, and warn, of others on the cards."""
+    for index, card in pool.cards.items():
+        note, seen = limits.sharing(card, pool.limits.get(index))
+        if note:
+            pool.notes.append(note)
+        if seen:
+            warnings.warn(note, RuntimeWarning, stacklevel=4)
 
 
 def survey(asked: Settings | None = None) -> Pool:
@@ -253,7 +261,11 @@ def _build(pool: Pool) -> None:
     asked = replace(pool.settings, kind=pool.kind)
     for device in pool.devices:
         cap = pool.limits.get(device)
-        pool.serve(device, RMMPool(device, asked, cap) if pool.by_rmm else DriverPool(device, asked))
+        if pool.by_rmm:
+            pool.serve(device, RMMPool(device, asked, cap))
+        else:
+            pool.serve(device, direct := DriverPool(device, asked))
+            direct.start()
 
 
 def _insist(pool: Pool, outcomes: list[Outcome]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import traceback
@@ -29,6 +30,8 @@ class Leak:
     stack : str
         The lines of Python that asked, the last call last; without Python's part in it, RMM's
         own stack. Nothing without ``track=True``.
+    number : int
+        Which of the allocations that were noted, from 1 on; 0 where it was not.
     """
 
     nbytes: int
@@ -36,6 +39,7 @@ class Leak:
     ptr: int | None = None
     through: str = ""
     stack: str = ""
+    number: int = 0
 
     def __str__(self) -> str:
         at = f" at {self.ptr:#x}" if self.ptr is not None else ""
@@ -50,6 +54,8 @@ class Ledger:
     def __init__(self) -> None:
         # No lock: each step is one operation of a dict, and finalizers may come at any time.
         self._notes: dict[tuple[int, int], Leak] = {}
+        self._numbers = itertools.count(1)
+        self.number = 0
 
     def note(self, device: int, ptr: int, nbytes: int, through: str) -> None:
         """Write an allocation down, with the stack of who asked from outside."""
@@ -58,7 +64,8 @@ class Ledger:
             outside = outside.f_back
         stack = traceback.StackSummary.extract(traceback.walk_stack(outside), limit=_DEPTH)
         stack.reverse()
-        self._notes[device, ptr] = Leak(nbytes, device, ptr, through, "".join(stack.format()))
+        self.number = number = next(self._numbers)
+        self._notes[device, ptr] = Leak(nbytes, device, ptr, through, "".join(stack.format()), number)
 
     def strike(self, device: int, ptr: int) -> None:
         """Cross a freed allocation out."""
@@ -68,6 +75,12 @@ class Ledger:
         """Return the note about an allocation; None if it was another's, of another size."""
         note = self._notes.get((device, ptr))
         return note if note is not None and note.nbytes == nbytes else None
+
+    def keep(self, device: int, outstanding: set[int], number: int) -> None:
+        """Cross out what is not outstanding, of allocations up to a number: others free them."""
+        for (at, ptr), note in self._notes.copy().items():
+            if at == device and ptr not in outstanding and note.number <= number:
+                self._notes.pop((at, ptr), None)
 
     def outstanding(self, device: int) -> list[Leak]:
         """Return what was noted and not crossed out."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from zerocopy.device import parse_stream
 from zerocopy.errors import DeviceError, PoolClosedError, PoolLimitError, PoolOptionError, Reason
 from zerocopy.forks import LOADING
 from zerocopy.pool import exits
+from zerocopy.pool.arguments import handle, number_of_bytes
 from zerocopy.pool.attachments import Attachments
 from zerocopy.pool.cards import Card
 from zerocopy.pool.hook import PoolHook
@@ -20,6 +22,7 @@ from zerocopy.pool.scope import OpenScope, Scope, warn
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.sizes import show_size
 from zerocopy.pool.stats import Stats
+from zerocopy.pool.timeline import Timeline
 from zerocopy.protocols import cuda_driver
 
 
@@ -75,9 +78,10 @@ class Pool:
         self.host = host
         self.attachments = Attachments(self, hooks)
         self._pools: dict[int, Any] = {}
-        self._kept: dict[int, Any] = {}
-        self._scopes: list[OpenScope] = []
-        self._ledger = Ledger() if settings.track else None
+        # Each thread leaves the blocks that it has entered.
+        self._blocks = threading.local()
+        self._timelines: dict[int, Timeline] = {}
+        self.ledger = Ledger() if settings.track else None
 
     # -- the external allocator interface -----------------------------------------
 
@@ -96,7 +100,7 @@ class Pool:
         Returns
         -------
         int
-            The address; to be freed with `deallocate`.
+            The address; to be freed with `deallocate`. 0 for 0 bytes.
 
         Raises
         ------
@@ -106,14 +110,30 @@ class Pool:
             The device has no more.
         PoolClosedError, DeviceError
         """
-        return self.take(_bytes(nbytes), _handle(stream), self._device(device), "allocate()")
+        size, number, on = number_of_bytes(nbytes), handle(stream), self._device(device)
+        self._open(f"allocate({size})")
+        return self.take(size, number, on, "allocate()") if size else 0
 
     def deallocate(self, ptr: int, nbytes: int, stream: Any = None, device: int | None = None) -> None:
         """Free what `allocate` returned, after what the stream has been given so far.
 
-        Works on a pool that is closed too.
+        Works on a pool that is closed too. `device` is that of the memory; where the driver
+        knows it, it may be left out.
         """
-        self.give(ptr, _bytes(nbytes), _handle(stream), self._device(device))
+        if not ptr:
+            return  # what allocate(0) returned
+        if device is None and len(self._pools) > 1:
+            device = self._owner(ptr)
+        self.give(ptr, number_of_bytes(nbytes), handle(stream), self._device(device))
+
+    def _owner(self, ptr: int) -> int:
+        """Return the device that memory is on."""
+        found = cuda_driver.ordinal(ptr) if self.kind != "custom" else None
+        if found is None:
+            raise DeviceError(
+                f"deallocate({ptr:#x})", "the pool is on several devices", "name the memory's: device="
+            )
+        return found
 
     def take(self, nbytes: int, stream: int, device: int, through: str) -> int:
         """Allocate on behalf of a framework, named for the report of leaks."""
@@ -128,16 +148,16 @@ class Pool:
             if refused is error:
                 raise
             raise refused from error
-        if self._ledger is not None:
-            self._ledger.note(device, ptr, nbytes, through)
+        if self.ledger is not None:
+            self.ledger.note(device, ptr, nbytes, through)
         return ptr
 
     def give(self, ptr: int, nbytes: int, stream: int, device: int) -> None:
         """Free on behalf of a framework; nothing is freed one by one when the interpreter ends."""
         if exits.ended():
             return
-        if self._ledger is not None:
-            self._ledger.strike(device, ptr)
+        if self.ledger is not None:
+            self.ledger.strike(device, ptr)
         self.device_pool(device).deallocate(ptr, nbytes, stream)
 
     def out_of_memory(self, nbytes: int, device: int, error: MemoryError) -> MemoryError:
@@ -146,13 +166,14 @@ class Pool:
         if cap is None or isinstance(error, PoolLimitError):
             return error
         in_use = self.device_pool(device).in_use()
-        past = in_use + nbytes > cap.nbytes
-        why = (
-            f"{show_size(nbytes)} beside the {show_size(in_use)} in use would pass the limit of {cap}"
-            if past
-            else f"{show_size(in_use)} of {cap} are in use, and no free block is as large: it is in pieces, "
-            "or the device has no more"
-        )
+        if in_use + self.device_pool(device).counted(nbytes) > cap.nbytes:
+            why = f"{show_size(nbytes)} beside the {show_size(in_use)} in use would pass the limit of {cap}"
+        elif "maximum pool size" in str(error).lower():  # so RMM's pool says that it may not grow
+            why = (
+                f"{show_size(in_use)} of {cap} are in use, and no free block is as large: they are in pieces"
+            )
+        else:
+            return error  # the device has no more, whatever the limit
         return PoolLimitError(
             f"allocate({nbytes})",
             why,
@@ -177,6 +198,11 @@ class Pool:
     def serve(self, device: int, pool: Any) -> None:
         """Have a device's memory come from what is given."""
         self._pools[device] = pool
+        self._timelines[device] = Timeline(pool)
+
+    def timeline(self, device: int) -> Timeline:
+        """Return a device's statistics in time."""
+        return self._timelines[device]
 
     def no_device(self) -> Reason | None:
         """Return why there is nothing to pool on any device; None if there is."""
@@ -190,20 +216,12 @@ class Pool:
     @property
     def tracked(self) -> bool:
         """Whether allocations are noted."""
-        return self._ledger is not None
+        return self.ledger is not None
 
     def note(self, device: int, ptr: int, nbytes: int, through: str) -> None:
         """Write down who asked for memory that RMM tracks itself."""
-        if self._ledger is not None:
-            self._ledger.note(device, ptr, nbytes, through)
-
-    def keep(self, device: int, resource: Any) -> None:
-        """Keep what RMM has for a device: it may be using it."""
-        self._kept[device] = resource
-
-    def kept(self, resource: Any) -> bool:
-        """Whether `keep` has it."""
-        return any(resource is other for other in self._kept.values())
+        if self.ledger is not None:
+            self.ledger.note(device, ptr, nbytes, through)
 
     def frees_into_rmm(self) -> bool:
         """Whether torch allocates through RMM's resource of the device."""
@@ -244,11 +262,9 @@ class Pool:
     def stats(self, device: int | None = None) -> Stats:
         """Return the figures of a device (the first one by default), in bytes.
 
-        In a ``with`` block its peak and totals are the block's.
+        In a ``with`` block its peak and totals are those since the block began.
         """
-        number = self._device(device)
-        found: Stats = self.device_pool(number).stats()
-        return found
+        return self.timeline(self._device(device)).stats()
 
     def check_leaks(self) -> list[Leak]:
         """Return what is outstanding, with stacks where the pool was installed with ``track=True``.
@@ -259,15 +275,17 @@ class Pool:
         return [leak for device in self._pools for leak in self._outstanding(device)]
 
     def _outstanding(self, device: int) -> list[Leak]:
-        pool = self.device_pool(device)
-        if self._ledger is None:
+        pool, ledger = self.device_pool(device), self.ledger
+        if ledger is None:
             stats = pool.stats()
-            return [Leak(stats.current_bytes, device)] if stats.current_bytes else []
+            return [Leak(stats.current_bytes, device)] if stats.current_bytes > 0 else []
         if not pool.follows:
-            return self._ledger.outstanding(device)
+            return ledger.outstanding(device)
         # RMM has them all; the ledger knows the lines of Python of those that came through us.
+        number = ledger.number
         found = pool.outstanding()
-        return [self._ledger.find(device, leak.ptr, leak.nbytes) or leak for leak in found]
+        ledger.keep(device, {leak.ptr for leak in found}, number)
+        return [ledger.find(device, leak.ptr, leak.nbytes) or leak for leak in found]
 
     def trim(self) -> int:
         """Give memory that nobody uses back to the devices and the system.
@@ -280,7 +298,8 @@ class Pool:
         given: int = sum(mode.trim() for mode in self.host)
         if self.closed or self.frees_into_rmm():
             return given  # what torch frees must find the resource that it came from
-        for pool in self._pools.values():
+        for device, pool in self._pools.items():
+            self.timeline(device).look()  # another pool counts from nothing
             given += pool.trim()
         if self.by_rmm:
             self.attachments.tell_again("rmm")  # of another pool now, perhaps
@@ -305,35 +324,47 @@ class Pool:
         Memory that a framework still holds stays valid, and is freed as before. What cannot be
         given back is in the report. A second call does nothing.
         """
-        with LOADING:
-            if self.closed:
-                return
-            self.attachments.detach()
-            for mode in reversed(self.host):
-                mode.restore()
-            self.closed = True
-            if not self.frees_into_rmm():
-                self._kept.clear()
-                left = any(o.status is Status.INSTALLED for o in self.attachments.outcomes())
-                for pool in self._pools.values():
-                    pool.release(left)
         from zerocopy.pool import install
 
-        install.forget(self)
+        with LOADING, ExitStack() as stack:
+            if self.closed:
+                return
+            # The last first; what fails keeps none of the others from being done.
+            stack.callback(install.forget, self)
+            stack.callback(self._give_up)
+            for mode in self.host:
+                stack.callback(mode.restore)
+            stack.callback(self.attachments.detach)
+            self.closed = True
+
+    def _give_up(self) -> None:
+        """Let go of what is behind it, where no framework frees into it any more."""
+        if self.frees_into_rmm():
+            return
+        left = any(o.status is Status.INSTALLED for o in self.attachments.outcomes())
+        with ExitStack() as stack:
+            for pool in self._pools.values():
+                stack.callback(pool.release, left)
 
     def __enter__(self) -> Pool:
         """Begin a scope of statistics, peak and leaks; `scopes` has its figures afterwards."""
         self._open("with pool")
-        self._scopes.append(OpenScope(self))
+        vars(self._blocks).setdefault("open", []).append(OpenScope(self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         """End the scope; what leaked in it is a ``ResourceWarning``. The pool stays installed."""
-        self.scopes = self._scopes.pop().end()
+        blocks: list[OpenScope] = vars(self._blocks).get("open", [])
+        if not blocks:
+            raise PoolOptionError("leaving a block", "none is open", "write: with pool:")
+        self.scopes = blocks.pop().end()
         if kind is None:
             warn(self.scopes)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a pool is the process's own: it can be neither copied nor pickled")
 
     # -- arguments --------------------------------------------------------------------
 
@@ -356,21 +387,3 @@ class Pool:
     def __repr__(self) -> str:
         state = "closed " if self.closed else ""
         return f"<{state}zerocopy.Pool {self.kind!r} on {len(self.devices)} devices: {self.settings}>"
-
-
-def _bytes(nbytes: Any) -> int:
-    if isinstance(nbytes, bool) or not hasattr(nbytes, "__index__"):
-        raise PoolOptionError(f"nbytes={nbytes!r}", "it is no number of bytes", "pass a whole number")
-    number = int(nbytes)
-    if number < 0:
-        raise PoolOptionError(
-            f"nbytes={nbytes!r}", "a size is not negative", "pass the bytes that are needed"
-        )
-    return number
-
-
-def _handle(stream: Any) -> int:
-    """Return a stream's handle for the driver: 1 is the legacy default stream, which 0 means too."""
-    if stream is None or (isinstance(stream, int) and stream == 0):
-        return 1
-    return parse_stream(stream) or 1

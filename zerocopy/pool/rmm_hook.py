@@ -20,6 +20,7 @@ class RMMHook(PoolHook):
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
+        self._ours: dict[int, Any] = {}
 
     def attach(self, pool: Pool) -> str:
         import rmm.mr as mr
@@ -27,15 +28,14 @@ class RMMHook(PoolHook):
         for device in pool.devices:
             resource = pool.device_pool(device).resource(mr)
             self._before.setdefault(device, mr.get_per_device_resource(device))
+            self._ours[device] = resource  # before: half-way is set back too
             mr.set_per_device_resource(device, resource)
-            pool.keep(device, resource)
         return "the resource of each device, for cuDF, pylibcudf and RMM's own users"
 
     def holds(self, pool: Pool) -> bool:
         import rmm.mr as mr
 
-        # Python objects of the same resource may differ: RMM keeps the one that was set.
-        return all(pool.kept(mr.get_per_device_resource(device)) for device in pool.devices)
+        return all(mr.get_per_device_resource(device) is ours for device, ours in self._ours.items())
 
     def detach(self, pool: Pool) -> Reason | None:
         import rmm.mr as mr
@@ -45,6 +45,7 @@ class RMMHook(PoolHook):
             # there would be given memory that is not its own.
             return Reason("torch frees into RMM's resource of the device, and so it stays", "end the process")
         for device, before in self._before.items():
-            if pool.kept(mr.get_per_device_resource(device)):
+            if mr.get_per_device_resource(device) is self._ours.get(device):
                 mr.set_per_device_resource(device, before)
+        self._ours.clear()
         return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zerocopy.pool.ledger import Leak
 from zerocopy.pool.stats import Stats
+from zerocopy.pool.timeline import Span
 
 if TYPE_CHECKING:
     from zerocopy.pool.pool import Pool
@@ -20,10 +21,11 @@ class Scope:
     Attributes
     ----------
     stats : Stats
-        Its peak and totals are the block's own, under RMM's kinds; the driver counts for the
-        process, and its peak is the block's.
+        What is in use at its end; its peak is the most that was in use in the block, what was
+        there before included; its totals are the block's.
     leaks : list of Leak
-        What was asked for in the block and is outstanding at its end.
+        What was asked for in the block and is outstanding at its end. Without ``track=True`` the
+        sum by which more is in use than at its beginning.
     """
 
     stats: Stats
@@ -35,22 +37,28 @@ class OpenScope:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._held = {(leak.ptr, leak.nbytes) for leak in pool.check_leaks()}
-        self._before = {device: pool.device_pool(device).begin() for device in pool.served}
+        self._number = pool.ledger.number if pool.ledger is not None else 0
+        held = pool.check_leaks() if pool.ledger is not None else []
+        self._held = {(leak.device, leak.ptr, leak.nbytes) for leak in held}
+        self._before = {device: pool.device_pool(device).stats().current_bytes for device in pool.served}
+        self._spans = {device: pool.timeline(device).begin() for device in pool.served}
 
     def end(self) -> dict[int, Scope]:
         """Return what happened, by device."""
-        return {device: self._ended(device, before) for device, before in self._before.items()}
+        leaks = self._pool.check_leaks() if self._pool.ledger is not None else None
+        return {device: self._ended(device, span, leaks) for device, span in self._spans.items()}
 
-    def _ended(self, device: int, before: Stats) -> Scope:
-        pool = self._pool.device_pool(device)
-        now, stats = pool.stats(), pool.end()
-        if self._pool.tracked:
-            mine = [leak for leak in self._pool.check_leaks() if leak.device == device]
-            return Scope(stats, [leak for leak in mine if (leak.ptr, leak.nbytes) not in self._held])
-        # RMM counts a scope from nothing; the driver's figures are those of the process.
-        more = stats.current_bytes if pool.follows else now.current_bytes - before.current_bytes
+    def _ended(self, device: int, span: Span, leaks: list[Leak] | None) -> Scope:
+        stats = self._pool.timeline(device).end(span)
+        if leaks is not None:
+            return Scope(stats, [leak for leak in leaks if leak.device == device and self._is_new(leak)])
+        more = stats.current_bytes - self._before[device]
         return Scope(stats, [Leak(more, device)] if more > 0 else [])
+
+    def _is_new(self, leak: Leak) -> bool:
+        if leak.number:  # noted: so it is known when, though an address may have come again
+            return leak.number > self._number
+        return (leak.device, leak.ptr, leak.nbytes) not in self._held
 
 
 def warn(scopes: dict[int, Scope]) -> None:

@@ -38,3 +38,15 @@ class Stats:
         if self.reserved_bytes is not None:
             text += f", {show_size(self.reserved_bytes)} taken from the device"
         return text
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What happened between two looks: the most that was out, and what was asked for.
+
+    The totals are None where the kind of pool does not count them.
+    """
+
+    peak_bytes: int
+    total_bytes: int | None = None
+    total_count: int | None = None

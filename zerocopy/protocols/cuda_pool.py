@@ -30,6 +30,20 @@ def supported(device: int) -> bool:
     return bool(cuda_driver.attribute(device, _POOLS_SUPPORTED))
 
 
+def awake(device: int) -> bool:
+    """Whether the process has a primary context of a device; the driver is not initialised to find out.
+
+    Before ``cuInit`` it answers with CUDA_ERROR_NOT_INITIALIZED, and does nothing (CUDA Driver
+    API, "Initialization").
+    """
+    library = cuda_driver.driver()
+    number, flags, active = ctypes.c_int(), ctypes.c_uint(), ctypes.c_int()
+    if library is None or library.cuDeviceGet(ctypes.byref(number), ctypes.c_int(device)):
+        return False
+    code = library.cuDevicePrimaryCtxGetState(number, ctypes.byref(flags), ctypes.byref(active))
+    return code == 0 and bool(active.value)
+
+
 def pages_managed_memory(device: int) -> bool:
     """Whether host and device may use managed memory at once, so that it can exceed the card."""
     return bool(cuda_driver.attribute(device, _CONCURRENT_MANAGED_ACCESS))

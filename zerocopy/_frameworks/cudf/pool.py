@@ -17,6 +17,9 @@ class CuDFHook(PoolHook):
     name = "cudf"
     rank = 50
 
+    def through(self, pool: Pool) -> str:
+        return "rmm"
+
     def attach(self, pool: Pool) -> str:
         back = pool.refresh()
         what = "RMM's resource of the device"

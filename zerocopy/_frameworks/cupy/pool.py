@@ -32,15 +32,19 @@ class CuPyHook(PoolHook):
 
         if self._ours is None:
             self._before = cupy.cuda.get_allocator()
+        assert self._before is not None
         if pool.by_rmm:
-            allocator, what = _through_rmm(pool), "RMM's resource of the device"
+            allocator, what = _through_rmm(pool, self._before), "RMM's resource of the device"
         elif pool.tracked:
-            allocator, what = _one_by_one(cupy, pool), "CUDA's pool, each allocation noted"
+            allocator, what = _one_by_one(cupy, pool, self._before), "CUDA's pool, each allocation noted"
         else:
             allocator, what = _through_driver(cupy, pool), "CUDA's pool, cudaMallocAsync"
         self._ours = allocator
         cupy.cuda.set_allocator(allocator)
         return what
+
+    def through(self, pool: Pool) -> str:
+        return "rmm" if pool.by_rmm else ""
 
     def holds(self, pool: Pool) -> bool:
         import cupy
@@ -50,7 +54,8 @@ class CuPyHook(PoolHook):
     def detach(self, pool: Pool) -> Reason | None:
         import cupy
 
-        cupy.cuda.set_allocator(self._before)
+        if cupy.cuda.get_allocator() is self._ours:
+            cupy.cuda.set_allocator(self._before)
         return None
 
 
@@ -93,16 +98,23 @@ def _use_default_pool(cupy: Any, pool: Pool, device: int) -> None:
     cupy.cuda.runtime.deviceSetMemPool(device, handle)
 
 
-def _through_rmm(pool: Pool) -> Allocator:
-    """Return RMM's allocator for CuPy, with the errors of a pool."""
+def _through_rmm(pool: Pool, before: Allocator) -> Allocator:
+    """Return RMM's allocator for CuPy, with the errors of a pool.
+
+    On a device that is not the pool's, and where it could not be taken back when the pool was
+    closed (``cupy.cuda.using_allocator``), it asks the allocator from before.
+    """
     import cupy
     from rmm.allocators.cupy import rmm_cupy_allocator
 
     def allocate(nbytes: int) -> Any:
+        device = cupy.cuda.runtime.getDevice()
+        if pool.closed or device not in pool.served:
+            return before(nbytes)
         try:
             memory = rmm_cupy_allocator(nbytes)
         except MemoryError as error:
-            refused = pool.out_of_memory(nbytes, cupy.cuda.runtime.getDevice(), error)
+            refused = pool.out_of_memory(nbytes, device, error)
             if refused is error:
                 raise
             raise refused from error
@@ -113,11 +125,13 @@ def _through_rmm(pool: Pool) -> Allocator:
     return allocate
 
 
-def _one_by_one(cupy: Any, pool: Pool) -> Allocator:
-    """Return an allocator that takes and gives through the pool, which notes it."""
+def _one_by_one(cupy: Any, pool: Pool, before: Allocator) -> Allocator:
+    """Return an allocator that takes and gives through the pool, which notes it; `before` as above."""
 
     def allocate(nbytes: int) -> Any:
         device = cupy.cuda.runtime.getDevice()
+        if pool.closed or device not in pool.served:
+            return before(nbytes)
         # The object and not its number alone: what frees on a stream must find it there.
         block = Block(pool, nbytes, cupy.cuda.get_current_stream(), device, "cupy")
         memory = cupy.cuda.UnownedMemory(block.ptr, nbytes, block, device)

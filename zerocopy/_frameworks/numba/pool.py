@@ -33,7 +33,7 @@ class NumbaHook(PoolHook):
         return None
 
     def too_late(self, pool: Pool) -> Reason | None:
-        if not _has_context(sys.modules["numba.cuda.cudadrv.driver"]):
+        if not _has_context(sys.modules.get("numba.cuda.cudadrv.driver")):
             return None
         return Reason(
             "Numba has made a CUDA context, and ignores another memory manager from then on",
@@ -48,11 +48,11 @@ class NumbaHook(PoolHook):
         return "a memory manager that takes from the pool"
 
     def holds(self, pool: Pool) -> bool:
-        driver = sys.modules["numba.cuda.cudadrv.driver"]
+        driver = sys.modules.get("numba.cuda.cudadrv.driver")
         return getattr(driver, "_memory_manager", self._ours) is self._ours
 
     def detach(self, pool: Pool) -> Reason | None:
-        driver: Any = sys.modules["numba.cuda.cudadrv.driver"]
+        driver: Any = sys.modules.get("numba.cuda.cudadrv.driver")
         if self._ours is not None and not self._ours.used and hasattr(driver, "_memory_manager"):
             driver._memory_manager = None  # as before the first context: Numba chooses then
             return None
@@ -82,19 +82,31 @@ def _manager(pool: Pool) -> Any:
         """Device memory of the pool; page-locked memory is Numba's own."""
 
         used = False
+        _other: Any = None
         interface_version = 1
 
         def initialize(self) -> None:
             type(self).used = True
 
         def memalloc(self, size: int) -> Any:
+            if self.context.device.id not in pool.served:
+                return self._own().memalloc(size)
             # On the default stream, as Numba's own: it frees without knowing of streams.
             block = Block(pool, size, _LEGACY_DEFAULT_STREAM, self.context.device.id, "numba")
             self.allocations[block.ptr] = block
             drop = _dropping(self.allocations, block.ptr)
             return cuda.MemoryPointer(self.context, _pointer(driver, block.ptr), size, finalizer=drop)
 
+        def _own(self) -> Any:
+            """Return Numba's manager for a context on a device that is not the pool's."""
+            if self._other is None:
+                self._other = driver.NumbaCUDAMemoryManager(context=self.context)
+                self._other.initialize()
+            return self._other
+
         def get_memory_info(self) -> Any:
+            if self.context.device.id not in pool.served:
+                return self._own().get_memory_info()
             free, total = pool.memory_info(self.context.device.id)
             return cuda.MemoryInfo(free=free, total=total)
 

@@ -63,6 +63,9 @@ class TorchHook(PoolHook):
                 )
         return None
 
+    def through(self, pool: Pool) -> str:
+        return "rmm" if pool.by_rmm else ""
+
     def too_late(self, pool: Pool) -> Reason | None:
         cuda = sys.modules["torch"].cuda
         if pool.by_rmm:
@@ -106,8 +109,14 @@ class TorchHook(PoolHook):
 
 def _version() -> str:
     loaded = getattr(sys.modules.get("torch"), "__version__", None)
-    return str(loaded) if loaded is not None else metadata.version("torch")
+    if loaded is not None:
+        return str(loaded)
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return ""  # a build from source, perhaps: then it is taken for a recent one with CUDA
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
+    numbers = [part for part in version.split("+")[0].split(".")[:2] if part.isdigit()]
+    return tuple(map(int, numbers)) or (99,)
