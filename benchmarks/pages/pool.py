@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.pages.words import goals, ratio, table, time
+from benchmarks.pages.words import goals, ratio, rivals, table, time
 from benchmarks.report import quantity
 
 TITLE = "Benchmarks of the pool"
@@ -44,6 +44,7 @@ def body(data: dict[str, Any]) -> list[str]:
         _HOST,
         *_aligned(sections.get("pool/aligned")),
         *_recycle(sections.get("pool/recycle")),
+        *([rivals(data, "pool/device", "Device memory")] if sections.get("pool/device") else []),
     ]
     return [part.rstrip("\n") + "\n" for part in parts]
 

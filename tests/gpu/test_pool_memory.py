@@ -184,7 +184,7 @@ def test_a_scope_has_its_own_peak_and_leaks(run, kind: str) -> None:
             settle()
         scope = pool.scopes[0]
         print(scope)
-        own = scope.stats.peak_bytes - (base if kind == "driver" else 0)
+        own = scope.stats.peak_bytes - base
         assert 64 * MIB <= own < 72 * MIB and scope.leaks == []
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

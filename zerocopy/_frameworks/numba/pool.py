@@ -17,15 +17,23 @@ if TYPE_CHECKING:
 _LEGACY_DEFAULT_STREAM = 1
 
 
+class _Served:
+    """Whom our manager asks: there is one class of it a process, for contexts keep theirs."""
+
+    pool: Pool | None = None
+    manager: Any = None
+
+
 class NumbaHook(PoolHook):
-    """``set_memory_manager`` is silently without effect on contexts that exist."""
+    """``set_memory_manager`` is silently without effect on contexts that exist.
+
+    A context that was made under our manager keeps it: what it asks is the pool that is
+    installed, and Numba's own manager where there is none.
+    """
 
     name = "numba"
     module = "numba.cuda"
     rank = 40
-
-    def __init__(self) -> None:
-        self._ours: Any = None
 
     def lacks_gpu(self) -> Reason | None:
         if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0"):
@@ -33,7 +41,9 @@ class NumbaHook(PoolHook):
         return None
 
     def too_late(self, pool: Pool) -> Reason | None:
-        if not _has_context(sys.modules.get("numba.cuda.cudadrv.driver")):
+        driver = _driver()
+        ours = _Served.manager is not None and _Served.manager.used
+        if ours or not _has_context(driver):
             return None
         return Reason(
             "Numba has made a CUDA context, and ignores another memory manager from then on",
@@ -43,20 +53,27 @@ class NumbaHook(PoolHook):
     def attach(self, pool: Pool) -> str:
         from numba import cuda
 
-        self._ours = _manager(pool)
-        cuda.set_memory_manager(self._ours)
+        if _Served.manager is None:
+            _Served.manager = _manager()
+        _Served.pool = pool
+        cuda.set_memory_manager(_Served.manager)
         return "a memory manager that takes from the pool"
 
     def holds(self, pool: Pool) -> bool:
-        driver = sys.modules.get("numba.cuda.cudadrv.driver")
-        return getattr(driver, "_memory_manager", self._ours) is self._ours
+        ours = getattr(_driver(), "_memory_manager", _Served.manager) is _Served.manager
+        return ours and _Served.pool is pool
 
     def detach(self, pool: Pool) -> Reason | None:
-        driver: Any = sys.modules.get("numba.cuda.cudadrv.driver")
-        if self._ours is not None and not self._ours.used and hasattr(driver, "_memory_manager"):
+        driver = _driver()
+        if _Served.pool is pool:
+            _Served.pool = None
+        if not _Served.manager.used and getattr(driver, "_memory_manager", None) is _Served.manager:
             driver._memory_manager = None  # as before the first context: Numba chooses then
-            return None
-        return Reason("Numba keeps the memory manager of a context that was made", "end the process")
+        return None
+
+
+def _driver() -> Any:
+    return sys.modules.get("numba.cuda.cudadrv.driver")
 
 
 def _has_context(driver: Any) -> bool:
@@ -73,8 +90,8 @@ def _has_context(driver: Any) -> bool:
     return manager is not None and manager is getattr(driver, "NumbaCUDAMemoryManager", None)
 
 
-def _manager(pool: Pool) -> Any:
-    """Return a class of managers, as Numba asks for: it makes one for each context."""
+def _manager() -> Any:
+    """Return the class of managers, as Numba asks for: it makes one for each context."""
     from numba import cuda
     from numba.cuda.cudadrv import driver
 
@@ -82,33 +99,45 @@ def _manager(pool: Pool) -> Any:
         """Device memory of the pool; page-locked memory is Numba's own."""
 
         used = False
-        _other: Any = None
         interface_version = 1
+        _own: Any = None
 
         def initialize(self) -> None:
             type(self).used = True
 
+        def _pool(self) -> Pool | None:
+            """Return the pool to ask; None where there is none for this device."""
+            pool = _Served.pool
+            return pool if pool is not None and self.context.device.id in pool.served else None
+
+        def _numbas(self) -> Any:
+            """Return Numba's own manager for this context."""
+            if self._own is None:
+                self._own = driver.NumbaCUDAMemoryManager(context=self.context)
+                self._own.initialize()
+            return self._own
+
         def memalloc(self, size: int) -> Any:
-            if self.context.device.id not in pool.served:
-                return self._own().memalloc(size)
+            pool = self._pool()
+            if pool is None:
+                return self._numbas().memalloc(size)
             # On the default stream, as Numba's own: it frees without knowing of streams.
             block = Block(pool, size, _LEGACY_DEFAULT_STREAM, self.context.device.id, "numba")
             self.allocations[block.ptr] = block
             drop = _dropping(self.allocations, block.ptr)
             return cuda.MemoryPointer(self.context, _pointer(driver, block.ptr), size, finalizer=drop)
 
-        def _own(self) -> Any:
-            """Return Numba's manager for a context on a device that is not the pool's."""
-            if self._other is None:
-                self._other = driver.NumbaCUDAMemoryManager(context=self.context)
-                self._other.initialize()
-            return self._other
-
         def get_memory_info(self) -> Any:
-            if self.context.device.id not in pool.served:
-                return self._own().get_memory_info()
+            pool = self._pool()
+            if pool is None:
+                return self._numbas().get_memory_info()
             free, total = pool.memory_info(self.context.device.id)
             return cuda.MemoryInfo(free=free, total=total)
+
+        def reset(self) -> None:
+            super().reset()
+            if self._own is not None:
+                self._own.reset()
 
         def get_ipc_handle(self, memory: Any) -> Any:
             raise NotImplementedError("memory of a pool has no IPC handle: use one of Numba's own arrays")
