@@ -18,7 +18,7 @@ FRAMEWORK_FILES = sorted(p for p in HOMES.rglob("*.py") if p != HOMES / "__init_
 ROOTS = {root for name in registry.frameworks() for root in registry.by_name(name).roots}
 OPTIONAL = (ROOTS | {"ml_dtypes", "rmm"}) - {"numpy"}
 #: The rooms that put RMM's resources together; RMM is no framework, but what a pool is made of.
-RMM = [PACKAGE / "pool" / "rmm_pool.py", PACKAGE / "pool" / "rmm_hook.py"]
+RMM = [PACKAGE / "pool" / "rmm_chain.py", PACKAGE / "pool" / "rmm_pool.py", PACKAGE / "pool" / "rmm_hook.py"]
 #: Rooms that are written in Numba, and so import it: see ``test_kernels_are_imported_late``.
 KERNELS = [PACKAGE / "layout" / "kernels", PACKAGE / "layout" / "cuda"]
 

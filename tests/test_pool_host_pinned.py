@@ -198,6 +198,80 @@ def test_past_the_memory_what_is_kept_goes_first():
     assert pool.empty(4 * MIB, "u1").size == 4 * MIB
 
 
+@pytest.mark.parametrize(
+    ("shape", "like"),
+    [
+        (np.int64(5), (5,)),
+        ((np.int32(3), np.uint8(4)), (3, 4)),
+        ([3, 4], (3, 4)),
+        (np.array([3, 4]), (3, 4)),
+        ([], ()),
+    ],
+)
+def test_shapes_as_numpy_takes_them(pool, shape, like):
+    x = pool.empty(shape, "f4")
+    assert x.shape == like == np.empty(shape, "f4").shape
+    assert pool.in_use == size_class(x.nbytes)
+
+
+def test_extents_of_numpys_do_not_wrap_around(pool):
+    x = pool.empty((np.int32(65536), np.int32(65537)), "u1")
+    assert x.size == 65536 * 65537
+    assert pool.in_use >= x.size
+
+
+def test_arrays_of_arrays_have_their_axes(pool):
+    dtype = np.dtype(("f4", (3, 2)))
+    x = pool.empty((2, 5), dtype)
+    assert (x.shape, x.dtype) == ((2, 5, 3, 2), np.dtype("f4"))
+    x.fill(1)
+    assert x.sum() == 60
+    nested = pool.empty(4, [("a", "i4", (2,)), ("b", "f8")])
+    assert nested["a"].shape == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [
+        ("3", "f4"),
+        (b"3", "f4"),
+        (2.5, "f4"),
+        ((2, 2.5), "f4"),
+        (None, "f4"),
+        (5, "nope"),
+        (5, object),
+        (5, [("a", object)]),
+        (5, np.dtype((object, (2,)))),
+        ((-1, 0), "f4"),
+        ((0, 1 << 70), "f4"),
+        ((1,) * 100, "f4"),
+        (1 << 62, "f8"),
+        ((1 << 61) + 512, "f8"),
+        ((1 << 64) + 4096, "u1"),
+        pytest.param(10**5000, "u1", id="huge"),
+    ],
+)
+def test_what_is_no_array(pool, source, shape, dtype):
+    with pytest.raises(PoolOptionError) as refused:
+        pool.empty(shape, dtype)
+    assert refused.value.remedy
+    assert (pool.in_use, source.taken) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "nbytes",
+    ["5", 5.5, None, b"5", 1 << 63, (1 << 64) + 4096, (1 << 64) - 1, pytest.param(10**5000, id="huge")],
+)
+def test_what_is_no_size(pool, source, nbytes):
+    with pytest.raises(PoolOptionError):
+        pool.allocate(nbytes)
+    with pytest.raises(PoolOptionError):
+        pool.deallocate(4096, nbytes)
+    assert source.taken == 0
+    with pytest.raises(PoolOptionError):
+        pool.deallocate(None, 5)
+
+
 def test_bad_calls_are_told(pool):
     ptr, x = pool.allocate(1000), pool.empty(100)
     for call in (

@@ -62,7 +62,7 @@ def test_an_import_that_fails_is_waited_for_again(run, tmp_path) -> None:
 
 def test_the_module_has_its_own_loader_while_it_runs(run, tmp_path) -> None:
     (tmp_path / "looking.py").write_text(
-        "import copy\nkinds = type(__loader__).__name__, type(__spec__.loader).__name__, type(__spec__).__name__\n"
+        "kinds = [type(each).__name__ for each in (__loader__, __spec__.loader, __spec__)]\n"
     )
     run(
         """
@@ -72,7 +72,7 @@ def test_the_module_has_its_own_loader_while_it_runs(run, tmp_path) -> None:
         assert found.loader.get_filename("looking") == found.origin
         assert copy.copy(found.loader).path == found.origin
         import looking
-        assert looking.kinds == ("SourceFileLoader", "SourceFileLoader", "ModuleSpec"), looking.kinds
+        assert looking.kinds == ["SourceFileLoader", "SourceFileLoader", "ModuleSpec"], looking.kinds
         assert told == [1]
         """
     )
@@ -113,7 +113,8 @@ def test_an_import_that_is_under_way_is_noticed(run, tmp_path, fails) -> None:
 def test_one_that_is_asked_for_by_the_module_itself(run, tmp_path) -> None:
     (tmp_path / "asking.py").write_text(
         "import sys\nfrom zerocopy.pool import imports\ntold = []\n"
-        "imports.when_loaded('asking', lambda: told.append(sys.modules['asking'].last))\nassert not told\nlast = 1\n"
+        "imports.when_loaded('asking', lambda: told.append(sys.modules['asking'].last))\n"
+        "assert not told\nlast = 1\n"
     )
     run("import asking; assert asking.told == [1], asking.told")
 

@@ -36,6 +36,35 @@ def test_mps_alone_is_a_cap() -> None:
     assert _cap(Card(1, "A100", 80 * GIB), {limits.MPS: "0=1G, 1=512MB"}).nbytes == 512 << 20
 
 
+@pytest.mark.parametrize(
+    ("text", "cap", "unread"),
+    [
+        ("", None, []),
+        ("0=10G", 10 * GIB, []),
+        (" 0 = 512m , 1=1GB,", 512 << 20, []),
+        ("1=1G", None, []),
+        ("0=2G,0=1G", GIB, []),
+        ("10G", None, ["10G"]),
+        ("0=10", None, ["0=10"]),
+        ("0=1.5G", None, ["0=1.5G"]),
+        ("GPU-abc=1G,0=2G", 2 * GIB, ["GPU-abc=1G"]),
+        ("all=1G, x", None, ["all=1G", "x"]),
+    ],
+)
+def test_a_limit_of_mps_is_read_or_spoken_of(text: str, cap, unread) -> None:
+    found = _cap(environ={limits.MPS: text})
+    assert (found and found.nbytes) == cap
+    note = limits.unread({limits.MPS: text})
+    assert bool(note) == bool(unread)
+    assert all(repr(part) in note for part in [*unread] if note)
+    assert limits.unread({}) == ""
+
+
+def test_a_reserve_of_all_there_is() -> None:
+    with pytest.raises(zc.PoolOptionError, match="leave something for the pool"):
+        _cap(reserve="80GiB")
+
+
 def test_a_fraction_is_of_the_slice() -> None:
     assert _cap(Card(0, "A100 MIG 1g.10gb", 10 * GIB, mig=True), fraction=0.5).nbytes == 5 * GIB
 

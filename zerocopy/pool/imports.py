@@ -39,7 +39,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def loaded(name: str) -> bool:
-    """Whether a module has been imported, to its end; one of `importlib.util.LazyLoader`'s when it has run."""
+    """Whether a module has been imported, to its end: a lazy one (`importlib.util.LazyLoader`) has run."""
     module = sys.modules.get(name)
     return not (module is None or _lazy(module) or getattr(_spec(module), "_initializing", False))
 

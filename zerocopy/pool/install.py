@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from zerocopy.errors import (
     PoolTooLateError,
     PoolUnavailableError,
     Reason,
+    ZeroCopyError,
 )
 from zerocopy.forks import LOADING
 from zerocopy.pool import hook, limits, settings
@@ -108,11 +110,9 @@ def install_pool(
     True
     >>> pool.close()
     """
-    given = {
-        name: value
-        for name, value in {**locals(), **unknown}.items()
-        if name != "unknown" and value is not None and value is not False
-    }
+    passed = {name: value for name, value in locals().items() if name != "unknown"}
+    given = {name: value for name, value in passed.items() if value is not None and value is not False}
+    given |= unknown  # refused by name, whatever they are
     from_environment = Settings.from_environment()
     asked = Settings.read(given.pop("kind", "auto"), **given) if given else None
     if asked is None:
@@ -129,7 +129,11 @@ def install_pool(
 def from_environment() -> Pool | None:
     """Install what ``ZEROCOPY_POOL`` asks for: done by ``import zerocopy`` where it is set."""
     asked = Settings.from_environment()
-    return install(asked) if asked is not None else None
+    try:
+        return install(asked) if asked is not None else None
+    except ZeroCopyError as error:
+        error.asked = f"{settings.VARIABLE}={os.environ[settings.VARIABLE]!r}: {error.asked}"
+        raise
 
 
 def installed() -> Pool | None:
@@ -174,7 +178,9 @@ def install(asked: Settings) -> Pool:
 
 
 def _look_around(pool: Pool) -> None:
-    """Note, and warn, of others on the cards."""
+    """Note, and warn, of others on the cards; and of a limit that cannot be read."""
+    if pool.kind != "none" and (text := limits.unread()):
+        pool.notes.append(text)
     for index, card in pool.cards.items():
         note, seen = limits.sharing(card, pool.limits.get(index))
         if note:

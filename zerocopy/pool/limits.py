@@ -78,6 +78,12 @@ def _of_card(settings: Settings, card: Card) -> list[Limit]:
                 f"{card.name} (device {card.index}) has {show_size(card.total)}",
                 "ask for less; kind='managed' can use more than the card has",
             )
+    if settings.reserve == card.total:
+        raise PoolOptionError(
+            f"reserve={settings.reserve}",
+            f"{card.name} (device {card.index}) has no more than that",
+            "leave something for the pool",
+        )
     found = []
     if settings.fraction is not None:
         found.append(Limit(int(settings.fraction * card.total), f"fraction={settings.fraction}"))
@@ -87,12 +93,28 @@ def _of_card(settings: Settings, card: Card) -> list[Limit]:
 
 
 def _mps(text: str | None, index: int) -> int | None:
-    """Read ``"0=1G,1=512MB"``; None if it says nothing of a device."""
-    for part in (text or "").split(","):
-        match = re.fullmatch(r"\s*(\d+)\s*=\s*(\d+)\s*([KMG])B?\s*", part, re.IGNORECASE)
-        if match is not None and int(match[1]) == index:
-            return int(match[2]) * _UNITS[match[3].upper()]
-    return None
+    """Read ``"0=1G,1=512MB"``; None if it says nothing of a device, the least if it says several things."""
+    found = [_mps_part(part) for part in (text or "").split(",")]
+    return min((part[1] for part in found if part is not None and part[0] == index), default=None)
+
+
+def _mps_part(part: str) -> tuple[int, int] | None:
+    """Return a device and its limit, of ``"0=1G"``; None for what is not written so."""
+    match = re.fullmatch(r"\s*(\d+)\s*=\s*(\d+)\s*([KMG])B?\s*", part, re.IGNORECASE)
+    return (int(match[1]), int(match[2]) * _UNITS[match[3].upper()]) if match is not None else None
+
+
+def unread(environ: Mapping[str, str] = os.environ) -> str:
+    """Return what is to be said of a limit of MPS that is set and cannot be read here; nothing if all can."""
+    text = environ.get(MPS, "")
+    parts = [part.strip() for part in text.split(",") if part.strip() and _mps_part(part) is None]
+    if not parts:
+        return ""
+    what = " and ".join(map(repr, parts))
+    return (
+        f"{MPS} has {what}, which is not read here: the driver may hold this process to a limit of which "
+        'the pool knows nothing; write it as "0=10G,1=512M", devices by their numbers'
+    )
 
 
 def sharing(card: Card, cap: Limit | None, environ: Mapping[str, str] = os.environ) -> tuple[str, bool]:

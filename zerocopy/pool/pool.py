@@ -19,7 +19,7 @@ from zerocopy.pool.limits import Limit
 from zerocopy.pool.outcome import Status
 from zerocopy.pool.report import Report
 from zerocopy.pool.scope import OpenScope, Scope, warn
-from zerocopy.pool.settings import Settings
+from zerocopy.pool.settings import Settings, device_number
 from zerocopy.pool.sizes import show_size
 from zerocopy.pool.stats import Stats
 from zerocopy.pool.timeline import Timeline
@@ -375,7 +375,7 @@ class Pool:
             )
 
     def _device(self, device: int | None) -> int:
-        number = next(iter(self._pools), None) if device is None else device
+        number = next(iter(self._pools), None) if device is None else device_number(device)
         if number is not None and number in self._pools:
             return number
         reason = self.no_device()

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
+import io
+import numbers
+import operator
 import os
+import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from zerocopy.device import CUDA, Device
 from zerocopy.errors import PoolOptionError
-from zerocopy.pool.sizes import parse_size
+from zerocopy.pool.sizes import parse_size, show_value
 
 VARIABLE = "ZEROCOPY_POOL"
 
@@ -28,6 +35,8 @@ KINDS = {
 _SIZES = ("limit", "reserve", "initial", "release_threshold")
 _FLAGS = ("track", "strict")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+_NONE = "none"  # how no framework at all is written down
+_DEVICE = re.compile(r"\s*(?:([0-9]{1,10})|cuda(?::([0-9]{1,10}))?)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +58,26 @@ class Settings:
     allocator: Any = None
 
     @classmethod
-    def read(cls, kind: Any = "auto", **options: Any) -> Settings:
+    def read(cls, /, kind: Any = "auto", **options: Any) -> Settings:
         """Check options as they are passed to ``install_pool``.
+
+        What means the same is the same afterwards: ``host="Recycle"`` and ``"recycle"``,
+        frameworks in another order.
 
         Raises
         ------
         PoolOptionError
             One of them cannot be read, is not known, or contradicts another.
         """
-        known = {f.name for f in fields(cls)}
+        known = [f.name for f in fields(cls)]
         for name in options:
             if name not in known:
-                raise PoolOptionError(f"{name}={options[name]!r}", "no such option", _near(name, known))
+                raise PoolOptionError(
+                    f"{name}={show_value(options[name])}", "no such option", _near(name, known)
+                )
         read: dict[str, Any] = {"kind": _kind(kind), **options}
+        if read.get("allocator") is not None and read["kind"] == "auto":
+            read["kind"] = "custom"
         for name in _SIZES:
             if read.get(name) is not None:
                 read[name] = parse_size(read[name], name)
@@ -72,8 +88,7 @@ class Settings:
         read["frameworks"] = _frameworks(read.get("frameworks"))
         read["fraction"] = _fraction(read.get("fraction"))
         read["host"] = _host(read.get("host", "off"))
-        if read.get("log") is not None:
-            read["log"] = os.fspath(read["log"])
+        read["log"] = _log(read.get("log"))
         settings = cls(**read)
         settings._check()
         return settings
@@ -82,7 +97,8 @@ class Settings:
     def from_text(cls, text: str, asked: str = VARIABLE) -> Settings:
         """Read ``"rmm,limit=8GiB,track=1"``, as ``ZEROCOPY_POOL`` has it.
 
-        Several devices or frameworks are joined by ``+``: ``devices=0+1``.
+        Several devices or frameworks are joined by ``+``: ``devices=0+1``. An option whose value
+        has a comma stands in quotes, as in CSV: ``rmm,"log=a,b.csv"``.
 
         Examples
         --------
@@ -90,34 +106,39 @@ class Settings:
         8589934592
         """
         options: dict[str, Any] = {}
-        for place, part in enumerate(piece.strip() for piece in text.split(",")):
+        for place, part in enumerate(_parts(text, asked)):
             name, equals, value = part.partition("=")
             if not part:
                 continue
             if not equals:
                 if place:
                     raise PoolOptionError(
-                        f"{asked}={text!r}", f"{part!r} is no option", "write the kind first, then name=value"
+                        f"{asked}={text!r}",
+                        f"{part!r} is no option",
+                        'write the kind first, then name=value; a value with a comma as "name=a,b"',
                     )
-                name, value = "kind", part
-            elif not value or name.strip() in options:
-                why = f"{name.strip()} has no value" if not value else f"{name.strip()} is there twice"
+                name, value = "kind", "auto" if part.lower() in _TRUE else part
+            elif not (name and value) or name.strip() in options:
+                lacking = "has no value" if name else "has no name"
+                why = f"{name.strip() or part} {'is there twice' if name and value else lacking}"
                 raise PoolOptionError(f"{asked}={text!r}", why, 'write it as "rmm,limit=8GiB,track=1"')
             options[name.strip()] = value.strip()
         if "allocator" in options:
             raise PoolOptionError(
                 f"{asked}={text!r}", "an allocator is an object", "pass it: install_pool(allocator=...)"
             )
-        for name in ("devices", "frameworks"):
-            if name in options:
-                options[name] = [part for part in options[name].split("+") if part]
-        if "fraction" in options:
-            options["fraction"] = _number(options["fraction"])
-        return cls.read(**options)
+        try:
+            return cls.read(**options)
+        except PoolOptionError as error:
+            why = f"{error.asked}: {error.why}"
+            raise PoolOptionError(f"{asked}={text!r}", why, error.remedy) from error
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Settings | None:
-        """Return what ``ZEROCOPY_POOL`` asks for; None where it is not set, empty or ``off``."""
+        """Return what ``ZEROCOPY_POOL`` asks for; None where it is not set, empty or ``off``.
+
+        ``1``, ``true``, ``yes`` and ``on`` are ``auto``.
+        """
         text = environ.get(VARIABLE, "").strip()
         return None if text.lower() in ("", *_FALSE) else cls.from_text(text)
 
@@ -125,11 +146,15 @@ class Settings:
         """Refuse what contradicts itself."""
         if self.kind == "custom" and self.allocator is None:
             raise PoolOptionError("kind='custom'", "there is no allocator", "pass allocator=")
-        if self.allocator is not None and self.kind not in ("auto", "custom"):
+        if self.allocator is not None and self.kind != "custom":
             raise PoolOptionError(
                 f"kind={self.kind!r}, allocator=...",
                 "an allocator of your own takes the kind's place",
                 "leave kind= out",
+            )
+        if isinstance(self.allocator, type):
+            raise PoolOptionError(
+                f"allocator={self.allocator!r}", "it is a class, and no object of it", "call it"
             )
         for name in ("allocate", "deallocate"):
             if self.allocator is not None and not callable(getattr(self.allocator, name, None)):
@@ -137,6 +162,13 @@ class Settings:
                     f"allocator={self.allocator!r}",
                     f"it has no {name}()",
                     "it needs allocate(nbytes, stream) -> int and deallocate(ptr, nbytes, stream)",
+                )
+        for name in ("initial", "release_threshold"):
+            if self.kind == "custom" and getattr(self, name) is not None:
+                raise PoolOptionError(
+                    f"allocator=..., {name}={getattr(self, name)}",
+                    "an allocator of your own keeps what it keeps",
+                    "leave it out, and have the allocator do it",
                 )
         if self.kind == "driver" and self.capped:
             raise PoolOptionError(
@@ -190,14 +222,40 @@ class Settings:
         return self.frameworks is not None and framework in self.frameworks
 
     def __str__(self) -> str:
+        """Write it down; `from_text` reads it again, but for an allocator."""
         default = type(self)()
         shown = [self.kind] if self.allocator is None else ["allocator=..."]
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if field.name != "allocator" and value != getattr(default, field.name):
-                joined = isinstance(value, tuple)
-                shown.append(f"{field.name}={'+'.join(map(str, value)) if joined else value}")
-        return ",".join(shown)
+                text = ("+".join(map(str, value)) or _NONE) if isinstance(value, tuple) else value
+                shown.append(f"{field.name}={text}")
+        row = io.StringIO()
+        csv.writer(row, lineterminator="").writerow(shown)
+        return row.getvalue()
+
+
+def of_this_command() -> bool:
+    """Whether Python was started as ``python -m zerocopy.pool``, which installs what its options say.
+
+    Asked while the package is imported for it: ``sys.argv[0]`` is ``-m`` until the module is found
+    (Python's documentation, ``sys.argv``).
+    """
+    arguments = getattr(sys, "argv", [])
+    if arguments[:1] != ["-m"] or len(arguments) >= len(sys.orig_argv):
+        return False
+    word = sys.orig_argv[-len(arguments)]  # before the program's own arguments; -m may be written to it
+    return re.fullmatch(r"(-[A-Za-z]*m)?zerocopy\.pool(\.__main__)?", word) is not None
+
+
+def _parts(text: str, asked: str) -> list[str]:
+    try:
+        rows = list(csv.reader([text], skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise PoolOptionError(
+            f"{asked}={text!r}", f"it cannot be read: {error}", 'write it as "rmm,limit=8GiB,track=1"'
+        ) from error
+    return [part.strip() for row in rows for part in row]
 
 
 def _near(name: Any, known: Iterable[str]) -> str:
@@ -207,19 +265,26 @@ def _near(name: Any, known: Iterable[str]) -> str:
 
 
 def _kind(kind: Any) -> str:
-    found = str(kind).lower() if isinstance(kind, str) else kind
-    if not isinstance(found, str) or found not in KINDS:
+    found = kind.lower() if isinstance(kind, str) else None
+    if found is None or found not in KINDS:
         hint = " (an allocator is passed as allocator=)" if hasattr(kind, "allocate") else ""
-        raise PoolOptionError(f"kind={kind!r}", "no such kind of pool" + hint, _near(kind, KINDS))
+        near = _near(kind, KINDS) if found is not None else f"there are: {', '.join(KINDS)}"
+        raise PoolOptionError(f"kind={show_value(kind)}", "no such kind of pool" + hint, near)
     return "rmm" if found == "rmm:pool" else found
 
 
 def _flag(value: Any, name: str) -> bool:
     if isinstance(value, str) and value.lower() in _TRUE + _FALSE:
         return value.lower() in _TRUE
-    if value in (True, False, 0, 1):
-        return bool(value)
-    raise PoolOptionError(f"{name}={value!r}", "it is yes or no", f"write {name}=True or {name}=False")
+    try:
+        known = value in (True, False)  # 0 and 1 too, and NumPy's
+    except (TypeError, ValueError, RuntimeError):  # an array, which is neither
+        known = False
+    if not known:
+        raise PoolOptionError(
+            f"{name}={show_value(value)}", "it is yes or no", f"write {name}=True or {name}=False"
+        )
+    return bool(value)
 
 
 def _number(text: str) -> float:
@@ -232,35 +297,65 @@ def _number(text: str) -> float:
 def _fraction(value: Any) -> float | None:
     if value is None:
         return None
-    number = _number(value) if isinstance(value, str) else value
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 < number <= 1:
+    number: Any = _number(value) if isinstance(value, str) else value
+    # numbers.Real has NumPy's scalars, which are no floats, and fractions.
+    real = isinstance(number, numbers.Real) and not isinstance(number, bool)
+    if not real or not 0 < number <= 1:
         raise PoolOptionError(
-            f"fraction={value!r}",
+            f"fraction={show_value(value)}",
             "it is the part of the card's total memory: more than 0, at most 1",
             "write it as 0.5",
         )
     return float(number)
 
 
+def device_number(value: Any) -> int | None:
+    """Return the number of a device as people name it; None for what names none.
+
+    Examples
+    --------
+    >>> device_number(1), device_number("cuda:1"), device_number("1"), device_number(b"1")
+    (1, 1, 1, None)
+    """
+    if isinstance(value, Device):
+        value = value.id if value.type in (CUDA, "cuda") else None
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        # Text, and what shows itself as such: torch.device("cuda:0").
+        match = _DEVICE.fullmatch(str(value)) if not isinstance(value, bytes) else None
+        number = int(match[1] or match[2] or 0) if match is not None else None
+    # A device is an int of C to CUDA.
+    return number if number is not None and 0 <= number < 2**31 else None
+
+
 def _devices(value: Any) -> tuple[int, ...] | None:
     if value is None:
         return None
-    given = [value] if isinstance(value, (int, str)) else value
-    try:
-        found = tuple(int(str(device).removeprefix("cuda:")) for device in given)
-    except (TypeError, ValueError) as error:
+    whole = device_number(value)
+    if whole is not None:
+        return (whole,)
+    if isinstance(value, str):
+        given: list[Any] = re.split("[+,]", value)
+    else:
+        given = list(value) if _several(value) else [value]
+    found = [device_number(each) for each in given]
+    read = tuple(each for each in found if each is not None)
+    if len(read) < len(found):
         raise PoolOptionError(
-            f"devices={value!r}",
-            "a device is a number, as CUDA counts them",
+            f"devices={show_value(value)}",
+            "a device is a number, from 0 on, as CUDA counts them",
             "write 0, [0, 1] or 'cuda:0'",
-        ) from error
-    if not found or min(found) < 0 or len(set(found)) < len(found):
-        raise PoolOptionError(
-            f"devices={value!r}",
-            "none, a negative one, or one twice",
-            "write 0 or [0, 1]; leave it out for all",
         )
-    return found
+    if not read or len(set(read)) < len(read):
+        raise PoolOptionError(
+            f"devices={show_value(value)}", "none, or one twice", "write 0 or [0, 1]; leave it out for all"
+        )
+    return read
+
+
+def _several(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, Device))
 
 
 def _frameworks(value: Any) -> tuple[str, ...] | None:
@@ -268,14 +363,32 @@ def _frameworks(value: Any) -> tuple[str, ...] | None:
         return None
     from zerocopy.pool import hook
 
-    given = [value] if isinstance(value, str) else list(value)
     known = hook.names()
-    for name in given:
-        if name not in known:
+    if isinstance(value, str):
+        given: list[Any] = [] if value == _NONE else re.split("[+,]", value)
+    else:
+        given = list(value) if _several(value) else [value]
+    names = [each.strip() if isinstance(each, str) else each for each in given]
+    for name in names:
+        if not isinstance(name, str) or name not in known:
             raise PoolOptionError(
-                f"frameworks={value!r}", f"{name!r} takes no memory from a pool", _near(name, known)
+                f"frameworks={show_value(value)}",
+                f"{show_value(name)} takes no memory from a pool",
+                _near(show_value(name), known),
             )
-    return tuple(given)
+    return tuple(name for name in known if name in names)
+
+
+def _log(value: Any) -> str | None:
+    if value is None:
+        return None
+    try:
+        path = os.fsdecode(value)
+    except TypeError:
+        path = ""
+    if not path or "\0" in path:
+        raise PoolOptionError(f"log={show_value(value)}", "it is no path of a file", 'write log="pool.csv"')
+    return path
 
 
 def _host(value: Any) -> str:
@@ -283,6 +396,5 @@ def _host(value: Any) -> str:
 
     text = "off" if value is None or value is False else value
     if not isinstance(text, str):
-        raise PoolOptionError(f"host={value!r}", "it is the name of a mode", 'write host="aligned"')
-    host.parse(text)  # refuses what it does not know
-    return text
+        raise PoolOptionError(f"host={show_value(value)}", "it is the name of a mode", 'write host="aligned"')
+    return "+".join(mode.name for mode in host.parse(text)) or "off"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 import re
 from typing import Any
@@ -23,6 +22,7 @@ _UNITS = {
     "gib": 2**30,
     "tib": 2**40,
 }
+_END = 2**63  # addresses and sizes are signed in half of the interfaces below
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
@@ -46,7 +46,7 @@ def parse_size(value: Any, option: str = "size") -> int:
     >>> parse_size("8GiB"), parse_size("512 MB"), parse_size(4096)
     (8589934592, 512000000, 4096)
     """
-    asked = f"{option}={value!r}"
+    asked = f"{option}={show_value(value)}"
     if isinstance(value, str):
         return _from_text(value, asked)
     try:
@@ -60,7 +60,7 @@ def parse_size(value: Any, option: str = "size") -> int:
         )
     if size < 0:
         raise PoolOptionError(asked, "a size is not negative", "write the bytes that it is to be")
-    return size
+    return _within(size, asked)
 
 
 def _from_text(text: str, asked: str) -> int:
@@ -75,9 +75,31 @@ def _from_text(text: str, asked: str) -> int:
         why = "a size is not negative" if text.strip().startswith("-") else "it is no size"
         raise PoolOptionError(asked, why, 'write it as "8GiB", "512 MB" or 4096')
     number = float(match[1]) * _UNITS[unit]
-    if not math.isfinite(number) or number >= 2**63:
-        raise PoolOptionError(asked, "no memory is as large as that", "write it as " + '"8GiB"')
-    return int(match[1]) * _UNITS[unit] if match[1].isdigit() else int(number)
+    if number > _END:  # infinite too, and more digits than int() takes
+        number = float(_END)
+    elif match[1].isdigit():  # to the byte
+        return _within(int(match[1]) * _UNITS[unit], asked)
+    return _within(int(number), asked)
+
+
+def _within(size: int, asked: str) -> int:
+    if size >= _END:
+        raise PoolOptionError(asked, "no memory is as large as that", 'write it as "8GiB"')
+    return size
+
+
+def show_value(value: Any) -> str:
+    """Return a value for a message: in a line, and not longer than one.
+
+    Examples
+    --------
+    >>> show_value("8GiB"), show_value(10**10000)
+    ("'8GiB'", 'int of 33220 bits')
+    """
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"int of {value.bit_length()} bits"  # Python writes no more than 4300 digits
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def show_size(size: int) -> str:

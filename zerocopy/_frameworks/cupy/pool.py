@@ -30,13 +30,12 @@ class CuPyHook(PoolHook):
     def attach(self, pool: Pool) -> str:
         import cupy
 
-        if self._ours is None:
-            self._before = cupy.cuda.get_allocator()
-        assert self._before is not None
+        before = self._before or cupy.cuda.get_allocator()
+        self._before = before
         if pool.by_rmm:
-            allocator, what = _through_rmm(pool, self._before), "RMM's resource of the device"
+            allocator, what = _through_rmm(pool, before), "RMM's resource of the device"
         elif pool.tracked:
-            allocator, what = _one_by_one(cupy, pool, self._before), "CUDA's pool, each allocation noted"
+            allocator, what = _one_by_one(cupy, pool, before), "CUDA's pool, each allocation noted"
         else:
             allocator, what = _through_driver(cupy, pool), "CUDA's pool, cudaMallocAsync"
         self._ours = allocator

@@ -8,6 +8,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from zerocopy.errors import PoolUnavailableError, Reason
+from zerocopy.pool import imports
 from zerocopy.pool.hook import PoolHook
 
 if TYPE_CHECKING:
@@ -108,9 +109,8 @@ class TorchHook(PoolHook):
 
 
 def _version() -> str:
-    loaded = getattr(sys.modules.get("torch"), "__version__", None)
-    if loaded is not None:
-        return str(loaded)
+    if imports.loaded("torch"):  # and not one that is loaded when it is first looked at
+        return str(getattr(sys.modules["torch"], "__version__", ""))
     try:
         return metadata.version("torch")
     except metadata.PackageNotFoundError:

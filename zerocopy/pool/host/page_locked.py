@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
 from threading import Lock
-from typing import Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol
 
 from zerocopy.errors import DeviceError, PoolClosedError, PoolLimitError, PoolOptionError
+from zerocopy.pool.sizes import show_value
 from zerocopy.protocols import cuda_driver
 
-Array = np.ndarray[Any, Any]
+if TYPE_CHECKING:
+    import numpy as np
 
+    Array = np.ndarray[Any, Any]
+
+_END = 2**63  # a size_t that is handed on wraps around from twice that, and is then served
 _PAGE = 4096
 # cuda.h: CU_MEMHOSTALLOC_PORTABLE, page-locked for all contexts and not for the current one alone.
 _PORTABLE = 1
@@ -100,6 +104,15 @@ def size_class(nbytes: int) -> int:
     return max(_PAGE, -(-nbytes // step) * step)
 
 
+def _whole(value: Any, asked: str) -> int:
+    """Return a whole number, NumPy's too."""
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        why = f"{show_value(value)} is no whole number"
+        raise PoolOptionError(asked, why, "pass numbers: int, or NumPy's integers") from error
+
+
 class _Lease:
     """Memory of a pool that an array looks at; it goes back when the last view over it dies."""
 
@@ -169,11 +182,12 @@ class PinnedPool:
         PoolClosedError
             The pool was closed.
         PoolOptionError
-            `nbytes` is negative.
+            `nbytes` is no number of bytes, negative, or more than any memory has.
         """
-        asked = f"allocate({nbytes})"
-        if nbytes < 0:
-            raise PoolOptionError(asked, "no memory is that small", "pass bytes, 0 or more")
+        asked = f"allocate({show_value(nbytes)})"
+        nbytes = _whole(nbytes, asked)
+        if not 0 <= nbytes < _END:
+            raise PoolOptionError(asked, "no memory has that size", "pass bytes, 0 or more")
         size = size_class(nbytes)
         with self._lock:
             if self._closed:
@@ -192,24 +206,26 @@ class PinnedPool:
         PoolOptionError
             It is no memory of this pool that is in use, or it was not asked for with as many bytes.
         """
+        asked = f"deallocate({show_value(ptr)}, {show_value(nbytes)})"
+        ptr, nbytes = _whole(ptr, asked), _whole(nbytes, asked)
         with self._lock:
             self._collect()
             if self._out.get(ptr) != size_class(nbytes) or ptr in self._lent:
                 raise PoolOptionError(
-                    f"deallocate({ptr:#x}, {nbytes})",
+                    asked,
                     "no block of that address and size is in use",
                     "pass what allocate() gave and was given, once; arrays give theirs back themselves",
                 )
             self._keep(ptr)
 
-    def empty(self, shape: int | tuple[int, ...], dtype: Any = float) -> Array:
+    def empty(self, shape: Any, dtype: Any = float) -> Array:
         """Return an array in memory of the pool, not cleared, row-major, writable.
 
         The memory goes back when the array and all views over it are gone, in any thread.
 
         Parameters
         ----------
-        shape : int or tuple of int
+        shape : int or sequence of int
         dtype : dtype
             Of values, not of Python objects.
 
@@ -218,18 +234,35 @@ class PinnedPool:
         PoolLimitError, PoolClosedError
             See :meth:`allocate`.
         PoolOptionError
-            The dtype holds Python objects, or an extent is negative.
+            The shape or the dtype is none, the dtype holds Python objects, or an extent is negative.
         """
-        dtype = np.dtype(dtype)
-        extents = shape if isinstance(shape, tuple) else (shape,)
+        import numpy as np
+
+        asked = f"empty({show_value(shape)}, {show_value(dtype)})"
+        several = hasattr(shape, "__iter__") and not isinstance(shape, (str, bytes, bytearray))
+        extents = tuple(_whole(extent, asked) for extent in (shape if several else (shape,)))
+        try:
+            dtype = np.dtype(dtype)
+        except TypeError as error:
+            raise PoolOptionError(asked, str(error), "pass a dtype of NumPy's") from error
+        if dtype.subdtype is not None:  # as NumPy has it: an array of arrays has their axes too
+            dtype, inner = dtype.subdtype
+            extents += inner
         if dtype.hasobject or any(extent < 0 for extent in extents):
             why = "objects lie elsewhere" if dtype.hasobject else "an extent is negative"
-            raise PoolOptionError(f"empty({shape}, {dtype})", why, "pass a shape and a dtype of values")
+            raise PoolOptionError(asked, why, "pass a shape and a dtype of values")
         nbytes = dtype.itemsize
         for extent in extents:
             nbytes *= extent
-        if not nbytes:
-            return np.empty(extents, dtype)
+        try:
+            if not nbytes:
+                return np.empty(extents, dtype)
+            if nbytes < _END:
+                np.broadcast_to(np.uint8(0), extents)  # refuses more axes than NumPy has
+        except ValueError as error:
+            raise PoolOptionError(asked, str(error), "pass a shape that NumPy takes") from error
+        if nbytes >= _END:
+            raise PoolOptionError(asked, "no memory is as large as that", "work in smaller pieces")
         ptr = self.allocate(nbytes)
         self._lent.add(ptr)
         raw = np.asarray(_Lease(ptr, nbytes, self._died))
