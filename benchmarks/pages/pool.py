@@ -32,6 +32,11 @@ The limits are times over times: 0.20x is five times as fast. What loses, and wh
   it NumPy's; what the C library has in its free lists moves it by some tens of nanoseconds either
   way. With `aligned`, a block above 1 KB that does not fall on a multiple of 64 by itself is
   asked for a second time.
+- **Zeros below 32 MiB.** Fresh pages are zero, kept ones are written first: so zeros that are filled
+  afterwards are written twice.
+- **Rows that differ by a process's luck.** Where the heap of a process lies makes tens of percent in
+  loads that touch few megabytes, and stays for its life. A row that is missed here and kept in another
+  run is of that kind; arithmetic of pandas' columns was slower in each of ours, and why is not known.
 - **Memory.** What was freed stays resident until `pool.trim()`: see the last table.
 """
 

@@ -25,33 +25,35 @@ def tasks(settings: Settings) -> list[Task]:
     return [Task(group, partial(_run, group, settings)) for group in GROUPS]
 
 
-def _pace(settings: Settings) -> Pace:
+def _pace(group: str, settings: Settings) -> Pace:
     """Return how long to measure in one set of processes."""
     most = _QUICK_PATIENCE if settings.quick else _PATIENCE
-    sets = _sets(settings)
+    sets = _sets(group, settings)
     patience = min(settings.pace.patience, most) // sets
     return replace(settings.pace, rounds=max(1, settings.pace.rounds // sets), patience=patience)
 
 
-def _sets(settings: Settings) -> int:
+def _sets(group: str, settings: Settings) -> int:
     """Return how many sets of processes run one after the other.
 
     Where a process happens to get its memory, as huge pages or at the same lines of a cache, makes
-    up to a factor of two in some loads, for as long as it lives.
+    up to a factor of two in some loads, for as long as it lives; and more in those that take 100 ns.
     """
-    return 1 if settings.quick else 5
+    if settings.quick:
+        return 1
+    return 15 if group == "small blocks" else 5
 
 
 def _run(group: str, settings: Settings) -> list[Case]:
     loads = [load for load in GROUPS[group] if load.wanted(settings)]
     samples: dict[str, list[Samples]] = {load.name: [] for load in loads}
-    for _ in range(_sets(settings)):
+    for _ in range(_sets(group, settings)):
         with sides(*MODES) as contenders:
             for side in contenders:
                 side.ask("open", group)
             before = {side.mode: side.ask("resident") for side in contenders}
             for load in loads:
-                samples[load.name].append(turns(load.code, contenders, _pace(settings)))
+                samples[load.name].append(turns(load.code, contenders, _pace(group, settings)))
             memory = _memory(group, contenders, before)
     return [*(contest(name, several) for name, several in samples.items()), memory]
 
