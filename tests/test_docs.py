@@ -131,6 +131,18 @@ def test_every_error_is_on_its_page() -> None:
             assert f"`{error.__name__}`" in page
 
 
+def test_figures_of_the_pool_are_those_of_its_results() -> None:
+    """Times that README and the page on pools quote are on the page that is made of the results."""
+    measured = (ROOT / "docs" / "pool-benchmarks.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    told = readme[readme.index("With it 64 MB") : readme.index("## Two commands")]
+    page = (ROOT / "docs" / "pool.md").read_text(encoding="utf-8")
+    told += page[page.index("Measured (") : page.index("## What cannot be done")]
+    figures = re.findall(r"\d[\d.]* (?:ms|us|ns)\b", told)
+    assert len(figures) == 14
+    assert [figure for figure in figures if f" {figure} " not in measured] == []
+
+
 def test_the_map_has_every_page() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     assert not [page.name for page in DOCS if page.name != "index.md" and f"({page.name})" not in index]

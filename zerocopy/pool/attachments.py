@@ -35,6 +35,7 @@ class Attachments:
         self._waiting: list[Callable[[], None]] = []
         self._told: set[str] = set()
         self._closed = False
+        self._attached = False
 
     def foresee(self) -> list[Outcome]:
         """Return, and remember, what `attach` would come to; nothing is changed."""
@@ -59,7 +60,8 @@ class Attachments:
             return list(self._outcomes.values())
         for each in self._hooks:
             # Imported, and nobody told us: its import was under way when the pool came.
-            if self._outcomes[each.name].status is Status.PENDING_IMPORT and each.imported():
+            pending = self._outcomes[each.name].status is Status.PENDING_IMPORT
+            if self._attached and pending and each.imported():
                 self._tell(each)
         return [self._now(each) for each in self._hooks]
 
@@ -76,6 +78,7 @@ class Attachments:
     def attach(self) -> None:
         """Put the pool under the frameworks: variables first, then RMM, torch, CuPy, Numba."""
         with LOADING:
+            self._attached = True
             for each in self._hooks:
                 self._set_variables(each)
             for each in self._hooks:
