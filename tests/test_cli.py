@@ -348,7 +348,7 @@ def test_doctor_shows_the_pools_report(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "what zerocopy.install_pool() would come to" in text
     assert re.search(r"device\s+0, stand-in, 80 GiB; no limit", text)
     assert re.search(r"[-+]\s+cupy\s+(absent|pending_import)", text)
-    assert install.installed() is None
+    assert install.installed_pool() is None
     found = doctor.report()["pool"]
     assert (found["installed"], found["kind"], found["asked"]) == (
         False,
@@ -366,6 +366,14 @@ def test_doctor_shows_the_pools_report(monkeypatch: pytest.MonkeyPatch) -> None:
         assert re.search(r"Pool\s+installed", invoke("doctor").stdout)
     finally:
         pool.close()
+
+
+def test_doctor_where_the_variable_cannot_be_had() -> None:
+    """The command says what is wrong; it does not end in the import."""
+    done = process("doctor", ZEROCOPY_POOL="rms")
+    assert done.returncode == 0, done.stderr
+    assert "ZEROCOPY_POOL" in done.stdout
+    assert "did you mean 'rmm'" in " ".join(done.stdout.split())
 
 
 def test_doctor_in_a_pipe() -> None:

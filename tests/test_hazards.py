@@ -7,6 +7,8 @@ guard can go. What could kill the process runs in one of its own.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -204,6 +206,29 @@ def test_jax_wants_64_bytes_and_says_so() -> None:
         assert not zc.shares_memory(x, zc.convert(x, to="jax"))
     with pytest.raises(zc.CopyRequiredError, match="64"):
         zc.convert(x, to="jax", copy=False)
+
+
+def _refilled(to_jax: Callable[[np.ndarray], Any]) -> int:
+    """Count the arrays that are wrong when their buffer is filled anew at once, as data loaders do."""
+    buffer, wrong = aligned(np.zeros(2**24 + 1, "f4"))[1:], 0
+    for step in range(10):
+        buffer[:] = step
+        made = to_jax(buffer)
+        buffer[:] = -1
+        wrong += bool((np.asarray(made) != step).any())
+    return wrong
+
+
+def test_jax_copies_in_the_background() -> None:
+    if not _refilled(lambda buffer: jax.numpy.array(buffer)):
+        pytest.skip("each copy was through in time: the hazard is one of timing")
+
+
+def test_a_copy_to_jax_is_finished() -> None:
+    assert _refilled(lambda buffer: zc.convert(buffer, to="jax")) == 0
+    assert _refilled(lambda buffer: zc.convert([buffer], to="jax")[0]) == 0
+    assert _refilled(lambda buffer: zc.convert(memoryview(buffer), to="jax")) == 0
+    assert _refilled(lambda buffer: zc.convert(torch.from_numpy(buffer), to="jax")) == 0
 
 
 def test_jax_takes_read_only_memory_without_copying() -> None:

@@ -11,7 +11,7 @@ from pool_stand_ins import HostAllocator
 
 import zerocopy as zc
 from zerocopy.pool import imports
-from zerocopy.pool.install import installed
+from zerocopy.pool.install import installed_pool
 
 rmm = pytest.importorskip("rmm")
 MIB = 1 << 20
@@ -36,7 +36,7 @@ def install(host):
         pool.close()
     gc.collect()
     assert host.out == {}
-    assert installed() is None
+    assert installed_pool() is None
     assert imports._FINDER not in __import__("sys").meta_path
 
 
@@ -339,8 +339,7 @@ def test_installing_twice(install, host) -> None:
     assert zc.install_pool(allocator=host, limit="1MiB") is pool
     with pytest.raises(zc.PoolInstalledError, match="limit=1048576"):
         zc.install_pool(allocator=host, limit="2MiB")
-    with pytest.raises(zc.PoolInstalledError):
-        zc.install_pool()
+    assert zc.install_pool() is zc.installed_pool() is pool
 
 
 def test_closing(install, host) -> None:
@@ -478,7 +477,7 @@ def test_no_gpu_and_a_kind_by_name(kind: str) -> None:
         zc.install_pool(kind)
     with pytest.raises(zc.PoolUnavailableError):
         zc.install_pool(strict=True)
-    assert installed() is None
+    assert installed_pool() is None
 
 
 def test_rmm_that_is_missing(run_python) -> None:
@@ -536,7 +535,7 @@ def test_half_a_pool_is_none(host, monkeypatch, error) -> None:
     monkeypatch.setattr(Attachments, "attach", fail)
     with pytest.raises(type(error)):
         zc.install_pool(allocator=host, host="recycle")
-    assert installed() is None
+    assert installed_pool() is None
     assert not MODES["recycle"].installed
     assert dict(os.environ) == before
     assert rmm.mr.get_per_device_resource(0) is resource
@@ -557,7 +556,7 @@ def test_one_that_fails_keeps_the_others_from_nothing(host, monkeypatch) -> None
     monkeypatch.setattr(RMMHook, "detach", fail)
     pool.close()
     assert pool.report()["rmm"].what == "RuntimeError: the driver has gone"
-    assert installed() is None
+    assert installed_pool() is None
     assert not MODES["recycle"].installed
     monkeypatch.undo()
     assert resource is rmm.mr.get_per_device_resource(0)
@@ -592,7 +591,7 @@ def test_half_told_is_set_back(host, monkeypatch) -> None:
     with pytest.raises(KeyboardInterrupt):
         zc.install_pool(allocator=host)
     assert rmm.mr.get_per_device_resource(0) is before
-    assert installed() is None
+    assert installed_pool() is None
 
 
 def test_strict_insists_on_what_came_of_it(host, monkeypatch) -> None:
@@ -607,7 +606,7 @@ def test_strict_insists_on_what_came_of_it(host, monkeypatch) -> None:
         pytest.raises(zc.PoolUnavailableError, match="it will not"),
     ):
         zc.install_pool(allocator=host, frameworks="rmm", strict=True)
-    assert installed() is None
+    assert installed_pool() is None
 
 
 def test_allocating_while_it_is_closed(host) -> None:
@@ -632,3 +631,21 @@ def test_allocating_while_it_is_closed(host) -> None:
         for thread in threads:
             thread.join()
     assert failed == []
+
+
+def test_what_is_freed_is_looked_up_when_it_is_tracked(install) -> None:
+    pool = install(track=True)
+    ptr = pool.allocate(7000)
+    with pytest.raises(zc.PoolOptionError, match="it has 7000 bytes"):
+        pool.deallocate(ptr, 70)
+    pool.deallocate(ptr, 7000)
+    with pytest.raises(zc.PoolOptionError, match="nothing of that address is out"):
+        pool.deallocate(ptr, 7000)
+
+
+def test_a_report_in_a_notebook(install) -> None:
+    report = install().report()
+    assert repr(report) == str(report)
+    assert next(iter(report)).framework == "rmm"
+    with pytest.raises(KeyError, match="there are rmm, torch"):
+        report["JAX"]

@@ -99,7 +99,7 @@ def test_what_is_guaranteed_is_taken_at_once(driver) -> None:
     with pytest.raises(zc.PoolUnavailableError, match="initial=1048576"):
         zc.install_pool("driver", frameworks=(), initial=MIB)
     assert driver.threshold == 7
-    assert install.installed() is None
+    assert install.installed_pool() is None
 
 
 def test_the_peak_of_before_is_not_forgotten(driver, pool) -> None:

@@ -17,8 +17,8 @@ SAYS = """
 import os, subprocess, sys
 import zerocopy as zc
 from zerocopy.pool import install
-print(install.installed().settings, install.installed() is zc.install_pool())
-child = "import zerocopy as zc; from zerocopy.pool import install; print(install.installed().settings)"
+print(install.installed_pool().settings, install.installed_pool() is zc.install_pool())
+child = "import zerocopy as zc; from zerocopy.pool import install; print(install.installed_pool().settings)"
 done = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True)
 print(done.stdout.strip() or done.stderr)
 """
@@ -122,7 +122,7 @@ def test_the_survey_changes_nothing(pool, tmp_path) -> None:
         "def end():\n"
         "    from zerocopy.pool.host import MODES\n"
         "    from zerocopy.pool import install\n"
-        "    print('at the end:', [n for n, m in MODES.items() if m.installed], install.installed())\n"
+        "    print('at the end:', [n for n, m in MODES.items() if m.installed], install.installed_pool())\n"
         "atexit.register(end)\n"
     )
     path = os.pathsep.join((str(tmp_path), str(ROOT)))
@@ -184,7 +184,7 @@ def test_a_module_as_python_runs_it(pool, program, tmp_path, monkeypatch) -> Non
     package.mkdir()
     (package / "__init__.py").write_text(
         "import sys\nfrom zerocopy.pool import install\n"
-        "print(sys.argv, install.installed() is not None, file=sys.stderr)\n"
+        "print(sys.argv, install.installed_pool() is not None, file=sys.stderr)\n"
     )
     (package / "__main__.py").write_text(TELLS)
     (package / "part.py").write_text(TELLS)
@@ -240,7 +240,7 @@ def test_main_is_the_programs_to_the_end(pool, program) -> None:
         class Mine: pass
         def work(n):
             from zerocopy.pool import install
-            return n, str(install.installed().settings)
+            return n, str(install.installed_pool().settings)
         def late():
             print(isinstance(pickle.loads(pickle.dumps(Mine())), Mine))
             print(sys.modules["__main__"].__file__ == __file__)

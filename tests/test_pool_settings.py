@@ -208,7 +208,7 @@ def test_what_the_variable_must_not_say(text: str, why: str) -> None:
         {"strict": np.array([])},
         {"cls": 1},
         {"self": 1},
-        {"host": ["aligned"]},
+        {"limit": 0},
         {"devices": b"0"},
         {"devices": bytearray(b"0")},
         {"devices": 10**30},
@@ -359,3 +359,16 @@ def test_host_modes_are_read_without_numpy(run_python) -> None:
         """
     )
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_modes_of_host_memory_in_a_list() -> None:
+    assert Settings.read(host=["aligned", "pinned"]).host == "aligned+pinned"
+
+
+def test_a_mode_is_no_kind() -> None:
+    with pytest.raises(zc.PoolOptionError, match='that is a mode of host memory: host="aligned"'):
+        zc.install_pool("aligned")
+
+
+def test_sizes_as_kubernetes_writes_them() -> None:
+    assert parse_size("8Gi") == 8 * GIB

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from zerocopy.layout.records import soa_to_aos as soa_to_aos
     from zerocopy.plan import Plan as Plan
     from zerocopy.pool.install import install_pool as install_pool
+    from zerocopy.pool.install import installed_pool as installed_pool
     from zerocopy.pool.pool import Pool as Pool
     from zerocopy.registry import FrameworkInfo as FrameworkInfo
     from zerocopy.registry import frameworks as frameworks
@@ -93,6 +94,7 @@ _HOME = {
     "PoolOptionError": "errors",
     "Pool": "pool.pool",
     "install_pool": "pool.install",
+    "installed_pool": "pool.install",
 }
 
 __all__ = sorted([*_HOME, "__version__"])

@@ -194,9 +194,9 @@ def _frameworks(importing: bool) -> list[dict[str, Any]]:
 def _pool() -> dict[str, Any]:
     """Return the pool's report: of the one that is installed, or of what installing would come to."""
     from zerocopy.errors import ZeroCopyError
-    from zerocopy.pool.install import installed, survey
+    from zerocopy.pool.install import installed_pool, survey
 
-    pool = installed()
+    pool = installed_pool()
     try:
         found = (pool or survey()).report().as_dict()
     except ZeroCopyError as error:  # what ZEROCOPY_POOL asks for cannot be had

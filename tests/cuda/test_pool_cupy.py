@@ -50,7 +50,7 @@ def driver(monkeypatch, answers):
 def restored():
     before = cupy.cuda.get_allocator()
     yield
-    pool = install.installed()
+    pool = install.installed_pool()
     if pool is not None:  # a test that failed; the next one is to stand on its own
         pool.close()
     assert cupy.cuda.get_allocator() == before

@@ -196,7 +196,7 @@ def test_too_late(run, name: str) -> None:
                 rmm and type(rmm.mr.get_per_device_resource(0)),
                 numba and numba._memory_manager,
                 [name in sys.modules for name in (*ALL, "cudf", "numba.cuda")],
-                install.installed(),
+                install.installed_pool(),
                 sys.meta_path[:],
             ]
         before = state()
@@ -289,7 +289,7 @@ def test_the_order_of_import_cudf(run, kind: str, first: str) -> None:
 def test_the_variable_installs_the_pool(run) -> None:
     run(
         """
-        pool = install.installed()
+        pool = install.installed_pool()
         assert pool is zc.install_pool() and pool.kind == "rmm" and pool.limits[0].nbytes == 256 * MIB
         for each in sides("cupy", "numba", "rmm"): moves(each, pool)
         """,

@@ -65,7 +65,7 @@ def test_where_a_limit_comes_from(run) -> None:
         """
         need("rmm")
         total = zc.install_pool("driver", frameworks=()).cards[0].total
-        install.installed().close()
+        install.installed_pool().close()
         part = 96 * MIB / total
         asked = [
             (dict(limit="96MiB"), "limit="),

@@ -17,9 +17,9 @@ from zerocopy.pool.install import install, survey
 from zerocopy.pool.settings import KINDS, VARIABLE, Settings
 
 _EPILOG = (
-    f"Options take the place of {VARIABLE}; without any it is read. The program and the processes that "
-    f"it starts get the pool: {VARIABLE} is set for them. Without a program this says what installing "
-    "would come to, and changes nothing."
+    f"Options take the place of {VARIABLE}; without any it is read. The program gets the pool, and so do the "
+    f"processes that it starts, when they import zerocopy: {VARIABLE} is set for them. Without a program "
+    "this says what installing would come to, and changes nothing."
 )
 
 

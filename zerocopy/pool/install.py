@@ -25,6 +25,8 @@ from zerocopy.pool.rmm_pool import RMMPool, check_managed
 from zerocopy.pool.settings import Settings
 
 _installed: Pool | None = None
+#: Who allocates beside RMM's kinds, unless torch is named.
+_BESIDE = ("torch", "jax", "tensorflow")
 
 
 def install_pool(
@@ -89,7 +91,7 @@ def install_pool(
     Returns
     -------
     Pool
-        The one that is installed, if it was asked for with the same options.
+        The one that is installed, if it was asked for with the same options, or with none.
 
     Raises
     ------
@@ -116,6 +118,8 @@ def install_pool(
     from_environment = Settings.from_environment()
     asked = Settings.read(given.pop("kind", "auto"), **given) if given else None
     if asked is None:
+        if _installed is not None:
+            return _installed  # no other options: none
         asked = from_environment or Settings()
     elif from_environment is not None and asked != from_environment:
         raise PoolOptionError(
@@ -136,8 +140,15 @@ def from_environment() -> Pool | None:
         raise
 
 
-def installed() -> Pool | None:
-    """Return the pool of this process; None if there is none."""
+def installed_pool() -> Pool | None:
+    """Return the pool of this process; None if there is none.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> zc.installed_pool() is None
+    True
+    """
     return _installed
 
 
@@ -159,7 +170,7 @@ def install(asked: Settings) -> Pool:
             raise PoolInstalledError(
                 f"install_pool({asked})",
                 f"a pool with other options is installed: {_installed.settings}",
-                "call it once; close() the pool before another one is installed",
+                "zerocopy.installed_pool() returns it; close() it before another one is installed",
             )
         pool = _prepared(asked)
         try:
@@ -167,7 +178,7 @@ def install(asked: Settings) -> Pool:
             for mode in pool.host:
                 mode.install()
             pool.attachments.attach()
-            if asked.strict:
+            if asked.strict and pool.kind != "none":
                 _insist(pool, pool.attachments.outcomes())
             _look_around(pool)
         except BaseException:  # an interrupt too: half a pool is none
@@ -177,21 +188,33 @@ def install(asked: Settings) -> Pool:
         return pool
 
 
-def _look_around(pool: Pool) -> None:
-    """Note, and warn, of others on the cards; and of a limit that cannot be read."""
+def _look_around(pool: Pool, *, telling: bool = True) -> None:
+    """Note, and warn, of others on the cards, of a limit that cannot be read, or that does not hold all."""
+    outside = [o.framework for o in pool.attachments.outcomes() if o.framework in _BESIDE and not o.served]
+    present = [h.name for h in hook.hooks() if h.name in outside and h.installed() and h.lacks_gpu() is None]
+    if pool.settings.capped and pool.kind != "none" and present:
+        note = (
+            f"the limit is not for {', '.join(present)}: they allocate beside the pool, as they did. "
+            "torch.cuda.set_per_process_memory_fraction() limits torch, MPS and MIG limit all"
+        )
+        pool.notes.append(note)
+        if telling:
+            warnings.warn(note, RuntimeWarning, stacklevel=4)
     if pool.kind != "none" and (text := limits.unread()):
         pool.notes.append(text)
     for index, card in pool.cards.items():
         note, seen = limits.sharing(card, pool.limits.get(index))
         if note:
             pool.notes.append(note)
-        if seen:
+        if seen and telling:
             warnings.warn(note, RuntimeWarning, stacklevel=4)
 
 
 def survey(asked: Settings | None = None) -> Pool:
     """Return a pool that is not installed, to ask what installing it would come to."""
-    return _prepared(replace(asked or Settings.from_environment() or Settings(), strict=False))
+    pool = _prepared(replace(asked or Settings.from_environment() or Settings(), strict=False))
+    _look_around(pool, telling=False)
+    return pool
 
 
 def _prepared(asked: Settings) -> Pool:
@@ -210,7 +233,7 @@ def _prepared(asked: Settings) -> Pool:
     caps = {} if kind == "none" else _caps(replace(asked, kind=kind), chosen)
     pool = Pool(asked, kind, chosen, missing, caps, hooks, modes)
     outcomes = pool.attachments.foresee()
-    if asked.strict:
+    if asked.strict and kind != "none":
         _insist(pool, outcomes)
     return pool
 
@@ -231,7 +254,7 @@ def _kind(asked: Settings, hooks: list[hook.PoolHook], found: list[Card], missin
     if asked.allocator is not None:
         return "custom"
     if missing is not None:
-        if asked.kind != "auto" or asked.strict:
+        if asked.kind != "auto" or (asked.strict and asked.host == "off"):
             raise PoolUnavailableError(
                 f"install_pool({asked.kind!r})",
                 missing.why,

@@ -8,6 +8,7 @@ import sys
 import traceback
 from dataclasses import dataclass
 
+from zerocopy.errors import PoolOptionError
 from zerocopy.pool.sizes import show_size
 
 _DEPTH = 16
@@ -70,6 +71,15 @@ class Ledger:
     def strike(self, device: int, ptr: int) -> None:
         """Cross a freed allocation out."""
         self._notes.pop((device, ptr), None)
+
+    def check(self, device: int, ptr: int, nbytes: int) -> None:
+        """Refuse to have freed what was not noted, or with another size."""
+        note = self._notes.get((device, ptr))
+        if note is None or note.nbytes != nbytes:
+            why = "nothing of that address is out" if note is None else f"it has {note.nbytes} bytes"
+            raise PoolOptionError(
+                f"deallocate({ptr:#x}, {nbytes})", why, "free once, and with the size that was asked for"
+            )
 
     def find(self, device: int, ptr: int, nbytes: int) -> Leak | None:
         """Return the note about an allocation; None if it was another's, of another size."""

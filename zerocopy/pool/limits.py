@@ -127,7 +127,8 @@ def sharing(card: Card, cap: Limit | None, environ: Mapping[str, str] = os.envir
     if card.others:
         return (
             f"other processes use {show_size(card.others)} of device {card.index} ({card.name}), and the "
-            "pool has no limit: give each process its part with kind='rmm', limit=",
+            "pool has no limit: give each process its part: by MPS or MIG, or kind='rmm', limit= for CuPy, "
+            "Numba and cuDF, and torch.cuda.set_per_process_memory_fraction() for torch",
             True,
         )
     if "KUBERNETES_SERVICE_HOST" in environ and "CUDA_MPS_PIPE_DIRECTORY" not in environ:
@@ -135,7 +136,7 @@ def sharing(card: Card, cap: Limit | None, environ: Mapping[str, str] = os.envir
         # (NVIDIA k8s-device-plugin, "Shared Access to GPUs").
         return (
             "this is Kubernetes, and a card that is shared by time-slicing looks like one's own: "
-            "if it may be, set limit=",
+            "if it may be, see docs/pool.md, Sizes on shared GPUs",
             False,
         )
     return "", False

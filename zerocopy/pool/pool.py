@@ -117,13 +117,16 @@ class Pool:
     def deallocate(self, ptr: int, nbytes: int, stream: Any = None, device: int | None = None) -> None:
         """Free what `allocate` returned, after what the stream has been given so far.
 
-        Works on a pool that is closed too. `device` is that of the memory; where the driver
-        knows it, it may be left out.
+        Works on a pool that is closed too. Like any ``free`` it takes the caller's word for address
+        and size; under ``track=True`` they are looked up, and refused if they are wrong. `device` is
+        that of the memory; where the driver knows it, it may be left out.
         """
         if not ptr:
             return  # what allocate(0) returned
         if device is None and len(self._pools) > 1:
             device = self._owner(ptr)
+        if self.ledger is not None:
+            self.ledger.check(self._device(device), ptr, nbytes)
         self.give(ptr, number_of_bytes(nbytes), handle(stream), self._device(device))
 
     def _owner(self, ptr: int) -> int:

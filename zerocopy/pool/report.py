@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from zerocopy.pool.pool import Pool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What an installed pool has come to.
 
@@ -72,7 +72,15 @@ class Report:
         for outcome in self.frameworks:
             if outcome.framework == framework:
                 return outcome
-        raise KeyError(framework)
+        raise KeyError(f"{framework!r}: there are {', '.join(o.framework for o in self.frameworks)}")
+
+    def __iter__(self) -> Iterator[Outcome]:
+        """Return the rows."""
+        return iter(self.frameworks)
+
+    def __repr__(self) -> str:
+        """Return what ``print`` shows, for notebooks."""
+        return str(self)
 
     def as_dict(self) -> dict[str, Any]:
         """Return all of it as JSON has it."""

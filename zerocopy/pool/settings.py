@@ -23,7 +23,7 @@ VARIABLE = "ZEROCOPY_POOL"
 #: Each kind, and what it is in one line.
 KINDS = {
     "auto": "the driver's pool where torch, JAX or TensorFlow is in use, RMM's otherwise",
-    "driver": "CUDA's device-default memory pool, which every framework can share; no hard cap",
+    "driver": "CUDA's device-default memory pool, which every framework can share; no cap of its own",
     "rmm": "RMM's pool over cudaMalloc; the kind with a hard cap",
     "rmm:pool": "the same",
     "rmm:arena": "RMM's arenas, for many threads",
@@ -32,6 +32,7 @@ KINDS = {
     "managed": "RMM's pool over managed memory with prefetch: more memory than the card has",
     "custom": "an allocator of your own: allocator=",
 }
+HOST_MODES = ("aligned", "recycle", "pinned")
 _SIZES = ("limit", "reserve", "initial", "release_threshold")
 _FLAGS = ("track", "strict")
 _TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
@@ -174,7 +175,8 @@ class Settings:
             raise PoolOptionError(
                 f"kind='driver', {', '.join(self.caps())}",
                 "CUDA's default memory pool has no cap",
-                "kind='rmm' has one; MPS limits whole processes: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+                "kind='rmm' has one, for CuPy, Numba and cuDF; torch has a function of its own, "
+                "torch.cuda.set_per_process_memory_fraction(); MPS limits whole processes",
             )
         if self.log is not None and not self.by_rmm and self.kind != "auto":
             raise PoolOptionError(
@@ -192,6 +194,8 @@ class Settings:
                 "arenas take their memory at once, all that they will have",
                 "say how much: limit=, fraction=, reserve= or initial=",
             )
+        if self.limit == 0:
+            raise PoolOptionError("limit=0", "nothing could be allocated", "leave it out for no limit")
         if self.initial is not None and self.limit is not None and self.initial > self.limit:
             raise PoolOptionError(
                 f"initial={self.initial}, limit={self.limit}",
@@ -236,16 +240,20 @@ class Settings:
 
 
 def of_this_command() -> bool:
-    """Whether Python was started as ``python -m zerocopy.pool``, which installs what its options say.
+    """Whether Python was started as ``python -m zerocopy.pool``, which installs what its options say,
+    or as the command ``zerocopy``.
 
     Asked while the package is imported for it: ``sys.argv[0]`` is ``-m`` until the module is found
     (Python's documentation, ``sys.argv``).
     """
     arguments = getattr(sys, "argv", [])
+    # The command `zerocopy` has no need of a pool; its doctor says what is wrong with the variable.
+    if arguments and os.path.basename(arguments[0]) in ("zerocopy", "zerocopy.exe"):
+        return True
     if arguments[:1] != ["-m"] or len(arguments) >= len(sys.orig_argv):
         return False
     word = sys.orig_argv[-len(arguments)]  # before the program's own arguments; -m may be written to it
-    return re.fullmatch(r"(-[A-Za-z]*m)?zerocopy\.pool(\.__main__)?", word) is not None
+    return re.fullmatch(r"(-[A-Za-z]*m)?zerocopy(\.pool)?(\.__main__)?", word) is not None
 
 
 def _parts(text: str, asked: str) -> list[str]:
@@ -268,7 +276,10 @@ def _kind(kind: Any) -> str:
     found = kind.lower() if isinstance(kind, str) else None
     if found is None or found not in KINDS:
         hint = " (an allocator is passed as allocator=)" if hasattr(kind, "allocate") else ""
-        near = _near(kind, KINDS) if found is not None else f"there are: {', '.join(KINDS)}"
+        kinds = [name for name in KINDS if name != "custom"]  # which is what allocator= makes
+        near = _near(kind, kinds) if found is not None else f"there are: {', '.join(kinds)}"
+        if found in HOST_MODES:
+            near = f'that is a mode of host memory: host="{found}"'
         raise PoolOptionError(f"kind={show_value(kind)}", "no such kind of pool" + hint, near)
     return "rmm" if found == "rmm:pool" else found
 
@@ -395,6 +406,8 @@ def _host(value: Any) -> str:
     from zerocopy.pool import host
 
     text = "off" if value is None or value is False else value
+    if isinstance(text, (list, tuple)) and all(isinstance(name, str) for name in text):
+        text = "+".join(text)
     if not isinstance(text, str):
         raise PoolOptionError(f"host={show_value(value)}", "it is the name of a mode", 'write host="aligned"')
     return "+".join(mode.name for mode in host.parse(text)) or "off"

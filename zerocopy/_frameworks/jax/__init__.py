@@ -12,7 +12,7 @@ from zerocopy.dtype import NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_nu
 from zerocopy.errors import DeviceError, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
 from zerocopy.protocols import dlpack
-from zerocopy.protocols.array_interface import ALIGNMENT, aligned_empty, writable_alias
+from zerocopy.protocols.array_interface import ALIGNMENT, aligned_empty, misalignment, writable_alias
 from zerocopy.strided import StridedView, contiguous_strides
 
 if TYPE_CHECKING:
@@ -234,13 +234,17 @@ class Jax(Framework):
         def ndarray(array: Any) -> Any:
             if array.dtype.num in wide and not config.jax_enable_x64:
                 raise BufferError("JAX's x64 mode is off")
-            # Misaligned memory is copied by JAX itself; gaps and reversals it refuses.
-            return from_capsule(array.__dlpack__())
+            # JAX copies misaligned memory itself, and returns before it has: what the source's
+            # owner writes meanwhile is in the copy (docs/hazards.md, "A copy that is still going
+            # on"). So it is copied here, and finished.
+            if misalignment(array):
+                raise BufferError("misaligned: the careful way copies it")
+            return from_capsule(array.__dlpack__())  # gaps and reversals it refuses
 
         def readonly(array: Any) -> Any:
             return ndarray(writable_alias(array))
 
-        return {"capsule": capsule, "readonly": readonly, "ndarray": ndarray}
+        return {"aligned": capsule, "readonly": readonly, "ndarray": ndarray}
 
     # -- devices --------------------------------------------------------------
 
