@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks import results as storage
 from benchmarks.report import show, show_changes
-from benchmarks.suite import SUITES, Case, Section, Settings, Suite, load
+from benchmarks.run import run
+from benchmarks.schedule import BUDGET, PICTURES, Schedule, pieces
+from benchmarks.suite import SUITES, Section, Settings, Suite, load
 from benchmarks.timing import FULL, QUICK
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
@@ -26,11 +30,15 @@ class Size(click.ParamType):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> list[int]:
         """Return the sizes in bytes."""
+        if isinstance(value, list):
+            return value
         sizes = []
         for part in str(value).split(","):
             match = re.fullmatch(r"(\d+)\s*([kmg]?)(?:i?b)?", part.strip().lower())
             if match is None or not int(match[1]):
-                self.fail(f"{part!r} is no size: write it as 4096, 4KiB, 1MiB or 1GiB", param, ctx)
+                self.fail(
+                    f"{part!r} is no size: write 4096, 4KiB, 1MiB or 1GiB, with commas between", param, ctx
+                )
             sizes.append(int(match[1]) * _UNITS[match[2]])
         return sizes
 
@@ -40,28 +48,33 @@ class Size(click.ParamType):
 @click.option("--suite", "more", multiple=True, metavar="SUITE", help="The same as the argument.")
 @click.option("--frameworks", default="", metavar="A,B", help="Measure between these only.")
 @click.option("--sizes", type=Size(), default=None, help="Sizes in bytes, such as 4,4KiB,1GiB.")
-@click.option("--quick", is_flag=True, help="Fewer and shorter blocks, fewer sizes: under a minute.")
+@click.option("--quick", is_flag=True, help="Fewer and shorter blocks, fewer cases: under a minute.")
 @click.option(
     "--json",
     "target",
-    type=click.Path(path_type=Path),
-    help="Write the results there; a folder gets a name made up.",
+    metavar="FILE",
+    help="Write the results there, after each task; in a folder under a name that says what they are of.",
 )
 @click.option(
     "--plot",
     "pictures",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Draw the throughput of layouts into that folder.",
+    metavar="DIR",
+    help="Draw the pictures into that folder, each as SVG and PNG.",
 )
 @click.option(
-    "--compare", "old", type=click.Path(exists=True, path_type=Path), help="Compare with earlier results."
+    "--compare",
+    "old",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Compare with earlier results.",
 )
 @click.option(
     "--threshold",
     type=click.FloatRange(min=1),
     default=1.25,
     show_default=True,
-    help="Slower than that fails.",
+    help="With --compare: slower than so many times fails.",
 )
 @click.option("--list", "listing", is_flag=True, help="List suites and sections, and run nothing.")
 def main(
@@ -70,7 +83,7 @@ def main(
     frameworks: str,
     sizes: list[int] | None,
     quick: bool,
-    target: Path | None,
+    target: str | None,
     pictures: Path | None,
     old: Path | None,
     threshold: float,
@@ -88,6 +101,7 @@ def main(
     if listing:
         _list(console)
         return
+    # What cannot be done is said before anything is measured.
     before = _read(old) if old else None
     chosen = _choose(suites + more)
     settings = Settings(
@@ -96,63 +110,35 @@ def main(
         quick=quick,
         pace=QUICK if quick else FULL,
     )
-    found = _run(chosen, settings)
-    shown = [(suite.name, section) for suite, sections in chosen for section in sections]
-    show(console, found, shown)
-    if target is not None:
-        target = target / found.file_name() if target.is_dir() else target
-        found.save(target)
-        click.echo(f"written to {target}", err=True)
-    if pictures is not None:
-        _draw(found, pictures)
+    found = storage.Results.begin([suite for suite, _ in chosen], settings, suites + more)
+    file = _file(target, found) if target else None
+    draw = _drawing() if pictures else None
+    seconds = BUDGET - (PICTURES if pictures else 0) if quick else None
+    schedule = Schedule(pieces(chosen, settings), seconds)
+    if not schedule.work:
+        raise click.UsageError("there is nothing to measure: what it needs is not here, or was not asked for")
+    printed = run(found, schedule, partial(_keep, file=file))
+    show(console, found, schedule.sections())
+    if file is not None:
+        _keep(found, file, last=True)
+    if draw is not None and pictures is not None:
+        _draw(draw, found, pictures)
     slower = False
     if before is not None:
         changes = storage.compare(before, found)
-        show_changes(console, changes, threshold, before)
+        show_changes(console, changes, threshold, before, found)
         slower = any(change.slower(threshold) for change in changes)
     for case in found.failures:
         click.echo(f"failed: {case.name}: {case.failed}", err=True)
-    # 130: what shells say of a program that Ctrl-C ended.
-    raise SystemExit(1 if slower or found.failures else 0 if found.complete else 130)
+    if printed:
+        click.echo(f"printed meanwhile:\n{printed}", err=True)
+    if found.facts.get("interrupted"):
+        click.echo("interrupted: what was measured until then is above", err=True)
+        raise SystemExit(130)  # what shells say of a program that Ctrl-C ended
+    raise SystemExit(1 if slower or found.failures else 0)
 
 
 Chosen = list[tuple[Suite, list[Section]]]
-
-
-def _run(chosen: Chosen, settings: Settings) -> storage.Results:
-    """Run what was chosen; an interrupt ends it early, with what there is."""
-    found = storage.Results.begin([suite for suite, _ in chosen], settings)
-    work = [
-        (suite, section, task)
-        for suite, sections in chosen
-        for section in sections
-        for task in section.tasks(settings)
-    ]
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    complete = False
-    try:
-        with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as progress:
-            bar = progress.add_task("", total=len(work))
-            for suite, section, task in work:
-                progress.update(bar, description=f"{suite.name}/{section.name}: {task.name}")
-                # Drawn here and not by a clock: a thread that draws would be timed too.
-                progress.refresh()
-                try:
-                    found.add(suite.name, section, task.run())
-                except Exception as error:  # noqa: BLE001 - the figures of the others are not lost for it
-                    failure = f"{type(error).__name__}: {error}"
-                    found.add(suite.name, section, [Case(task.name, failed=failure)])
-                progress.advance(bar)
-        complete = True
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-    found.finish([(suite.name, section) for suite, sections in chosen for section in sections], complete)
-    return found
 
 
 def _choose(names: tuple[str, ...]) -> Chosen:
@@ -160,49 +146,105 @@ def _choose(names: tuple[str, ...]) -> Chosen:
     for name in names or tuple(SUITES):
         suite, _, section = name.partition("/")
         if suite not in SUITES:
-            raise click.UsageError(f"no suite {suite!r}; there are: {', '.join(SUITES)}")
+            raise click.UsageError(_unknown("suite", suite, SUITES))
         chosen.setdefault(suite, []).append(section)
-    return [_sections(load(suite), wanted) for suite, wanted in chosen.items()]
+    return [_sections(_load(suite), wanted) for suite, wanted in chosen.items()]
+
+
+def _load(name: str) -> Suite:
+    try:
+        return load(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("benchmarks", "zerocopy"):
+            raise
+        raise click.ClickException(
+            f"the suite {name} needs {error.name}, which is not installed: pip install -e '.[bench]'"
+        ) from error
 
 
 def _sections(suite: Suite, wanted: list[str]) -> tuple[Suite, list[Section]]:
     by_name = {section.name: section for section in suite.sections}
     for name in wanted:
         if name and name not in by_name:
-            raise click.UsageError(f"{suite.name} has no section {name!r}; it has: {', '.join(by_name)}")
+            raise click.UsageError(_unknown(f"section of {suite.name}", name, by_name))
     return suite, [s for s in suite.sections if "" in wanted or s.name in wanted]
 
 
 def _frameworks(text: str, suites: list[Suite]) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    known = list(dict.fromkeys(name for suite in suites for name in suite.frameworks))
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    known = dict.fromkeys(name for suite in suites for name in suite.frameworks)
     for name in names:
         if name not in known:
-            raise click.UsageError(f"no framework {name!r} in these suites; there are: {', '.join(known)}")
+            raise click.UsageError(_unknown("framework", name, known))
     return names
 
 
-def _draw(found: storage.Results, folder: Path) -> None:
-    # Here, so that the command needs matplotlib for this alone.
-    from benchmarks.plot import draw
+def _unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """Say that there is no such thing, which are near, and what there is."""
+    near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    return f"no {what} {name!r}. {hint}There are: {', '.join(known)}"
 
+
+def _file(target: str, found: storage.Results) -> Path:
+    """Return the file to write, and make its folder."""
+    path = Path(target)
+    if path.is_dir() or target.endswith(("/", os.sep)):
+        path /= found.file_name()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.part")
+        draft.touch()
+        draft.unlink()
+    except OSError as error:
+        raise click.ClickException(f"cannot write {path}: {error.strerror or error}") from error
+    return path
+
+
+def _keep(found: storage.Results, file: Path | None, last: bool = False) -> None:
+    if file is None:
+        return
+    try:
+        found.save(file)
+    except OSError as error:
+        # A full disk ends no run of a quarter of an hour: its tables are still to come.
+        if last:
+            raise click.ClickException(f"cannot write {file}: {error.strerror or error}") from error
+    else:
+        if last:
+            click.echo(f"written to {file}", err=True)
+
+
+def _drawing() -> Any:
+    """Return the pictures' module, if what it needs is here."""
+    # Here, so that the command needs matplotlib for this alone.
+    from benchmarks import plots
+
+    try:
+        plots.require()
+    except ImportError as error:
+        raise click.ClickException(str(error)) from error
+    return plots.draw
+
+
+def _draw(draw: Any, found: storage.Results, folder: Path) -> None:
     try:
         for path in draw(found, folder):
             click.echo(f"written to {path}", err=True)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
 
 
 def _read(path: Path) -> storage.Results:
     try:
         return storage.read(path)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from error
 
 
 def _list(console: Console) -> None:
     for name in SUITES:
-        suite = load(name)
+        suite = _load(name)
         console.print(f"[bold]{name}[/bold]: {suite.about}")
         for section in suite.sections:
-            console.print(f"  {name}/{section.name}: {section.about}", highlight=False)
+            console.print(f"  {name}/{section.name}: {section.about}", highlight=False, markup=False)

@@ -16,6 +16,15 @@ import psutil
 
 _HERE = Path(__file__).parent
 
+# What tells libraries how many threads to take.
+_THREADS = (
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"),
+    *("POLARS_MAX_THREADS", "NUMBA_THREADING_LAYER", "XLA_FLAGS", "TF_NUM_INTRAOP_THREADS"),
+)
+
+# The distributions that bring the CUDA runtime.
+_RUNTIMES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu13", "nvidia-cuda-runtime-cu12")
+
 
 def machine() -> dict[str, Any]:
     """Describe the computer: what its figures depend on, and nothing that names it."""
@@ -29,6 +38,9 @@ def machine() -> dict[str, Any]:
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "compiler": platform.python_compiler(),
         "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
+        "usable_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "thread_settings": {name: os.environ[name] for name in _THREADS if name in os.environ},
+        **_gpu(),
     }
 
 
@@ -37,14 +49,16 @@ def load() -> float | None:
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
-def versions(distributions: Iterable[str]) -> dict[str, str]:
-    """Return the versions of those distributions that are installed, and our own commit."""
+def versions(distributions: Iterable[str], ours: bool = True) -> dict[str, str]:
+    """Return the versions of those distributions that are installed, and our own commit if wanted."""
     found = {}
     for name in distributions:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
+    if not ours:
+        return found
     import zerocopy
 
     found["zerocopy"] = zerocopy.__version__ + _commit()
@@ -101,6 +115,30 @@ def _cpu() -> str:
     if not any(c.isdigit() for c in name) and "cpu family" in known:
         name += f" family {known['cpu family']} model {known.get('model', '?')}"
     return name
+
+
+def _gpu() -> dict[str, Any]:
+    """Describe the GPUs, if there are any: asked of NVML, which begins no CUDA in this process."""
+    from zerocopy.pool.cards import cards
+
+    found, _ = cards()
+    if not found:
+        return {}
+    return {
+        "gpus": [
+            {"name": c.name, "memory_bytes": c.total, "mig": c.mig, "shared": c.others > 0} for c in found
+        ],
+        "nvidia_driver": _driver(),
+        "cuda_runtime": next(iter(versions(_RUNTIMES, ours=False).values()), None),
+    }
+
+
+def _driver() -> str | None:
+    """Return the NVIDIA driver's version, as its kernel module tells it."""
+    try:
+        return Path("/sys/module/nvidia/version").read_text().strip()
+    except OSError:
+        return None
 
 
 def _virtual() -> bool | None:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from benchmarks.results import Change, Results
 from benchmarks.suite import Case, Entry, Goal, Section, median
+from benchmarks.timing import Timing
+
+#: Below so many columns tables leave out what is second: spreads, then other contenders too.
+WIDE, VERY_WIDE = 120, 150
+
+# Cases that are named beside a remark.
+_NAMED = 4
 
 
 def show(console: Console, results: Results, sections: Iterable[tuple[str, Section]]) -> None:
@@ -18,27 +26,37 @@ def show(console: Console, results: Results, sections: Iterable[tuple[str, Secti
         cases = results.cases.get(f"{suite}/{section.name}")
         if cases:
             console.print()
-            console.print(_LOOKS[section.look](f"{suite}/{section.name}: {section.about}", cases))
+            console.print(
+                f"{suite}/{section.name}: {section.about}", style="bold", markup=False, highlight=False
+            )
+            for table in _LOOKS[section.look](cases, console.width):
+                console.print(table)
             for remark in _remarks(cases):
                 console.print(remark, style="dim", highlight=False, soft_wrap=True, markup=False)
     if results.goals:
         console.print()
-        console.print(_goals(results.goals))
-    console.print(_facts(results), style="dim", highlight=False)
+        console.print("goals", style="bold")
+        console.print(_goals(results.goals, console.width))
+    console.print(_facts(results), style="dim", highlight=False, markup=False)
 
 
-def show_changes(console: Console, changes: Sequence[Change], threshold: float, old: Results) -> None:
-    """Print what got slower than it was, or that nothing did."""
+def show_changes(
+    console: Console, changes: Sequence[Change], threshold: float, old: Results, new: Results
+) -> None:
+    """Print what got slower than it was, or that nothing did; first how the two runs are unlike."""
     console.print()
+    for line in _unlike(old, new):
+        console.print(line, style="yellow", highlight=False, markup=False)
     if not changes:
         console.print("nothing to compare: the two runs have no case of ours in common")
         return
     slower = [change for change in changes if change.slower(threshold)]
-    against = f"{old.facts['started'][:10]}, {old.facts['machine']['cpu']}, {_own(old)}"
+    against = f"{old.facts['started'][:10]}, {old.facts['machine']['cpu']}, {_own(old)}{_kind(old)}"
     if not slower:
         console.print(f"nothing got slower by more than {threshold:g}x (against {against})")
         return
-    table = Table(title=f"slower by more than {threshold:g}x (against {against})", title_justify="left")
+    console.print(f"slower by more than {threshold:g}x (against {against})", style="bold", highlight=False)
+    table = _table()
     table.add_column("what", overflow="fold")
     for name in ("times", "machine", "now", "then"):
         table.add_column(name, justify="right")
@@ -51,6 +69,29 @@ def show_changes(console: Console, changes: Sequence[Change], threshold: float, 
             duration(change.before),
         )
     console.print(table)
+
+
+def _unlike(old: Results, new: Results) -> list[str]:
+    """Return what keeps two runs from being compared as they are."""
+    found = []
+    if old.quick != new.quick:
+        which = "these results are" if new.quick else "the earlier results are"
+        found.append(
+            f"{which} of a run with --quick, and the others are not: fewer blocks, and other sizes under "
+            "the same names; take this for a hint"
+        )
+    elif old.quick:
+        found.append("both runs are quick ones: few blocks, so that noise alone can pass the threshold")
+    found += [
+        f"the {name} results are not complete: interrupted, or a task failed"
+        for name, results in (("earlier", old), ("new", new))
+        if not results.complete
+    ]
+    return found
+
+
+def _kind(results: Results) -> str:
+    return ", quick" if results.quick else ""
 
 
 def duration(nanoseconds: float) -> str:
@@ -88,15 +129,28 @@ def quantity(value: float, unit: str) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g} {unit}".strip()
 
 
-def _contest(title: str, cases: Sequence[Case]) -> Table:
+def _table() -> Table:
+    """Return a table without lines between columns: they are a tenth of a narrow terminal."""
+    return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+
+
+def _add_names(table: Table, cases: Sequence[Case], width: int) -> None:
+    """Add the column of the cases' names, which are folded if they would take a third of the width."""
+    longest = max(len(case.name) for case in cases)
+    table.add_column("case", overflow="fold", no_wrap=longest <= width // 3, max_width=width // 3)
+
+
+def _contest(cases: Sequence[Case], width: int) -> list[Table]:
     """Ours against the documented call, the fastest by hand, and others: ratios, then times."""
+    wide = width >= WIDE
     documented = any(case.timed("documented") for case in cases)
-    others = any(case.timed(*_OTHERS) for case in cases)
-    figures = list(dict.fromkeys(name for case in cases for name in case.figures))
-    table = Table(title=title, title_justify="left")
-    table.add_column("case", no_wrap=True)
-    for name in [*["to documented"] * documented, "to fastest", "zerocopy", *["documented"] * documented]:
-        table.add_column(name, justify="right", no_wrap=True)
+    others = width >= VERY_WIDE and any(case.timed(*_OTHERS) for case in cases)
+    figures = list(dict.fromkeys(name for case in cases for name in case.figures)) if wide else []
+    table = _table()
+    _add_names(table, cases, width)
+    times = ["zerocopy", *["documented"] * (documented and wide)]
+    for name in [*["to documented"] * documented, "to fastest", *times]:
+        table.add_column(name, justify="right", no_wrap=wide)
     table.add_column("fastest by hand", overflow="fold")
     if others:
         table.add_column("others", overflow="fold")
@@ -108,17 +162,17 @@ def _contest(title: str, cases: Sequence[Case]) -> Table:
         row = [case.name]
         if documented:
             row.append(quantity(median(ours) / median(call), "x") if ours and call else "-")
-        row.append(_against(ours, hand))
-        row.append(_time(ours))
-        if documented:
+        row.append(_against(ours, hand) if wide else _times(ours, hand))
+        row.append(_time(ours, wide))
+        if documented and wide:
             row.append(_time(call))
         row.append("the documented call" if hand and hand is call else _named(hand))
         if others:
             named = [_brief(entry) for role in _OTHERS if (entry := case.fastest(role))]
             row.append("\n".join(named))
         row += [quantity(case.figures[name], "") if name in case.figures else "" for name in figures]
-        table.add_row(*row)
-    return table
+        table.add_row(*map(Text, row))
+    return [table]
 
 
 _OTHERS = ("narrow", "library", "reference")
@@ -129,41 +183,74 @@ def _against(ours: Entry | None, other: Entry | None) -> str:
         return "-"
     added = median(ours) - median(other)
     sign = "+" if added >= 0 else "-"
-    return f"{quantity(median(ours) / median(other), 'x')} {sign}{duration(abs(added))}"
+    return f"{_times(ours, other)} {sign}{duration(abs(added))}"
 
 
-def _series(title: str, cases: Sequence[Case]) -> Table:
-    """One column a label: how the cost goes with it."""
+def _times(ours: Entry | None, other: Entry | None) -> str:
+    return "-" if ours is None or other is None else quantity(median(ours) / median(other), "x")
+
+
+def _series(cases: Sequence[Case], width: int) -> list[Table]:
+    """One column a label: how the cost goes with it; where they do not fit beside each other, below."""
+    bare = [case for case in cases if not case.entries]
+    cases = [case for case in cases if case.entries]
     labels = list(dict.fromkeys(entry.label for case in cases for entry in case.entries))
-    table = Table(title=title, title_justify="left")
-    table.add_column("case", no_wrap=True)
+    cells: dict[str, list[str]] = {}
     for label in labels:
-        table.add_column(Text(label), justify="right")
-    for case in cases:
-        by_label = {entry.label: entry for entry in case.entries}
-        table.add_row(case.name, *(_cell(by_label.get(label)) for label in labels))
-    return table
+        entries = [next((e for e in case.entries if e.label == label), None) for case in cases]
+        cells[label] = [
+            _beside(case, entry) + _cell(entry, width >= WIDE)
+            for case, entry in zip(cases, entries, strict=True)
+        ]
+    names = min(max((len(case.name) for case in cases), default=0), width // 3)
+    groups: list[list[str]] = []
+    left = 0
+    for label in labels:
+        needed = max(len(label), *map(len, cells[label])) + 2
+        if not groups or needed > left:
+            groups.append([])
+            left = width - names
+        groups[-1].append(label)
+        left -= needed
+    tables = []
+    for group in groups:
+        table = _table()
+        _add_names(table, cases, width)
+        for label in group:
+            table.add_column(Text(label), justify="right")
+        for i, case in enumerate(cases):
+            table.add_row(Text(case.name), *(cells[label][i] for label in group))
+        tables.append(table)
+    return tables + (_figures(bare, width) if any(case.figures for case in bare) else [])
 
 
-def _figures(title: str, cases: Sequence[Case]) -> Table:
+def _beside(case: Case, entry: Entry | None) -> str:
+    """Return how many times the way by hand ours takes, where a series has both."""
+    hand = case.fastest("idiom")
+    if entry is None or hand is None or entry.role != "ours" or not isinstance(entry.timing, Timing):
+        return ""
+    return f"{_times(entry, hand)} "
+
+
+def _figures(cases: Sequence[Case], width: int) -> list[Table]:
     """A row a time, or where there are none a row a case: its figures."""
-    table = Table(title=title, title_justify="left")
-    table.add_column("case", no_wrap=True)
+    table = _table()
+    _add_names(table, cases, width)
     if not any(case.entries for case in cases):
         names = list(dict.fromkeys(name for case in cases for name in case.figures))
         for name in names:
-            table.add_column(name, justify="right", no_wrap=True)
+            table.add_column(Text(name), justify="right", overflow="fold")
         for case in cases:
-            table.add_row(case.name, *(_figure(case, name) for name in names))
-        return table
+            table.add_row(Text(case.name), *(_figure(case, name) for name in names))
+        return [table]
     table.add_column("what", overflow="fold")
     table.add_column("how much", justify="right", no_wrap=True)
     for case in cases:
         rows = [(entry.label, _cell(entry)) for entry in case.entries]
         rows += [(name, _figure(case, name)) for name in case.figures]
         for i, (what, much) in enumerate(rows):
-            table.add_row("" if i else case.name, what, much)
-    return table
+            table.add_row("" if i else Text(case.name), Text(what), much)
+    return [table]
 
 
 def _figure(case: Case, name: str) -> str:
@@ -172,46 +259,44 @@ def _figure(case: Case, name: str) -> str:
     return quantity(case.figures[name], "bytes" if "bytes" in name else "")
 
 
-def _rivals(title: str, cases: Sequence[Case]) -> Table:
-    """A row a contender, the fastest first: its time, and how many of ours that is."""
-    table = Table(title=title, title_justify="left")
-    table.add_column("case", no_wrap=True)
-    table.add_column("contender", overflow="fold")
-    for name in ("time", "times ours"):
+def _rivals(cases: Sequence[Case], width: int) -> list[Table]:
+    """A row a contender, the fastest first: how many times ours it takes, and its time."""
+    table = _table()
+    _add_names(table, cases, width)
+    for name in ("times ours", "time"):
         table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("contender", overflow="fold")
     for case in cases:
         ours = case.fastest("ours")
         for i, entry in enumerate(sorted(case.timed(), key=median)):
             # As text: rich would take the brackets of an expression for markup.
             what = Text(entry.label + _note(entry), style="bold" if entry is ours else "")
-            times = "" if ours is None or entry is ours else quantity(median(entry) / median(ours), "x")
-            table.add_row("" if i else case.name, what, _time(entry), times)
-    return table
+            times = "" if ours is None or entry is ours else _times(entry, ours)
+            table.add_row("" if i else Text(case.name), times, _time(entry, width >= WIDE), what)
+    return [table]
 
 
 _LOOKS = {"contest": _contest, "rivals": _rivals, "series": _series, "figures": _figures}
 
 
-def _goals(goals: Sequence[Goal]) -> Table:
+def _goals(goals: Sequence[Goal], width: int) -> Table:
     """One row a promise: on how many cases it was kept, and where it was kept worst."""
-    table = Table(title="goals", title_justify="left")
+    table = _table()
     table.add_column("goal", overflow="fold")
     table.add_column("kept", justify="right", no_wrap=True)
     table.add_column("worst", justify="right", no_wrap=True)
     table.add_column("limit", justify="right", no_wrap=True)
-    table.add_column("missed on", overflow="fold")
+    if width >= WIDE:
+        table.add_column("missed on", overflow="fold")
     for name in dict.fromkeys(goal.name for goal in goals):
         same = [goal for goal in goals if goal.name == name]
         missed = [goal for goal in same if not goal.met]
         worst = max(same, key=lambda goal: goal.value - goal.limit)
         kept = Text(f"{len(same) - len(missed)} of {len(same)}", style="red" if missed else "green")
-        table.add_row(
-            name,
-            kept,
-            quantity(worst.value, worst.unit),
-            quantity(worst.limit, worst.unit),
-            Text(", ".join(f"{goal.case} ({quantity(goal.value, goal.unit)})" for goal in missed)),
-        )
+        row = [Text(name), kept, quantity(worst.value, worst.unit), quantity(worst.limit, worst.unit)]
+        if width >= WIDE:
+            row.append(_some([f"{goal.case} ({quantity(goal.value, goal.unit)})" for goal in missed]))
+        table.add_row(*row)
     return table
 
 
@@ -219,6 +304,10 @@ def _facts(results: Results) -> str:
     facts = results.facts
     computer = facts["machine"]
     state = "" if results.complete else "INCOMPLETE: interrupted, or a task failed\n"
+    if facts["settings"]["quick"]:
+        state += "a quick run: few blocks, small data; for figures to keep run it without --quick\n"
+    if facts.get("left_out_told"):
+        state += f"{facts['left_out_told']}\n"
     known = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     return (
         f"\n{state}{computer['cpu']}, {computer['cores']} cores"
@@ -237,7 +326,13 @@ def _remarks(cases: Iterable[Case]) -> list[str]:
         for entry in case.entries:
             if entry.left_out:
                 about.setdefault(f"left out {entry.label}: {entry.left_out}", []).append(case.name)
-    return [f"  {remark} ({', '.join(names)})" for remark, names in about.items()]
+    return [f"  {remark} ({_some(names)})" for remark, names in about.items()]
+
+
+def _some(names: Sequence[str]) -> str:
+    """Name some of them, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _named(entry: Entry | None) -> str:
@@ -253,18 +348,19 @@ def _note(entry: Entry) -> str:
     return f" ({entry.note})" if entry.note else ""
 
 
-def _time(entry: Entry | None) -> str:
-    if entry is None or entry.timing is None:
+def _time(entry: Entry | None, spread: bool = True) -> str:
+    if entry is None or not isinstance(entry.timing, Timing):
         return "-"
-    return f"{duration(entry.timing.median)} ({duration(entry.timing.spread)})"
+    told = duration(entry.timing.median)
+    return f"{told} ({duration(entry.timing.spread)})" if spread else told
 
 
-def _cell(entry: Entry | None) -> str:
+def _cell(entry: Entry | None, noted: bool = True) -> str:
     if entry is None:
         return ""
     if entry.timing is None:
         return "-"
-    return duration(entry.timing.median) + _note(entry)
+    return duration(median(entry)) + (_note(entry) if noted else "*" * bool(entry.note))
 
 
 def _own(results: Results) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import statistics
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import load, machine, slug, versions
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Suite
-from benchmarks.timing import Timing
+from benchmarks.suite import Case, Entry, Goal, Section, Settings, Suite, median
+from benchmarks.timing import Raised, Timing
 
 SCHEMA = 1
 
@@ -44,14 +44,28 @@ class Results:
         """The cases that an error ended."""
         return [case for cases in self.cases.values() for case in cases if case.failed]
 
+    @property
+    def quick(self) -> bool:
+        """Whether it was a quick run: its figures are for looking, and no more."""
+        return bool(self.facts["settings"]["quick"])
+
     @classmethod
-    def begin(cls, suites: Iterable[Suite], settings: Settings) -> Results:
-        """Start the results of a run, here and now."""
+    def begin(cls, suites: Iterable[Suite], settings: Settings, asked: Sequence[str] = ()) -> Results:
+        """Start the results of a run, here and now.
+
+        Parameters
+        ----------
+        suites : iterable of Suite
+        settings : Settings
+        asked : sequence of str
+            Suites and sections as the command line named them; all suites whole if it is empty.
+        """
         suites = list(suites)
         distributions = dict.fromkeys(name for suite in suites for name in suite.distributions)
         return cls(
             facts={
                 "suites": [suite.name for suite in suites],
+                "asked": list(asked) or [suite.name for suite in suites],
                 "started": _now(),
                 "machine": machine(),
                 "load_before": load(),
@@ -61,15 +75,26 @@ class Results:
         )
 
     def add(self, suite: str, section: Section, cases: Iterable[Case]) -> None:
-        """Keep the cases of one task."""
+        """Keep the cases of one task; a contender that raised is left out with what it raised."""
+        cases = list(cases)
+        for case in cases:
+            for entry in case.entries:
+                if isinstance(entry.timing, Raised):
+                    entry.left_out, entry.timing = entry.timing.why, None
+                    if entry.role == "ours":
+                        case.failed = case.failed or f"{entry.label} {entry.left_out}"
         self.cases.setdefault(f"{suite}/{section.name}", []).extend(cases)
 
     def finish(self, sections: Iterable[tuple[str, Section]], complete: bool) -> None:
         """Judge the goals of what was run and note the end."""
         for suite, section in sections:
-            cases = [case for case in self.cases.get(f"{suite}/{section.name}", []) if not case.failed]
-            if cases:
-                self.goals += section.goals(cases)
+            key = f"{suite}/{section.name}"
+            every = self.cases.get(key, [])
+            cases = [case for case in every if not case.failed]
+            try:
+                self.goals += [replace(g, section=key) for g in section.goals(cases)] if cases else []
+            except Exception as error:  # noqa: BLE001 - the figures are not lost for it
+                every.append(Case("goals", failed=f"{type(error).__name__}: {error}"))
         self.complete = complete and not self.failures
         self.facts["load_after"] = load()
         self.facts["finished"] = _now()
@@ -102,18 +127,37 @@ def read(path: Path) -> Results:
     Raises
     ------
     ValueError
-        It is no such file, or one of a later schema.
+        It is no such file, or one of another schema, or its parts do not fit together.
+    OSError
+        It cannot be read.
     """
     try:
-        told = json.loads(path.read_text())
-        if told["schema"] != SCHEMA:
-            raise ValueError(f"{path} has schema {told['schema']}, and this program reads {SCHEMA}")
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} holds no results of benchmarks: it is not JSON ({error})") from error
+    if not isinstance(told, dict) or "schema" not in told or "sections" not in told:
+        raise ValueError(f"{path} holds no results of benchmarks: `python -m benchmarks --json` writes them")
+    if told["schema"] != SCHEMA:
+        raise ValueError(
+            f"{path} has schema {told['schema']}, and this program reads {SCHEMA}: "
+            "measure again, or read it with the program that wrote it"
+        )
+    try:
         cases = {name: [_read_case(case) for case in plain] for name, plain in told["sections"].items()}
         goals = [Goal(**{k: v for k, v in goal.items() if k != "met"}) for goal in told["goals"]]
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        facts = {k: v for k, v in told.items() if k not in ("schema", "complete", "goals", "sections")}
+        strangers = sorted({name.partition("/")[0] for name in cases} - set(facts["suites"]))
+        # What everybody reads of it.
+        _ = facts["machine"]["cpu"], facts["versions"], facts["started"], facts["settings"]["quick"]
+        found = Results(cases, goals, facts, told["complete"])
+    except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} holds no results of benchmarks: {error!r}") from error
-    facts = {k: v for k, v in told.items() if k not in ("schema", "complete", "goals", "sections")}
-    return Results(cases, goals, facts, told["complete"])
+    if strangers:
+        raise ValueError(
+            f"{path} does not fit together: it has sections of {', '.join(strangers)}, "
+            f"and says that it is of {', '.join(facts['suites'])}"
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -158,12 +202,10 @@ def compare(old: Results, new: Results) -> list[Change]:
         was = before.get(where)
         if was is None:
             continue
-        assert was.timing is not None
-        assert entry.timing is not None
         if entry.role == "ours":
-            ours.append((where, case, was.timing.median, entry.timing.median))
+            ours.append((where, case, median(was), median(entry)))
         else:
-            drifts.setdefault(case, []).append(entry.timing.median / was.timing.median)
+            drifts.setdefault(case, []).append(median(entry) / median(was))
     overall = statistics.median([d for several in drifts.values() for d in several] or [1.0])
     changes = [
         Change(where, was, now, statistics.median(drifts.get(case) or [overall]))
@@ -189,7 +231,7 @@ def _plain_case(case: Case) -> dict[str, Any]:
 
 def _plain_entry(entry: Entry) -> dict[str, Any]:
     plain: dict[str, Any] = {"label": entry.label, "role": entry.role}
-    if entry.timing is not None:
+    if isinstance(entry.timing, Timing):
         # A tenth of a nanosecond is less than the clock can tell.
         plain["ns"] = {k: round(v, 1) for k, v in asdict(entry.timing).items()}
     plain |= {k: getattr(entry, k) for k in ("note", "left_out") if getattr(entry, k)}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 
-from benchmarks.timing import FULL, Pace, Timing
+from benchmarks.timing import FULL, Pace, Raised, Timing
 
 #: Each suite by its name, and the module that has it as ``SUITE``. Modules are
 #: imported when they are asked for: a suite may need what others do not.
@@ -21,7 +21,17 @@ SUITES = {
     "tables": "benchmarks.tables",
     "layout": "benchmarks.layout",
     "pool": "benchmarks.pool",
+    "pipeline": "benchmarks.pipeline",
 }
+
+#: What comes first in a quick run: the sections that pictures are drawn of, and one of each suite.
+FIRST = (
+    *("conversion/grid", "conversion/sizes"),
+    "tables/columns",
+    *("layout/to-columns", "layout/to-rows"),
+    *("pool/recycle", "pool/aligned"),
+    *("pipeline/stages", "pipeline/memory"),
+)
 
 #: What an entry is to the case.
 ROLES = {
@@ -50,11 +60,14 @@ class Settings:
 
 @dataclass
 class Entry:
-    """One contender of a case, timed or left out."""
+    """One contender of a case, timed or left out.
+
+    Of one that raised while it was timed, results make one that was left out.
+    """
 
     label: str
     role: str = "ours"
-    timing: Timing | None = None
+    timing: Timing | Raised | None = None
     note: str = ""
     left_out: str = ""
 
@@ -74,7 +87,8 @@ class Case:
     remarks : list of str
         What a reader must know about the row.
     failed : str
-        The error that ended its task, if one did; then there is nothing else.
+        The error that ended its task, and then there is nothing else; or of ours, that it raised
+        while it was timed.
     """
 
     name: str
@@ -85,7 +99,7 @@ class Case:
 
     def timed(self, *roles: str) -> list[Entry]:
         """Return the entries with a time, of those roles (of all of them if none is named)."""
-        return [e for e in self.entries if e.timing is not None and (not roles or e.role in roles)]
+        return [e for e in self.entries if isinstance(e.timing, Timing) and (not roles or e.role in roles)]
 
     def fastest(self, *roles: str) -> Entry | None:
         """Return the entry with the least median among those roles."""
@@ -94,7 +108,7 @@ class Case:
 
 def median(entry: Entry) -> float:
     """Return a timed entry's median, in nanoseconds."""
-    assert entry.timing is not None
+    assert isinstance(entry.timing, Timing)
     return entry.timing.median
 
 
@@ -112,6 +126,8 @@ class Goal:
         Met if ``value <= limit``.
     unit : str
         ``"x"``, ``"ns"``, ``"bytes"``, ``"ms"``, or nothing for a plain number.
+    section : str
+        Whose cases it was judged from, as ``"conversion/pairs"``: results fill it in.
     """
 
     name: str
@@ -119,6 +135,7 @@ class Goal:
     value: float
     limit: float
     unit: str = ""
+    section: str = ""
 
     @property
     def met(self) -> bool:
@@ -128,10 +145,20 @@ class Goal:
 
 @dataclass(frozen=True)
 class Task:
-    """A named piece of work that gives cases."""
+    """A named piece of work that gives cases.
+
+    Attributes
+    ----------
+    name : str
+    run : callable
+    seconds : float
+        About how long it takes in a quick run, where that is more than a second or two: one that
+        does not fit in what is left of the minute is not begun.
+    """
 
     name: str
     run: Callable[[], Iterable[Case]]
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -149,6 +176,8 @@ class Section:
         contender), ``"series"`` (one column a label) or ``"figures"``.
     goals : callable
         ``goals(cases) -> list of Goal``.
+    quick : bool
+        Whether it is a part of quick runs.
     """
 
     name: str
@@ -156,6 +185,7 @@ class Section:
     tasks: Callable[[Settings], list[Task]]
     look: str = "contest"
     goals: Callable[[Sequence[Case]], list[Goal]] = lambda cases: []
+    quick: bool = True
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,11 @@ contender, in an order that changes from round to round, so that what drifts
 
 from __future__ import annotations
 
+import atexit
 import gc
 import random
 import statistics
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,6 +102,30 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class Raised:
+    """What stands in place of a timing where a contender raised: the others keep their times.
+
+    Attributes
+    ----------
+    why : str
+        ``"raises ValueError: ..."``.
+    """
+
+    why: str
+
+    @classmethod
+    def of(cls, error: Exception) -> Raised:
+        """Say what was raised, in a line.
+
+        Examples
+        --------
+        >>> Raised.of(ValueError("no"))
+        Raised(why='raises ValueError: no')
+        """
+        return cls(f"raises {type(error).__name__}: {str(error).partition(chr(10))[0][:160]}".rstrip(": "))
+
+
+@dataclass(frozen=True)
 class Statement:
     """One line of code as a user writes it, and the names that it uses."""
 
@@ -118,7 +144,7 @@ class Statement:
         return eval(self.code, dict(self.names))
 
 
-def measure(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Timing]:
+def measure(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Any]:
     """Time statements against each other.
 
     Parameters
@@ -130,43 +156,75 @@ def measure(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Timing
 
     Returns
     -------
-    dict of str to Timing
-        By the same labels.
+    dict of str to Timing or Raised
+        By the same labels. Either can be an entry's ``timing``: of one that raised it becomes
+        why it was left out.
 
     Notes
     -----
-    Garbage is collected between rounds and never inside a block. What is alive
-    when the measuring starts is frozen out of these collections: with several
-    frameworks imported each would take a quarter of a second.
+    Garbage is collected between rounds and never inside a block.
     """
-    loops = {label: statement.loop() for label, statement in statements.items()}
-    samples: dict[str, list[float]] = {label: [] for label in loops}
-    order = list(loops)
+    _set_modules_apart()
+    raised: dict[str, Raised] = {}
+    samples: dict[str, list[float]] = {label: [] for label in statements}
+    order = list(statements)
     # Fixed, so that two runs differ by the machine alone.
     shuffle = random.Random(0).shuffle
     collecting = gc.isenabled()
     gc.collect()
-    gc.freeze()
     gc.disable()
     try:
         with warnings.catch_warnings():
             # Who times a call that warns wants its cost and not a screen of warnings.
             warnings.simplefilter("ignore")
-            blocks = {label: _block(loop, pace.block) for label, loop in loops.items()}
+            loops: dict[str, Loop] = {}
+            blocks: dict[str, tuple[int, int]] = {}
+            for label, statement in statements.items():
+                try:
+                    loops[label] = statement.loop()
+                    blocks[label] = _block(loops[label], pace.block)
+                except Exception as error:  # noqa: BLE001 - whatever it raises is its result
+                    raised[label] = Raised.of(error)
             turns = {label: pace.turns(spent) for label, (_, spent) in blocks.items()}
             for number in range(pace.rounds):
                 shuffle(order)
                 gc.collect()
                 for label in order:
-                    if (number * turns[label]) % pace.rounds >= turns[label]:
+                    if label in raised or (number * turns[label]) % pace.rounds >= turns[label]:
                         continue  # sits out: those that take part are spread evenly
                     count = blocks[label][0]
-                    samples[label].append(loops[label](repeat(None, count), perf_counter_ns) / count)
+                    try:
+                        spent = loops[label](repeat(None, count), perf_counter_ns)
+                    except Exception as error:  # noqa: BLE001 - as above
+                        raised[label] = Raised.of(error)
+                    else:
+                        samples[label].append(spent / count)
     finally:
-        gc.unfreeze()
         if collecting:
             gc.enable()
-    return {label: Timing.of(samples[label], blocks[label][0]) for label in loops}
+    return {
+        label: raised[label] if label in raised else Timing.of(samples[label], blocks[label][0])
+        for label in statements
+    }
+
+
+_modules = 0
+
+
+def _set_modules_apart() -> None:
+    """Freeze out of all later collections what modules hold, when there are new ones.
+
+    With several frameworks imported each collection would take a quarter of a second. What is
+    made afterwards is collected as ever.
+    """
+    global _modules
+    if len(sys.modules) != _modules:
+        if not _modules:
+            # Bindings made with nanobind print a page of what is still alive when Python ends.
+            atexit.register(gc.unfreeze)
+        gc.collect()
+        gc.freeze()
+        _modules = len(sys.modules)
 
 
 def _block(loop: Loop, block: int) -> tuple[int, int]:

@@ -8,6 +8,30 @@ from __future__ import annotations
 import ctypes
 import threading
 
+#: Ways for the interpreter to end with memory out.
+ENDS = ("cycle", "global", "thread", "atexit", "daemon")
+#: A program that ends in the way that is called `end`, with what `take()` returns alive.
+ENDING = """
+import atexit, threading, time
+if end == "cycle":
+    held = take()
+    held.append(held)
+    del held
+elif end == "global":
+    held = take()
+elif end == "thread":
+    def work(held): time.sleep(0.5)
+    threading.Thread(target=work, args=(take(),)).start()
+elif end == "atexit":
+    atexit.register(lambda held: take(), take())
+else:
+    assert end == "daemon"
+    def work():
+        while True: take()
+    threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.5)
+"""
+
 _libc = ctypes.CDLL(None)
 _libc.aligned_alloc.restype = ctypes.c_void_p
 _libc.aligned_alloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
@@ -100,6 +124,18 @@ class FakeDriver:
 
     def cuInit(self, flags):
         self.calls.append("cuInit")
+        return 0
+
+    def cuDriverGetVersion(self, version):
+        version._obj.value = 12090
+        return 0
+
+    def cuDeviceGetName(self, name, size, device):
+        name.value = b"stand-in %d" % device.value
+        return 0
+
+    def cuDeviceTotalMem_v2(self, total, device):
+        total._obj.value = self.capacity
         return 0
 
     def cuDeviceGetCount(self, count):

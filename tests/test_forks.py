@@ -64,3 +64,33 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), free())
 """
     )
     assert (done.returncode, done.stdout.strip()) == (0, "0 True"), done.stderr
+
+
+@pytest.mark.parametrize(("kind", "again"), [("lock", True), ("plain_lock", False)])
+def test_a_lock_is_free_in_a_child(run_python, kind: str, again: bool) -> None:
+    """Whoever held it in the parent; and only a re-entrant one is given to its thread again."""
+    done = run_python(
+        f"""
+        import os, threading
+        from zerocopy import forks
+        lock = forks.{kind}()
+        held, go = threading.Event(), threading.Event()
+        def hold():
+            with lock:
+                held.set()
+                go.wait(60)
+        other = threading.Thread(target=hold)
+        other.start()
+        assert held.wait(60)
+        assert not lock.acquire(blocking=False)
+        child = os.fork()
+        if not child:
+            taken = [lock.acquire(blocking=False), lock.acquire(blocking=False)]
+            os._exit(0 if taken == [True, {again}] else 1)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        go.set()
+        other.join()
+        print(status, lock.acquire(blocking=False))
+        """
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "0 True"), done.stderr

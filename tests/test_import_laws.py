@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -141,6 +142,26 @@ def test_nothing_else_names_a_framework_module(path: Path) -> None:
     inner = {n for n in names if n.startswith("zerocopy._frameworks")}
     assert not inner or path.stem == "registry", inner
     assert not {n.partition(".")[0] for n in names} & (_foreign(path) - {"ml_dtypes"})
+
+
+@pytest.mark.parametrize(
+    "path", sorted((PACKAGE / "pool").rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE))
+)
+def test_no_text_of_the_pool_names_a_framework(path: Path) -> None:
+    """What is to be said of one is said by its hook; but for NumPy, whose memory the host modes are about."""
+    tree = ast.parse(path.read_text())
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, documented)
+    }
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    words = {
+        word
+        for text in texts - docstrings
+        if isinstance(text, str)
+        for word in re.findall(r"\w+", text.lower())
+    }
+    assert not words & (set(registry.frameworks()) - {"numpy"})
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))

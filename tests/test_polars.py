@@ -670,3 +670,11 @@ def test_a_result_outlives_its_source() -> None:
     back = zc.convert(table, "polars")
     del frame, table
     assert tensors["x"].sum() == back["x"].sum() == 499_500
+
+
+def test_numbers_that_only_ml_dtypes_has_are_refused_on_the_fast_way_too() -> None:
+    """NumPy says "f" of the kind of float8_e5m2: polars would make objects of it."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    zc.convert(np.zeros(4), to="polars")  # builds the route
+    with pytest.raises(UnsupportedConversionError):
+        zc.convert(np.zeros(4, ml_dtypes.float8_e5m2), to="polars")

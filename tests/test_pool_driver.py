@@ -6,6 +6,7 @@ import pytest
 from pool_stand_ins import FakeDriver
 
 import zerocopy as zc
+from zerocopy import doctor
 from zerocopy.pool import install
 from zerocopy.pool.cards import Card
 from zerocopy.pool.driver_pool import KEEP_ALL, DriverPool
@@ -174,3 +175,25 @@ def test_a_failed_allocation_leaves_nothing_to_free(driver, pool) -> None:
     with pytest.raises(MemoryError):
         Block(pool, 100, 5, 0, "somebody")
     assert not [call for call in driver.calls if call[0] == "free"]
+
+
+def test_what_the_doctor_says_of_devices(driver) -> None:
+    device = {"memory_bytes": 1 << 30, "compute_capability": "1.1"}
+    assert doctor.by_driver() == {
+        "driver": True,
+        "cuda": "12.9",
+        "devices": [{"index": index, "name": f"stand-in {index}", **device} for index in (0, 1)],
+    }
+    driver.cuDeviceGetName = lambda *arguments: 999
+    found = doctor.by_driver()
+    assert (found["driver"], found["devices"]) == (False, [])
+    assert "CUDA_ERROR" in found["why"]
+
+
+def test_what_is_not_tracked_is_said(driver) -> None:
+    made = zc.install_pool("driver", frameworks=(), track=True)
+    (note,) = (note for note in made.report().notes if note.startswith("tracked are"))
+    assert note == (
+        "tracked are CuPy, Numba and allocate(); RMM, torch, cuDF, JAX and TensorFlow do not ask us"
+    )
+    made.close()

@@ -7,8 +7,10 @@ is told shows on a GPU alone (tests/gpu/test_pool.py).
 from __future__ import annotations
 
 import importlib.util
+import textwrap
 
 import pytest
+from pool_stand_ins import ENDING, ENDS
 
 #: A card, and frameworks that are taken for builds with CUDA.
 CARD = """
@@ -45,8 +47,6 @@ def run(run_python, monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
     def check(code: str, **env: str) -> str:
-        import textwrap
-
         done = run_python(CARD + textwrap.dedent(code), **env)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -363,6 +363,23 @@ def test_auto(run) -> None:
     )
 
 
+@needs("torch", "jax", "tensorflow", "rmm")
+def test_whom_a_limit_does_not_hold(run) -> None:
+    run(
+        """
+        from zerocopy.pool.install import survey
+        from zerocopy.pool.settings import Settings
+        def notes(**options): return "; ".join(survey(Settings.read("rmm", limit="1MiB", **options)).notes)
+        said = notes()
+        assert "the limit is not for torch, JAX, TensorFlow: they allocate beside the pool" in said
+        assert "torch.cuda.set_per_process_memory_fraction() limits torch; MPS and MIG limit all" in said
+        said = notes(frameworks=["torch", "rmm"])  # which has torch on the pool
+        assert "the limit is not for JAX, TensorFlow:" in said
+        assert "set_per_process_memory_fraction" not in said
+        """
+    )
+
+
 def test_others_on_the_card_are_warned_about(run) -> None:
     run(
         """
@@ -372,6 +389,7 @@ def test_others_on_the_card_are_warned_about(run) -> None:
             pool = zc.install_pool("driver")
         assert "1 MiB of device 0" in str(caught[0].message)
         assert "1 MiB of device 0" in str(pool.report())
+        assert "by kind='rmm' and limit= for CuPy, Numba and cuDF; torch.cuda." in str(pool.report())
         """
     )
 
@@ -382,7 +400,8 @@ def test_the_variable_installs_on_import(run_python) -> None:
     from zerocopy.pool.install import installed_pool
     pool = installed_pool()
     assert pool.settings.host == "recycle" and zc.install_pool() is pool
-    assert "numpy" not in sys.modules or True
+    # Told by their imports, and by none of ours.
+    assert not {"torch", "jax", "tensorflow", "cupy", "numba", "cudf", "rmm"} & set(sys.modules)
     try: zc.install_pool(track=True)
     except zc.PoolOptionError as error: print(error)
     """
@@ -412,8 +431,11 @@ def test_a_fork_gets_through(run_python) -> None:
         for _ in range(10):
             child = os.fork()
             if child == 0:
-                # What Python holds is free in the child; RMM's and glibc's see to theirs.
-                pool.report(); pool.check_leaks is not None
+                # What Python holds is free in the child. RMM is not asked, as report() does: a lock of
+                # its counters is in C++, and stays with the thread that had it.
+                rows = {row.framework: row.status for row in pool.attachments.outcomes()}
+                assert rows["rmm"] == "installed"
+                assert len(pool.ledger.outstanding(0)) <= 2  # one for each thread
                 with pool.device_pool(0)._lock: pass
                 os._exit(7)
             deadline = time.time() + 60
@@ -429,11 +451,9 @@ def test_a_fork_gets_through(run_python) -> None:
 
 
 @needs("rmm")
-@pytest.mark.parametrize("end", ["cycle", "global", "thread", "atexit", "daemon"])
+@pytest.mark.parametrize("end", ENDS)
 def test_the_interpreter_ends_with_memory_out(run_python, end: str) -> None:
-    done = run_python(
-        f"""
-        import atexit, threading, time
+    code = """
         import rmm, zerocopy as zc
         from zerocopy.pool.block import Block
         from tests.pool_stand_ins import HostAllocator
@@ -441,21 +461,6 @@ def test_the_interpreter_ends_with_memory_out(run_python, end: str) -> None:
         def take():
             buffer = rmm.DeviceBuffer(size=1 << 16, mr=rmm.mr.get_per_device_resource(0))
             return [buffer, Block(pool, 1 << 16, 1, 0, "x")]
-        end = {end!r}
-        if end == "cycle":
-            held = take(); held.append(held); del held
-        elif end == "global":
-            held = take()
-        elif end == "thread":
-            def work(held): time.sleep(0.5)
-            threading.Thread(target=work, args=(take(),)).start()
-        elif end == "atexit":
-            atexit.register(lambda held: take(), take())
-        else:
-            def work():
-                while True: take()
-            threading.Thread(target=work, daemon=True).start()
-            time.sleep(0.2)
         """
-    )
+    done = run_python(f"end = {end!r}\n{textwrap.dedent(code)}{ENDING}")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

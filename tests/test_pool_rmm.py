@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 
 import pytest
 from pool_stand_ins import HostAllocator
@@ -101,6 +102,16 @@ def test_trim_gives_all_back_when_nothing_is_out(make, host) -> None:
     assert pool.trim() == taken
     assert host.out == {}
     pool.deallocate(pool.allocate(8, 1), 8, 1)
+
+
+def test_trim_begins_no_log_anew(make, host) -> None:
+    """RMM's adaptor that writes one asks the driver: it is made believe here."""
+    pool = make()
+    pool.deallocate(pool.allocate(MIB, 1), MIB, 1)
+    taken = dict(host.out)
+    pool._settings = replace(pool._settings, log="pool.csv")
+    assert pool.trim() == 0
+    assert host.out == taken
 
 
 def test_what_a_framework_holds_outlives_the_pool(make, host) -> None:

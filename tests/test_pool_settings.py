@@ -14,7 +14,9 @@ from pool_stand_ins import HostAllocator
 
 import zerocopy as zc
 from zerocopy.pool import hook
-from zerocopy.pool.settings import KINDS, Settings, device_number, of_this_command
+from zerocopy.pool.kinds import KINDS
+from zerocopy.pool.options import device_number
+from zerocopy.pool.settings import Settings, of_this_command
 from zerocopy.pool.sizes import parse_size, show_size, show_value
 
 GIB = 1 << 30

@@ -43,11 +43,11 @@ else:
             Arrow C data interface or the buffer protocol; or a dict, list, tuple or
             namedtuple of such, which is converted leaf by leaf into the same
             container. For a table framework a dict of columns is a table.
-        to : str
+        to : str or module
             A framework's import name, such as ``"torch"``; :func:`zerocopy.frameworks`
             lists them. Where one has several forms, ``"pyarrow.Tensor"`` names it.
         device : str, tuple of int, or a framework's device, optional
-            ``"cpu"``, ``"cuda"``, ``"cuda:1"``, a DLPack ``(type, id)`` pair.
+            ``"cpu"``, ``"cuda"``, ``"cuda:1"``, a DLPack ``(type, id)`` pair, a ``torch.device``.
             None keeps the device, unless the target lives on another kind only
             (CuPy, Numba): naming such a target is asking for the transfer.
         copy : bool, optional
@@ -84,8 +84,9 @@ else:
         Returns
         -------
         object
-            The target's type, with the same values, shape and dtype. It keeps
-            aliased memory alive. An object of the target already comes back as it is.
+            The target's type, with the same values, shape and dtype. It aliases `obj`
+            where that is possible, and keeps aliased memory alive; :func:`zerocopy.explain`
+            says whether it does. An object of the target already comes back as it is.
 
         Raises
         ------
@@ -99,11 +100,16 @@ else:
             The target would change values.
         DeviceError
             The device does not exist, or its driver does not answer.
+        ValueError, TypeError
+            An option has a value that it does not take, or is not known.
+        MemoryError
+            There is none left for the copy.
 
         Notes
         -----
         `device`, `copy` and `stream` mean what they mean in the array API
-        standard (2023.12, ``from_dlpack``) and in DLPack's Python specification.
+        standard (2023.12, ``from_dlpack``) and in DLPack's Python specification
+        (``__dlpack__``). What comes from where is in the guide, under semantics.
 
         Examples
         --------
@@ -113,6 +119,14 @@ else:
         >>> array[0] = 7                      # the same memory
         >>> raw[0]
         7
+        >>> rows = [np.arange(3), {"mask": np.array([True])}]
+        >>> [type(leaf).__name__ for leaf in zc.convert(rows, to="numpy", copy=True)]
+        ['ndarray', 'dict']
+        >>> zc.convert(np.arange(3), to="numpy", device="cuda")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        zerocopy.errors.DeviceError: convert(...device='cuda'): numpy has no arrays on cuda.
+          To fix: it has them on: cpu
         """
         if not options:
             try:
@@ -136,7 +150,7 @@ def _carefully(obj: Any, to: Any, options: dict[str, Any]) -> Any:
     """Plan and run: everything that is not the fast way."""
     try:
         if is_container(obj) and not is_table(obj, to, options):
-            return convert_container(obj, lambda leaf: convert(leaf, to, **options))
+            return convert_container(obj, convert, to, options)
         plan = make(obj, to, **options)
         result = _run(plan)
     except ZeroCopyError as error:

@@ -30,19 +30,25 @@ def explain(
 
     Parameters
     ----------
-    obj, to, device, copy, stream, writable, layout, columns, nulls, encode, names, index
-        As for :func:`zerocopy.convert`.
+    obj : object
+        What would be converted.
+    to : str or module
+        The target.
+    device, copy, stream, writable, layout, columns, nulls, encode, names, index : optional
+        The options of :func:`zerocopy.convert`, which has their types and what they mean.
 
     Returns
     -------
     Plan
-        For a refusal, one with ``possible`` False and the error that ``convert``
-        would raise.
+        It aliases nothing, and keeps `obj` alive. For a refusal, one with ``possible`` False and
+        the error that ``convert`` would raise.
 
     Raises
     ------
     UnknownFrameworkError
         `to` names nothing known.
+    ValueError, TypeError
+        An option has a value that it does not take, or is not known.
 
     Examples
     --------

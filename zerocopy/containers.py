@@ -12,10 +12,12 @@ from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 # string would take longer to write than the leaf to convert.
 Leaf = Callable[[Any, Any], Any]
 
+_CONTAINERS = (dict, list, tuple)
+
 
 def is_container(obj: Any) -> bool:
     """Whether the object is a dict, list or tuple (a namedtuple is one)."""
-    return isinstance(obj, (dict, list, tuple))
+    return isinstance(obj, _CONTAINERS)
 
 
 def written(path: Any) -> str:
@@ -55,28 +57,29 @@ def map_leaves(obj: Any, leaf: Leaf, path: Any = None, parents: tuple[int, ...] 
             "pass a tree of containers",
         )
     inside = (*parents, id(obj))
-
-    def convert(key: Any, value: Any) -> Any:
-        if is_container(value):
-            return map_leaves(value, leaf, (key, path), inside)
-        return leaf(value, (key, path))
-
+    pairs: Any = obj.items() if isinstance(obj, dict) else enumerate(obj)
+    # No call a leaf but its own: a thousand small arrays are a thousand of them.
+    done = [
+        map_leaves(value, leaf, (key, path), inside)
+        if isinstance(value, _CONTAINERS)
+        else leaf(value, (key, path))
+        for key, value in pairs
+    ]
     if isinstance(obj, dict):
-        values = {key: convert(key, value) for key, value in obj.items()}
+        values = dict(zip(obj, done, strict=True))
         if type(obj) is dict:
             return values
         same = copying.copy(obj)  # keeps a defaultdict's factory, an OrderedDict's kind
         same.update(values)
         return same
-    items = [convert(i, value) for i, value in enumerate(obj)]
     if type(obj) is list:
-        return items
+        return done
     if isinstance(obj, list):
         same_list = copying.copy(obj)
-        same_list[:] = items
+        same_list[:] = done
         return same_list
     try:
-        return type(obj)(*items) if hasattr(obj, "_fields") else type(obj)(items)
+        return type(obj)(*done) if hasattr(obj, "_fields") else type(obj)(done)
     except TypeError as error:
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
@@ -85,12 +88,12 @@ def map_leaves(obj: Any, leaf: Leaf, path: Any = None, parents: tuple[int, ...] 
         ) from error
 
 
-def convert_container(obj: Any, convert: Callable[[Any], Any]) -> Any:
-    """Convert each leaf; an error names the leaf's path."""
+def convert_container(obj: Any, convert: Callable[..., Any], to: Any, options: dict[str, Any]) -> Any:
+    """Convert each leaf by ``convert(leaf, to, **options)``; an error names the leaf's path."""
 
     def leaf(value: Any, path: Any) -> Any:
         try:
-            return convert(value)
+            return convert(value, to, **options) if options else convert(value, to)
         except ZeroCopyError as error:
             error.why = f"at {written(path)}: {error.why}"
             error.args = (error.asked, error.why, error.remedy)

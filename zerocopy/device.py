@@ -36,6 +36,14 @@ LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, NO_SYNC_STREAM = 1, 2, -1
 class Device(NamedTuple):
     """A device: DLPack's type number and its index.
 
+    Attributes
+    ----------
+    type : int
+        ``DLDeviceType`` of the DLPack standard (dlpack.h 1.2): 1 is the CPU, 2 CUDA, 3 page-locked host
+        memory, 13 CUDA's managed memory.
+    id : int
+        Which of the devices of that type, from 0.
+
     Examples
     --------
     >>> str(parse_device("cuda:1"))
@@ -73,6 +81,21 @@ def same_place(a: Device, b: Device) -> bool:
     """Whether memory on ``a`` needs no transfer to be used on ``b``.
 
     Host memory is one place, pinned or not; managed memory is its device's.
+
+    Parameters
+    ----------
+    a, b : Device
+        In any order.
+
+    Returns
+    -------
+    bool
+        Whether it needs none.
+
+    Examples
+    --------
+    >>> same_place(Device(CUDA_HOST, 1), HOST), same_place(Device(CUDA, 0), Device(CUDA, 1))
+    (True, False)
     """
     return a.kind == b.kind and (a.is_host or a.id == b.id)
 
@@ -85,10 +108,20 @@ def parse_device(spec: Any) -> Device | None:
     spec : str, tuple of two ints, Device
         ``"cpu"``, ``"cuda"``, ``"cuda:1"``, ``(2, 0)``.
 
+    Returns
+    -------
+    Device or None
+        None for an object that may be a framework's own device.
+
     Raises
     ------
     DeviceError
         A string that names no device.
+
+    Examples
+    --------
+    >>> parse_device("cuda:1"), parse_device(object())
+    (Device(type=2, id=1), None)
     """
     if isinstance(spec, Device):
         return spec
@@ -117,6 +150,11 @@ def parse_stream(stream: Any) -> int | None:
     stream : None, int, or an object with ``__cuda_stream__``, ``cuda_stream``, ``ptr`` or ``handle``
         The consumer's stream. ``None`` stays None: the consumer's current stream.
 
+    Returns
+    -------
+    int or None
+        The stream's handle, or one of the numbers that the protocols reserve.
+
     Raises
     ------
     DeviceError
@@ -127,7 +165,13 @@ def parse_stream(stream: Any) -> int | None:
     -----
     DLPack (Python specification, ``__dlpack__``, CUDA): 1 is the legacy default
     stream, 2 the per-thread default, -1 asks for no synchronisation. A stream
-    object whose handle is 0 is the legacy default one.
+    object whose handle is 0 is the legacy default one. The CUDA Array Interface, version 3
+    (section "Synchronization"), has the same numbers.
+
+    Examples
+    --------
+    >>> parse_stream(2), parse_stream(None)
+    (2, None)
     """
     if stream is None:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import shutil
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import zerocopy
 from zerocopy import registry
+from zerocopy.errors import DeviceError
 from zerocopy.extras import extras
 from zerocopy.protocols import cuda_driver
 
@@ -110,31 +110,22 @@ def by_driver() -> dict[str, Any]:
     reason = cuda_driver.missing()
     if reason is not None:
         return {"driver": False, "why": reason.why, "fix": reason.remedy, "devices": []}
-    library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    version = ctypes.c_int()
-    library.cuDriverGetVersion(ctypes.byref(version))
-    return {
-        "driver": True,
-        # The version is 1000 * major + 10 * minor (CUDA Driver API, cuDriverGetVersion).
-        "cuda": f"{version.value // 1000}.{version.value % 1000 // 10}",
-        "devices": [_device(library, i) for i in range(cuda_driver.count())],
-    }
+    try:
+        major, minor = cuda_driver.version()
+        devices = [_device(index) for index in range(cuda_driver.count())]
+    except DeviceError as error:  # a device that is lost: a doctor is asked then
+        return {"driver": False, "why": error.why, "fix": error.remedy, "devices": []}
+    return {"driver": True, "cuda": f"{major}.{minor}", "devices": devices}
 
 
-def _device(library: Any, index: int) -> dict[str, Any]:
-    device, name, size = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    library.cuDeviceGet(ctypes.byref(device), index)
-    library.cuDeviceGetName(name, len(name), device)
-    library.cuDeviceTotalMem_v2(ctypes.byref(size), device)
-    # 75 and 76: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR (cuda.h).
-    library.cuDeviceGetAttribute(ctypes.byref(major), 75, device)
-    library.cuDeviceGetAttribute(ctypes.byref(minor), 76, device)
+def _device(index: int) -> dict[str, Any]:
+    name, total = cuda_driver.name_and_memory(index)
+    major, minor = cuda_driver.compute_capability(index)
     return {
         "index": index,
-        "name": name.value.decode("utf-8", "replace"),
-        "memory_bytes": size.value,
-        "compute_capability": f"{major.value}.{minor.value}",
+        "name": name,
+        "memory_bytes": total,
+        "compute_capability": f"{major}.{minor}",
     }
 
 

@@ -23,7 +23,7 @@ class DType:
     name : str
         Its standard name: ``"float32"``, ``"bfloat16"``, ``"float8_e4m3fn"``.
     code, bits, lanes : int
-        ``DLDataType`` of the DLPack standard.
+        ``DLDataType`` of the DLPack standard (dlpack.h 1.2): the code, the bits of a lane, the lanes.
     itemsize : int
         Bytes that one element takes in memory; types of fewer than 8 bits take a
         whole byte each, as ``ml_dtypes`` stores them.

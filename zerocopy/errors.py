@@ -14,6 +14,13 @@ from dataclasses import dataclass
 class Reason:
     """Why a conversion copies or refuses, and what to do about it.
 
+    Attributes
+    ----------
+    why : str
+        What stands in the way, as a sentence without a full stop.
+    remedy : str
+        What to do about it; empty where there is nothing to be done.
+
     Examples
     --------
     >>> Reason("the strides are negative", "pass numpy.ascontiguousarray(x)").why
@@ -59,47 +66,164 @@ class ZeroCopyError(Exception):
 
 
 class UnknownFrameworkError(ZeroCopyError, LookupError):
-    """``to`` names no framework that is known."""
+    """``to`` names no framework that is known; the nearest names are in the remedy.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> zc.convert(b"abc", to="nunpy")
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.UnknownFrameworkError: to='nunpy': it names no framework that is known.
+      To fix: did you mean 'numpy' or 'cupy'? Known: ...
+    """
 
 
 class FrameworkNotInstalledError(ZeroCopyError, ImportError):
-    """The framework is known, and not installed (or its import fails: see the cause)."""
+    """The framework is known, and not installed (or its import fails: see the cause).
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> class Absent(zc.Framework):
+    ...     name = "absent"
+    >>> Absent().module()
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.FrameworkNotInstalledError: to='absent': absent is not installed.
+      To fix: pip install absent
+    """
 
 
 class UnsupportedConversionError(ZeroCopyError, TypeError):
-    """There is no route: the message lists what was tried."""
+    """There is no route: the message lists what was tried.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> zc.convert("text", to="numpy")
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.UnsupportedConversionError: convert(str, to='numpy'): str is no array and speaks no
+    protocol.
+      To fix: ...
+    """
 
 
 class CopyRequiredError(ZeroCopyError, BufferError, ValueError):
-    """``copy=False`` was asked, and the conversion needs a copy."""
+    """``copy=False`` was asked, and the conversion needs a copy.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> zc.convert(memoryview(np.zeros(2, dtype=">f4")), to="numpy", copy=False)
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.CopyRequiredError: convert(...): copy=False, but a copy is needed: the bytes are in the
+    other order (>f4).
+      To fix: x.astype(x.dtype.newbyteorder('=')); or allow the copy with copy=None
+    """
 
 
 class LossyConversionError(ZeroCopyError, ValueError):
-    """The target would change values."""
+    """The target would change values.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> zc.soa_to_aos({"id": np.array([300])}, [("id", "u1")])
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.LossyConversionError: soa_to_aos(columns): field 'id' is uint8, which does not hold int64.
+      To fix: cast the column first: column.astype(...)
+    """
 
 
 class DeviceError(ZeroCopyError, RuntimeError):
-    """The device does not exist, or its driver does not answer."""
+    """The device does not exist, or its driver does not answer.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> zc.convert(np.zeros(3), to="numpy", device="cuda")
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.DeviceError: convert(numpy.ndarray float64 (3,), to='numpy', device='cuda'): ...
+      To fix: it has them on: cpu
+    """
 
 
 class PoolOptionError(ZeroCopyError, ValueError):
-    """An option of ``install_pool`` cannot be read, is not known, or contradicts another."""
+    """An option of ``install_pool`` cannot be read, is not known, or contradicts another.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> zc.install_pool("rrm")
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.PoolOptionError: kind='rrm': no such kind of pool.
+      To fix: did you mean 'rmm'? there are: ...
+    """
 
 
 class PoolInstalledError(ZeroCopyError, RuntimeError):
-    """A pool with other options is installed already."""
+    """A pool with other options is installed already.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> pool = zc.install_pool(host="off")
+    >>> zc.install_pool(host="recycle")
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.PoolInstalledError: install_pool(auto,host=recycle): a pool with other options is
+    installed: auto.
+      To fix: zerocopy.installed_pool() returns it; close() it before another one is installed
+    >>> pool.close()
+    """
 
 
 class PoolTooLateError(ZeroCopyError, RuntimeError):
-    """A framework has allocated already, or has read the variables that would have told it."""
+    """A framework has allocated already, or has read the variables that would have told it.
+
+    Raised with ``strict=True``; otherwise the pool's report says it.
+
+    Examples
+    --------
+    >>> error = PoolTooLateError("install_pool(auto,strict=1)", "torch: it has allocated", "call it first")
+    >>> isinstance(error, RuntimeError), error.remedy
+    (True, 'call it first')
+    """
 
 
 class PoolUnavailableError(ZeroCopyError, RuntimeError):
-    """What the pool is made of is not here: no driver, no RMM, no C library that can do it."""
+    """What the pool is made of is not here: no driver, no RMM, no C library that can do it.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> zc.install_pool("driver", devices=[9999])
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.PoolUnavailableError: ...
+    """
 
 
 class PoolClosedError(ZeroCopyError, RuntimeError):
-    """The pool was closed, and serves no new requests."""
+    """The pool was closed, and serves no new requests.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> pool = zc.install_pool(host="off")
+    >>> pool.close()
+    >>> pool.refresh()
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.PoolClosedError: refresh(): the pool was closed.
+      To fix: install another one: zerocopy.install_pool()
+    """
 
 
 class PoolLimitError(ZeroCopyError, MemoryError):
@@ -113,6 +237,12 @@ class PoolLimitError(ZeroCopyError, MemoryError):
         In bytes.
     source : str
         Where the limit comes from: ``"limit="``, ``"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"``, ...
+
+    Examples
+    --------
+    >>> error = PoolLimitError("allocate(2048)", "it would pass the limit", requested=2048, limit=1024)
+    >>> isinstance(error, MemoryError), error.requested, error.in_use, error.limit
+    (True, 2048, 0, 1024)
     """
 
     def __init__(

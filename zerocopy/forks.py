@@ -8,10 +8,10 @@ holds ours too, and a fork takes that one first.
 from __future__ import annotations
 
 import os
-from _thread import RLock  # threading's own, without importing threading
+from _thread import LockType, RLock, allocate_lock  # threading's own, without importing threading
 from weakref import WeakSet
 
-_free_in_children: WeakSet[RLock] = WeakSet()
+_free_in_children: WeakSet[RLock | LockType] = WeakSet()
 
 
 def lock() -> RLock:
@@ -21,9 +21,16 @@ def lock() -> RLock:
     return made
 
 
+def plain_lock() -> LockType:
+    """Return the same, but one that the thread that holds it is refused too."""
+    made = allocate_lock()
+    _free_in_children.add(made)
+    return made
+
+
 def _free() -> None:
     for each in _free_in_children:
-        each._at_fork_reinit()  # type: ignore[attr-defined]  # as logging and threading do
+        each._at_fork_reinit()  # type: ignore[union-attr]  # as logging and threading do
 
 
 #: Held while modules are imported and kernels loaded. The thread that holds it may fork.

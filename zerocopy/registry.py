@@ -37,7 +37,30 @@ _listeners: list[Any] = []
 
 @dataclass(frozen=True, slots=True)
 class FrameworkInfo:
-    """One row of :func:`frameworks`."""
+    """One row of :func:`frameworks`.
+
+    Attributes
+    ----------
+    name : str
+        The import name, which is what ``to=`` takes.
+    kind : str
+        ``"tensor"``, ``"table"`` or ``"both"``.
+    installed : bool
+        Whether it could be imported; it has not been tried.
+    version : str or None
+        None if it is not installed, or does not say it.
+    devices : tuple of str
+        Of one that is imported, those that it sees; otherwise those that it can have.
+    install : str
+        The line that installs it.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> row = zc.frameworks()["numpy"]
+    >>> row.kind, row.devices, row.install
+    ('tensor', ('cpu',), 'pip install numpy')
+    """
 
     name: str
     kind: str
@@ -58,7 +81,7 @@ def register(framework: Framework) -> None:
     Raises
     ------
     TypeError
-        It is no :class:`Framework` or has no name.
+        It is no :class:`zerocopy.Framework`, or has no name.
 
     Examples
     --------
@@ -100,7 +123,9 @@ def _builtin_names() -> list[str]:
 
 def _load(name: str) -> None:
     """Load a framework's own file, once; with the lock held."""
-    if name not in _known and name in _builtin_names():
+    # Once all are loaded the folder is not listed again: for a dict, which is nobody's,
+    # that was most of what convert took.
+    if not _all_loaded and name not in _known and name in _builtin_names():
         module = import_module(f"zerocopy._frameworks.{name}")
         _add(module.FRAMEWORK)
 
@@ -264,6 +289,11 @@ def frameworks() -> dict[str, FrameworkInfo]:
 
     Nothing is imported: devices are those that a framework can have in principle
     until it is imported, and those that it sees afterwards.
+
+    Returns
+    -------
+    dict of str to FrameworkInfo
+        By name, in alphabetical order.
 
     Examples
     --------

@@ -67,7 +67,7 @@ class StridedView:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """First address used and the one past the last; equal for an empty view."""
+        """First address that is used and the one past the last, in bytes; equal for an empty view."""
         low = high = self.ptr
         if 0 in self.shape:
             return low, high
@@ -109,7 +109,18 @@ class StridedView:
         return any(s % self.dtype.itemsize and n > 1 for n, s in zip(self.shape, self.strides, strict=True))
 
     def is_aligned(self, alignment: int) -> bool:
-        """Whether the first element's address is a multiple of `alignment` bytes."""
+        """Whether the first element's address is a multiple of `alignment`; of an empty view any is.
+
+        Parameters
+        ----------
+        alignment : int
+            In bytes.
+
+        Returns
+        -------
+        bool
+            Whether it is.
+        """
         return self.ptr % alignment == 0 or 0 in self.shape
 
     @property
@@ -127,7 +138,18 @@ class StridedView:
         }
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Return host memory as an ndarray in ``dtype.storage`` that aliases it and keeps it alive."""
+        """Return host memory as an array of NumPy.
+
+        Returns
+        -------
+        numpy.ndarray
+            In ``dtype.storage``; an alias that keeps the memory alive, read-only if the view is.
+
+        Raises
+        ------
+        AttributeError
+            The memory is on a device, which NumPy cannot read.
+        """
         if self.ptr == 0:  # zero-size: some producers say NULL, and NumPy would call that no buffer
             return np.empty(self.shape, self.dtype.storage)
         return np.asarray(self)

@@ -12,6 +12,7 @@ import importlib.util
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from itertools import product
 from typing import Any
@@ -19,8 +20,8 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
-from benchmarks.conversion.subjects import SUBJECTS, Array
-from benchmarks.timing import Statement
+from benchmarks.conversion.subjects import SUBJECTS, Array, aligned_values
+from benchmarks.timing import Raised, Statement
 
 Pair = tuple[str, str]
 
@@ -49,10 +50,14 @@ class Contender:
     @property
     def note(self) -> str:
         """What a reader of the table should know about it."""
-        notes = [LIBRARIES[self.needs[-1]].partition(".")[0]] if self.needs else []
+        notes = [_KNOWN_AS.get(self.needs[-1], self.needs[-1])] if self.needs else []
         notes += ["for this array only"] if self.role == "narrow" else []
         notes += ["warns"] if self.warns else []
         return ", ".join(notes)
+
+    def installed(self) -> bool:
+        """Whether the libraries that it uses could be imported."""
+        return all(_installed(LIBRARIES[name]) for name in self.needs)
 
 
 #: The one call by which each target documents that it takes DLPack: of an array,
@@ -75,9 +80,21 @@ LIBRARIES = {
     "xp_numpy": "array_api_compat.numpy",
     # Not public, and the best known of what is made of `array-api-compat`.
     "sklearn_array_api": "sklearn.utils._array_api",
+    # Maps over containers: see :mod:`benchmarks.conversion.containers`.
+    "optree": "optree",
+    "pytree": "torch.utils._pytree",
+    # In a process of its own: see :mod:`benchmarks.conversion.rival`.
+    "dlpack": "dlpack",
 }
-# pydlpack has no row: it leaks each capsule (it says so itself when the process
-# ends), so that a loop around it would measure an ever larger process.
+
+#: What a reader knows a library as, where its name in the expression does not say it.
+_KNOWN_AS = {
+    "xp_torch": "array_api_compat",
+    "xp_numpy": "array_api_compat",
+    "sklearn_array_api": "scikit-learn",
+    "pytree": "not public",
+    "dlpack": "pydlpack",
+}
 
 
 def _warns(code: str) -> Contender:
@@ -204,8 +221,14 @@ def contenders(pair: Pair) -> list[Contender]:
         *(Contender(row) if isinstance(row, str) else row for row in IDIOMS[pair]),
         *_libraries(pair),
     ]
-    found = [c for c in found if all(_installed(LIBRARIES[name]) for name in c.needs)]
+    found = [c for c in found if c.installed()]
     return list({contender.code: contender for contender in reversed(found)}.values())[::-1]
+
+
+def essential(pair: Pair) -> list[Contender]:
+    """Return ours and the documented call."""
+    by_role = {contender.role: contender for contender in reversed(contenders(pair))}
+    return [by_role["ours"], by_role["documented"]]
 
 
 def _libraries(pair: Pair) -> list[Contender]:
@@ -254,22 +277,33 @@ def check(contender: Contender, pair: Pair, x: Any, expected: Array) -> str:
     It does if the result is what ours is: of the same type and dtype, with the
     same values, in the same memory.
     """
-    target = SUBJECTS[pair[1]]
-    ours = zc.convert(x, target.name)
     try:
         with warnings.catch_warnings():
             if contender.warns:
                 warnings.simplefilter("ignore")
             result = statement(contender, pair, x).value()
     except Exception as error:  # noqa: BLE001 - whatever a framework raises is the finding
-        return f"raises {type(error).__name__}: {str(error).partition(chr(10))[0][:120]}"
-    if type(result) is not type(ours):
-        return f"gives a {type(result).__qualname__}, not a {type(ours).__qualname__}"
+        return Raised.of(error).why
+    return differs(pair, result, expected) or ("" if zc.shares_memory(x, result) else "copies")
+
+
+def differs(pair: Pair, result: Any, expected: Array) -> str:
+    """Return in what a result is not what the target should have: its type, dtype, values."""
+    target = SUBJECTS[pair[1]]
+    ours = _type(pair, expected.dtype)
+    if ours is not None and type(result) is not ours:
+        return f"gives a {type(result).__qualname__}, not a {ours.__qualname__}"
     values = target.values(result)
     if values.dtype != expected.dtype or values.shape != expected.shape:
         return f"gives {values.dtype}{list(values.shape)}, not {expected.dtype}{list(expected.shape)}"
-    if not np.array_equal(values, expected):
-        return "gives other values"
-    if not zc.shares_memory(x, result):
-        return "copies"
-    return ""
+    # Bits: NumPy compares no float8.
+    bits = np.dtype(f"V{expected.dtype.itemsize}")
+    same = np.array_equal(np.ascontiguousarray(values).view(bits), expected.view(bits))
+    return "" if same else "gives other values"
+
+
+@cache
+def _type(pair: Pair, dtype: np.dtype[Any]) -> type | None:
+    """Return the type that ours gives, None of what it refuses; kept, for containers have many leaves."""
+    made = SUBJECTS[pair[0]].make(aligned_values(1, dtype))
+    return type(zc.convert(made, pair[1])) if zc.explain(made, pair[1]).possible else None

@@ -47,7 +47,7 @@ def _imports(settings: Settings) -> list[Case]:
         ("import zerocopy; zerocopy.convert", "reference"),
         ("import numpy", "reference"),
     ]
-    rounds = 5 if settings.quick else 20
+    rounds = 3 if settings.quick else 20
     samples: dict[str, list[float]] = {code: [] for code, _ in rows}
     foreign: set[str] = set()
     order = [code for code, _ in rows]

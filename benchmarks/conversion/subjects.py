@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy.dtype import NATIVE_NAMES, by_name
+
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64  # bytes; JAX, TensorFlow and Arrow alias no host memory that is aligned to less
 
@@ -72,17 +74,20 @@ def numpy_dtype(name: Any) -> np.dtype[Any]:
 def _torch(values: Array) -> Any:
     import torch
 
-    if values.dtype.name == "bfloat16":
-        return torch.tensor(values.view(np.uint16)).view(torch.bfloat16)
-    return torch.tensor(values)
+    name = values.dtype.name
+    if name in NATIVE_NAMES:
+        return torch.tensor(values)
+    # What NumPy has only by ml_dtypes goes in as its bits, which torch then calls by their name.
+    return torch.tensor(values.view(by_name(name).storage)).view(getattr(torch, name))
 
 
 def _torch_values(tensor: Any) -> Array:
     import torch
 
-    if tensor.dtype == torch.bfloat16:
-        tensor = tensor.view(torch.uint16)
-        return np.asarray(tensor.numpy()).view(numpy_dtype("bfloat16"))
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in NATIVE_NAMES:
+        bits = tensor.view(getattr(torch, by_name(name).storage.name))
+        return np.asarray(bits.numpy()).view(numpy_dtype(name))
     values: Array = tensor.numpy()
     return values
 

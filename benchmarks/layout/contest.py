@@ -43,8 +43,8 @@ _PATIENCE, _QUICK_PATIENCE = 3_000_000_000, 50_000_000
 # Rows that are compared at once.
 _BLOCK = 10_000
 
-# More lines than that in a loop, and Numba takes seconds to compile it.
-_LONG_LOOP = 20
+# With more lines than that in a loop Numba takes seconds to compile it.
+_LONG_LOOP = 4
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.pages.words import best, goals, ratio, table, time
+from benchmarks.pages.words import best, goals, picture, ratio, table, time
 
 TITLE = "Benchmarks of layouts"
 ABOUT = "What it costs to turn records into columns and back, beside copies and what people call today."
-
-#: The picture of the same figures: ``python -m benchmarks.plot`` writes it beside the page.
-PICTURE = "layouts-benchmarks.svg"
 
 #: What is asked of the speed against an ordinary copy where cores share no way to the memory.
 COLUMNS_APART, ROWS_APART = 0.95, 0.8
@@ -18,24 +15,25 @@ COLUMNS_APART, ROWS_APART = 0.95, 0.8
 Case = dict[str, Any]
 Entry = dict[str, Any]
 
-_COMPARED = f"""\
+_COMPARED = """\
 ## What is compared
 
 GB/s counts the bytes of the records once, in copies too; padding is a part of the records.
-The records are {{size}} of random values. Input and output were touched before; the output
+The records are {size} of random values. Input and output were touched before; the output
 is used again unless a row says *fresh memory*: then each call takes it, writes it and gives it
 back. The C library keeps arrays of up to 32 MiB for the next call; larger ones the system
 clears anew. Each way has to give what NumPy gives, field by field, before it is timed.
 
 - *Ordinary copy*: `np.copyto` of as many bytes as the records have, one part on each of
-  {{threads}} threads.
+  {threads} threads.
 - *Non-temporal copy*: the same parts, in lines of 64 bytes, with stores that go past the caches.
   It moves a third less: an ordinary store first fetches the line that it overwrites.
 
 zerocopy takes as many threads as the copies, and so does a Numba loop with `parallel=True`.
 
-![Throughput by layout]({PICTURE})
 """
+
+_PICTURE = "GB/s of zerocopy, of copies, and of other ways, for each type of records, in both directions"
 
 _WHY = f"""
 The limits against an ordinary copy are for cores that share one way to the memory, where
@@ -74,7 +72,8 @@ def body(data: dict[str, Any]) -> list[str]:
 def _compared(data: dict[str, Any]) -> str:
     (first, *_) = data["sections"]["layout/to-columns"]
     size = first["figures"]["bytes a record"] * first["figures"]["records"] / 2**20
-    return _COMPARED.format(size=f"{size:.0f} MiB", threads=data["machine"]["threads"])
+    told = _COMPARED.format(size=f"{size:.0f} MiB", threads=data["machine"]["threads"])
+    return told + picture("layouts", _PICTURE)
 
 
 def _moves(cases: list[Case] | None, title: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.pages.words import goals, ratio, rivals, table, time
+from benchmarks.pages.words import goals, picture, ratio, rivals, table, time
 from benchmarks.report import quantity
 
 TITLE = "Benchmarks of the pool"
@@ -14,6 +14,10 @@ ABOUT = "What one memory pool under every framework gains, and what it costs."
 CONTENDERS = "Each mode has a process of its own, and the processes of a row take turns"
 
 Case = dict[str, Any]
+
+_PICTURE = (
+    "Time of each load with the pool over its time without, for both modes of host memory, on a log scale"
+)
 
 _HOST = """\
 ## Host memory
@@ -45,6 +49,7 @@ def body(data: dict[str, Any]) -> list[str]:
     """Return the parts of the page after its head."""
     sections = data["sections"]
     parts = [
+        picture("pool", _PICTURE),
         goals(data, _WHY),
         _HOST,
         *_aligned(sections.get("pool/aligned")),

@@ -7,6 +7,19 @@ from typing import Any
 from benchmarks.report import duration, quantity
 
 
+def picture(name: str, alt: str) -> str:
+    r"""Return the Markdown for a picture of ``docs/pictures``, as a page of ``docs/`` shows it.
+
+    The path is relative to the page: so it is found on a forge, and by Sphinx with MyST.
+
+    Examples
+    --------
+    >>> picture("layouts", "Throughput by layout")
+    '![Throughput by layout](pictures/layouts.svg)\n'
+    """
+    return f"![{alt}](pictures/{name}.svg)\n"
+
+
 def goals(data: dict[str, Any], why: str = "") -> str:
     """Return the table of what was promised: on how many cases each was kept, and where not."""
     rows = []

@@ -20,7 +20,7 @@ def tasks(settings: Settings) -> list[Task]:
     """Two tasks, where there is JAX."""
     if importlib.util.find_spec("jax") is None or not settings.wants("jax"):
         return []
-    return [Task("arrays", _arrays), Task("64 MB to JAX", partial(_large, settings))]
+    return [Task("arrays", _arrays, seconds=5), Task("64 MB to JAX", partial(_large, settings), seconds=5)]
 
 
 def _arrays() -> list[Case]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -36,11 +37,11 @@ class Child:
         """Return what its modes say of themselves."""
         return [mode.describe() for mode in self.modes]
 
-    def open(self, group: str) -> None:
-        """Make what the loads of a group use."""
+    def open(self, group: str, needed: list[str] | None = None) -> None:
+        """Make what the loads of a group use, or those of them that need these frameworks."""
         from benchmarks.pool.loads import namespace
 
-        self.names = namespace(group)
+        self.names = namespace(group, needed)
         gc.collect()
         gc.freeze()
 
@@ -89,6 +90,8 @@ class Child:
 
 def main() -> None:
     """Answer until nobody asks."""
+    # Ctrl-C goes to all of the terminal's processes; this one ends when nobody asks any more.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     modes = parse(sys.argv[1])
     for mode in modes:
         mode.install()

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -49,19 +46,11 @@ class Contender(Side):
     role : str
     """
 
+    program = "benchmarks.pool.device_child"
+
     def __init__(self, label: str, role: str, framework: str, kind: str = "", host: str = "off") -> None:
-        self.mode, self.role = label, role
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))}
-        # A pool that the user's environment asks for would be under all of them.
-        environment.pop("ZEROCOPY_POOL", None)
-        asked = json.dumps({"framework": framework, "kind": kind, "host": host})
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.pool.device_child", asked],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        super().__init__(label, json.dumps({"framework": framework, "kind": kind, "host": host}))
+        self.role = role
 
     @property
     def label(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -33,29 +33,37 @@ class Load:
         The framework that it is of.
     gain : float
         How many times as fast as without the mode it is to be at least.
+    slow : bool
+        Left out with ``--quick``: a call takes tens of milliseconds, or is the only one of a group
+        that needs its framework, which each process would import.
     """
 
     name: str
     code: str
     needs: str = "numpy"
     gain: float = 0.95
+    slow: bool = False
 
     def wanted(self, settings: Settings) -> bool:
-        """Whether its framework is installed and asked for."""
-        return settings.wants(self.needs) and importlib.util.find_spec(self.needs) is not None
+        """Whether its framework is installed and asked for, and it is quick enough."""
+        return (
+            not (settings.quick and self.slow)
+            and settings.wants(self.needs)
+            and importlib.util.find_spec(self.needs) is not None
+        )
 
 
 #: Loads by group: those of a group run in the same processes, one after the other.
 GROUPS: dict[str, tuple[Load, ...]] = {
     "large blocks": (
-        Load("torch, fill 64 MB on one thread", "torch.full((16 * MIB,), 1.0)", "torch", 5),
+        Load("torch, fill 64 MB on one thread", "torch.full((16 * MIB,), 1.0)", "torch", 5, slow=True),
         Load("NumPy, empty and touch 256 MB", "touch(256 * MIB)", gain=10),
-        Load("two threads, fill blocks of 1-48 MB", "both(mixed, MIB, 48 * MIB, 12)", gain=1.5),
-        Load("one thread, fill blocks of 1-48 MB", "mixed(MIB, 48 * MIB, 12)"),
+        Load("two threads, fill blocks of 1-48 MB", "both(mixed, MIB, 48 * MIB, 12)", gain=1.5, slow=True),
+        Load("one thread, fill blocks of 1-48 MB", "mixed(MIB, 48 * MIB, 12)", slow=True),
         Load("NumPy, (a + a) * a of 64 MB", "(large + large) * large"),
         Load("NumPy, copy 64 MB", "large.copy()"),
-        Load("NumPy, concatenate to 64 MB", "np.concatenate([middle] * 16)"),
-        Load("torch, (t + t) * t of 64 MB on one thread", "(t + t) * t", "torch"),
+        Load("NumPy, concatenate to 64 MB", "np.concatenate([middle] * 16)", slow=True),
+        Load("torch, (t + t) * t of 64 MB on one thread", "(t + t) * t", "torch", slow=True),
     ),
     "zeros": (
         Load("zeros of 8 KB", "np.zeros(1000)"),
@@ -63,7 +71,9 @@ GROUPS: dict[str, tuple[Load, ...]] = {
         Load("zeros of 16 MB, then filled", "np.zeros(16 * MIB, np.uint8).fill(1)"),
         Load("zeros of 64 MB, then filled", "np.zeros(64 * MIB, np.uint8).fill(1)"),
         Load("zeros of 64 MB, not touched", "np.zeros(64 * MIB, np.uint8)"),
-        Load("zeros of 1 GB, touched every 16 MB", "np.zeros(1024 * MIB, np.uint8)[:: 16 * MIB] = 1"),
+        Load(
+            "zeros of 1 GB, touched every 16 MB", "np.zeros(1024 * MIB, np.uint8)[:: 16 * MIB] = 1", slow=True
+        ),
     ),
     "small blocks": (
         Load("np.empty(100)", "np.empty(100)", gain=1 / 1.1),
@@ -74,19 +84,19 @@ GROUPS: dict[str, tuple[Load, ...]] = {
         Load("fill blocks of 100 B-20 KB", "mixed(100, 20 * KIB, 500)"),
         Load("fill blocks of 1 KB-1 MB", "mixed(KIB, MIB, 500)"),
         Load("two threads, fill blocks of 100 B-20 KB", "both(mixed, 100, 20 * KIB, 3000)"),
-        Load("two threads, fill blocks of 1 KB-1 MB", "both(mixed, KIB, MIB, 500)"),
-        Load("sort 8 MB", "np.sort(numbers)"),
+        Load("two threads, fill blocks of 1 KB-1 MB", "both(mixed, KIB, MIB, 500)", slow=True),
+        Load("sort 8 MB", "np.sort(numbers)", slow=True),
         Load("fromiter, 300,000 values", "np.fromiter(iter(range(300_000)), np.int64)"),
-        Load("ndarray.resize from 1 to 40 MB in steps of 1 MB", "grow()"),
+        Load("ndarray.resize from 1 to 40 MB in steps of 1 MB", "grow()", slow=True),
         Load("100,000 Python strings", "[str(i) for i in range(100_000)]"),
         Load("200 bytes objects of 100 KB", "[bytes(100_000) for _ in range(200)]"),
     ),
     "tables": (
         Load("pandas, groupby().sum() of 300,000 rows", "frame.groupby('k').sum()", "pandas"),
-        Load("pandas, sort_values of 300,000 rows", "frame.sort_values('v')", "pandas"),
+        Load("pandas, sort_values of 300,000 rows", "frame.sort_values('v')", "pandas", slow=True),
         Load("pandas, merge", "frame.merge(frame.iloc[:1000], on='k')", "pandas"),
         Load("pandas, arithmetic of columns", "frame['v'] * 2 + frame['w']", "pandas"),
-        Load("pyarrow, sort_by of 300,000 rows", "table.sort_by('v')", "pyarrow"),
+        Load("pyarrow, sort_by of 300,000 rows", "table.sort_by('v')", "pyarrow", slow=True),
         Load("pyarrow, group_by().aggregate()", "table.group_by('k').aggregate([('v', 'sum')])", "pyarrow"),
         Load("pyarrow to pandas", "table.to_pandas()", "pyarrow"),
     ),
@@ -124,11 +134,11 @@ def grow() -> None:
         array.resize(step * MIB, refcheck=False)
 
 
-def namespace(group: str) -> dict[str, Any]:
-    """Return the names that the loads of a group use; its frameworks are imported for it."""
+def namespace(group: str, wanted: Collection[str] | None = None) -> dict[str, Any]:
+    """Return the names that the loads of a group use; its frameworks are imported, or those wanted."""
     names: dict[str, Any] = {"np": np, "KIB": KIB, "MIB": MIB}
     names |= {f.__name__: f for f in (touch, mixed, both, grow)}
-    needed = {load.needs for load in GROUPS[group]}
+    needed = {load.needs for load in GROUPS[group]} if wanted is None else wanted
     random_ = np.random.default_rng(0).random
     names |= {"tiny": random_(100), "small": random_(8 * KIB), "middle": random_(MIB // 2)}
     names |= {"numbers": random_(MIB), "large": random_(8 * MIB)}

@@ -22,7 +22,7 @@ def tasks(settings: Settings) -> list[Task]:
     """One task a group, where the C library is one that can."""
     if not sys.platform.startswith("linux"):
         return []
-    return [Task(group, partial(_run, group, settings)) for group in GROUPS]
+    return [Task(group, partial(_run, group, settings), seconds=5) for group in GROUPS]
 
 
 def _pace(group: str, settings: Settings) -> Pace:
@@ -50,7 +50,7 @@ def _run(group: str, settings: Settings) -> list[Case]:
     for _ in range(_sets(group, settings)):
         with sides(*MODES) as contenders:
             for side in contenders:
-                side.ask("open", group)
+                side.ask("open", group, sorted({load.needs for load in loads}))
             before = {side.mode: side.ask("resident") for side in contenders}
             for load in loads:
                 samples[load.name].append(turns(load.code, contenders, _pace(group, settings)))

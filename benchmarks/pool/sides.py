@@ -22,18 +22,31 @@ WITHOUT = "off"
 class Side:
     """A process in which a mode is installed.
 
-    Attributes
+    Parameters
     ----------
     mode : str
         As ``host=`` calls it.
+    asked : str, optional
+        What the process is told; the mode by default.
+
+    Attributes
+    ----------
+    mode : str
+        What tells it from the others of its case.
+    program : str
+        The module that the process runs.
     """
 
-    def __init__(self, mode: str) -> None:
+    program = "benchmarks.pool.child"
+
+    def __init__(self, mode: str, asked: str | None = None) -> None:
         self.mode = mode
         # The child has to find what this process finds, however it was told of it.
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))}
+        # A pool that the user's environment asks for would be under all of them.
+        environment.pop("ZEROCOPY_POOL", None)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.pool.child", mode],
+            [sys.executable, "-m", self.program, mode if asked is None else asked],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -31,8 +31,8 @@ _ARROW = {
         Way('d.to_torch("dict")', "library"),
         Way("d.to_torch()", "reference", "one 2-D tensor"),
         Way("rel.torch()", "library"),
-        # Its rows go through Python one by one; the promise is about it, so it runs in each mode.
-        Way("ds_torch[:]", "library", 'datasets, with_format("torch", dtype=torch.float64)'),
+        # Its rows go through Python one by one.
+        Way("ds_torch[:]", "library", 'datasets, with_format("torch", dtype=torch.float64)', slow=True),
     ],
     "numpy": [
         *_loops("numpy"),

@@ -89,9 +89,10 @@ class Question:
         """Whether its frameworks are installed and wanted."""
         return all(settings.wants(name) and installed(name) for name in self.frameworks)
 
-    def names(self, table: Any) -> dict[str, Any]:
-        """Return the names of all its ways that can run here."""
-        used = sorted(set().union(*(way.names() for way in self.ways if way.installed())))
+    def names(self, table: Any, quick: bool = False) -> dict[str, Any]:
+        """Return the names of all its ways that can run here; in a quick run without slow ones."""
+        able = [way for way in self.ways if way.installed() and not (quick and way.slow)]
+        used = sorted(set().union(*(way.names() for way in able)))
         return namespace(table, (name for name in used if name in MODULES or name in MAKERS)) | dict(
             self.extra(table)
         )
@@ -106,7 +107,7 @@ class Question:
         """
         with x64():
             table = self.table()
-            names = self.names(table)
+            names = self.names(table, settings.quick)
             case = Case(self.name)
             able = {}
             for way in self.ways:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pool_processes import MARKS, Run, programs
+from pool_stand_ins import ENDING, ENDS
 
 pytestmark = MARKS
 
@@ -287,35 +288,17 @@ def test_a_child_of_a_fork_can_use_cuda(run, imported: bool) -> None:
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
 def test_the_interpreter_ends_with_live_arrays(run, kind: str) -> None:
     """In five ways, at once: each program takes seconds to import what it uses."""
-    ends = ("cycle", "global", "thread", "atexit", "daemon")
     with ThreadPoolExecutor() as pool:
-        for done in pool.map(lambda end: run(ENDING, kind=kind, end=end), ends):
+        for done in pool.map(lambda end: run(TAKING + ENDING, kind=kind, end=end), ENDS):
             for word in ("Traceback", "Exception ignored", "terminate called", "CUDA error"):
                 assert word not in done.stderr, done.stderr
 
 
-ENDING = """
-import atexit
+TAKING = """
 from zerocopy.pool.block import Block
 pool = begin(kind, track=end in ("global", "thread"))
 takers = [each for each in sides("cupy", "numba", "rmm", "torch") if each.name != "torch" or kind == "driver"]
 def take():
     return [Block(pool, MIB, 1, 0, "x"), *(each.take(MIB) for each in takers)]
 take()
-if end == "cycle":
-    held = take()
-    held.append(held)
-    del held
-elif end == "global":
-    held = take()
-elif end == "thread":
-    def work(held): time.sleep(0.5)
-    threading.Thread(target=work, args=(take(),)).start()
-elif end == "atexit":
-    atexit.register(lambda held: take(), take())
-else:
-    def work():
-        while True: take()
-    threading.Thread(target=work, daemon=True).start()
-    time.sleep(0.5)
 """

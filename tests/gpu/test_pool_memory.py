@@ -283,6 +283,7 @@ def test_the_log(run, tmp_path, closed: bool) -> None:
         need("rmm")
         pool = begin("rmm", log=path, frameworks=present("cupy", "rmm"))
         pool.deallocate(pool.allocate(3 * MIB), 3 * MIB)
+        assert pool.trim() == 0  # a fresh pool would begin the file anew
         if closed: pool.close()
         """,
         path=str(tmp_path / "pool.csv"),

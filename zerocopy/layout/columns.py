@@ -59,7 +59,7 @@ def aos_to_soa(
         At most so many threads. None: one for each core that this process may use.
     dtype : numpy.dtype, optional
         The type of records, for a buffer that does not say it.
-    stream : optional
+    stream : int or stream object, optional
         For records on a CUDA device: an int as DLPack numbers streams, an object with
         ``__cuda_stream__``, or a Numba stream.
 

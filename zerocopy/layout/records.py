@@ -53,7 +53,7 @@ def soa_to_aos(
         never an alias. None: an alias where they are.
     threads : int, optional
         At most so many threads. None: one for each core that this process may use.
-    stream : optional
+    stream : int or stream object, optional
         For columns on a CUDA device: see :func:`aos_to_soa`.
 
     Returns

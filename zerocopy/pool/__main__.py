@@ -13,8 +13,10 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from zerocopy.errors import ZeroCopyError
+from zerocopy.pool.host import MODES
 from zerocopy.pool.install import install, survey
-from zerocopy.pool.settings import KINDS, VARIABLE, Settings
+from zerocopy.pool.kinds import KINDS
+from zerocopy.pool.settings import VARIABLE, Settings
 
 _EPILOG = (
     f"Options take the place of {VARIABLE}; without any it is read. The program gets the pool, and so do the "
@@ -31,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
     )
     parser.add_argument("--kind", metavar="KIND", help=", ".join(KINDS))
-    parser.add_argument("--host", metavar="MODES", help="off, aligned, recycle, pinned; joined by +")
+    parser.add_argument("--host", metavar="MODES", help=f"off, {', '.join(MODES)}; joined by +")
     parser.add_argument("--devices", metavar="N,N", help="such as 0,1; all by default")
     parser.add_argument("--limit", metavar="SIZE", help="the most it takes of each device, such as 8GiB")
     parser.add_argument("--fraction", metavar="PART", help="the same, as a part of the card's total")

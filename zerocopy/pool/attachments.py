@@ -25,11 +25,12 @@ class Attachments:
     ----------
     pool : Pool
     hooks : list of PoolHook
+        In the order in which they are told.
     """
 
     def __init__(self, pool: Pool, hooks: list[PoolHook]) -> None:
         self._pool = pool
-        self._hooks = hooks
+        self.hooks = hooks
         self._outcomes: dict[str, Outcome] = {}
         self._variables: dict[str, dict[str, tuple[str | None, str]]] = {}
         self._waiting: list[Callable[[], None]] = []
@@ -39,7 +40,7 @@ class Attachments:
 
     def foresee(self) -> list[Outcome]:
         """Return, and remember, what `attach` would come to; nothing is changed."""
-        self._outcomes = {each.name: self._foreseen(each) for each in self._hooks}
+        self._outcomes = {each.name: self._foreseen(each) for each in self.hooks}
         return list(self._outcomes.values())
 
     def _foreseen(self, each: PoolHook) -> Outcome:
@@ -51,19 +52,16 @@ class Attachments:
         """Whether it is asked for, or one that is asked for allocates through it."""
         wants = self._pool.settings.wants
         return wants(each.name) or any(
-            wants(other.name) and other.through(self._pool) == each.name for other in self._hooks
+            wants(other.name) and other.through(self._pool) == each.name for other in self.hooks
         )
 
     def outcomes(self) -> list[Outcome]:
         """Return what has become of each by now."""
         if self._closed:
             return list(self._outcomes.values())
-        for each in self._hooks:
-            # Imported, and nobody told us: its import was under way when the pool came.
-            pending = self._outcomes[each.name].status is Status.PENDING_IMPORT
-            if self._attached and pending and each.imported():
-                self._tell(each)
-        return [self._now(each) for each in self._hooks]
+        if self._attached:
+            imports.catch_up()  # with those whose import went past us
+        return [self._now(each) for each in self.hooks]
 
     def _now(self, each: PoolHook) -> Outcome:
         try:
@@ -71,17 +69,18 @@ class Attachments:
         except Exception as error:  # noqa: BLE001 - one that is broken is a row, and no end to the report
             return Outcome(each.name, Status.UNSUPPORTED, f"{type(error).__name__}: {error}")
 
-    def outcome(self, name: str) -> Outcome | None:
-        """Return one of them as it was left."""
-        return self._outcomes.get(name)
+    def freeing_through(self, name: str) -> list[PoolHook]:
+        """Return those who are on the pool and must find a hook's doing as it is when they free."""
+        installed = [each for each in self.hooks if self._outcomes[each.name].status is Status.INSTALLED]
+        return [each for each in installed if each.frees_through(self._pool) == name]
 
     def attach(self) -> None:
-        """Put the pool under the frameworks: variables first, then RMM, torch, CuPy, Numba."""
+        """Put the pool under the frameworks: variables first, then RMM, then those who are told by a call."""
         with LOADING:
             self._attached = True
-            for each in self._hooks:
+            for each in self.hooks:
                 self._set_variables(each)
-            for each in self._hooks:
+            for each in self.hooks:
                 status = self._outcomes[each.name].status
                 if status is Status.INSTALLED:
                     self._tell(each)
@@ -142,7 +141,7 @@ class Attachments:
     def tell_again(self, name: str) -> None:
         """Tell a framework once more, if it was told: what it was told has changed."""
         with LOADING:
-            for each in self._hooks:
+            for each in self.hooks:
                 if each.name == name and self._outcomes[name].status is Status.INSTALLED:
                     self._tell(each)
 
@@ -160,7 +159,7 @@ class Attachments:
             self._closed = True
             for told in self._waiting:
                 imports.forget(told)
-            for each in self._hooks:  # undone in the reverse order, all of them, whatever one does
+            for each in self.hooks:  # undone in the reverse order, all of them, whatever one does
                 stack.callback(self._undo, each)
 
     def _undo(self, each: PoolHook) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from zerocopy import forks
 from zerocopy.errors import PoolUnavailableError
-from zerocopy.pool.ledger import Leak
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.sizes import show_size
 from zerocopy.pool.stats import Segment, Stats
@@ -14,7 +14,7 @@ from zerocopy.protocols import cuda_driver, cuda_pool
 
 #: Keep all: without a threshold the driver gives free memory back to the device each time
 #: that a stream is waited for, and asks for it anew afterwards (CUDA C++ Programming Guide,
-#: "Stream Ordered Memory Allocator"). torch sets the same.
+#: "Stream Ordered Memory Allocator").
 KEEP_ALL = 2**64 - 1
 _LEGACY_DEFAULT_STREAM = 1
 
@@ -111,14 +111,10 @@ class DriverPool:
         """Return the bytes that are given out."""
         return self.stats().current_bytes
 
-    def settle(self) -> int:
-        """Set the threshold again; return what it was: torch and XLA set their own."""
-        if not self.used:
-            return self.threshold
-        before = self._threshold_now()
-        if before != self.threshold:
+    def settle(self) -> None:
+        """Set the threshold again, which frameworks write too."""
+        if self.used and self._threshold_now() != self.threshold:
             cuda_pool.put(self.device, self.handle, cuda_pool.RELEASE_THRESHOLD, self.threshold)
-        return before
 
     def stats(self) -> Stats:
         """Return the driver's own figures: those of all frameworks together."""
@@ -155,10 +151,6 @@ class DriverPool:
         cuda_pool.trim(self.device, self.handle, 0)
         return before - (self.stats().reserved_bytes or 0)
 
-    def outstanding(self) -> list[Leak]:
-        """Return nothing: the driver tells sums, and no single allocations."""
-        return []
-
     def release(self, in_use: bool) -> None:
         """Give the pool up: it is the driver's, and stays.
 
@@ -167,13 +159,13 @@ class DriverPool:
         if not in_use and self._handle and self._threshold_now() == self.threshold:
             cuda_pool.put(self.device, self.handle, cuda_pool.RELEASE_THRESHOLD, self._before)
 
-    def remarks(self) -> list[str]:
-        """Return what a report has to say: a threshold that somebody else has written."""
+    def remarks(self, others: Sequence[str]) -> list[str]:
+        """Return what a report has to say: a threshold that somebody has written, perhaps one of `others`."""
         if not self.used or self._threshold_now() == self.threshold:
             return []
         kept = "everything" if self.threshold == KEEP_ALL else show_size(self.threshold)
         return [
-            f"the pool of device {self.device} is to keep {kept}, and somebody (torch, XLA) has set "
+            f"the pool of device {self.device} is to keep {kept}, and somebody ({', '.join(others)}) has set "
             f"{show_size(self._threshold_now())} since: pool.refresh() sets it again"
         ]
 

@@ -32,11 +32,31 @@ class PoolHook:
         The module that tells it: ``"numba.cuda"``; the framework's own name by default.
     rank : int
         The order in which frameworks are told: RMM's resources before those who take from them.
+    title : str
+        How people write its name: ``"CuPy"``; the import name by default.
+    by_driver : bool
+        Whether the driver's pool is what it can share: of RMM's kinds it takes nothing by itself.
+    asks : bool
+        Whether it asks us for each allocation, so that ``track=True`` has them under any kind.
+    own_cap : str
+        How it limits itself, where no cap of the pool holds it: ``"framework.set_limit()"``.
+    sets_threshold : str
+        Who in it writes the release threshold of the driver's pools: nobody by default.
     """
 
     name: str = ""
     module: str = ""
     rank: int = 50
+    title: str = ""
+    by_driver: bool = False
+    asks: bool = False
+    own_cap: str = ""
+    sets_threshold: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.title or self.name
 
     # -- what a framework says ----------------------------------------------------
 
@@ -68,6 +88,10 @@ class PoolHook:
 
     def through(self, pool: Pool) -> str:
         """Return the hook by whose way the framework allocates; nothing if by its own."""
+        return ""
+
+    def frees_through(self, pool: Pool) -> str:
+        """Return the hook that it is to find as it was when it frees; nothing if its memory needs none."""
         return ""
 
     def has_read(self) -> bool:
@@ -151,11 +175,17 @@ class PoolHook:
 
 
 def hooks() -> list[PoolHook]:
-    """Return a fresh hook of each framework that has one, in the order in which they are told."""
-    from zerocopy import registry
+    """Return a fresh hook of RMM and of each framework that has one, in the order in which they are told."""
     from zerocopy.pool.rmm_hook import RMMHook
 
-    return sorted([RMMHook(), *registry.pool_hooks()], key=lambda hook: hook.rank)
+    return sorted([RMMHook(), *of_frameworks()], key=lambda hook: hook.rank)
+
+
+def of_frameworks() -> list[PoolHook]:
+    """Return a fresh hook of each framework that has one, in the same order."""
+    from zerocopy import registry
+
+    return sorted(registry.pool_hooks(), key=lambda hook: int(hook.rank))
 
 
 def names() -> list[str]:

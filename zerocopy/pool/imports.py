@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.util
-import os
 import sys
 import threading
 import warnings
@@ -19,23 +18,15 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from zerocopy import forks
+
 _waiting: dict[str, list[Callable[[], None]]] = {}
 
 # Not forks.LOADING: a thread at the end of an import holds that import's lock, which a thread
 # that has LOADING may be waiting for. Nobody waits for anything while holding this one.
-_CHANGING = threading.RLock()
+_CHANGING = forks.lock()
 
 _LAZY: Any = getattr(importlib.util, "_LazyModule", ())
-
-
-def _forked() -> None:
-    """Renew the lock: a child of a fork would wait for ever for one that another thread held."""
-    global _CHANGING
-    _CHANGING = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
 
 
 def loaded(name: str) -> bool:

@@ -16,7 +16,7 @@ from zerocopy.errors import (
     ZeroCopyError,
 )
 from zerocopy.forks import LOADING
-from zerocopy.pool import hook, limits, settings
+from zerocopy.pool import advice, hook, limits, settings
 from zerocopy.pool.cards import Card, cards
 from zerocopy.pool.driver_pool import DriverPool
 from zerocopy.pool.outcome import Outcome, Status
@@ -25,8 +25,6 @@ from zerocopy.pool.rmm_pool import RMMPool, check_managed
 from zerocopy.pool.settings import Settings
 
 _installed: Pool | None = None
-#: Who allocates beside RMM's kinds, unless torch is named.
-_BESIDE = ("torch", "jax", "tensorflow")
 
 
 def install_pool(
@@ -74,14 +72,14 @@ def install_pool(
     release_threshold : int or str, optional
         What CUDA's asynchronous pools keep when nobody uses it; all by default.
     frameworks : str or sequence of str, optional
-        Those that the pool is for; all by default. torch is put on RMM's kinds only if it is
-        named: RMM's allocator makes ``record_stream`` do nothing, and memory that another stream
-        uses may be given out again.
-    track : bool
+        Those that the pool is for, by their import names; all by default. torch is put on RMM's
+        kinds only if it is named: RMM's allocator makes ``record_stream`` do nothing, and memory
+        that another stream uses may be given out again.
+    track : bool, default False
         Note each allocation with its stack, for `Pool.check_leaks`.
     log : path, optional
         RMM writes each allocation there, with ``.dev0`` before the suffix.
-    strict : bool
+    strict : bool, default False
         Raise and change nothing unless the pool gets under every framework that is installed, or
         named in `frameworks`.
     allocator : object, optional
@@ -91,7 +89,8 @@ def install_pool(
     Returns
     -------
     Pool
-        The one that is installed, if it was asked for with the same options, or with none.
+        A new one, or the one that is installed, if it was asked for with the same options, or with
+        none. It is the process's: another call returns the same object.
 
     Raises
     ------
@@ -104,13 +103,29 @@ def install_pool(
     PoolUnavailableError
         What was asked for by name is not here: a driver, RMM, a way to do it on this system.
 
+    Warns
+    -----
+    RuntimeWarning
+        Others use the card, and nothing limits the pool; or a framework allocates beside its limit,
+        or could not be told.
+
     Examples
     --------
     >>> import zerocopy as zc
     >>> pool = zc.install_pool(host="off")
     >>> pool is zc.install_pool(host="off")
     True
+    >>> print(pool.report())
+    pool: ...
     >>> pool.close()
+
+    What cannot be had is an error, and changes nothing:
+
+    >>> zc.install_pool("rmm", limit="8G")
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.PoolOptionError: limit='8G': 'G' is 1000-fold to some and 1024-fold to others.
+      To fix: write "8GiB" or "8GB"
     """
     passed = {name: value for name, value in locals().items() if name != "unknown"}
     given = {name: value for name, value in passed.items() if value is not None and value is not False}
@@ -141,13 +156,23 @@ def from_environment() -> Pool | None:
 
 
 def installed_pool() -> Pool | None:
-    """Return the pool of this process; None if there is none.
+    """Return the pool of this process.
+
+    Returns
+    -------
+    Pool or None
+        The one that :func:`install_pool` or ``ZEROCOPY_POOL`` has installed, the same object each
+        time; None if there is none, or it was closed.
 
     Examples
     --------
     >>> import zerocopy as zc
     >>> zc.installed_pool() is None
     True
+    >>> with zc.install_pool(host="off") as pool:
+    ...     zc.installed_pool() is pool
+    True
+    >>> pool.close()
     """
     return _installed
 
@@ -190,12 +215,13 @@ def install(asked: Settings) -> Pool:
 
 def _look_around(pool: Pool, *, telling: bool = True) -> None:
     """Note, and warn, of others on the cards, of a limit that cannot be read, or that does not hold all."""
-    outside = [o.framework for o in pool.attachments.outcomes() if o.framework in _BESIDE and not o.served]
-    present = [h.name for h in hook.hooks() if h.name in outside and h.installed() and h.lacks_gpu() is None]
+    outside = [o.framework for o in pool.attachments.outcomes() if not o.served]
+    beside = [each for each in pool.attachments.hooks if each.by_driver and each.name in outside]
+    present = [each for each in beside if each.installed() and each.lacks_gpu() is None]
     if pool.settings.capped and pool.kind != "none" and present:
         note = (
-            f"the limit is not for {', '.join(present)}: they allocate beside the pool, as they did. "
-            "torch.cuda.set_per_process_memory_fraction() limits torch, MPS and MIG limit all"
+            f"the limit is not for {', '.join(each.shown for each in present)}: they allocate beside the "
+            f"pool, as they did. {'; '.join([*advice.own_caps(present), 'MPS and MIG limit all'])}"
         )
         pool.notes.append(note)
         if telling:
@@ -271,7 +297,7 @@ def _kind(asked: Settings, hooks: list[hook.PoolHook], found: list[Card], missin
         return "rmm"
     if not rmm.installed():
         return "driver"
-    shares = [each for each in hooks if each.name in ("torch", "jax", "tensorflow")]
+    shares = [each for each in hooks if each.by_driver]
     return "driver" if any(asked.named(each.name) or each.in_use() for each in shares) else "rmm"
 
 

@@ -18,14 +18,16 @@ _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """Memory that is outstanding.
+    """Memory that is outstanding: an entry of `Pool.check_leaks`.
 
     Attributes
     ----------
     nbytes : int
+        How much, in bytes.
     device : int
+        On which device, as CUDA numbers them.
     ptr : int or None
-        None where only the sum is known: pools without ``track=True``.
+        Its address; None where only the sum is known: pools without ``track=True``.
     through : str
         Who asked: a framework's name, ``"allocate()"``, or nothing where it is not known.
     stack : str
@@ -33,6 +35,13 @@ class Leak:
         own stack. Nothing without ``track=True``.
     number : int
         Which of the allocations that were noted, from 1 on; 0 where it was not.
+
+    Examples
+    --------
+    >>> print(Leak(1536, 0))
+    1.5 KiB on device 0
+    >>> print(Leak(1536, 0, 0xD00, "allocate()"))
+    1.5 KiB at 0xd00 on device 0, asked for through allocate()
     """
 
     nbytes: int

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zerocopy.errors import PoolOptionError
+from zerocopy.pool import advice, hook
 from zerocopy.pool.cards import Card
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.sizes import show_size
@@ -19,7 +20,20 @@ _UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A cap, in bytes, and where it comes from."""
+    """The cap of one device: an entry of `Pool.limits`.
+
+    Attributes
+    ----------
+    nbytes : int
+        The most that the pool may take, in bytes.
+    source : str
+        Where it comes from: the option, or the variable of the environment.
+
+    Examples
+    --------
+    >>> print(Limit(8 << 30, "limit="))
+    8 GiB (from limit=)
+    """
 
     nbytes: int
     source: str
@@ -125,10 +139,11 @@ def sharing(card: Card, cap: Limit | None, environ: Mapping[str, str] = os.envir
     if cap is not None or card.mig:
         return "", False
     if card.others:
+        ways = ["by MPS or MIG", f"by kind='rmm' and limit= for {advice.under_a_cap()}"]
         return (
             f"other processes use {show_size(card.others)} of device {card.index} ({card.name}), and the "
-            "pool has no limit: give each process its part: by MPS or MIG, or kind='rmm', limit= for CuPy, "
-            "Numba and cuDF, and torch.cuda.set_per_process_memory_fraction() for torch",
+            "pool has no limit: give each process its part, "
+            + "; ".join([*ways, *advice.own_caps(hook.of_frameworks())]),
             True,
         )
     if "KUBERNETES_SERVICE_HOST" in environ and "CUDA_MPS_PIPE_DIRECTORY" not in environ:

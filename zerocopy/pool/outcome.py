@@ -7,7 +7,15 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """How far the pool has got under a framework; equal to its name as a string."""
+    """How far the pool has got under a framework; equal to its name as a string.
+
+    Examples
+    --------
+    >>> Status.TOO_LATE == "too_late"
+    True
+    >>> print(*Status)
+    installed env_pending pending_import too_late absent unsupported replaced restored
+    """
 
     #: It allocates from the pool.
     INSTALLED = "installed"
@@ -29,16 +37,26 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One framework and the pool.
+    """One framework and the pool: a row of `Pool.report`.
 
     Attributes
     ----------
     framework : str
+        Its import name.
     status : Status
+        How far the pool has got.
     what : str
         What took effect, or why it did not.
     remedy : str
         What to do about it, if there is anything.
+
+    Examples
+    --------
+    >>> row = Outcome("mine", Status.TOO_LATE, "it has allocated", "install the pool before")
+    >>> print(row)
+    mine: too_late, it has allocated (install the pool before)
+    >>> row.served
+    False
     """
 
     framework: str

@@ -7,30 +7,28 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from zerocopy.errors import DeviceError, PoolClosedError, PoolLimitError, PoolOptionError, Reason
+from zerocopy.errors import PoolOptionError, Reason
 from zerocopy.forks import LOADING
-from zerocopy.pool import exits
 from zerocopy.pool.arguments import handle, number_of_bytes
 from zerocopy.pool.attachments import Attachments
+from zerocopy.pool.backing import Backing
 from zerocopy.pool.cards import Card
 from zerocopy.pool.hook import PoolHook
-from zerocopy.pool.ledger import Leak, Ledger
+from zerocopy.pool.ledger import Leak
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.outcome import Status
 from zerocopy.pool.report import Report
 from zerocopy.pool.scope import OpenScope, Scope, warn
-from zerocopy.pool.settings import Settings, device_number
-from zerocopy.pool.sizes import show_size
+from zerocopy.pool.settings import Settings
 from zerocopy.pool.stats import Stats
-from zerocopy.pool.timeline import Timeline
-from zerocopy.protocols import cuda_driver
 
 
-class Pool:
+class Pool(Backing):
     """What :func:`zerocopy.install_pool` returns; it is not made in another way.
 
     It speaks the external allocator interface, ``allocate(nbytes, stream)`` and
-    ``deallocate(ptr, nbytes, stream)``, so other code can take memory from it.
+    ``deallocate(ptr, nbytes, stream)``, so other code can take memory from it. It may be used in
+    several threads. ``with pool:`` scopes the figures, and installs and closes nothing.
 
     Attributes
     ----------
@@ -38,19 +36,42 @@ class Pool:
         ``"driver"``, ``"rmm"``, ``"rmm:arena"``, ..., ``"managed"``, ``"custom"``; ``"none"`` where
         there is no device, and host memory alone may be pooled.
     settings : Settings
-        What was asked.
+        What was asked; as text it is what ``ZEROCOPY_POOL`` takes.
     devices : tuple of int
+        Those that it is for, as CUDA numbers them.
     limits : dict of int to Limit
-        The cap of each device that has one, and where it comes from.
+        The cap of each device that has one: ``nbytes``, and in ``source`` where it comes from.
+    closed : bool
+        Whether it serves no more.
     scopes : dict of int to Scope
-        Of the last ``with`` block, by device.
+        What happened in the ``with`` block that ended last, by device: ``stats`` and ``leaks``.
 
     Examples
     --------
+    Over an allocator of one's own, here the C library's, which needs no GPU (but RMM):
+
     >>> import zerocopy as zc
-    >>> with zc.install_pool(host="off") as pool:
-    ...     print(type(pool.report()).__name__)
-    Report
+    >>> from zerocopy.pool.host import LibcMemory
+    >>> class Mine:
+    ...     memory = LibcMemory()
+    ...     def allocate(self, nbytes, stream):
+    ...         return self.memory.take(nbytes)
+    ...     def deallocate(self, ptr, nbytes, stream):
+    ...         self.memory.give(ptr, nbytes)
+    >>> pool = zc.install_pool(allocator=Mine(), limit="1MiB", frameworks=(), track=True)
+    >>> with pool:
+    ...     ptr = pool.allocate(1000)
+    ...     pool.deallocate(ptr, 1000)
+    >>> pool.scopes[0].stats.peak_bytes, pool.scopes[0].leaks
+    (1000, [])
+    >>> ptr = pool.allocate(500)
+    >>> [leak.nbytes for leak in pool.check_leaks()]
+    [500]
+    >>> pool.deallocate(ptr, 500)
+    >>> pool.allocate(2 << 20)
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.PoolLimitError: allocate(2097152): 2 MiB beside the 0 B in use would pass the limit ...
     >>> pool.close()
     """
 
@@ -64,43 +85,34 @@ class Pool:
         hooks: list[PoolHook],
         host: list[Any],
     ) -> None:
-        self.settings = settings
-        self.kind = kind
-        self.cards = {card.index: card for card in cards}
-        self.devices = (
-            tuple(self.cards) if kind != "custom" else (settings.devices or tuple(self.cards) or (0,))
-        )
-        self.limits = limits
-        self.scopes: dict[int, Scope] = {}
-        self.notes: list[str] = []
-        self.closed = False
-        self._missing = missing
+        super().__init__(settings, kind, cards, missing, limits)
         self.host = host
         self.attachments = Attachments(self, hooks)
-        self._pools: dict[int, Any] = {}
+        self.scopes: dict[int, Scope] = {}
+        self.notes: list[str] = []
         # Each thread leaves the blocks that it has entered.
         self._blocks = threading.local()
-        self._timelines: dict[int, Timeline] = {}
-        self.ledger = Ledger() if settings.track else None
 
     # -- the external allocator interface -----------------------------------------
 
     def allocate(self, nbytes: int, stream: Any = None, device: int | None = None) -> int:
-        """Allocate memory.
+        """Allocate memory of a device.
 
         Parameters
         ----------
         nbytes : int
+            How much, in bytes.
         stream : int or object, optional
             The stream on whose work the memory is going to be used: a handle, or an object with
             ``__cuda_stream__``; the legacy default stream if it is left out.
         device : int, optional
-            The first of the pool's by default.
+            Where: one of the pool's devices, the first by default.
 
         Returns
         -------
         int
-            The address; to be freed with `deallocate`. 0 for 0 bytes.
+            The address of memory that is nobody else's and not cleared, to be freed with
+            `deallocate`. 0 for 0 bytes.
 
         Raises
         ------
@@ -108,18 +120,39 @@ class Pool:
             It would pass the limit. The pool works on.
         MemoryError
             The device has no more.
-        PoolClosedError, DeviceError
+        PoolOptionError
+            `nbytes` is no number of bytes, or `stream` no handle.
+        PoolClosedError
+            The pool was closed.
+        DeviceError
+            The pool is not on that device, or on none.
         """
         size, number, on = number_of_bytes(nbytes), handle(stream), self._device(device)
-        self._open(f"allocate({size})")
-        return self.take(size, number, on, "allocate()") if size else 0
+        return self.take(size, number, on, "allocate()")
 
     def deallocate(self, ptr: int, nbytes: int, stream: Any = None, device: int | None = None) -> None:
         """Free what `allocate` returned, after what the stream has been given so far.
 
         Works on a pool that is closed too. Like any ``free`` it takes the caller's word for address
-        and size; under ``track=True`` they are looked up, and refused if they are wrong. `device` is
-        that of the memory; where the driver knows it, it may be left out.
+        and size; under ``track=True`` they are looked up, and refused if they are wrong.
+
+        Parameters
+        ----------
+        ptr : int
+            The address; 0, which is that of 0 bytes, does nothing.
+        nbytes : int
+            As many bytes as were asked for.
+        stream : int or object, optional
+            The stream whose work used it last; see `allocate`.
+        device : int, optional
+            That of the memory; where the driver knows it, it may be left out.
+
+        Raises
+        ------
+        PoolOptionError
+            Under ``track=True``: nothing of that address and size is out.
+        DeviceError
+            The pool is on several devices, and which of them is not known.
         """
         if not ptr:
             return  # what allocate(0) returned
@@ -129,124 +162,30 @@ class Pool:
             self.ledger.check(self._device(device), ptr, nbytes)
         self.give(ptr, number_of_bytes(nbytes), handle(stream), self._device(device))
 
-    def _owner(self, ptr: int) -> int:
-        """Return the device that memory is on."""
-        found = cuda_driver.ordinal(ptr) if self.kind != "custom" else None
-        if found is None:
-            raise DeviceError(
-                f"deallocate({ptr:#x})", "the pool is on several devices", "name the memory's: device="
-            )
-        return found
-
-    def take(self, nbytes: int, stream: int, device: int, through: str) -> int:
-        """Allocate on behalf of a framework, named for the report of leaks."""
-        if self.closed:
-            raise PoolClosedError(
-                f"allocate({nbytes})", "the pool was closed", "install another one: zerocopy.install_pool()"
-            )
-        try:
-            ptr = int(self.device_pool(device).allocate(nbytes, stream))
-        except MemoryError as error:
-            refused = self.out_of_memory(nbytes, device, error)
-            if refused is error:
-                raise
-            raise refused from error
-        if self.ledger is not None:
-            self.ledger.note(device, ptr, nbytes, through)
-        return ptr
-
-    def give(self, ptr: int, nbytes: int, stream: int, device: int) -> None:
-        """Free on behalf of a framework; nothing is freed one by one when the interpreter ends."""
-        if exits.ended():
-            return
-        if self.ledger is not None:
-            self.ledger.strike(device, ptr)
-        self.device_pool(device).deallocate(ptr, nbytes, stream)
-
-    def out_of_memory(self, nbytes: int, device: int, error: MemoryError) -> MemoryError:
-        """Return what to raise for a refused allocation: the limit's error, or the one that came."""
-        cap = self.limits.get(device)
-        if cap is None or isinstance(error, PoolLimitError):
-            return error
-        in_use = self.device_pool(device).in_use()
-        if in_use + self.device_pool(device).counted(nbytes) > cap.nbytes:
-            why = f"{show_size(nbytes)} beside the {show_size(in_use)} in use would pass the limit of {cap}"
-        elif "maximum pool size" in str(error).lower():  # so RMM's pool says that it may not grow
-            why = (
-                f"{show_size(in_use)} of {cap} are in use, and no free block is as large: they are in pieces"
-            )
-        else:
-            return error  # the device has no more, whatever the limit
-        return PoolLimitError(
-            f"allocate({nbytes})",
-            why,
-            "free arrays, work in smaller pieces, or raise the limit",
-            nbytes,
-            in_use,
-            cap.nbytes,
-            cap.source,
-        )
-
-    # -- what is behind it ----------------------------------------------------------
-
-    def device_pool(self, device: int) -> Any:
-        """Return what allocates on one device."""
-        return self._pools[device]
-
-    @property
-    def served(self) -> tuple[int, ...]:
-        """The devices that it allocates on."""
-        return tuple(self._pools)
-
-    def serve(self, device: int, pool: Any) -> None:
-        """Have a device's memory come from what is given."""
-        self._pools[device] = pool
-        self._timelines[device] = Timeline(pool)
-
-    def timeline(self, device: int) -> Timeline:
-        """Return a device's statistics in time."""
-        return self._timelines[device]
-
-    def no_device(self) -> Reason | None:
-        """Return why there is nothing to pool on any device; None if there is."""
-        return self._missing if self.kind == "none" else None
-
-    @property
-    def by_rmm(self) -> bool:
-        """Whether it is made of RMM's resources."""
-        return self.kind in ("managed", "custom") or self.kind.startswith("rmm")
-
-    @property
-    def tracked(self) -> bool:
-        """Whether allocations are noted."""
-        return self.ledger is not None
-
-    def note(self, device: int, ptr: int, nbytes: int, through: str) -> None:
-        """Write down who asked for memory that RMM tracks itself."""
-        if self.ledger is not None:
-            self.ledger.note(device, ptr, nbytes, through)
-
-    def frees_into_rmm(self) -> bool:
-        """Whether torch allocates through RMM's resource of the device."""
-        outcome = self.attachments.outcome("torch")
-        return self.by_rmm and outcome is not None and outcome.status is Status.INSTALLED
-
-    def memory_info(self, device: int) -> tuple[int, int]:
-        """Return the free and the total bytes of a device; under a cap, what is left and the cap."""
-        cap = self.limits.get(device)
-        if cap is not None:
-            return max(0, cap.nbytes - self.device_pool(device).in_use()), cap.nbytes
-        return cuda_driver.memory_info(device)
-
     def pinned(self, shape: Any, dtype: Any = "float64") -> Any:
-        """Return an uninitialised NumPy array in page-locked memory, for fast transfers.
+        """Return an array in page-locked memory, for fast transfers to and from a GPU.
 
-        The memory goes back to the pool with the last array over it.
+        Parameters
+        ----------
+        shape : int or sequence of int
+            Its extents, in elements.
+        dtype : dtype
+            Of values, not of Python objects.
+
+        Returns
+        -------
+        numpy.ndarray
+            Row-major, writable, not initialised, over memory of the pool that no other array looks
+            at. It goes back with the last view over it, in any thread, also when the pool was closed.
 
         Raises
         ------
         PoolOptionError
-            The pool was not installed with ``host="pinned"``.
+            The pool was not installed with ``host="pinned"``, or shape or dtype are none.
+        PoolLimitError
+            The system locks no more pages.
+        PoolClosedError
+            The pool was closed.
         """
         self._open("pinned()")
         mode = next((mode for mode in self.host if mode.name == "pinned"), None)
@@ -259,36 +198,60 @@ class Pool:
     # -- figures --------------------------------------------------------------------
 
     def report(self) -> Report:
-        """Return what took effect, framework by framework, as it is now; ``print`` shows it."""
+        """Tell what took effect, framework by framework, as it is now.
+
+        Returns
+        -------
+        Report
+            ``print`` shows it; ``report["name"]`` is the `Outcome` of a framework, ``as_dict()`` all
+            of it for JSON. It does not change with the pool.
+
+        Examples
+        --------
+        >>> import zerocopy as zc
+        >>> pool = zc.install_pool(host="off")
+        >>> row = pool.report()["rmm"]
+        >>> row.status in list(type(row.status))
+        True
+        >>> pool.close()
+        """
         return Report.of(self, self.attachments.outcomes(), self.host)
 
     def stats(self, device: int | None = None) -> Stats:
-        """Return the figures of a device (the first one by default), in bytes.
+        """Tell how much of a device is in use, at most, and taken, in bytes.
 
-        In a ``with`` block its peak and totals are those since the block began.
+        Parameters
+        ----------
+        device : int, optional
+            One of the pool's devices, the first by default.
+
+        Returns
+        -------
+        Stats
+            As it is now, of the whole process. In a ``with`` block its peak and totals are those
+            since the block began.
+
+        Raises
+        ------
+        DeviceError
+            The pool is not on that device, or on none.
         """
         return self.timeline(self._device(device)).stats()
 
     def check_leaks(self) -> list[Leak]:
-        """Return what is outstanding, with stacks where the pool was installed with ``track=True``.
+        """Tell what was asked for and not given back.
 
-        Without it each device gives one entry, with the sum. What is in use on purpose is in
-        it too: call it where nothing should be.
+        What is in use on purpose is in it too: call it where nothing should be.
+
+        Returns
+        -------
+        list of Leak
+            Each allocation with the lines of Python that asked for it, where the pool was installed
+            with ``track=True``. Without it an entry for each device of which something is in use, with
+            the sum. Under the kind ``"driver"`` those of frameworks that do not ask the pool are in
+            the sum alone; the report names them.
         """
-        return [leak for device in self._pools for leak in self._outstanding(device)]
-
-    def _outstanding(self, device: int) -> list[Leak]:
-        pool, ledger = self.device_pool(device), self.ledger
-        if ledger is None:
-            stats = pool.stats()
-            return [Leak(stats.current_bytes, device)] if stats.current_bytes > 0 else []
-        if not pool.follows:
-            return ledger.outstanding(device)
-        # RMM has them all; the ledger knows the lines of Python of those that came through us.
-        number = ledger.number
-        found = pool.outstanding()
-        ledger.keep(device, {leak.ptr for leak in found}, number)
-        return [ledger.find(device, leak.ptr, leak.nbytes) or leak for leak in found]
+        return [leak for device in self._pools for leak in self.outstanding(device)]
 
     def trim(self) -> int:
         """Give memory that nobody uses back to the devices and the system.
@@ -296,11 +259,20 @@ class Pool:
         Returns
         -------
         int
-            How many bytes. RMM's own pools can give back only what nobody uses any of.
+            How many bytes. RMM's own pools can give back only when nothing of them is in use, and
+            not while they write a log.
+
+        Examples
+        --------
+        >>> import zerocopy as zc
+        >>> pool = zc.install_pool(host="off")
+        >>> pool.trim() >= 0
+        True
+        >>> pool.close()
         """
         given: int = sum(mode.trim() for mode in self.host)
-        if self.closed or self.frees_into_rmm():
-            return given  # what torch frees must find the resource that it came from
+        if self.closed or self.attachments.freeing_through("rmm"):
+            return given  # what they free must find the resource that it came from
         for device, pool in self._pools.items():
             self.timeline(device).look()  # another pool counts from nothing
             given += pool.trim()
@@ -311,10 +283,28 @@ class Pool:
     # -- frameworks, and the end ------------------------------------------------------
 
     def refresh(self) -> list[str]:
-        """Put back what others have replaced since; return the names of the frameworks.
+        """Put back what others have replaced since.
 
         ``import cudf`` gives CuPy and Numba RMM's plain allocators: that is noticed by itself.
         The release threshold, which torch and XLA write too, is written again.
+
+        Returns
+        -------
+        list of str
+            The names of the frameworks that were told again.
+
+        Raises
+        ------
+        PoolClosedError
+            The pool was closed.
+
+        Examples
+        --------
+        >>> import zerocopy as zc
+        >>> pool = zc.install_pool(host="off")
+        >>> pool.refresh()
+        []
+        >>> pool.close()
         """
         self._open("refresh()")
         for pool in self._pools.values():
@@ -326,6 +316,14 @@ class Pool:
 
         Memory that a framework still holds stays valid, and is freed as before. What cannot be
         given back is in the report. A second call does nothing.
+
+        Examples
+        --------
+        >>> import zerocopy as zc
+        >>> pool = zc.install_pool(host="off")
+        >>> pool.close()
+        >>> pool.closed, zc.installed_pool() is None
+        (True, True)
         """
         from zerocopy.pool import install
 
@@ -342,7 +340,7 @@ class Pool:
 
     def _give_up(self) -> None:
         """Let go of what is behind it, where no framework frees into it any more."""
-        if self.frees_into_rmm():
+        if self.attachments.freeing_through("rmm"):
             return
         left = any(o.status is Status.INSTALLED for o in self.attachments.outcomes())
         with ExitStack() as stack:
@@ -368,24 +366,6 @@ class Pool:
 
     def __reduce__(self) -> Any:
         raise TypeError("a pool is the process's own: it can be neither copied nor pickled")
-
-    # -- arguments --------------------------------------------------------------------
-
-    def _open(self, asked: str) -> None:
-        if self.closed:
-            raise PoolClosedError(
-                asked, "the pool was closed", "install another one: zerocopy.install_pool()"
-            )
-
-    def _device(self, device: int | None) -> int:
-        number = next(iter(self._pools), None) if device is None else device_number(device)
-        if number is not None and number in self._pools:
-            return number
-        reason = self.no_device()
-        why = reason.why if reason else f"the pool is on devices {', '.join(map(str, self._pools)) or 'none'}"
-        raise DeviceError(
-            f"device={device!r}", why, "name one of the pool's devices" if not reason else reason.remedy
-        )
 
     def __repr__(self) -> str:
         state = "closed " if self.closed else ""

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from zerocopy.pool.advice import listed
+from zerocopy.pool.host import MODES
+from zerocopy.pool.kinds import KINDS
 from zerocopy.pool.outcome import Outcome
-from zerocopy.pool.settings import KINDS
 from zerocopy.pool.sizes import show_size
 
 if TYPE_CHECKING:
@@ -16,11 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What an installed pool has come to.
+    """What an installed pool has come to: what `Pool.report` returns.
+
+    It is read row by row, ``for row in report``, or by the framework's name, ``report["cupy"]``.
 
     Attributes
     ----------
     kind : str
+        As `Pool.kind`.
     asked : str
         The options, as ``ZEROCOPY_POOL`` would have them.
     devices : list of str
@@ -28,8 +33,21 @@ class Report:
     host : list of str
         A line for each mode of host memory.
     frameworks : list of Outcome
+        A row for each that can take memory from a pool, in the order in which they are told.
     notes : list of str
         What is to be known beside: others on the card, what is not tracked.
+
+    Examples
+    --------
+    >>> from zerocopy.pool.outcome import Status
+    >>> report = Report("none", "auto", ["none: no driver"], [], [Outcome("mine", Status.ABSENT)])
+    >>> print(report)
+    pool: none
+    device: none: no driver
+    host: off
+      mine  absent
+    >>> report["mine"].served, report.as_dict()["frameworks"][0]["status"]
+    (False, 'absent')
     """
 
     kind: str
@@ -48,14 +66,15 @@ class Report:
             devices = [f"none: {reason.why}"]
         notes = list(pool.notes)
         if not pool.closed:
-            notes += [remark for device in pool.served for remark in pool.device_pool(device).remarks()]
+            others = [each.sets_threshold for each in pool.attachments.hooks if each.sets_threshold]
+            notes += [remark for device in pool.served for remark in pool.device_pool(device).remarks(others)]
         if pool.tracked and not pool.by_rmm and reason is None:
-            notes.append("tracked are CuPy, Numba and allocate(); torch, JAX and TensorFlow do not ask us")
+            asking = [each.shown for each in pool.attachments.hooks if each.asks]
+            silent = [each.shown for each in pool.attachments.hooks if not each.asks]
+            notes.append(f"tracked are {listed([*asking, 'allocate()'])}; {listed(silent)} do not ask us")
         if reason is not None and not host:
-            notes.append(
-                'nothing is pooled; install_pool(host="aligned") works without a GPU: NumPy\'s arrays go to '
-                "JAX and Arrow without a copy, and large blocks are used again"
-            )
+            about = MODES["aligned"].about
+            notes.append(f'nothing is pooled; install_pool(host="aligned") works without a GPU: {about}')
         if pool.closed:
             notes.append("the pool was closed")
         return cls(
@@ -68,7 +87,13 @@ class Report:
         )
 
     def __getitem__(self, framework: str) -> Outcome:
-        """Return one framework's row."""
+        """Return one framework's row.
+
+        Raises
+        ------
+        KeyError
+            None of that name takes memory from a pool.
+        """
         for outcome in self.frameworks:
             if outcome.framework == framework:
                 return outcome

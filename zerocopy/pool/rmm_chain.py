@@ -19,7 +19,7 @@ from zerocopy.pool.settings import Settings
 
 INSTALL = "pip install rmm-cu13 for CUDA 13, or rmm-cu12 for CUDA 12: nvidia-smi says which"
 # RMM asks for the sizes of its pool as multiples of this, and counts in them
-# (rmm::CUDA_ALLOCATIONALIGNMENT).
+# (rmm::CUDA_ALLOCATION_ALIGNMENT).
 ALIGNMENT = 256
 # Bins of 256 KiB to 4 MiB, as RMM's guide has them; what is larger is the pool's.
 _BINS = (18, 22)

@@ -1,10 +1,11 @@
-"""RMM's per-device resource: what cuDF and pylibcudf allocate from, and torch where it is on RMM."""
+"""RMM's per-device resource: what cuDF and pylibcudf allocate from, and who else is on RMM."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from zerocopy.errors import Reason
+from zerocopy.pool.advice import listed
 from zerocopy.pool.hook import PoolHook
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ class RMMHook(PoolHook):
     """Sets RMM's resource of each device, and sets the former ones back."""
 
     name = "rmm"
+    title = "RMM"
     module = "rmm.mr"
     rank = 10
 
@@ -30,7 +32,7 @@ class RMMHook(PoolHook):
             self._before.setdefault(device, mr.get_per_device_resource(device))
             self._ours[device] = resource  # before: half-way is set back too
             mr.set_per_device_resource(device, resource)
-        return "the resource of each device, for cuDF, pylibcudf and RMM's own users"
+        return "the resource of each device, for all that allocate through RMM"
 
     def holds(self, pool: Pool) -> bool:
         import rmm.mr as mr
@@ -40,10 +42,12 @@ class RMMHook(PoolHook):
     def detach(self, pool: Pool) -> Reason | None:
         import rmm.mr as mr
 
-        if pool.frees_into_rmm():
-            # rmm's _torch_allocator.cpp looks the resource up when it frees: another one
-            # there would be given memory that is not its own.
-            return Reason("torch frees into RMM's resource of the device, and so it stays", "end the process")
+        held = pool.attachments.freeing_through(self.name)
+        if held:
+            who = listed(each.shown for each in held)
+            return Reason(
+                f"{who} frees into RMM's resource of the device, and so it stays", "end the process"
+            )
         for device, before in self._before.items():
             if mr.get_per_device_resource(device) is self._ours.get(device):
                 mr.set_per_device_resource(device, before)

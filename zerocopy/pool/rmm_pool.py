@@ -6,7 +6,7 @@ import atexit
 import ctypes
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -169,25 +169,27 @@ class RMMPool:
             for match in re.finditer(_TRACKED, text)
         ]
 
-    def remarks(self) -> list[str]:
+    def remarks(self, others: Sequence[str]) -> list[str]:
         """Return what a report has to say: nothing."""
         return []
 
-    def settle(self) -> int | None:
-        """Nothing to settle: nobody else has a hand in it."""
-        return None
+    def settle(self) -> None:
+        """Do nothing: nobody else has a hand in it."""
 
     # -- giving back ----------------------------------------------------------------
 
     def trim(self) -> int:
         """Give the pool back and begin a fresh one, where nothing of it is out; return how many bytes.
 
-        RMM's pool returns nothing to the device while it lives.
+        RMM's pool returns nothing to the device while it lives. One that writes a log is kept: a
+        fresh one would begin the file anew.
         """
+        if self._settings.kind in _NEVER_TRIMMED or self._settings.log is not None:
+            return 0
         with self._lock:
             before = self.stats()
             initial = self._settings.initial or 0
-            if self._chain is None or before.current_count or self._settings.kind in _NEVER_TRIMMED:
+            if self._chain is None or before.current_count:
                 return 0
             if before.reserved_bytes is not None and before.reserved_bytes <= initial:
                 return 0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What happened in a ``with`` block, on one device.
+    """What happened in a ``with`` block, on one device: an entry of `Pool.scopes`.
 
     Attributes
     ----------
@@ -26,6 +26,12 @@ class Scope:
     leaks : list of Leak
         What was asked for in the block and is outstanding at its end. Without ``track=True`` the
         sum by which more is in use than at its beginning.
+
+    Examples
+    --------
+    >>> scope = Scope(Stats(1024, 4096), [Leak(1024, 0)])
+    >>> scope.stats.peak_bytes, [leak.nbytes for leak in scope.leaks]
+    (4096, [1024])
     """
 
     stats: Stats

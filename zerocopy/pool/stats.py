@@ -9,7 +9,7 @@ from zerocopy.pool.sizes import show_size
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Figures of one device, in bytes; None where the kind of pool does not count it.
+    """Figures of one device, in bytes, of `Pool.stats`; None where the kind of pool does not count it.
 
     Attributes
     ----------
@@ -24,6 +24,12 @@ class Stats:
     total_bytes : int or None
         All that was ever given out.
     total_count : int or None
+        All allocations that there were.
+
+    Examples
+    --------
+    >>> print(Stats(1024, 1 << 20, 2 << 20))
+    1 KiB in use, 1 MiB at most, 2 MiB taken from the device
     """
 
     current_bytes: int

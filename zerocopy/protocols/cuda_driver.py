@@ -18,6 +18,8 @@ from zerocopy.errors import DeviceError, Reason
 
 # CUpointer_attribute, cuda.h.
 _DEVICE_ORDINAL = 9
+# CUdevice_attribute, cuda.h: of the compute capability.
+_MAJOR, _MINOR = 75, 76
 # CUevent_flags, cuda.h.
 _NO_TIMING = 2
 
@@ -83,6 +85,19 @@ def name_and_memory(index: int) -> tuple[str, int]:
     call(library.cuDeviceGetName, name, ctypes.c_int(len(name)), device)
     call(library.cuDeviceTotalMem_v2, ctypes.byref(size), device)
     return name.value.decode("utf-8", "replace"), size.value
+
+
+def version() -> tuple[int, int]:
+    """Return the version of CUDA that the driver speaks, its major and minor number."""
+    number = ctypes.c_int()
+    call(driver().cuDriverGetVersion, ctypes.byref(number))
+    # 1000 * major + 10 * minor (CUDA Driver API, cuDriverGetVersion).
+    return number.value // 1000, number.value % 1000 // 10
+
+
+def compute_capability(index: int) -> tuple[int, int]:
+    """Return a device's compute capability, its major and minor number."""
+    return attribute(index, _MAJOR), attribute(index, _MINOR)
 
 
 def memory_info(device: int) -> tuple[int, int]:

@@ -18,7 +18,12 @@ class Masked(NamedTuple):
     values : tensor
         What stands at a null is not defined.
     mask : tensor
-        Of bool, True where a value is null, as in ``numpy.ma`` and pandas.
+        Of bool, of the rows' number, True where a value is null, as in ``numpy.ma`` and pandas.
+
+    Notes
+    -----
+    Arrow's validity bitmap says the opposite, a bit each (Arrow Columnar Format, "Validity bitmaps"): the
+    mask is always a copy of it. `values` are an alias where the column's memory allows it.
 
     Examples
     --------
@@ -54,10 +59,17 @@ class Encoded:
         Of dates, times and durations: ``"D"``, ``"s"``, ``"ms"``, ``"us"``, ``"ns"``; dates and
         timestamps count it from 1970-01-01T00:00:00, in UTC where there is a time zone.
     timezone : str, optional
+        Of timestamps: its name, ``"Europe/Zurich"``, or an offset, ``"+01:00"``.
     scale : int, optional
         Of decimals: the value is the integer times ``10 ** -scale``.
     ordered : bool
         Whether the categories have an order.
+
+    Notes
+    -----
+    The parts are Arrow's buffers (Arrow Columnar Format, "Variable-size Binary Layout", "Variable-size
+    List Layout", "ListView Layout", "Dictionary-encoded Layout", "Run-End Encoded Layout"), and are
+    aliased wherever the target takes them.
 
     Examples
     --------
@@ -80,6 +92,11 @@ class Encoded:
 
     def to_pylist(self) -> list[Any]:
         """Return the rows of text, or of numbers, as Python objects: for looking at them.
+
+        Returns
+        -------
+        list
+            A copy: str, bytes, int, float, ``decimal.Decimal`` or lists of numbers.
 
         Raises
         ------

@@ -15,6 +15,7 @@ class CuDFHook(PoolHook):
     """``import cudf`` gives CuPy and Numba RMM's plain allocators: they get the pool's back."""
 
     name = "cudf"
+    title = "cuDF"
     rank = 50
 
     def through(self, pool: Pool) -> str:

@@ -21,7 +21,9 @@ class CuPyHook(PoolHook):
     """Arrays that exist keep the memory that they have."""
 
     name = "cupy"
+    title = "CuPy"
     rank = 30
+    asks = True
 
     def __init__(self) -> None:
         self._before: Allocator | None = None

@@ -32,8 +32,10 @@ class NumbaHook(PoolHook):
     """
 
     name = "numba"
+    title = "Numba"
     module = "numba.cuda"
     rank = 40
+    asks = True
 
     def lacks_gpu(self) -> Reason | None:
         if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0"):

@@ -184,6 +184,10 @@ class Polars(Framework):
         def flat(array: Any) -> Any:
             if array.ndim != 1 or array.dtype.kind not in "iuf" or not array.dtype.isnative:
                 raise ValueError("for the careful way")
+            # ml_dtypes gives some of its types, such as float8_e5m2, NumPy's kind "f": of
+            # those polars would make a Series of objects.
+            if array.dtype.isbuiltin != 1:
+                raise ValueError("for the careful way")
             if array.itemsize > 8 or not (array.flags.c_contiguous and array.flags.aligned):
                 raise ValueError("for the careful way")
             return series(array)

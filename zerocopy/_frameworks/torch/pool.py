@@ -24,6 +24,9 @@ class TorchHook(PoolHook):
 
     name = "torch"
     rank = 20
+    by_driver = True
+    own_cap = "torch.cuda.set_per_process_memory_fraction()"
+    sets_threshold = "torch"
 
     def lacks_gpu(self) -> Reason | None:
         fix = "install a CUDA build: https://pytorch.org/get-started/locally"
@@ -66,6 +69,11 @@ class TorchHook(PoolHook):
 
     def through(self, pool: Pool) -> str:
         return "rmm" if pool.by_rmm else ""
+
+    def frees_through(self, pool: Pool) -> str:
+        # rmm's _torch_allocator.cpp looks the resource of the device up when it frees: another one
+        # there would be given memory that is not its own.
+        return self.through(pool)
 
     def too_late(self, pool: Pool) -> Reason | None:
         cuda = sys.modules["torch"].cuda

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from threading import RLock
 from typing import ClassVar
 
+from zerocopy import forks
 from zerocopy.errors import PoolUnavailableError, Reason
 
 #: Held while modes are installed and taken back: they change what the whole process shares.
-CHANGING = RLock()
+CHANGING = forks.lock()
 
 
 class Mode(ABC):

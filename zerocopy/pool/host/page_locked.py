@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import operator
-import os
 import sys
-import weakref
 from collections import deque
 from collections.abc import Callable
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
+from zerocopy import forks
 from zerocopy.errors import DeviceError, PoolClosedError, PoolLimitError, PoolOptionError
 from zerocopy.pool.sizes import show_value
 from zerocopy.protocols import cuda_driver
@@ -148,7 +146,8 @@ class PinnedPool:
 
     def __init__(self, source: HostMemory) -> None:
         self._source = source
-        self._lock = Lock()
+        # Not re-entrant: an array that dies in the middle of a call below must find it taken, and wait.
+        self._lock = forks.plain_lock()
         self._free: dict[int, list[int]] = {}
         self._out: dict[int, int] = {}
         self._lent: set[int] = set()  # to arrays, which give it back themselves
@@ -156,7 +155,6 @@ class PinnedPool:
         # same thread, which holds the lock. So what they give back waits here, without one.
         self._back: deque[int] = deque()
         self._closed = False
-        _pools.add(self)
 
     @property
     def in_use(self) -> int:
@@ -329,16 +327,3 @@ class PinnedPool:
                 self._source.give(ptr, size)
                 dropped += size
         return dropped
-
-
-_pools: weakref.WeakSet[PinnedPool] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    """Renew the locks: a child of a fork would wait for ever for one that another thread held."""
-    for pool in _pools:
-        pool._lock = Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,118 @@
+"""A dict of arrays, from 1 leaf to 1,000: in one call, in a comprehension, by maps over trees."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import zerocopy as zc
+from benchmarks.conversion.contenders import DOCUMENTED, Contender, Pair, differs, namespace, pairs
+from benchmarks.conversion.subjects import SUBJECTS, Array, aligned_values
+from benchmarks.suite import Case, Entry, Section, Settings, Task, median
+from benchmarks.timing import Raised, Statement, measure
+
+LEAVES = (1, 10, 100, 1000)
+QUICK_LEAVES = (1, 100)
+COUNT = 1000  # elements of each leaf
+
+#: The pairs that are measured, and the fastest public function that a user maps over the leaves.
+MAPPED = {
+    ("numpy", "torch"): "torch.from_numpy",
+    ("torch", "numpy"): "torch.Tensor.numpy",
+    ("jax", "numpy"): "np.asarray",
+    ("numpy", "jax"): "jnp.from_dlpack",
+}
+
+
+def contenders(pair: Pair) -> list[Contender]:
+    """Return the ways to convert a dict ``x``, ours first; without libraries that are not installed."""
+    _, target = pair
+    call = MAPPED[pair]
+    each = "{{k: {} for k, v in x.items()}}".format
+    documented = DOCUMENTED[target].format(array="{}", capsule="").format  # none of these takes a capsule
+    found = [
+        Contender(f'zc.convert(x, "{target}")', "ours"),
+        Contender(each(f"{call}(v)"), "idiom"),
+        Contender(each(documented("v")), "documented"),
+        Contender(each(f'zc.convert(v, "{target}")'), "reference"),
+        Contender(each(documented("tvm_ffi.from_dlpack(v)")), "library", needs=("tvm_ffi",)),
+        Contender(f"optree.tree_map({call}, x)", "library", needs=("optree",)),
+    ]
+    if "jax" in pair:
+        found.append(Contender(f"jax.tree.map({call}, x)", "idiom"))
+    if "torch" in pair:
+        found.append(Contender(f"pytree.tree_map({call}, x)", "library", needs=("pytree",)))
+    if "jax" not in pair:  # array-api-compat has no namespace of JAX's, and move_to looks for strides
+        xp = f"xp_{target}"
+        found.append(Contender(each(f"{xp}.asarray(v)"), "library", needs=(xp,)))
+        # It takes all arrays at once, and returns no list if there is one.
+        moved = f'sklearn_array_api.move_to(*x.values(), None, xp={xp}, device="cpu")'
+        found.append(Contender(f"dict(zip(x, {moved}))", "library", needs=(xp, "sklearn_array_api")))
+    return [contender for contender in found if contender.installed()]
+
+
+def leaves(source: str, count: int) -> tuple[dict[str, Any], Array]:
+    """Return a dict of arrays, and the values of each of them."""
+    values = aligned_values(COUNT)
+    make = SUBJECTS[source].make
+    return {f"layer{i}": make(aligned_values(COUNT)) for i in range(count)}, values
+
+
+def statement(contender: Contender, pair: Pair, x: dict[str, Any]) -> Statement:
+    """Return what is timed."""
+    return Statement(contender.code, namespace(pair, contender.needs) | {"x": x})
+
+
+def check(contender: Contender, pair: Pair, x: dict[str, Any], values: Array) -> str:
+    """Return why a contender does not give a dict of arrays that alias; nothing if it does.
+
+    The order of the keys is no matter: maps over trees sort them.
+    """
+    try:
+        result = statement(contender, pair, x).value()
+    except Exception as error:  # noqa: BLE001 - whatever a framework raises is the finding
+        return Raised.of(error).why
+    if type(result) is not dict or result.keys() != x.keys():
+        return "gives another container"
+    for key, leaf in result.items():
+        told = differs(pair, leaf, values) or ("" if zc.shares_memory(x[key], leaf) else "copies")
+        if told:
+            return told
+    return ""
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """One task a pair and number of leaves."""
+    counts = QUICK_LEAVES if settings.quick else LEAVES
+    return [
+        Task(f"{' -> '.join(pair)}, {count}", partial(run, pair, count, settings))
+        for pair in MAPPED
+        if pair in pairs(settings.wants)
+        for count in counts
+    ]
+
+
+def run(pair: Pair, count: int, settings: Settings) -> list[Case]:
+    """Check the contenders of a pair, then time those that do the work."""
+    x, values = leaves(pair[0], count)
+    case = Case(f"{' -> '.join(pair)}, dict of {count:,}")
+    able = {}
+    for contender in contenders(pair):
+        refused = check(contender, pair, x, values)
+        case.entries.append(Entry(contender.code, contender.role, note=contender.note, left_out=refused))
+        if not refused:
+            able[contender.code] = statement(contender, pair, x)
+    timings = measure(able, settings.pace)
+    for entry in case.entries:
+        entry.timing = timings.get(entry.label)
+    ours = case.fastest("ours")
+    if ours is not None:
+        case.figures = {"ns a leaf": median(ours) / count}
+    return [case]
+
+
+SECTION = Section(
+    "containers",
+    f"a dict of arrays of {COUNT:,} float32 in one call, against comprehensions and maps over trees",
+    tasks,
+)

@@ -1,0 +1,157 @@
+"""CUDA memory from framework to framework, and across the bus. Where there is no GPU, no tasks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+from collections.abc import Callable, Mapping
+from functools import partial
+from time import perf_counter_ns
+from typing import Any
+
+from benchmarks import gpu_timing
+from benchmarks.conversion.contenders import Contender, Pair
+from benchmarks.conversion.gpu_contenders import (
+    across,
+    check,
+    contenders,
+    on_device,
+    present,
+    side,
+    statement,
+)
+from benchmarks.conversion.subjects import aligned_values
+from benchmarks.suite import Case, Entry, Section, Settings, Task
+from benchmarks.timing import Raised, Statement, Timing, measure
+from zerocopy.protocols import cuda_driver
+
+COUNT = 1000  # elements
+BUS, QUICK_BUS = 2**28, 2**24  # bytes
+#: Figures of a case on the device.
+DEVICE = "device ns, {}"
+_NAMES = {"ours": "zerocopy", "documented": "documented"}
+
+
+def _pairs(found: Callable[[], list[Pair]], settings: Settings) -> list[Pair]:
+    if cuda_driver.missing() is not None:
+        return []
+    # Before JAX is asked for its devices: it would take three quarters of the memory.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    return [pair for pair in found() if all(map(settings.wants, pair))]
+
+
+def device_tasks(settings: Settings) -> list[Task]:
+    """One task a pair of frameworks that see a device, and one a pair with NumPy."""
+    pairs = _pairs(lambda: [*on_device(), *across()], settings)
+    return [Task(" -> ".join(pair), partial(run, pair, settings)) for pair in pairs]
+
+
+def bus_tasks(settings: Settings) -> list[Task]:
+    """One task a pair with NumPy."""
+    return [
+        Task(" -> ".join(pair), partial(across_the_bus, pair, settings)) for pair in _pairs(across, settings)
+    ]
+
+
+def _contest(pair: Pair, count: int, name: str) -> tuple[Case, dict[str, Statement]]:
+    """Check the contenders of a pair; return their case, and those that do the work."""
+    expected = aligned_values(count)
+    x = side(pair[0]).make(expected)
+    case, able = Case(name), {}
+    for contender in contenders(pair):
+        refused = check(contender, pair, x, expected)
+        case.entries.append(_entry(contender, refused))
+        if not refused:
+            able[contender.code] = statement(contender, x)
+    return case, able
+
+
+def _entry(contender: Contender, refused: str) -> Entry:
+    return Entry(contender.code, contender.role, note=contender.note, left_out=refused)
+
+
+def run(pair: Pair, settings: Settings) -> list[Case]:
+    """Time the host's side of each way, with nobody waiting for the device; then the device's."""
+    case, able = _contest(pair, COUNT, " -> ".join(pair))
+    timings = measure(able, settings.pace)
+    for entry in case.entries:
+        entry.timing = timings.get(entry.label)
+    if "jax" in pair:
+        # Between JAX's own streams and ours no events can be placed.
+        return [case]
+    # Apart from the host's: there the stream is kept busy, and who waits for it is timed for that.
+    both = {entry.role: entry.label for entry in case.timed(*_NAMES)}
+    clocked = gpu_timing.measure({label: able[label] for label in both.values()}, settings.pace)
+    for role, label in both.items():
+        if isinstance(timing := clocked[label], gpu_timing.GpuTiming):
+            case.figures[DEVICE.format(_NAMES[role])] = timing.device.median
+    return [case]
+
+
+def across_the_bus(pair: Pair, settings: Settings) -> list[Case]:
+    """Time transfers until the data are there."""
+    size = QUICK_BUS if settings.quick else BUS
+    case, able = _contest(pair, size // 4, f"{' -> '.join(pair)}, {size >> 20} MiB")
+    timings = until_done(able, settings.pace.rounds)
+    for entry in case.entries:
+        entry.timing = timings.get(entry.label)
+    for entry in case.timed():
+        if entry.role in _NAMES and isinstance(entry.timing, Timing):
+            case.figures[f"GB/s {_NAMES[entry.role]}"] = round(size / entry.timing.median, 1)
+    return [case]
+
+
+def until_done(statements: Mapping[str, Statement], rounds: int) -> dict[str, Timing | Raised]:
+    """Time one call at a time, from an idle device to an idle device; the contenders take turns."""
+    samples: dict[str, list[float]] = {label: [] for label in statements}
+    raised: dict[str, Timing | Raised] = {}
+    order = list(statements)
+    shuffle = random.Random(0).shuffle
+    wait = waiting()
+    # The first round is the warm-up.
+    for number in range(rounds + 1):
+        shuffle(order)
+        gc.collect()
+        for label in order:
+            if label in raised:
+                continue
+            wait(None)
+            start = perf_counter_ns()
+            try:
+                wait(statements[label].value())
+            except Exception as error:  # noqa: BLE001 - whatever it raises is its result
+                raised[label] = Raised.of(error)
+                continue
+            if number:
+                samples[label].append(float(perf_counter_ns() - start))
+    return {label: raised.get(label) or Timing.of(samples[label]) for label in statements}
+
+
+def waiting() -> Callable[[Any], None]:
+    """Return what waits for a result: JAX's own wait, for it may not have begun, and the device's."""
+    sides = present()
+    if "cupy" in sides:
+        from cupy.cuda.runtime import deviceSynchronize as everything
+    elif "torch" in sides:
+        from torch.cuda import synchronize as everything
+    else:
+        from numba.cuda import synchronize as everything
+
+    def wait(result: Any) -> None:
+        if hasattr(result, "block_until_ready"):
+            result.block_until_ready()
+        everything()
+
+    return wait
+
+
+SECTIONS = (
+    Section(
+        "gpu",
+        f"{COUNT:,} elements of float32 in CUDA memory, and to and from NumPy: what a call costs the host, "
+        "with nobody waiting for the device",
+        device_tasks,
+    ),
+    Section("gpu-bus", "to and from NumPy across the bus, until the data are there", bus_tasks),
+)

@@ -1,0 +1,249 @@
+"""Who converts what on a CUDA device, and across the bus, and how.
+
+``x`` is the source; ``gpu`` is JAX's device. Each row is one expression as a user would
+write it. Between frameworks of the device it aliases; to and from NumPy it copies, and
+is to give the same values on the right side.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+import zerocopy as zc
+from benchmarks.conversion.contenders import LIBRARIES, Contender, Pair
+from benchmarks.conversion.subjects import Array
+from benchmarks.timing import Raised, Statement
+
+
+@dataclass(frozen=True)
+class Side:
+    """One framework on the device, by its own calls alone.
+
+    Attributes
+    ----------
+    name : str
+        What ``to=`` takes.
+    modules : dict of str to str
+        The names that its users write, and the modules that they mean.
+    sees : callable
+        Whether it sees a device.
+    make, values : callable
+        ``make(ndarray) -> array`` on the device; ``values(array) -> ndarray``, when
+        its work is done.
+    """
+
+    name: str
+    modules: Mapping[str, str]
+    sees: Callable[[], bool]
+    make: Callable[[Array], Any]
+    values: Callable[[Any], Array]
+
+    def missing(self) -> str:
+        """Return why it is not measured; nothing if it is."""
+        if importlib.util.find_spec(self.name) is None:
+            return f"{self.name} is not installed"
+        return "" if self.sees() else f"{self.name} sees no GPU"
+
+
+def _module(name: str) -> Any:
+    return import_module(name)
+
+
+def _jax_sees() -> bool:
+    try:
+        return bool(_module("jax").devices("cuda"))
+    except RuntimeError:  # which is what it raises where it has no backend of that name
+        return False
+
+
+def _jax(values: Array) -> Any:
+    jax = _module("jax")
+    # Of a copy: JAX may hold on to the host's memory.
+    return jax.device_put(values.copy(), jax.devices("cuda")[0]).block_until_ready()
+
+
+SIDES = {
+    side.name: side
+    for side in (
+        Side(
+            "cupy",
+            {"cp": "cupy"},
+            lambda: bool(_module("cupy").is_available()),
+            lambda values: _module("cupy").array(values),
+            lambda x: np.asarray(_module("cupy").asnumpy(x)),
+        ),
+        Side(
+            "torch",
+            {"torch": "torch"},
+            lambda: bool(_module("torch").cuda.is_available()),
+            lambda values: _module("torch").tensor(values, device="cuda"),
+            lambda x: np.asarray(x.cpu().numpy()),
+        ),
+        # np.array: a copy, for JAX keeps what asarray gives.
+        Side("jax", {"jax": "jax", "jnp": "jax.numpy"}, _jax_sees, _jax, lambda x: np.array(x)),
+        Side(
+            "numba",
+            {"cuda": "numba.cuda"},
+            lambda: bool(_module("numba.cuda").is_available()),
+            lambda values: _module("numba.cuda").to_device(values),
+            lambda x: np.asarray(x.copy_to_host()),
+        ),
+    )
+}
+#: The host's side of the bus.
+HOST = Side("numpy", {"np": "numpy"}, lambda: True, lambda values: values.copy(), lambda x: np.array(x))
+
+#: On the device: the call by which each target documents that it takes others' memory.
+#: Numba speaks the CUDA Array Interface alone, and so do those that take from it.
+_DOCUMENTED = {
+    "cupy": "cp.from_dlpack(x)",
+    "torch": "torch.from_dlpack(x)",
+    "jax": "jax.dlpack.from_dlpack(x)",
+    "numba": "cuda.as_cuda_array(x)",
+}
+_FROM_NUMBA = {"cupy": "cp.asarray(x)", "torch": "torch.as_tensor(x, device='cuda')", "jax": "jnp.asarray(x)"}
+
+#: By hand, on the device.
+_IDIOMS: dict[Pair, list[str]] = {
+    ("cupy", "torch"): [
+        "torch.as_tensor(x, device='cuda')",
+        "torch.asarray(x)",
+        "torch.utils.dlpack.from_dlpack(x.__dlpack__())",
+    ],
+    ("cupy", "jax"): ["jnp.from_dlpack(x)", "jnp.asarray(x)"],
+    ("torch", "cupy"): ["cp.asarray(x)", "cp.from_dlpack(x.detach())"],
+    ("torch", "jax"): ["jnp.from_dlpack(x)", "jnp.asarray(x)"],
+    ("torch", "numba"): ["cuda.as_cuda_array(x.detach())"],
+    ("jax", "cupy"): ["cp.asarray(x)"],
+    ("jax", "torch"): [
+        "torch.as_tensor(x, device='cuda')",
+        "torch.utils.dlpack.from_dlpack(x.__dlpack__())",
+    ],
+    ("jax", "numba"): ["cuda.as_cuda_array(cp.from_dlpack(x))"],
+    ("numba", "torch"): ["torch.from_dlpack(cp.asarray(x))"],
+    ("numba", "jax"): ["jnp.from_dlpack(cp.asarray(x))", "jax.dlpack.from_dlpack(cp.asarray(x))"],
+}
+
+#: Across the bus: ours, the call that the framework documents, and others by hand.
+_ACROSS: dict[Pair, tuple[str, str, list[str]]] = {
+    ("numpy", "cupy"): ("zc.convert(x, 'cupy')", "cp.asarray(x)", ["cp.array(x)"]),
+    ("numpy", "torch"): (
+        "zc.convert(x, 'torch', device='cuda')",
+        "torch.from_numpy(x).to('cuda')",
+        [
+            "torch.as_tensor(x, device='cuda')",
+            "torch.asarray(x, device='cuda')",
+            "torch.tensor(x, device='cuda')",
+        ],
+    ),
+    ("numpy", "jax"): (
+        "zc.convert(x, 'jax', device='cuda')",
+        "jax.device_put(x, gpu)",
+        ["jnp.asarray(x)", "jnp.array(x)"],
+    ),
+    ("numpy", "numba"): ("zc.convert(x, 'numba')", "cuda.to_device(x)", []),
+    ("cupy", "numpy"): ("zc.convert(x, 'numpy')", "cp.asnumpy(x)", ["x.get()"]),
+    ("torch", "numpy"): (
+        "zc.convert(x, 'numpy')",
+        "x.cpu().numpy()",
+        ["x.detach().cpu().numpy()", "x.numpy(force=True)", "x.to('cpu').numpy()"],
+    ),
+    ("numba", "numpy"): ("zc.convert(x, 'numpy')", "x.copy_to_host()", []),
+}
+# JAX to NumPy has no row: JAX keeps what it has fetched, and from the second call on
+# nothing crosses the bus.
+
+
+def contenders(pair: Pair) -> list[Contender]:
+    """Return all contenders of a pair, ours first; without libraries that are not installed."""
+    source, target = pair
+    if "numpy" in pair:
+        ours, documented, idioms = _ACROSS[pair]
+        found = [Contender(ours, "ours"), Contender(documented, "documented"), *map(Contender, idioms)]
+        if pair in (("numpy", "torch"), ("torch", "numpy")):
+            device = "cuda" if target == "torch" else "cpu"
+            xp = f"xp_{target}"
+            call = f"sklearn_array_api.move_to(x, xp={xp}, device='{device}')"
+            found.append(Contender(call, "library", needs=(xp, "sklearn_array_api")))
+        return [contender for contender in found if contender.installed()]
+    documented = _FROM_NUMBA[target] if source == "numba" else _DOCUMENTED[target]
+    found = [
+        Contender(f"zc.convert(x, '{target}')", "ours"),
+        Contender(documented, "documented"),
+        *map(Contender, _IDIOMS.get(pair, [])),
+    ]
+    if "numba" not in pair:
+        through = documented.replace("(x)", "(tvm_ffi.from_dlpack(x))")
+        found.append(Contender(through, "library", needs=("tvm_ffi",)))
+    # Some go by way of CuPy, whoever else they are between.
+    names = {*pair, *present()}
+    return [c for c in found if c.installed() and ("cp." not in c.code or "cupy" in names)]
+
+
+@cache
+def present() -> dict[str, Side]:
+    """Return the frameworks that see a device. They are imported to find out."""
+    return {name: side for name, side in SIDES.items() if not side.missing()}
+
+
+def on_device() -> list[Pair]:
+    """Return the pairs of different frameworks of the device."""
+    return [(a, b) for a, b in product(present(), present()) if a != b]
+
+
+def across() -> list[Pair]:
+    """Return the pairs with NumPy."""
+    return [pair for pair in _ACROSS if any(name in present() for name in pair)]
+
+
+def side(name: str) -> Side:
+    """Return a framework of the device, or NumPy."""
+    return HOST if name == HOST.name else SIDES[name]
+
+
+def statement(contender: Contender, x: Any) -> Statement:
+    """Return what is timed: the expression and its names."""
+    names: dict[str, Any] = {"zc": zc, "np": np, "x": x}
+    for each in present().values():
+        names |= {alias: import_module(module) for alias, module in each.modules.items()}
+    if "gpu" in contender.code:
+        names["gpu"] = names["jax"].devices("cuda")[0]
+    return Statement(contender.code, names | {n: import_module(LIBRARIES[n]) for n in contender.needs})
+
+
+def check(contender: Contender, pair: Pair, x: Any, expected: Array) -> str:
+    """Return why a contender does not do the work that is measured; nothing if it does.
+
+    It does if the result is of the target's type, with the same values, on the same
+    side of the bus as ours; and of a pair on the device in the same memory.
+    """
+    ours = zc_result(pair, x)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = statement(contender, x).value()
+    except Exception as error:  # noqa: BLE001 - whatever a framework raises is the finding
+        return Raised.of(error).why
+    if type(result) is not type(ours):
+        return f"gives a {type(result).__qualname__}, not a {type(ours).__qualname__}"
+    here, there = zc.view(result).device, zc.view(ours).device
+    if here != there:
+        return f"gives memory on {here}, not {there}"
+    values = side(pair[1]).values(result)
+    if values.dtype != expected.dtype or not np.array_equal(values, expected):
+        return "gives other values"
+    return "copies" if "numpy" not in pair and not zc.shares_memory(x, result) else ""
+
+
+def zc_result(pair: Pair, x: Any) -> Any:
+    """Return what ours gives."""
+    return statement(contenders(pair)[0], x).value()

@@ -1,0 +1,147 @@
+"""The page of the pipeline: what its stages take, what its borders copy, and what is written there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.pages.words import goals, picture, ratio, table, time
+from benchmarks.pipeline.contenders import WAYS
+from benchmarks.report import duration, quantity
+
+TITLE = "Benchmarks of a pipeline"
+ABOUT = "From Parquet to scores through five frameworks: what the borders between them cost, beside the work."
+
+#: What is said in place of "all contenders of a row run in one process".
+CONTENDERS = "Whole runs of all contenders in one process"
+
+Case = dict[str, Any]
+
+_WHOLE = "whole pipeline"
+_COPIED, _PEAK = "bytes copied, ", "bytes at the peak, "
+
+_JOB = """\
+## The job
+
+The flights that left New York in 2013 are read from Parquet, and the weather at their airports from
+a file of records. Both go to polars, which joins them and makes features of them: columns of float32.
+torch fits a logistic model to them, which says whether a flight will be more than a quarter of an
+hour late. JAX scores all flights, NumPy says how good the scores are, and they are written as Parquet.
+
+Each stage is the work of one engine, and it is the same code for all contenders. What differs is
+what is written at the borders:
+
+- **zerocopy**: `zc.convert`, and `zc.aos_to_soa` where records come in.
+- **as people write it**: what tutorials do, with pandas in between and constructors that copy.
+- **aliases by hand**: at each border the one call that is known to alias there.
+
+Before anything is timed, all of them must give the same scores, labels and metrics. They do, though
+pandas makes floats of integers with nulls on the way: these are small enough to survive it.
+"""
+
+_WHY = """
+Bytes are not taken from what a call promises. The columns of what went in and of what came out are
+looked up in the memory: those that share none of it count. Of a chain of calls each one counts.
+"""
+
+_WHERE = """\
+## Where the time goes
+
+- **Most of a run is work**: reading, joining, fitting, writing. Making the borders free does not make
+  the work faster, and a whole run gains what its borders took and no more.
+- **Two borders copy whatever is written.** Text has offsets in Arrow and views in polars. And records
+  become columns by moving them: one copy is what columns are made of.
+- **A border that aliases takes as long for all rows as for one**: what it takes is the describing of each
+  column. What `zc.convert` takes beyond the call by hand is its looking at what it was given.
+- **Work rows differ a little between contenders**, though their code is the same. Memory that was just
+  written is in the caches; memory that was given back a moment ago is used again without asking the
+  system for it; and threads that had work a moment ago are awake. Who copies has paid for that in the
+  row before.
+"""
+
+
+def body(data: dict[str, Any]) -> list[str]:
+    """Return the parts of the page after its head."""
+    sections = data["sections"]
+    cases = sections["pipeline/stages"]
+    seen = "What the stages of the pipeline take, and what is copied between them"
+    return [
+        _JOB,
+        picture("pipeline", seen),
+        goals(data, _WHY),
+        _stages("## Stages", cases),
+        _borders(cases),
+        _memory(sections.get("pipeline/memory")),
+        _WHERE,
+        _written(cases),
+        *([_stages("## On a GPU", sections["pipeline/gpu"])] if sections.get("pipeline/gpu") else []),
+    ]
+
+
+def _stages(title: str, cases: list[Case]) -> str:
+    """Return a row a stage: the time of each contender, the bytes that it copies, and times ours."""
+    labels = [entry["label"] for entry in cases[0]["entries"]]
+    heads = ["stage"]
+    for label in labels:
+        heads += [label, *(["times zerocopy's"] if label != labels[0] else []), "copied"]
+    rows = []
+    for case in cases:
+        ours = case["entries"][0]
+        name = f"**{case['name']}**" if case["name"] == _WHOLE else case["name"]
+        rows.append([name])
+        for entry in case["entries"]:
+            rows[-1] += [
+                time(entry),
+                *(
+                    [ratio(entry, ours) if entry.get("ns") and ours.get("ns") else "-"]
+                    if entry is not ours
+                    else []
+                ),
+                _copied(case, entry["label"]),
+            ]
+    told = [line for case in cases for line in case.get("remarks", [])]
+    told += [f"left out {e['label']}: {e['left_out']}" for e in cases[-1]["entries"] if e.get("left_out")]
+    return f"{title}\n\n{table(heads, rows)}\n\n{_told(told)}\n"
+
+
+def _told(remarks: list[str]) -> str:
+    return "\n>\n".join(f"> {line[0].upper()}{line[1:]}." for line in remarks)
+
+
+def _copied(case: Case, label: str) -> str:
+    value = case.get("figures", {}).get(_COPIED + label)
+    return "" if value is None else quantity(value, "bytes") if value else "nothing"
+
+
+def _borders(cases: list[Case]) -> str:
+    """Return what the borders take of the whole."""
+    whole = next(case for case in cases if case["name"] == _WHOLE)
+    between = [case for case in cases if " -> " in case["name"]]
+    rows = []
+    for i, entry in enumerate(whole["entries"]):
+        if not entry.get("ns"):
+            continue
+        spent = sum(case["entries"][i]["ns"]["median"] for case in between)
+        share = f"{100 * spent / entry['ns']['median']:.1f}%"
+        rows.append([entry["label"], duration(spent), share, _copied(whole, entry["label"])])
+    told = "The medians of the borders, added up, and what part of the median of the whole that is."
+    return f"### The borders together\n\n{told}\n\n{table(['', 'time', 'of the whole', 'copied'], rows)}\n"
+
+
+def _memory(cases: list[Case] | None) -> str:
+    if not cases or not cases[0].get("figures"):
+        return ""
+    (case,) = cases
+    figures = {name.removeprefix(_PEAK): value for name, value in case["figures"].items()}
+    rows = [[label, quantity(value, "bytes")] for label, value in figures.items()]
+    remarks = _told(case.get("remarks", []))
+    return f"## Memory\n\n{table(['', 'at the peak'], rows)}\n\n{remarks}\n"
+
+
+def _written(cases: list[Case]) -> str:
+    """Return the code at each border; ``x`` is what the line before it gave."""
+    rows = []
+    for border in (tuple(case["name"].split(" -> ")) for case in cases if " -> " in case["name"]):
+        rows.append([" to ".join(border)])
+        rows[-1] += [" then ".join(f"`{code}`" for code in way.borders[border]) for way in WAYS]
+    told = "`x` is what comes in, and after *then* what the code before it gave."
+    return f"## What is written\n\n{told}\n\n{table(['border', *(way.label for way in WAYS)], rows)}\n"

@@ -1,0 +1,13 @@
+"""Who runs the pipeline: the same stages and the same work; the borders alone differ.
+
+One table, which the clock, the memory and the tests share.
+"""
+
+from benchmarks.pipeline.contenders import by_hand, copies, ours
+from benchmarks.pipeline.contenders.way import Way
+
+WAYS = (
+    Way("zerocopy", "ours", ours.BORDERS),
+    Way("as people write it", "idiom", copies.BORDERS),
+    Way("aliases by hand", "narrow", by_hand.BORDERS),
+)

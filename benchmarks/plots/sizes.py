@@ -1,0 +1,125 @@
+"""Cost against size: a line a pair, and the copy of as many bytes where it was timed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import exp, floor, log, log10
+from typing import Any
+
+from benchmarks.plots import style
+from benchmarks.results import Results
+from benchmarks.suite import Case, median
+
+_SIZE = re.compile(r"(\d+) (B|KiB|MiB|GiB)$")
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_TICKS = ("4 B", "64 B", "1 KiB", "16 KiB", "256 KiB", "4 MiB", "64 MiB", "1 GiB")
+
+#: A line: what it is called, and nanoseconds by bytes.
+Line = tuple[str, dict[int, float]]
+
+_GAP = 0.17  # inches from one label to the next
+
+
+def draw(found: Results) -> Any:
+    """Draw all pairs into one panel; those into one framework have one colour and one label."""
+    lines = _lines(found.cases["conversion/sizes"])
+    references = _references(found.cases["conversion/sizes"])
+    targets = list(dict.fromkeys(target for target, _ in lines))
+    colours = dict(zip(targets, style.SERIES * len(targets), strict=False))
+
+    figure = style.sheet(4.6)
+    style.place(figure, above=0.55, below=0.4)
+    axis = figure.subplots()
+    axis.set(xscale="log", yscale="log")
+    for target, points in lines:
+        axis.plot(*_xy(points), color=colours[target], linewidth=1.2, marker="o", markersize=2.4)
+    for _, points in references:
+        axis.plot(*_xy(points), color=style.TEXT, linewidth=2.2, marker="s", markersize=3.5)
+    axes = [nbytes for _, points in [*lines, *references] for nbytes in points]
+    axis.set_xlim(min(axes) / 1.6, max(axes) * 1.6)
+    times = [time for _, points in [*lines, *references] for time in points.values()]
+    axis.set_ylim(min(100, min(times) / 2), max(10_000, max(times) * 2))
+    _ticks(axis, min(axes), max(axes))
+    _labels(axis, lines, references, colours)
+    copied = " The copy of as many bytes is for comparison." if references else ""
+    style.head(
+        figure,
+        "zerocopy.convert(x, to=...): time of one call against the size of x",
+        f"Flat: the bytes stay where they are. One line a pair of frameworks.{copied}",
+    )
+    style.footer(figure, found, *sorted(set(targets) - {"numpy"}))
+    return figure
+
+
+def _lines(cases: Sequence[Case]) -> list[Line]:
+    """Return ours, by target."""
+    found = []
+    for case in cases:
+        points = {
+            nbytes: median(entry)
+            for entry in case.timed("ours")
+            if (nbytes := _bytes(entry.label)) is not None
+        }
+        if points:
+            found.append((case.name.rpartition(" -> ")[2], points))
+    return found
+
+
+def _references(cases: Sequence[Case]) -> list[Line]:
+    """Return what it is compared with: a line a label without its size, or a case where that is all."""
+    found: dict[str, dict[int, float]] = {}
+    for case in cases:
+        for entry in case.timed("reference"):
+            nbytes = _bytes(entry.label)
+            if nbytes is not None:
+                label = _SIZE.sub("", entry.label).strip(" ,:") or entry.note or case.name
+                found.setdefault(label, {})[nbytes] = median(entry)
+    return [*found.items()]
+
+
+def _bytes(label: str) -> int | None:
+    """Return the size that a label ends with."""
+    match = _SIZE.search(label)
+    return int(match[1]) * _UNITS[match[2]] if match else None
+
+
+def _xy(points: dict[int, float]) -> tuple[list[int], list[float]]:
+    return sorted(points), [points[nbytes] for nbytes in sorted(points)]
+
+
+def _ticks(axis: Any, least: int, most: int) -> None:
+    ticks = {nbytes: tick for tick in _TICKS if least <= (nbytes := _bytes(tick) or 0) <= most}
+    axis.set_xticks([*ticks], [*ticks.values()])
+    low, high = axis.get_ylim()
+    decades = [10**power for power in range(12) if low <= 10**power <= high]
+    axis.set_yticks(decades, [style.time(decade).replace(".0", "") for decade in decades])
+    axis.minorticks_off()
+    axis.tick_params(length=0)
+    axis.grid(axis="y")
+    axis.spines["left"].set_visible(False)
+
+
+def _labels(axis: Any, lines: Sequence[Line], references: Sequence[Line], colours: dict[str, str]) -> None:
+    """Write each target once, at the right, as near to the ends of its lines as there is room."""
+    ends: dict[str, list[float]] = {}
+    for target, points in lines:
+        ends.setdefault(target, []).append(log(points[max(points)]))
+    low, high = map(log, axis.get_ylim())
+    gap = _GAP * (high - low) / 3.3  # the panel's height
+    middles = [sum(several) / len(several) for several in ends.values()]
+    look: dict[str, Any] = {"fontweight": "bold", "va": "center_baseline"}
+    for target, place in zip(ends, style.spread(middles, gap), strict=True):
+        at = (1.0, exp(place))
+        axis.annotate(f"to {target}", at, xycoords=("axes fraction", "data"), color=colours[target], **look)
+    for label, points in references:
+        axis.annotate(label, _middle(points), (-8, 0), textcoords="offset points", ha="right", **look)
+
+
+def _middle(points: dict[int, float]) -> tuple[float, float]:
+    """Return a point of a line near its end, between two decades: no line of the grid goes through it."""
+    from numpy import interp
+
+    sizes, times = _xy(points)
+    power = floor(log10(times[-1])) - 0.5
+    return 10 ** float(interp(power, [*map(log10, times)], [*map(log10, sizes)])), 10**power

@@ -1,0 +1,355 @@
+"""Write docs/conversions.md: ``python docs/conversions.py > docs/conversions.md``.
+
+What it says is done and not declared: each pair is explained, converted and compared. The
+prose is in ``conversions.in`` beside this file. Host memory alone: what needs a GPU is listed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from string import Template
+from typing import Any
+
+# The page is about defaults, and about the host: before any framework is imported.
+os.environ.pop("JAX_ENABLE_X64", None)
+os.environ |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}  # what it says at its start
+
+import ml_dtypes
+import numpy as np
+
+import zerocopy
+from zerocopy import column_matrix, columns, registry
+from zerocopy.column_matrix import ColumnCell, ColumnMatrix
+from zerocopy.errors import ZeroCopyError
+from zerocopy.evidence import sharing
+from zerocopy.matrix import plan_reasons
+from zerocopy.protocols.array_interface import aligned_copy
+
+DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128", "bfloat16", "float8_e4m3fn", "int4"),
+)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an array lies: its name in a cell, what it is, how many dimensions, how it is sliced."""
+
+    short: str
+    long: str
+    ndim: int = 1
+    sliced: Callable[[Any], Any] | None = None
+
+
+DENSE = Layout("1-D", "one dimension without gaps, 1-D in the tables below")
+# Where NumPy's allocator puts most arrays: its memory is at multiples of 16.
+OFF_64 = Layout("at 16 bytes", "the same, 16 bytes past a multiple of 64: `x[4:]`", 1, lambda x: x[4:])
+LAYOUTS = (
+    DENSE,
+    OFF_64,
+    Layout("every second", "every second element: `x[::2]`", 1, lambda x: x[::2]),
+    Layout("reversed", "reversed: `x[::-1]`", 1, lambda x: x[::-1]),
+    Layout("2-D", "two dimensions without gaps, row by row", 2),
+    Layout("column by column", "two dimensions, column by column: `x.T`", 2, lambda x: x.T),
+)
+
+
+@dataclass(slots=True)
+class Pair:
+    """What came of converting between two frameworks: by what was tried, and why."""
+
+    aliases: list[str] = field(default_factory=list)
+    copies: dict[str, list[str]] = field(default_factory=dict)
+    refuses: dict[str, list[str]] = field(default_factory=dict)
+    routes: list[str] = field(default_factory=list)
+
+    @property
+    def word(self) -> str:
+        """What the grid says of the pair."""
+        if DENSE.short not in self.aliases:
+            return "copy" if self.copies else "refused"
+        copied = {what for some in self.copies.values() for what in some}
+        if OFF_64.short in copied:
+            return "aligned"
+        return "dense" if copied & {layout.short for layout in LAYOUTS} else "alias"
+
+
+@dataclass(slots=True)
+class Found:
+    """All pairs, what each source cannot hold and how it cannot lie, and the plans' warnings."""
+
+    names: list[str]
+    pairs: dict[tuple[str, str], Pair] = field(default_factory=dict)
+    lacks: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    unsliced: dict[str, list[str]] = field(default_factory=dict)
+    warnings: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+
+
+def main() -> str:
+    """Return the page."""
+    known = registry.frameworks()
+    ordered = sorted(known, key=lambda name: ("tensor", "both", "table").index(known[name].kind))
+    names = [n for n in ordered if known[n].installed and "cpu" in known[n].devices]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what frameworks say while they are imported
+        found = _arrays(names)
+        tables = [name for name in names if registry.by_name(name).tables]
+        by_type = column_matrix.measure(columns.samples(), names, tables)
+    if by_type.broken:
+        raise AssertionError(f"promises are broken: {by_type.broken}")
+    template = Template((Path(__file__).parent / "conversions.in").read_text(encoding="utf-8"))
+    absent = [name for name in ordered if name not in names]
+    return template.substitute(
+        grid=_grid(found),
+        layouts=_bullets(layout.long for layout in LAYOUTS),
+        dtypes=_listed([f"`{name}`" for name in DTYPES]),
+        arrays="\n\n".join(_source_section(found, name) for name in names),
+        warnings=_warnings(found),
+        columns="\n\n".join(_column_sections(by_type)),
+        absent=_absent(absent),
+        versions=_versions(names),
+    )
+
+
+# -- trying ---------------------------------------------------------------------------
+
+
+def _arrays(names: list[str]) -> Found:
+    found = Found(names, {(a, b): Pair() for a in names for b in names})
+    for origin in names:
+        for what, data, source in _sources(found, origin):
+            for target in names:
+                _try(found, origin, target, what, data, source)
+    return found
+
+
+def _sources(found: Found, origin: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield a framework's arrays in each layout and of each type, with what they must come to."""
+    for layout in LAYOUTS:
+        data = aligned_copy(np.arange(256, dtype=np.float32).reshape((-1, 4)[: layout.ndim]))
+        source = zerocopy.convert(data, to=origin)
+        if layout.sliced is not None:
+            data = layout.sliced(data)
+            source = _sliced(layout.sliced, data, source, origin)
+        if source is None:
+            found.unsliced.setdefault(origin, []).append(layout.short)
+        else:
+            yield layout.short, data, source
+    for name in DTYPES:
+        data = aligned_copy((np.arange(96) % 2).astype(getattr(ml_dtypes, name, name)))
+        try:
+            yield name, data, zerocopy.convert(data, to=origin)
+        except ZeroCopyError as error:
+            _note(found.lacks.setdefault(origin, {}), _general(error.why, name), name)
+
+
+def _sliced(how: Callable[[Any], Any], data: Any, source: Any, origin: str) -> Any:
+    """Return a slice of a source as one slices there; else an alias of NumPy's slice; else None."""
+    try:
+        source = how(source)
+        if _same(data, source):
+            return source
+    except Exception:  # noqa: BLE001, S110 - a framework that cannot slice so raises what it likes
+        pass
+    return zerocopy.convert(data, to=origin) if zerocopy.explain(data, origin).zero_copy else None
+
+
+def _try(found: Found, origin: str, target: str, what: str, data: Any, source: Any) -> None:
+    pair, plan = found.pairs[origin, target], zerocopy.explain(source, target)
+    try:
+        result = zerocopy.convert(source, target)
+    except ZeroCopyError as error:
+        _check(not plan.possible, origin, target, what)
+        _note(pair.refuses, _general(error.why, what), what)
+        return
+    shares = sharing(source, result)  # None of a query: there the plan stands alone
+    _check(plan.possible and (shares is None or shares.whole == plan.zero_copy), origin, target, what)
+    _check(_same(data, result), origin, target, what)
+    if plan.zero_copy:
+        pair.aliases.append(what)
+        if plan.protocol not in pair.routes:
+            pair.routes.append(plan.protocol)
+    else:
+        for reason in plan_reasons(plan):
+            _note(pair.copies, _general(reason.why, what), what)
+    for warning in plan.warnings:
+        text = re.sub(rf"^{target} takes", "*the target* takes", warning).removeprefix("column '': ")
+        _note(found.warnings.setdefault(text.removeprefix("it: "), {}), origin, target)
+
+
+def _same(data: Any, obj: Any) -> bool:
+    """Whether an object has the values, bit by bit; columns are those of a matrix."""
+    back = zerocopy.convert(obj, to="numpy")
+    if isinstance(back, dict):
+        back = np.column_stack(list(back.values())).reshape(data.shape)
+    same: bool = back.shape == data.shape and back.dtype == data.dtype and back.tobytes() == data.tobytes()
+    return same
+
+
+def _check(right: bool, *what: str) -> None:
+    if not right:
+        raise AssertionError(f"a promise is broken: {' '.join(what)}; zerocopy matrix says more")
+
+
+def _note(where: dict[str, list[str]], key: str, what: str) -> None:
+    seen = where.setdefault(key, [])
+    if what not in seen:
+        seen.append(what)
+
+
+def _general(why: str, what: str) -> str:
+    """Return a reason without the type and the address it is about, so that like ones are together."""
+    return re.sub(
+        rf"\b{re.escape(what)}\b", "*T*", re.sub(r",? and this is at \d+|^column 'column_0': ", "", why)
+    )
+
+
+# -- writing --------------------------------------------------------------------------
+
+
+def _grid(found: Found) -> str:
+    rows = [[f"[{a}](#from-{a})", *(found.pairs[a, b].word for b in found.names)] for a in found.names]
+    return _table(["from \\ to", *found.names], rows)
+
+
+def _source_section(found: Found, origin: str) -> str:
+    rows = []
+    for target in found.names:
+        pair = found.pairs[origin, target]
+        route = _listed([f"`{route}`" for route in pair.routes if route], " or ") or "–"
+        rows.append([target, "itself" if target == origin else route, _zero_copy(pair), _otherwise(pair)])
+    parts = [f"### From {origin}", _table(["to", "route", "zero-copy", "otherwise"], rows)]
+    said = [f"It cannot hold {_listed(types)}: {why}." for why, types in found.lacks.get(origin, {}).items()]
+    if unsliced := found.unsliced.get(origin):
+        said.append(f"Its arrays do not lie {_listed(unsliced, ' or ')}.")
+    if said:
+        parts.insert(1, " ".join(said))
+    return "\n\n".join(parts)
+
+
+def _zero_copy(pair: Pair) -> str:
+    if not pair.aliases:
+        return "no"
+    if not pair.copies and not pair.refuses:
+        return "yes"
+    layouts = [layout.short for layout in LAYOUTS if layout.short in pair.aliases]
+    tried = {what for some in (pair.copies, pair.refuses) for found in some.values() for what in found}
+    if not tried & {layout.short for layout in LAYOUTS}:
+        return "any layout"
+    return f"if {_listed(layouts, ' or ')}"
+
+
+def _otherwise(pair: Pair) -> str:
+    said = [f"copies {_what(pair, some)}: {why}" for why, some in pair.copies.items()]
+    said += [f"refuses {_what(pair, some)}: {why}" for why, some in pair.refuses.items()]
+    return "<br>".join(said)
+
+
+def _what(pair: Pair, some: list[str]) -> str:
+    """Return what fares alike; in one word if it is all that is not refused."""
+    if not pair.aliases and list(pair.copies.values()) == [some]:
+        return "all else" if pair.refuses else "all"
+    return _listed(some)
+
+
+def _warnings(found: Found) -> str:
+    lines = []
+    for text, by_source in found.warnings.items():
+        # Sources with the same targets are named together.
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for source, targets in by_source.items():
+            alike.setdefault(tuple(targets), []).append(source)
+        pairs = "; ".join(f"{_listed(a)} to {_listed(list(b))}" for b, a in alike.items())
+        lines.append(f"{text}: *{pairs}*")
+    return _bullets(lines)
+
+
+def _column_sections(matrix: ColumnMatrix) -> Iterator[str]:
+    """Yield a section for each group of sources that fare alike."""
+    of = {source: [cell for cell in matrix.cells if cell.source == source] for source in matrix.sources}
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for source, cells in of.items():
+        alike.setdefault(tuple(map(_mark, cells)), []).append(source)
+    for sources in alike.values():
+        by_column = groupby(of[sources[0]], lambda cell: cell.column)
+        rows = [[column, *map(_mark, some)] for column, some in by_column]
+        cells = [cell for source in sources for cell in of[source]]
+        yield "\n\n".join(
+            [
+                f"### Columns from {_listed(sources, ' and ')}",
+                _table(["type", *matrix.targets], rows),
+                *_reasons("Why it copies:", cells, lambda cell: cell.reasons if not cell.zero_copy else []),
+                *_reasons("Why it is refused as it is:", cells, lambda cell: cell.refusals),
+            ]
+        )
+
+
+def _mark(cell: ColumnCell) -> str:
+    if cell.outcome == "refused":
+        return "refused"
+    letters = "".join(a for a, name in (("e", "encode"), ("m", "nulls")) if name in cell.options)
+    return f"{letters} {'alias' if cell.zero_copy else 'copy'}".strip()
+
+
+def _reasons(title: str, cells: list[ColumnCell], of: Callable[[ColumnCell], Iterable[Any]]) -> Iterator[str]:
+    """Yield a list of the reasons with the types and targets that have them."""
+    types: dict[str, list[str]] = {}
+    targets: dict[str, list[str]] = {}
+    for cell in cells:
+        for reason in of(cell):
+            why = reason.why.replace(f"is {cell.type}", "is *T*").replace(f"a {cell.type}", "a *T*")
+            why = re.sub(r"would make \w+ a", "would make *T* a", why)
+            why = re.sub(r"has \d+ nulls in \d+ rows", "has nulls", why)
+            _note(types, why, cell.column)
+            _note(targets, why, cell.target)
+    if types:
+        every = len({cell.column for cell in cells})
+        lines = []
+        for why, some in types.items():
+            what = "every type" if len(some) == every else _listed(some)
+            lines.append(f"{why}: *{what} to {_listed(targets[why])}*")
+        yield f"{title}\n\n{_bullets(lines)}"
+
+
+def _absent(names: list[str]) -> str:
+    rows = []
+    for name in names:
+        framework = registry.by_name(name)
+        why = "another environment" if "cpu" in framework.device_kinds else "a GPU"
+        kind = "tables" if framework.kind == "table" else "tensors"
+        install = f"`pip install {framework.distribution or name}`"
+        rows.append([name, kind, _listed(list(framework.device_kinds), " and "), why, install])
+    return _table(["framework", "of", "memory on", "needs", "install"], rows)
+
+
+def _versions(names: list[str]) -> str:
+    known = registry.frameworks()
+    rows = [["Python", platform.python_version()], ["zerocopy", zerocopy.__version__]]
+    rows += [[name, str(known[name].version)] for name in names]
+    return f"{_table(['tested with', ''], rows)}\n\n{platform.system()}, {platform.machine()}."
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _listed(names: list[str], last: str = ", ") -> str:
+    return last.join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(main())

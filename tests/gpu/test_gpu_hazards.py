@@ -1,0 +1,187 @@
+"""P5 and P9 on the GPU: managed and page-locked memory, errors in flight, forks, arrays dropped too early.
+
+What can end the process runs in one of its own.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cuda_arrays import DEVICE, MARKS, NAMES, PAIRS, same, sample, side
+
+import zerocopy as zc
+
+pytestmark = MARKS
+
+
+def run(code: str, **given: object) -> None:
+    """Run a program with those names, in a process of its own that must end well and in time."""
+    told = "".join(f"{name} = {value!r}\n" for name, value in given.items())
+    done = subprocess.run(
+        [sys.executable, "-c", told + textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+# -- memory that both sides can address ---------------------------------------------------
+
+
+def _managed(name: str, values: np.ndarray):
+    """Return a framework's array in managed memory, with those values."""
+    if name == "cupy":
+        cupy = importlib.import_module("cupy")
+        with cupy.cuda.using_allocator(cupy.cuda.malloc_managed):
+            return cupy.array(values)
+    cuda = importlib.import_module("numba.cuda")
+    x = cuda.managed_array(values.shape, values.dtype)
+    x[...] = values
+    return x
+
+
+@pytest.mark.parametrize("target", NAMES)
+@pytest.mark.parametrize("source", ["cupy", "numba"])
+@pytest.mark.parametrize("copy", [None, True])
+def test_managed_memory(source: str, target: str, copy: bool | None) -> None:
+    """It is its device's memory: whether it is aliased or copied, the plan has said so."""
+    side(source)
+    target = side(target)
+    values = sample()
+    x = _managed(source, values)
+    plan = zc.explain(x, to=target.name, device=DEVICE, copy=copy)
+    assert plan.possible, plan
+    result = zc.convert(x, to=target.name, device=DEVICE, copy=copy)
+    assert zc.shares_memory(x, result) == plan.zero_copy
+    same(target, result, values)
+
+
+@pytest.mark.parametrize("source", ["cupy", "numba"])
+def test_managed_memory_to_numpy(source: str) -> None:
+    side(source)
+    assert np.array_equal(zc.convert(_managed(source, sample()), to="numpy"), sample())
+
+
+@pytest.mark.parametrize("target", NAMES)
+@pytest.mark.parametrize("source", ["cupy", "torch", "numba"])
+def test_page_locked_memory(source: str, target: str) -> None:
+    """Who locked the pages does not matter: it is host memory, and what is read is read at once."""
+    side(source)
+    target = side(target)
+    values = sample(shape=(512, 512))
+    if source == "torch":
+        x = importlib.import_module("torch").from_numpy(values.copy()).pin_memory()
+    elif source == "cupy":
+        x = importlib.import_module("cupyx").zeros_pinned(values.shape, values.dtype)
+        x[...] = values
+    else:
+        x = importlib.import_module("numba.cuda").pinned_array(values.shape, values.dtype)
+        x[...] = values
+    result = zc.convert(x, to=target.name, device=DEVICE)
+    x[...] = -1  # the transfer has returned: what comes later is not seen
+    same(target, result, values)
+
+
+# -- arrays that are dropped while the device still reads them ----------------------------
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_the_source_is_dropped_while_the_consumers_kernel_runs(source: str, target: str) -> None:
+    """The kernel reads the memory some 100 ms after its owner's last name is gone."""
+    side("torch")
+    torch = importlib.import_module("torch")
+    source, target = side(source), side(target)
+    values = sample(shape=(512, 512))
+    torch.cuda.synchronize()
+    torch.cuda._sleep(200_000_000)  # on the legacy default stream, which all of them wait for
+    result = zc.convert(source.make(values), to=target.name)
+    view = zc.convert(result, to="torch")
+    late = view * 1
+    del result, view
+    gc.collect()
+    junk = [source.make(np.full((512, 512), -1, "f4")) for _ in range(8)]
+    assert np.array_equal(late.cpu().numpy(), values)
+    assert junk
+
+
+# -- errors in flight ---------------------------------------------------------------------
+
+IN_FLIGHT = """
+import numpy as np, torch, zerocopy as zc
+x = torch.arange(64.0, device="cuda:0")
+y = zc.convert(x, to=target) if target != "numpy" else None
+torch.cuda.synchronize()
+# An index past the end: the kernel stops at its assertion, some time after this line.
+x[torch.full((1,), 10**6, device="cuda:0")]
+try:
+    got = zc.convert(y if y is not None else x, to="numpy")
+except zc.ZeroCopyError as error:
+    assert error.__cause__ is not None, "the framework's own error is not chained"
+    print(type(error).__name__, error)
+else:
+    raise SystemExit(f"values were read after the device had failed: {got[:3]}")
+import os
+os._exit(0)  # the context is lost: what modules do with it at the exit is theirs
+"""
+
+
+@pytest.mark.parametrize("target", ["numpy", "cupy", "numba"])
+def test_an_error_in_flight_is_told_by_the_transfer(target: str) -> None:
+    """The device has failed before: an error of ours with the framework's own as its cause, and no values."""
+    side("torch")
+    if target != "numpy":
+        side(target)
+    run(IN_FLIGHT, target=target)
+
+
+# -- forks --------------------------------------------------------------------------------
+
+FORKED = """
+import os, sys, traceback
+import numpy as np, zerocopy as zc
+for name in names: __import__(name)
+host = np.arange(64, dtype="f4")
+def use():
+    for name in names:
+        x = zc.convert(host, to=name, device="cuda:0")
+        for other in names:
+            assert np.array_equal(zc.convert(zc.convert(x, to=other), to="numpy"), host)
+if begun: use()
+sys.stdout.flush()
+child = os.fork()
+if child == 0:
+    code = 1
+    try:
+        use()
+        code = 0
+    except (zc.ZeroCopyError, RuntimeError):
+        code = 7
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+_, status = os.waitpid(child, 0)
+ended = os.waitstatus_to_exitcode(status)
+# CUDA cannot be used in the child of a process that has used it: an error, no hang and no crash.
+assert ended == (7 if begun else 0), ended
+use()
+"""
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
+def test_a_fork_after_the_import(name: str, begun: bool) -> None:
+    """JAX is not asked: it has threads from its import on, and says itself that it cannot be forked."""
+    side(name)
+    run(FORKED, names=[name], begun=begun)

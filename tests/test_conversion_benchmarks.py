@@ -1,0 +1,186 @@
+"""The suite of conversions: all contenders do the same work, and the grid proves what explain says."""
+
+import pytest
+
+import zerocopy as zc
+
+pytest.importorskip("psutil", reason="the benchmarks need it")
+
+from benchmarks.conversion import containers, dtypes, gpu, gpu_contenders, grid, inputs, rival
+from benchmarks.conversion.contenders import IDIOMS, check, contenders, essential, pairs
+from benchmarks.conversion.subjects import SUBJECTS, aligned_values
+from benchmarks.results import Results
+from benchmarks.suite import Case, Entry, Goal, Settings, load
+from benchmarks.timing import Pace, Timing
+
+
+def rows():
+    return [
+        pytest.param(pair, contender, id=f"{pair[0]}-{pair[1]}-{contender.role}-{i}")
+        for pair in pairs()
+        for i, contender in enumerate(contenders(pair))
+    ]
+
+
+def test_every_pair_has_a_row():
+    assert set(IDIOMS) == {(a, b) for a in SUBJECTS for b in SUBJECTS if a != b}
+
+
+@pytest.mark.parametrize(("pair", "contender"), rows())
+def test_contenders_give_the_same_values_in_the_same_memory(pair, contender):
+    # With warnings as errors a row that warns and does not say so fails here too.
+    values = aligned_values(1000)
+    refused = check(contender, pair, SUBJECTS[pair[0]].make(values), values)
+    raised = refused.startswith("raises") and "Warning:" not in refused
+    if raised and contender.role in ("documented", "library"):
+        pytest.skip(f"{contender.code} {refused}: it is left out of the timing too")
+    assert refused == "", contender.code
+
+
+BRIEF = Settings(quick=True, pace=Pace(rounds=2, block=1000, patience=1000))
+
+
+@pytest.mark.parametrize("name", grid.names(Settings()))
+def test_the_grid_proves_what_explain_says(name):
+    if why := grid.usable(name):
+        assert grid.run(name, BRIEF) == []
+        pytest.skip(why)
+    (case,) = grid.run(name, BRIEF)
+    assert case.figures[grid.WRONG] == 0, case.remarks
+    assert [entry.label for entry in case.entries] == [t for t in grid.names(BRIEF) if not grid.usable(t)]
+    x = grid.source(name).obj
+    for entry in case.entries:
+        plan = zc.explain(x, entry.label)
+        assert plan.possible == (entry.left_out == ""), entry
+        assert plan.possible == (entry.timing is not None), entry
+        assert not plan.possible or plan.zero_copy == (entry.note == ""), entry
+
+
+def test_the_grid_writes_where_it_can():
+    assert grid.prove(grid.source("numpy"), "numpy") == grid.Proof(True, True)
+    for name in ("torch", "pyarrow", "pandas", "polars", "nanoarrow"):
+        if zc.frameworks()[name].installed:
+            assert grid.prove(grid.source("numpy"), name) == grid.Proof(True, True)
+            assert grid.prove(grid.source(name), "numpy") == grid.Proof(True, True)
+    if zc.frameworks()["duckdb"].installed:
+        assert grid.prove(grid.source("duckdb"), "numpy") == grid.Proof(False, True)
+
+
+def test_the_grid_sees_what_is_wrong():
+    given = grid.source("numpy")
+    other = grid.Source(given.obj, given.values + 1, given.write)
+    assert "other values" in grid.prove(other, "numpy").wrong
+    nothing = grid.Source(given.obj, given.values, lambda value: None)
+    assert "not seen" in grid.prove(nothing, "numpy").wrong
+    odd = given.values[1:]  # at no multiple of 64 bytes: JAX copies, and says so
+    if "jax" in {pair[1] for pair in pairs()}:
+
+        def write(value):
+            odd[0] = value
+
+        assert grid.prove(grid.Source(odd, odd.copy(), write), "jax") == grid.Proof(False, True)
+    assert [goal.met for goal in grid.goals([Case("a", figures={grid.WRONG: 1})])] == [False]
+
+
+def container_rows():
+    return [
+        pytest.param(pair, contender, id=f"{pair[0]}-{pair[1]}-{contender.role}-{i}")
+        for pair in containers.MAPPED
+        if pair in pairs()
+        for i, contender in enumerate(containers.contenders(pair))
+    ]
+
+
+@pytest.mark.parametrize(("pair", "contender"), container_rows())
+@pytest.mark.parametrize("count", [1, 12])
+def test_ways_to_convert_a_container_give_the_same(pair, contender, count):
+    x, values = containers.leaves(pair[0], count)
+    assert containers.check(contender, pair, x, values) == ""
+    # And what is no such dict is seen.
+    assert containers.check(contender, pair, x, values + 1) == "gives other values"
+
+
+@pytest.mark.parametrize("pair", pairs(), ids="-".join)
+def test_every_dtype_comes_right_or_is_refused(pair):
+    source, carried = SUBJECTS[pair[0]], {}
+    for name, given in dtypes.arrays(source).items():
+        if isinstance(given, str):
+            assert given.startswith(f"{source.name} cannot make it")
+            continue
+        ours, documented = (dtypes.check(contender, pair, *given) for contender in essential(pair))
+        assert ours[0] == "" or ours[0].startswith("refused: "), name
+        carried[name] = ours[0] == "", documented[0] == ""
+    assert carried["float32"][0]
+    if pair == ("numpy", "torch"):
+        assert carried["bfloat16"] == (True, False)
+
+
+def test_a_copy_is_no_promise_of_sizes():
+    settings = Settings(("numpy", "torch"), sizes=(4096,), pace=BRIEF.pace)
+    names = [task.name for task in inputs.size_tasks(settings)]
+    assert names == ["from numpy", "a copy", "from torch"]
+    (case,) = inputs.size_tasks(settings)[1].run()
+    assert (case.name, [entry.role for entry in case.entries]) == (inputs.COPY, ["reference"])
+    both = [inputs.size_name(size) for size in (inputs.SMALL, inputs.LARGE)]
+    flat = [Entry(name, "ours", Timing.of([100.0])) for name in both]
+    grows = [
+        Entry(name, "reference", Timing.of([time])) for name, time in zip(both, (1.0, 99.0), strict=True)
+    ]
+    goals = inputs.SIZES_SECTION.goals([Case("numpy -> torch", flat), Case(inputs.COPY, grows)])
+    assert [(goal.case, goal.met) for goal in goals] == [("numpy -> torch", True)]
+
+
+def test_pydlpack_does_the_same_work_in_its_own_process():
+    pytest.importorskip("torch")
+    if not rival.installed():
+        pytest.skip("pydlpack is not installed")
+    (case,) = rival.run(("numpy", "torch"), BRIEF)
+    assert {entry.role: entry.left_out for entry in case.entries} == {
+        "ours": "",
+        "documented": "",
+        "library": "",
+    }
+    assert case.figures[rival.CALLED] == rival.QUICK_CALLS
+    assert "pydlpack keeps" in case.remarks[0]
+
+
+def test_every_pair_of_the_device_has_contenders():
+    for pair in [(a, b) for a in gpu_contenders.SIDES for b in gpu_contenders.SIDES if a != b]:
+        ours, documented, *others = gpu_contenders.contenders(pair)
+        assert (ours.role, documented.role) == ("ours", "documented")
+        for contender in (ours, documented, *others):
+            compile(contender.code, "contender", "eval")
+    if not gpu_contenders.present():
+        assert gpu_contenders.on_device() == gpu_contenders.across() == []
+        assert [task for section in gpu.SECTIONS for task in section.tasks(BRIEF)] == []
+
+
+def test_contenders_on_a_device_do_the_same_work():
+    for pair in [*gpu_contenders.on_device(), *gpu_contenders.across()]:
+        expected = aligned_values(1000)
+        x = gpu_contenders.side(pair[0]).make(expected)
+        ours, *_ = gpu_contenders.contenders(pair)
+        assert gpu_contenders.check(ours, pair, x, expected) == "", pair
+
+
+def test_results_of_conversions_become_a_page(tmp_path):
+    from benchmarks.page import page
+
+    suite = load("conversion")
+    settings = Settings(("numpy", "torch"), sizes=(4, 4096), quick=True, pace=BRIEF.pace)
+    found = Results.begin([suite], settings)
+    chosen = [(suite.name, s) for s in suite.sections if s.name not in ("import", "pydlpack")]
+    for name, section in chosen:
+        for task in section.tasks(settings):
+            found.add(name, section, task.run())
+    found.finish(chosen, complete=True)
+    file = tmp_path / "conversion-here.json"
+    found.save(file)
+    text = page(file)
+    for part in ("conversion-grid.svg", "conversion-sizes.svg", "## Containers", "## Dtypes"):
+        assert (part in text) == ("torch" in SUBJECTS and ("numpy", "torch") in pairs()), part
+    # A reason is said of pairs that miss a goal, and of no others.
+    found.goals = [Goal("fastest by hand: 150 ns more at most", "tensorflow -> numpy", 200.0, 150.0, "ns")]
+    found.save(file)
+    assert "- `tensorflow -> numpy`:" in page(file)
+    assert "- `torch -> tensorflow`:" not in page(file)

