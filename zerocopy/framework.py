@@ -2,7 +2,8 @@
 
 A framework is a *source* (``owns``, ``source``), a *target* (``reasons``,
 ``from_host``, and for GPUs ``from_device``), or both. Everything between the two
-is the same for all frameworks and lives in :mod:`zerocopy.planner`.
+is the same for all frameworks and lives in :mod:`zerocopy.planner`. What it says of devices
+and of tables has defaults in :mod:`zerocopy.device_hooks` and :mod:`zerocopy.table_hooks`.
 """
 
 from __future__ import annotations
@@ -15,25 +16,21 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from zerocopy.device import Device, parse_device
+from zerocopy.device import Device
+from zerocopy.device_hooks import DeviceHooks
 from zerocopy.dtype import DType
-from zerocopy.errors import (
-    DeviceError,
-    FrameworkNotInstalledError,
-    Reason,
-    UnsupportedConversionError,
-)
+from zerocopy.errors import FrameworkNotInstalledError, Reason, UnsupportedConversionError
 from zerocopy.source import FORMS as FORMS
 from zerocopy.source import Array as Array
 from zerocopy.source import Source as Source
 from zerocopy.strided import StridedView
+from zerocopy.table_hooks import TableHooks
 
 if TYPE_CHECKING:
     from zerocopy.pool.hook import PoolHook
-    from zerocopy.tables.column import Column, Table
 
 
-class Framework:
+class Framework(DeviceHooks, TableHooks):
     """Base of all frameworks: subclass it in one file and say what differs.
 
     Attributes
@@ -62,6 +59,14 @@ class Framework:
     lends_dlpack : bool
         Whether it takes device memory through each protocol and exports it through
         DLPack: then it lends its exporter to memory whose producer has none (law 7).
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> class Rings(zc.Framework):
+    ...     name, distribution = "ringbuf", "ringbuf"
+    >>> Rings().installed()  # zc.register(Rings()) would make it known
+    False
     """
 
     name: str = ""
@@ -86,6 +91,11 @@ class Framework:
 
     def module(self) -> ModuleType:
         """Import the framework and return its top module.
+
+        Returns
+        -------
+        module
+            Of the import name.
 
         Raises
         ------
@@ -116,7 +126,13 @@ class Framework:
         return found
 
     def installed(self) -> bool:
-        """Whether it could be imported; nothing is imported to find out."""
+        """Whether it could be imported; nothing is imported to find out.
+
+        Returns
+        -------
+        bool
+            False for a folder of that name, which Python takes for a package.
+        """
         if self.name in sys.modules:
             return sys.modules[self.name] is not None
         spec = importlib.util.find_spec(self.name)
@@ -127,11 +143,32 @@ class Framework:
     # -- as a source ------------------------------------------------------------
 
     def owns(self, cls: type) -> bool:
-        """Whether objects of that type are this framework's; `cls` is from one of `roots`."""
+        """Whether objects of that type are this framework's; `cls` is from one of `roots`.
+
+        Parameters
+        ----------
+        cls : type
+            An object's type.
+
+        Returns
+        -------
+        bool
+            False makes it nobody's, unless another framework has the root too.
+        """
         return False
 
     def source(self, obj: Any) -> Source:
         """Describe an object that the framework owns.
+
+        Parameters
+        ----------
+        obj : object
+            Of a type that it `owns`.
+
+        Returns
+        -------
+        Source
+            Its memory; nothing is copied for it.
 
         Raises
         ------
@@ -143,13 +180,34 @@ class Framework:
     # -- as a target ------------------------------------------------------------
 
     def is_native(self, obj: Any) -> bool:
-        """Whether an owned object is already what a conversion to the framework returns."""
+        """Whether an owned object is already what a conversion to the framework returns.
+
+        Parameters
+        ----------
+        obj : object
+            Of a type that it `owns`.
+
+        Returns
+        -------
+        bool
+            True: such an object comes back as it is.
+        """
         return True
 
     def reasons(self, view: StridedView) -> list[Reason]:
         """Return why host memory so laid out cannot be aliased; an empty list if it can.
 
         A copy is row-major, at a multiple of 64 bytes, and has the same dtype.
+
+        Parameters
+        ----------
+        view : StridedView
+            The memory.
+
+        Returns
+        -------
+        list of Reason
+            Each with its remedy.
 
         Raises
         ------
@@ -171,133 +229,39 @@ class Framework:
             Where the result is to be; on the host it aliases `array`.
         stream : int or None
             For a transfer to a device: the stream to put it on.
+
+        Returns
+        -------
+        object
+            One of the framework's; on the host an alias that keeps `array` alive.
         """
         raise NotImplementedError
 
-    def device_reasons(self, view: StridedView) -> list[Reason]:
-        """As `reasons`, for device memory; refuses what the framework lacks."""
-        return self.reasons(view)
-
-    def from_device(self, source: Source, stream: int | None) -> Any:
-        """Make an object that aliases device memory, ordered on the consumer's stream."""
-        raise UnsupportedConversionError(
-            f"to={self.name!r}",
-            f"{self.name} takes no memory on {source.view.device}",
-            "bring it to the host first",
-        )
-
-    def carries(self, view: StridedView) -> bool:
-        """Whether `from_device` and a copy of what it returns are safe for such device memory.
-
-        Asked before memory that is known by protocol alone is copied by way of the
-        framework (:func:`zerocopy.registry.carrier`).
-        """
-        return not self.device_reasons(view)
-
-    def move(self, obj: Any, device: Device, stream: int | None) -> Any:
-        """Return a fresh copy of an own object on a device; never an alias."""
-        raise UnsupportedConversionError(
-            f"to={self.name!r}, device={str(device)!r}",
-            f"{self.name} cannot move arrays to {device}",
-            f"ask for one of its own devices: {', '.join(self.device_kinds)}",
-        )
-
-    def parse_device(self, spec: Any) -> Device:
-        """Return the device of ``device=``; override to take the framework's own objects."""
-        found = parse_device(spec)
-        if found is None:
-            raise DeviceError(
-                f"to={self.name!r}, device={spec!r}",
-                "it is no device",
-                'write "cpu", "cuda", "cuda:1", or a DLPack pair such as (2, 0)',
-            )
-        return found
-
-    def default_device(self, view: StridedView) -> Device:
-        """Return where the result goes when nothing is asked: where it is, if it can be there."""
-        if view.device.kind in self.device_kinds:
-            return view.device
-        return Device({"cpu": 1, "cuda": 2}[self.device_kinds[0]], 0)
-
-    def check_device(self, device: Device) -> None:
-        """Check that the framework can use a device.
-
-        Raises
-        ------
-        DeviceError
-            It cannot, or the device does not exist.
-        """
-        if device.kind not in self.device_kinds:
-            raise DeviceError(
-                f"to={self.name!r}, device={str(device)!r}",
-                f"{self.name} has no arrays on {device.kind}",
-                f"it has them on: {', '.join(self.device_kinds)}",
-            )
-
-    def devices(self) -> list[str]:
-        """Return the devices that an imported framework sees, for people to read."""
-        return list(self.device_kinds)
-
     def variant(self, form: str) -> Framework | None:
-        """Return the framework for ``to="name.Form"``, or None: most have one form."""
-        return None
-
-    # -- tables -----------------------------------------------------------------
-
-    def table(self, obj: Any, index: bool | None = None) -> Table | None:
-        """Describe an object that the framework owns as columns; None for a tensor.
+        """Return the framework for ``to="name.Form"``, or None: most have one form.
 
         Parameters
         ----------
-        obj : object
-        index : bool, optional
-            What ``index=`` asks for, where rows have labels.
+        form : str
+            What stands after the first full stop.
+
+        Returns
+        -------
+        Framework or None
+            One of its own, whose name has the form.
         """
         return None
-
-    def column_reasons(self, column: Column) -> list[Reason]:
-        """Return why a column that comes in is copied; an empty list if all of it is aliased.
-
-        Raises
-        ------
-        ZeroCopyError
-            The framework cannot hold it: the reason begins with what follows "column 'x'".
-        """
-        return column.arrow_reasons()
-
-    def table_reasons(self, table: Table) -> list[list[Reason]]:
-        """Return why each column is copied for its place in a table, beside its `column_reasons`."""
-        return [[] for _ in table.columns]
-
-    def locks(self, column: Column) -> bool:
-        """Whether a column that is aliased cannot be written to in place."""
-        return False
-
-    def table_warnings(self, table: Table) -> tuple[str, ...]:
-        """Return what of a table does not survive, and why."""
-        return ()
-
-    def alias_warnings(self, table: Table) -> tuple[str, ...]:
-        """Return what to beware of where the framework aliases some of a table."""
-        if self.mutable or not any(column.changes for column in table.columns):
-            return ()
-        return (
-            f"{self.name} takes its memory never to change: writing to the source would change "
-            "the result (copy=True takes a snapshot)",
-        )
-
-    def from_table(self, table: Table) -> Any:
-        """Make a table of columns that `column_reasons` took."""
-        raise NotImplementedError
-
-    def from_column(self, table: Table) -> Any:
-        """Make a column of the only one of a table that is a series."""
-        raise NotImplementedError
 
     # -- memory -----------------------------------------------------------------
 
     def pool_hook(self) -> PoolHook | None:
-        """Return how it is put on a memory pool: a fresh hook; None if it takes no allocator."""
+        """Return how it is put on a memory pool: a fresh hook; None if it takes no allocator.
+
+        Returns
+        -------
+        PoolHook or None
+            Of ``zerocopy.pool.hook``.
+        """
         return None
 
     # -- the hot path -----------------------------------------------------------
@@ -308,11 +272,27 @@ class Framework:
         They take an object of exactly that type and return it in that form, or
         raise anything at all: then the conversion goes the careful way. What they
         return must be right. An empty dict keeps a type off the hot path.
+
+        Parameters
+        ----------
+        cls : type
+            One that it `owns`.
+
+        Returns
+        -------
+        dict of str to callable
+            ``export(obj)`` by form.
         """
         return {}
 
     def imports(self) -> dict[str, Callable[[Any], Any]]:
-        """Return fast importers a form, the cheapest first; the same rule about raising."""
+        """Return fast importers a form, the cheapest first; the same rule about raising.
+
+        Returns
+        -------
+        dict of str to callable
+            ``import_(memory)`` by form, which aliases what it is given.
+        """
         return {}
 
 

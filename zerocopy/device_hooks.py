@@ -1,0 +1,187 @@
+"""What a framework says of devices: by default that it lives on the host alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerocopy.device import Device, parse_device
+from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
+from zerocopy.source import Source
+from zerocopy.strided import StridedView
+
+
+class DeviceHooks:
+    """The part of :class:`zerocopy.Framework` that one with arrays on devices overrides."""
+
+    name: str = ""
+    device_kinds: tuple[str, ...] = ("cpu",)
+
+    def reasons(self, view: StridedView) -> list[Reason]:
+        """Return why host memory so laid out cannot be aliased: see :class:`zerocopy.Framework`."""
+        raise NotImplementedError
+
+    def device_reasons(self, view: StridedView) -> list[Reason]:
+        """As `reasons`, for device memory; refuses what the framework lacks.
+
+        Parameters
+        ----------
+        view : StridedView
+            The memory, on the host or on a device.
+
+        Returns
+        -------
+        list of Reason
+            Each with its remedy.
+
+        Raises
+        ------
+        ZeroCopyError
+            No copy would help either.
+        """
+        return self.reasons(view)
+
+    def from_device(self, source: Source, stream: int | None) -> Any:
+        """Make an object that aliases device memory, ordered on the consumer's stream.
+
+        Parameters
+        ----------
+        source : Source
+            Of memory on a device, with no `device_reasons` against it.
+        stream : int or None
+            The consumer's, as DLPack numbers them.
+
+        Returns
+        -------
+        object
+            One of the framework's, which keeps the memory alive.
+
+        Raises
+        ------
+        UnsupportedConversionError
+            It takes no memory on that device.
+        """
+        raise UnsupportedConversionError(
+            f"to={self.name!r}",
+            f"{self.name} takes no memory on {source.view.device}",
+            "bring it to the host first",
+        )
+
+    def carries(self, view: StridedView) -> bool:
+        """Whether `from_device` and a copy of what it returns are safe for such device memory.
+
+        Asked before memory that is known by protocol alone is copied by way of the
+        framework (``zerocopy.registry.carrier``).
+
+        Parameters
+        ----------
+        view : StridedView
+            The memory.
+
+        Returns
+        -------
+        bool
+            Whether they are.
+        """
+        return not self.device_reasons(view)
+
+    def move(self, obj: Any, device: Device, stream: int | None) -> Any:
+        """Return a fresh copy of an own object on a device; never an alias.
+
+        Parameters
+        ----------
+        obj : object
+            One of the framework's.
+        device : Device
+            Where the copy is to be.
+        stream : int or None
+            The consumer's, as DLPack numbers them.
+
+        Returns
+        -------
+        object
+            One of the framework's.
+
+        Raises
+        ------
+        UnsupportedConversionError
+            It cannot.
+        """
+        raise UnsupportedConversionError(
+            f"to={self.name!r}, device={str(device)!r}",
+            f"{self.name} cannot move arrays to {device}",
+            f"ask for one of its own devices: {', '.join(self.device_kinds)}",
+        )
+
+    def parse_device(self, spec: Any) -> Device:
+        """Return the device of ``device=``; override to take the framework's own objects.
+
+        Parameters
+        ----------
+        spec : object
+            What the caller wrote.
+
+        Returns
+        -------
+        Device
+            Its DLPack pair.
+
+        Raises
+        ------
+        DeviceError
+            It is no device.
+        """
+        found = parse_device(spec)
+        if found is None:
+            raise DeviceError(
+                f"to={self.name!r}, device={spec!r}",
+                "it is no device",
+                'write "cpu", "cuda", "cuda:1", or a DLPack pair such as (2, 0)',
+            )
+        return found
+
+    def default_device(self, view: StridedView) -> Device:
+        """Return where the result goes when nothing is asked: where it is, if it can be there.
+
+        Parameters
+        ----------
+        view : StridedView
+            The source's memory.
+
+        Returns
+        -------
+        Device
+            One of `device_kinds`.
+        """
+        if view.device.kind in self.device_kinds:
+            return view.device
+        return Device({"cpu": 1, "cuda": 2}[self.device_kinds[0]], 0)
+
+    def check_device(self, device: Device) -> None:
+        """Check that the framework can use a device.
+
+        Parameters
+        ----------
+        device : Device
+            One that was asked for, or that the memory is on.
+
+        Raises
+        ------
+        DeviceError
+            It cannot, or the device does not exist.
+        """
+        if device.kind not in self.device_kinds:
+            raise DeviceError(
+                f"to={self.name!r}, device={str(device)!r}",
+                f"{self.name} has no arrays on {device.kind}",
+                f"it has them on: {', '.join(self.device_kinds)}",
+            )
+
+    def devices(self) -> list[str]:
+        """Return the devices that an imported framework sees, for people to read.
+
+        Returns
+        -------
+        list of str
+            ``"cpu"``, ``"cuda:0"``, ...
+        """
+        return list(self.device_kinds)
