@@ -257,3 +257,15 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert project["version"] == zerocopy.__version__
     assert f"\nversion: {zerocopy.__version__}\n" in citation
     assert f"\nlicense: {project['license']}\n" in citation
+
+
+def test_every_test_for_a_gpu_is_on_a_page_of_what_has_not_been_seen() -> None:
+    pages = ("gpu-tests.md", "gpu.md", "layouts-gpu.md", "pool-gpu.md")
+    told = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in pages)
+    tests = {
+        test
+        for file in (ROOT / "tests" / "gpu").glob("test_*.py")
+        for test in re.findall(r"^def (test_\w+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(tests) > 120
+    assert sorted(test for test in tests if f"`{test}`" not in told) == []

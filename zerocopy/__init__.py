@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
 
 from zerocopy.forks import LOADING as _LOADING
 
+TYPE_CHECKING = False  # typing's own takes longer to import than all the rest of this file
 if TYPE_CHECKING:
+    from typing import Any
+
     from zerocopy._convert import convert as convert
     from zerocopy._explain import explain as explain
     from zerocopy._view import shares_memory as shares_memory

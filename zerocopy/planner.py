@@ -23,7 +23,7 @@ from zerocopy.strided import StridedView
 from zerocopy.tables import planner as tables
 from zerocopy.tables.describe import described, holds_tables, table_of
 from zerocopy.tables.options import NAMES as TABLE_OPTIONS
-from zerocopy.tables.options import Options
+from zerocopy.tables.options import NOTHING, Options
 from zerocopy.tables.request import Request
 from zerocopy.tables.result import Masked
 
@@ -83,9 +83,9 @@ def make(
             where = _where(source, target, device)
             return _between(source, target, where, copy, handle, writable)
 
-        asked = Options(**table_options)
+        asked = Options(**table_options) if table_options else NOTHING
         with _columns_looked_at():
-            table = described(obj, target, table_options)
+            table = described(obj, target, asked)
             if table is not None:
                 if target.tables and device is not None:
                     target.check_device(target.parse_device(device))

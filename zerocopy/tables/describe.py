@@ -14,7 +14,7 @@ from zerocopy.framework import Array, Framework, Source
 from zerocopy.protocols import arrow_c
 from zerocopy.tables.arrow_column import ArrowColumn, Typed
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.options import Options
+from zerocopy.tables.options import NOTHING, Options
 from zerocopy.tables.result import Encoded, Masked
 from zerocopy.tables.tensor_column import TensorColumn
 
@@ -35,13 +35,13 @@ def table_of(obj: Any, index: bool | None = None, tables: bool = False) -> Table
     return of_protocol(obj, tables)
 
 
-def described(obj: Any, target: Framework, options: dict[str, Any]) -> Table | None:
+def described(obj: Any, target: Framework, asked: Options) -> Table | None:
     """Return an object as the table that a conversion needs; None where it is a tensor's affair.
 
     A tensor is a table where the target has no tensors, or where its columns are named.
     """
-    names = Options(**options).names
-    table = table_of(obj, options.get("index"), target.tables)
+    names = asked.names
+    table = table_of(obj, asked.index, target.tables)
     if table is not None:
         if names is not None:
             raise UnsupportedConversionError(
@@ -49,8 +49,8 @@ def described(obj: Any, target: Framework, options: dict[str, Any]) -> Table | N
             )
         return table
     if names is None and (target.kind != "table"):
-        if options:
-            said = ", ".join(f"{name}=" for name in options)
+        if asked is not NOTHING:
+            said = ", ".join(f"{name}=" for name in asked.said)
             raise UnsupportedConversionError(
                 "", f"{said} is for tables, and this is a tensor", "leave it out"
             )

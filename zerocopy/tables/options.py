@@ -58,3 +58,7 @@ class Options:
     def said(self) -> dict[str, Any]:
         """What was said, by name."""
         return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) is not None}
+
+
+#: What is asked for where nothing is: made once, for to check nothing takes time too.
+NOTHING = Options()
