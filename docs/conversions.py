@@ -36,7 +36,17 @@ from zerocopy.protocols.array_interface import aligned_copy
 
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-    *("float16", "float32", "float64", "complex64", "complex128", "bfloat16", "float8_e4m3fn", "int4"),
+    *(
+        "float16",
+        "float32",
+        "float64",
+        "complex64",
+        "complex128",
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "int4",
+    ),
 )
 
 
