@@ -53,8 +53,8 @@ def _why(data: dict[str, Any]) -> str:
     always = (
         "- What `convert` adds to any pair is dictionary lookups and a Python call or two around the "
         "framework's own. Where the framework's own call is short, that shows.\n"
-        "- Limits in nanoseconds and microseconds are the same for every machine, and a slower one misses them "
-        "sooner. Ratios say more."
+        "- Limits in nanoseconds and microseconds are the same for every machine, and a slower one misses "
+        "them sooner. Ratios say more."
     )
     return "\n".join(["\nWhere ours costs more than a goal allows, and why:\n", *reasons, always, ""])
 
