@@ -174,21 +174,23 @@ def newest(folder: Path, gpu: bool = False) -> dict[str, Path]:
 
 def write(folder: Path, docs: Path) -> list[Path]:
     """Write all pages and all pictures anew, and return the files."""
-    from benchmarks.plots import draw
+    from benchmarks.plots import PICTURES, draw
 
     written = []
-    drawn = storage.Results()
     for suite, path in newest(folder).items():
         target = docs / PAGES[suite]
         target.write_text(page(path, suite), encoding="utf-8")
         written.append(target)
-        cases = storage.read(path).cases
-        drawn.cases |= {name: several for name, several in cases.items() if name.startswith(f"{suite}/")}
+        found = storage.read(path)
+        # Of this suite alone, with the machine and the date that the picture tells.
+        found.cases = {name: cases for name, cases in found.cases.items() if name.startswith(f"{suite}/")}
+        if any(picture.drawable(found) for picture in PICTURES):
+            written += draw(found, docs / "pictures")
     for suite, path in newest(folder, gpu=True).items():
         target = docs / f"gpu-{PAGES[suite]}"
         target.write_text(page(path, suite), encoding="utf-8")
         written.append(target)
-    return written + draw(drawn, docs / "pictures")
+    return written
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -9,6 +9,7 @@ from conftest import ROOT
 pytest.importorskip("psutil", reason="the benchmarks need it")
 pytest.importorskip("click")
 
+from benchmarks.page import newest
 from benchmarks.plots import PICTURES as TABLE
 from benchmarks.results import Results, read
 from benchmarks.suite import Case, Entry, Goal
@@ -358,3 +359,19 @@ def test_what_is_written_on_a_colour_is_read(draw):
     colours = [to_hex(scale.at(part / 20)) for part in range(21)]
     for colour in (*colours, *style.SERIES):
         assert contrast(style.ink(colour), colour) > 4.5, colour
+
+
+@pytest.mark.parametrize("picture", TABLE, ids=lambda picture: picture.name)
+def test_the_pictures_of_the_documentation_are_those_of_the_newest_results(picture, draw, tmp_path):
+    """Each text of them: figures, machine, date. Lines are drawn by a version of matplotlib, and may differ."""
+    folder = ROOT / "benchmarks" / "results"
+    (results,) = (
+        results
+        for results in map(read, newest(folder).values())
+        if any(section in results.cases for section in picture.sections)
+    )
+    draw(results, tmp_path)
+    kept = texts(ROOT / "docs" / "pictures" / f"{picture.name}.svg")
+    assert kept == texts(tmp_path / f"{picture.name}.svg")
+    assert any(results.facts["started"][:10] in text for text in kept)
+    assert not [text for text in kept if "quick run" in text or "incomplete" in text]
