@@ -363,7 +363,7 @@ def test_what_is_written_on_a_colour_is_read(draw):
 
 @pytest.mark.parametrize("picture", TABLE, ids=lambda picture: picture.name)
 def test_the_pictures_of_the_documentation_are_those_of_the_newest_results(picture, draw, tmp_path):
-    """Each text of them: figures, machine, date. Lines are drawn by a version of matplotlib, and may differ."""
+    """Each text of them: figures, machine, date. Lines differ between versions of matplotlib."""
     folder = ROOT / "benchmarks" / "results"
     (results,) = (
         results

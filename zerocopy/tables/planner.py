@@ -58,8 +58,10 @@ def _unread(table: Table, request: Request) -> Plan:
         to_tensors.planned(typed, to_tensors.decode(typed, request), replace(request, copy=None))
     how = "it can be read once, and is used up" if table.once else "reading runs it"
     reasons = {reason: None for column in table.columns for reason in column.reasons}
+    # A stream that is to be read by somebody else has not been asked for its columns.
+    columns = f" of {len(table.columns)} columns" if table.columns else ""
     return Plan(
-        f"{table.name} of {len(table.columns)} columns",
+        f"{table.name}{columns}",
         request.target.name,
         steps=("read it", "convert what was read"),
         reasons=tuple(reasons),
