@@ -112,7 +112,7 @@ def main(
     )
     found = storage.Results.begin([suite for suite, _ in chosen], settings, suites + more)
     file = _file(target, found) if target else None
-    draw = _drawing() if pictures else None
+    draw = _drawing(pictures) if pictures else None
     seconds = BUDGET - (PICTURES if pictures else 0) if quick else None
     schedule = Schedule(pieces(chosen, settings), seconds)
     if not schedule.work:
@@ -188,16 +188,19 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 def _file(target: str, found: storage.Results) -> Path:
     """Return the file to write, and make its folder."""
-    path = Path(target)
-    if path.is_dir() or target.endswith(("/", os.sep)):
-        path /= found.file_name()
     try:
+        # Where links lead: what is written there replaces the file, and not the link to it.
+        path = Path(target).resolve()
+        if path.is_dir() or target.endswith(("/", os.sep)):
+            path /= found.file_name()
+        if path.exists() and not path.is_file():
+            raise click.ClickException(f"cannot write {path}: it is no plain file")
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.part")
         draft.touch()
         draft.unlink()
     except OSError as error:
-        raise click.ClickException(f"cannot write {path}: {error.strerror or error}") from error
+        raise click.ClickException(f"cannot write {target}: {error.strerror or error}") from error
     return path
 
 
@@ -215,15 +218,18 @@ def _keep(found: storage.Results, file: Path | None, last: bool = False) -> None
             click.echo(f"written to {file}", err=True)
 
 
-def _drawing() -> Any:
-    """Return the pictures' module, if what it needs is here."""
+def _drawing(folder: Path) -> Any:
+    """Return what draws the pictures, if what it needs is here, and make their folder."""
     # Here, so that the command needs matplotlib for this alone.
     from benchmarks import plots
 
     try:
         plots.require()
+        folder.mkdir(parents=True, exist_ok=True)
     except ImportError as error:
         raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"cannot write into {folder}: {error.strerror or error}") from error
     return plots.draw
 
 
@@ -231,7 +237,12 @@ def _draw(draw: Any, found: storage.Results, folder: Path) -> None:
     try:
         for path in draw(found, folder):
             click.echo(f"written to {path}", err=True)
-    except (ValueError, OSError) as error:
+    except ValueError as error:
+        if found.facts.get("interrupted"):
+            click.echo("no pictures: it was interrupted before there was anything to draw", err=True)
+            return
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
         raise click.ClickException(str(error)) from error
 
 

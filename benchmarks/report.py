@@ -16,12 +16,19 @@ from benchmarks.timing import Timing
 #: Below so many columns tables leave out what is second: spreads, then other contenders too.
 WIDE, VERY_WIDE = 120, 150
 
+# Above so many processes at work before a run its times are not this machine's.
+_BUSY = 0.5
+
 # Cases that are named beside a remark.
 _NAMED = 4
 
 
 def show(console: Console, results: Results, sections: Iterable[tuple[str, Section]]) -> None:
     """Print the tables of the sections that have cases, then the goals, then the machine."""
+    load = results.facts.get("load_before") or 0
+    if load > _BUSY:
+        told = f"load {load} before the run: something else is running here; trust ratios more than times"
+        console.print(told, style="yellow", highlight=False)
     for suite, section in sections:
         cases = results.cases.get(f"{suite}/{section.name}")
         if cases:
@@ -225,11 +232,11 @@ def _series(cases: Sequence[Case], width: int) -> list[Table]:
 
 
 def _beside(case: Case, entry: Entry | None) -> str:
-    """Return how many times the way by hand ours takes, where a series has both."""
-    hand = case.fastest("idiom")
-    if entry is None or hand is None or entry.role != "ours" or not isinstance(entry.timing, Timing):
+    """Return how many times ours another way takes, where a series has both: above 1x ours is faster."""
+    ours = case.fastest("ours")
+    if entry is None or ours is None or entry.role == "ours" or not isinstance(entry.timing, Timing):
         return ""
-    return f"{_times(entry, hand)} "
+    return f"{_times(entry, ours)} "
 
 
 def _figures(cases: Sequence[Case], width: int) -> list[Table]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
@@ -133,7 +134,7 @@ def read(path: Path) -> Results:
     """
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} holds no results of benchmarks: it is not JSON ({error})") from error
     if not isinstance(told, dict) or "schema" not in told or "sections" not in told:
         raise ValueError(f"{path} holds no results of benchmarks: `python -m benchmarks --json` writes them")
@@ -150,7 +151,7 @@ def read(path: Path) -> Results:
         # What everybody reads of it.
         _ = facts["machine"]["cpu"], facts["versions"], facts["started"], facts["settings"]["quick"]
         found = Results(cases, goals, facts, told["complete"])
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise ValueError(f"{path} holds no results of benchmarks: {error!r}") from error
     if strangers:
         raise ValueError(
@@ -238,12 +239,20 @@ def _plain_entry(entry: Entry) -> dict[str, Any]:
     return plain
 
 
+def _read_timing(plain: dict[str, Any]) -> Timing:
+    timing = Timing(**plain)
+    for name, value in asdict(timing).items():
+        if not 0 < float(value) < math.inf:  # ratios are made of them
+            raise TypeError(f"{name} is {value!r}, which no time is")
+    return timing
+
+
 def _read_case(plain: dict[str, Any]) -> Case:
     entries = [
         Entry(
             e["label"],
             e["role"],
-            Timing(**e["ns"]) if "ns" in e else None,
+            _read_timing(e["ns"]) if "ns" in e else None,
             e.get("note", ""),
             e.get("left_out", ""),
         )

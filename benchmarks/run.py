@@ -15,9 +15,11 @@ import psutil
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from benchmarks import interrupt
 from benchmarks.results import Results
 from benchmarks.schedule import Schedule, told
 from benchmarks.suite import Case
+from benchmarks.timing import Raised
 
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
@@ -43,6 +45,7 @@ def run(found: Results, schedule: Schedule, keep: Callable[[Results], Any]) -> s
         What was printed meanwhile, if a task failed: its last lines.
     """
     complete, printed = False, ""
+    keep(found)  # whatever ends the first task, there is a file that says so
     try:
         with (
             quiet() as (stderr, log),
@@ -55,9 +58,12 @@ def run(found: Results, schedule: Schedule, keep: Callable[[Results], Any]) -> s
                 # Drawn here and not by a clock: a thread that draws would be timed too.
                 progress.refresh()
                 try:
-                    found.add(piece.suite.name, piece.section, piece.task.run())
-                except Exception as error:  # noqa: BLE001 - the figures of the others are not lost for it
-                    failure = f"{type(error).__name__}: {error}"
+                    cases = list(piece.task.run())
+                    interrupt.check()  # what it caught of a Ctrl-C is no result
+                    found.add(piece.suite.name, piece.section, cases)
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - the figures of the others are not lost
+                    interrupt.check()
+                    failure = Raised.of(error).why.removeprefix("raises ")
                     found.add(piece.suite.name, piece.section, [Case(piece.task.name, failed=failure)])
                     printed = "\n".join(log().splitlines()[-_TAIL:])
                 keep(found)
@@ -130,13 +136,16 @@ def _is_the_process(stream: Any) -> bool:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Have the first Ctrl-C end the run; a later one ends the children that it waits for."""
+    """Have the first Ctrl-C (or SIGTERM) end the run; a later one ends the children that it waits for."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    interrupt.forget()
+
     def first(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGINT, later)
+        interrupt.ask()
+        signal.signal(number, later)
         raise KeyboardInterrupt
 
     def later(number: int, frame: Any) -> None:
@@ -148,8 +157,10 @@ def interruptible() -> Iterator[None]:
             except psutil.NoSuchProcess:
                 continue
 
-    before = signal.signal(signal.SIGINT, first)
+    # A polite end from elsewhere leaves no children behind either.
+    before = {number: signal.signal(number, first) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -20,6 +20,8 @@ from itertools import repeat
 from time import perf_counter_ns
 from typing import Any
 
+from benchmarks import interrupt
+
 _LOOP = """
 def loop(calls, clock):
     start = clock()
@@ -114,7 +116,7 @@ class Raised:
     why: str
 
     @classmethod
-    def of(cls, error: Exception) -> Raised:
+    def of(cls, error: BaseException) -> Raised:
         """Say what was raised, in a line.
 
         Examples
@@ -122,7 +124,11 @@ class Raised:
         >>> Raised.of(ValueError("no"))
         Raised(why='raises ValueError: no')
         """
-        return cls(f"raises {type(error).__name__}: {str(error).partition(chr(10))[0][:160]}".rstrip(": "))
+        try:
+            text = str(error)
+        except Exception as second:  # noqa: BLE001 - an error whose text raises is one all the same
+            text = f"its text raises {type(second).__name__}"
+        return cls(f"raises {type(error).__name__}: {text.partition(chr(10))[0][:160]}".rstrip(": "))
 
 
 @dataclass(frozen=True)
@@ -184,6 +190,7 @@ def measure(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Any]:
                     loops[label] = statement.loop()
                     blocks[label] = _block(loops[label], pace.block)
                 except Exception as error:  # noqa: BLE001 - whatever it raises is its result
+                    interrupt.check()
                     raised[label] = Raised.of(error)
             turns = {label: pace.turns(spent) for label, (_, spent) in blocks.items()}
             for number in range(pace.rounds):
@@ -196,6 +203,7 @@ def measure(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Any]:
                     try:
                         spent = loops[label](repeat(None, count), perf_counter_ns)
                     except Exception as error:  # noqa: BLE001 - as above
+                        interrupt.check()
                         raised[label] = Raised.of(error)
                     else:
                         samples[label].append(spent / count)

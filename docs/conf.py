@@ -34,6 +34,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.linkcode",
     "numpydoc",
+    "sphinx_copybutton",
 ]
 root_doc = "index"
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
@@ -41,6 +42,10 @@ exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
+
+# What is copied can be pasted: without prompts, and without the output below them.
+copybutton_prompt_text = r">>> |\.\.\. "
+copybutton_prompt_is_regexp = True
 
 # Types are in the docstrings, with their shapes and units; in signatures they would be there twice.
 autodoc_typehints = "none"
@@ -89,6 +94,16 @@ for page in (ROOT / "docs" / "api" / "generated").glob("zerocopy.*.rst"):
 
 #: Pages of the site that show a file of the repository.
 SHOWN = {"CONTRIBUTING.md": "project/contributing", "CHANGELOG.md": "project/changes"}
+
+#: What the pages are made of that nobody writes.
+MADE = {
+    "conversions": "docs/conversions.in",
+    "benchmarks": "benchmarks/pages/conversion.py",
+    "tables-benchmarks": "benchmarks/pages/tables.py",
+    "layouts-benchmarks": "benchmarks/pages/layout.py",
+    "pool-benchmarks": "benchmarks/pages/pool.py",
+    "pipeline-benchmarks": "benchmarks/pages/pipeline.py",
+}
 
 
 def put_the_map_in_the_sidebar(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -155,8 +170,15 @@ class LinksToTheForge(SphinxTransform):
         return nodes.reference("", "", *link.children, refuri=where, internal=False)
 
 
+#: Where code in a cell may be broken: behind a dot, a parenthesis, a comma, and between words of a name.
+JOINT = re.compile(r"(?<=[.(,/])(?=[^\W\d])|(?<=[a-z])(?=[A-Z])")
+
+
 class Tables(SphinxTransform):
-    """Mark what the style sheet is to look after: tables of many columns, figures with their units."""
+    """Mark what the style sheet is to look after: tables of many columns, figures, short code.
+
+    Longer code may be broken between its words, which a style sheet cannot find.
+    """
 
     default_priority = 500
 
@@ -167,6 +189,14 @@ class Tables(SphinxTransform):
         for cell in self.document.findall(nodes.entry):
             if re.fullmatch(r"\d.{0,11}", cell.astext()):
                 cell["classes"].append("figure-in-table")
+            for code in cell.findall(nodes.literal):
+                words = JOINT.split(code.astext())
+                if len(code.astext()) <= 20:
+                    code["classes"].append("short")
+                elif len(words) > 1 and all(isinstance(child, nodes.Text) for child in code.children):
+                    code.clear()
+                    for word in words:
+                        code += [nodes.Text(word), nodes.raw("", "<wbr>", format="html")]
 
 
 def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
@@ -196,9 +226,9 @@ def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
 
 
 def edit_what_is_shown(app: Sphinx, pagename: str, template: str, context: dict[str, Any], tree: Any) -> None:
-    """Point "edit on GitHub" at what a page is made of: a docstring, or a file outside of docs/."""
+    """Point "edit on GitHub" at what a page is made of: a docstring, a template, a file outside of docs/."""
     made = pagename.removeprefix("api/generated/zerocopy.")
-    shown = {page: name for name, page in SHOWN.items()}.get(pagename)
+    shown = {**MADE, **{page: name for name, page in SHOWN.items()}}.get(pagename)
     if made != pagename:
         found = source_of(made)
         shown = found[0].as_posix() if found else "zerocopy/__init__.py"

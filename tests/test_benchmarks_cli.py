@@ -16,9 +16,10 @@ from conftest import ROOT
 pytest.importorskip("psutil", reason="the benchmarks need it")
 pytest.importorskip("rich", reason="the benchmarks need it")
 
+import click
 from click.testing import CliRunner
 
-from benchmarks import cli, page, schedule
+from benchmarks import cli, interrupt, page, schedule
 from benchmarks.results import Results, read
 from benchmarks.suite import SUITES, Case, Entry, Goal, Section, Settings, Suite, Task
 from benchmarks.timing import Pace, Raised, Statement, Timing, measure
@@ -448,7 +449,7 @@ def test_what_comes_first_comes_first_and_each_suite_has_a_share(monkeypatch):
     assert ran[:6] == ["one x0", "one y0", "one x1", "one y1", "one x2", "two x0"]
     assert clock.now <= 20
     assert len(ran) + len(plan.left_out) == 24
-    assert "python -m benchmarks one --quick" in schedule.told(plan.left_out, plan.work)
+    assert "python -m benchmarks SUITE --quick" in schedule.told(plan.left_out, plan.work)
 
 
 def test_a_slow_machine_shows_something_of_all_that_comes_first(monkeypatch):
@@ -629,3 +630,40 @@ def test_the_clock_of_a_device_gives_host_and_device_time_or_says_that_there_is_
     # Nothing is queued: the device has nothing to do, however long the host takes to say so.
     assert 0 <= found["nothing"].device.median < 1_000_000
     assert found["nothing"].host.rounds == SHORT.rounds
+
+
+@pytest.mark.parametrize("median", [0, -1.0, float("inf"), float("nan"), None, "fast", 10**400])
+def test_times_that_are_none_are_not_read(tmp_path, median):
+    found = json.loads(next((ROOT / "benchmarks" / "results").glob("pool-*.json")).read_text())
+    entry = next(e for case in found["sections"]["pool/recycle"] for e in case["entries"] if "ns" in e)
+    entry["ns"]["median"] = median
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(found))
+    with pytest.raises(ValueError, match="holds no results"):
+        read(path)
+
+
+def test_a_link_stays_one(tmp_path):
+    (tmp_path / "there.json").write_text("{}")
+    (tmp_path / "link.json").symlink_to("there.json")
+    assert cli._file(str(tmp_path / "link.json"), None) == tmp_path / "there.json"
+    assert (tmp_path / "link.json").is_symlink()
+
+
+def test_what_is_no_file_is_not_replaced():
+    with pytest.raises(click.ClickException, match="no plain file"):
+        cli._file(os.devnull, None)
+
+
+def test_an_interrupt_that_a_library_has_swallowed_ends_the_run():
+    """DuckDB makes a RuntimeError of it."""
+
+    def swallow() -> None:
+        interrupt.ask()
+        raise RuntimeError("Query interrupted")
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            measure({"x": Statement("f()", {"f": swallow})}, SHORT)
+    finally:
+        interrupt.forget()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, namedtuple
+from collections import Counter, OrderedDict, defaultdict, namedtuple
 
 import numpy as np
 import pytest
@@ -110,3 +110,28 @@ def test_nesting_deeper_than_python_can_follow() -> None:
         deep = [deep]
     with pytest.raises(zc.UnsupportedConversionError, match="nested deeper"):
         zc.convert(deep, to="numpy")
+
+
+def test_a_counter_keeps_its_values() -> None:
+    """Its update() adds: each leaf was there twice."""
+    counts: Counter = Counter()
+    dict.__setitem__(counts, "w", np.ones(3))
+    result = zc.convert(counts, to="numpy", copy=False)
+    assert type(result) is Counter
+    assert zc.shares_memory(counts["w"], result["w"])
+    assert zc.explain(counts, to="numpy").possible
+
+
+def test_an_unknown_target_is_told_of_an_empty_container_too() -> None:
+    for empty in ([], (), {}):
+        with pytest.raises(zc.UnknownFrameworkError):
+            zc.convert(empty, to="nonsense")
+        with pytest.raises(zc.UnknownFrameworkError):
+            zc.explain(empty, to="nonsense")
+
+
+def test_nesting_too_deep_is_a_plan_that_is_not_possible() -> None:
+    deep: list = []
+    for _ in range(5000):
+        deep = [deep]
+    assert not zc.explain(deep, to="numpy").possible

@@ -678,3 +678,17 @@ def test_numbers_that_only_ml_dtypes_has_are_refused_on_the_fast_way_too() -> No
     zc.convert(np.zeros(4), to="polars")  # builds the route
     with pytest.raises(UnsupportedConversionError):
         zc.convert(np.zeros(4, ml_dtypes.float8_e5m2), to="polars")
+
+
+@pytest.mark.parametrize("to", ["polars", "pandas", "pyarrow"])
+@pytest.mark.parametrize("name", ["int1", "uint1"])
+def test_types_that_nobody_else_knows_are_no_bytes(name: str, to: str) -> None:
+    """NumPy says V of the kind of both, as of bytes: of bits they would become binaries."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    dtype = getattr(ml_dtypes, name, None)
+    if dtype is None:
+        pytest.skip(f"this ml_dtypes has no {name}")
+    x = np.zeros(4, dtype)
+    assert not zc.explain(x, to=to).possible
+    with pytest.raises(UnsupportedConversionError):
+        zc.convert(x, to=to)

@@ -13,7 +13,7 @@ from conftest import ROOT
 
 import zerocopy
 
-for module in ("sphinx", "myst_parser", "numpydoc", "pydata_sphinx_theme"):
+for module in ("sphinx", "myst_parser", "numpydoc", "pydata_sphinx_theme", "sphinx_copybutton"):
     pytest.importorskip(module, reason="it is in the extra docs")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from zerocopy import registry
 from zerocopy.containers import convert_container, is_container
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
@@ -150,6 +151,8 @@ def _carefully(obj: Any, to: Any, options: dict[str, Any]) -> Any:
     """Plan and run: everything that is not the fast way."""
     try:
         if is_container(obj) and not is_table(obj, to, options):
+            if not obj:
+                registry.by_name(to)  # of an empty container nothing else would ask for it
             return convert_container(obj, convert, to, options)
         plan = make(obj, to, **options)
         result = _run(plan)

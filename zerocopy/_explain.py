@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from zerocopy import registry
 from zerocopy.containers import is_container, map_leaves, written
 from zerocopy.errors import Reason, UnknownFrameworkError, ZeroCopyError
 from zerocopy.plan import Plan
@@ -94,6 +95,7 @@ def _container(obj: Any, to: Any, options: dict[str, Any]) -> Plan:
         leaves[written(path)] = explain(value, to, **options)
 
     try:
+        registry.by_name(to)  # of an empty container nothing else would ask for it
         map_leaves(obj, leaf)
     except UnknownFrameworkError:
         raise

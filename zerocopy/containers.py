@@ -35,7 +35,7 @@ def written(path: Any) -> str:
     return text
 
 
-def map_leaves(obj: Any, leaf: Leaf, path: Any = None, parents: tuple[int, ...] = ()) -> Any:
+def map_leaves(obj: Any, leaf: Leaf) -> Any:
     """Return the same container with ``leaf(value, path)`` in place of each value.
 
     Parameters
@@ -48,8 +48,19 @@ def map_leaves(obj: Any, leaf: Leaf, path: Any = None, parents: tuple[int, ...] 
     Raises
     ------
     UnsupportedConversionError
-        A container that contains itself.
+        A container that contains itself, or one that is nested too deep.
     """
+    try:
+        return _mapped(obj, leaf, None, ())
+    except RecursionError as error:
+        raise UnsupportedConversionError(
+            f"convert({type(obj).__qualname__})",
+            "its containers are nested deeper than Python can follow",
+            "flatten it, or raise sys.setrecursionlimit",
+        ) from error
+
+
+def _mapped(obj: Any, leaf: Leaf, path: Any, parents: tuple[int, ...]) -> Any:
     if id(obj) in parents:
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
@@ -60,7 +71,7 @@ def map_leaves(obj: Any, leaf: Leaf, path: Any = None, parents: tuple[int, ...] 
     pairs: Any = obj.items() if isinstance(obj, dict) else enumerate(obj)
     # No call a leaf but its own: a thousand small arrays are a thousand of them.
     done = [
-        map_leaves(value, leaf, (key, path), inside)
+        _mapped(value, leaf, (key, path), inside)
         if isinstance(value, _CONTAINERS)
         else leaf(value, (key, path))
         for key, value in pairs
@@ -70,7 +81,8 @@ def map_leaves(obj: Any, leaf: Leaf, path: Any = None, parents: tuple[int, ...] 
         if type(obj) is dict:
             return values
         same = copying.copy(obj)  # keeps a defaultdict's factory, an OrderedDict's kind
-        same.update(values)
+        for key, value in values.items():  # update() of a Counter adds
+            same[key] = value
         return same
     if type(obj) is list:
         return done
@@ -99,11 +111,4 @@ def convert_container(obj: Any, convert: Callable[..., Any], to: Any, options: d
             error.args = (error.asked, error.why, error.remedy)
             raise
 
-    try:
-        return map_leaves(obj, leaf)
-    except RecursionError as error:
-        raise UnsupportedConversionError(
-            f"convert({type(obj).__qualname__})",
-            "its containers are nested deeper than Python can follow",
-            "flatten it, or raise sys.setrecursionlimit",
-        ) from error
+    return map_leaves(obj, leaf)

@@ -91,7 +91,7 @@ def register(framework: Framework) -> None:
     ...     roots = ("mine",)
     >>> zc.register(Mine())
     """
-    if not isinstance(framework, Framework) or not framework.name:
+    if not isinstance(framework, Framework) or not framework.name or not isinstance(framework.name, str):
         raise TypeError(f"register() takes an instance of zerocopy.Framework, not {framework!r}")
     with _lock:
         _add(framework)

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.pages.words import added, best, goals, picture, ratio, table, time
 
-TITLE = "Benchmarks"
+TITLE = "Benchmarks of conversions"
 ABOUT = "What a conversion costs, beside the calls that people write by hand."
 
 Cases = list[dict[str, Any]]

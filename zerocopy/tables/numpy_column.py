@@ -85,6 +85,14 @@ def numbers_of(dtype: np.dtype[Any]) -> DType | None:
     return from_numpy(dtype if dtype.isnative else dtype.newbyteorder("="))
 
 
+def of_strangers(dtype: np.dtype[Any]) -> bool:
+    """Whether a type is one that others have added to NumPy and that is unknown here: ``ml_dtypes.int1``.
+
+    Its kind is V, as that of bytes is, and its values are no bytes.
+    """
+    return dtype.kind == "V" and dtype.type is not np.void and numbers_of(dtype) is None
+
+
 def no_text(dtype: np.dtype[Any]) -> Reason:
     """Return why tensors have no text or bytes of NumPy's, in its own words."""
     remedy = "encode=True gives its UTF-8 bytes with their offsets"

@@ -27,6 +27,7 @@ from zerocopy.tables.numpy_column import (
     binary_field,
     no_text,
     numbers_of,
+    of_strangers,
     single,
     times,
 )
@@ -48,7 +49,7 @@ def table(array: Array, name: str) -> Table | None:
     dtype = array.dtype
     if array.ndim != 1 or (dtype.names is None and dtype.kind not in "mMSVUOT"):
         return None
-    if numbers_of(dtype) is not None:
+    if numbers_of(dtype) is not None or of_strangers(dtype):
         return None  # of ml_dtypes, whose kind is V, too
     if isinstance(array, np.ma.MaskedArray) and _masked(array):
         return None  # as a tensor it is refused, and told what to do
@@ -179,7 +180,7 @@ def _leaf(
             return view.reshape(shape)
 
         return times(lambda: made().reshape(shape), look, native, shape[0], name, (INTERLEAVED,), want)
-    if native.kind in "SV" and native.itemsize:
+    if native.kind in "SV" and native.itemsize and not of_strangers(native):
         wide = (*shape, native.itemsize)
         raw = _made(lambda: _bytes(made().reshape(shape)), wide, _BYTE, binary_field(native), name, want)
         raw.refusal = no_text(native)
