@@ -131,3 +131,43 @@ def test_finding_tries_no_import(monkeypatch) -> None:
     monkeypatch.setattr(sys, "meta_path", [])
     assert registry.by_type(dict) is None
     assert registry.by_type(np.ndarray).name == "numpy"
+
+
+def test_a_framework_that_says_too_little_is_told_which_hook_it_lacks(run_python) -> None:
+    done = run_python(
+        """
+import sys, types, importlib.machinery
+import numpy as np, zerocopy as zc
+mine = types.ModuleType("mine")
+mine.__spec__ = importlib.machinery.ModuleSpec("mine", None, origin="mine")
+sys.modules["mine"] = mine
+mine.Array = type("Array", (), {"__module__": "mine"})
+
+class Mine(zc.Framework):
+    name, roots = "mine", ("mine",)
+    def owns(self, cls):
+        return cls is mine.Array
+
+zc.register(Mine())
+for call, hook in (
+    (lambda: zc.convert(np.zeros(3), to="mine"), "reasons"),
+    (lambda: zc.convert(mine.Array(), to="numpy"), "source"),
+):
+    try:
+        call()
+    except zc.UnsupportedConversionError as error:
+        assert f"no {hook}()" in str(error), error
+    else:
+        raise SystemExit("it was converted")
+assert not zc.explain(np.zeros(3), to="mine").possible
+mine.name = 3
+Mine.name = 3
+try:
+    zc.register(Mine())
+except TypeError:
+    pass
+else:
+    raise SystemExit("a name that is no string was taken")
+"""
+    )
+    assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zerocopy.device import Device, parse_device
-from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
+from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError, lacking
 from zerocopy.source import Source
 from zerocopy.strided import StridedView
 
@@ -18,7 +18,7 @@ class DeviceHooks:
 
     def reasons(self, view: StridedView) -> list[Reason]:
         """Return why host memory so laid out cannot be aliased: see :class:`zerocopy.Framework`."""
-        raise NotImplementedError
+        raise lacking(self.name, "reasons")
 
     def device_reasons(self, view: StridedView) -> list[Reason]:
         """As `reasons`, for device memory; refuses what the framework lacks.

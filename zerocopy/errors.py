@@ -261,3 +261,19 @@ class PoolLimitError(ZeroCopyError, MemoryError):
         self.in_use = in_use
         self.limit = limit
         self.source = source
+
+
+def lacking(framework: str, hook: str) -> UnsupportedConversionError:
+    """Return the error for a framework whose file does not say what it would have to say.
+
+    Examples
+    --------
+    >>> print(lacking("mine", "from_host"))
+    'mine': its Framework has no from_host().
+      To fix: override it, or do not convert that way: docs/adding-a-framework.md has all of them
+    """
+    return UnsupportedConversionError(
+        repr(framework),
+        f"its Framework has no {hook}()",
+        "override it, or do not convert that way: docs/adding-a-framework.md has all of them",
+    )

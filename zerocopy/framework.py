@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from zerocopy.device import Device
 from zerocopy.device_hooks import DeviceHooks
 from zerocopy.dtype import DType
-from zerocopy.errors import FrameworkNotInstalledError, Reason, UnsupportedConversionError
+from zerocopy.errors import FrameworkNotInstalledError, Reason, UnsupportedConversionError, lacking
 from zerocopy.source import FORMS as FORMS
 from zerocopy.source import Array as Array
 from zerocopy.source import Source as Source
@@ -175,7 +175,7 @@ class Framework(DeviceHooks, TableHooks):
         ZeroCopyError
             What cannot be described at all: no memory, no values, no such dtype.
         """
-        raise NotImplementedError
+        raise lacking(self.name, "source")
 
     # -- as a target ------------------------------------------------------------
 
@@ -214,7 +214,7 @@ class Framework(DeviceHooks, TableHooks):
         ZeroCopyError
             No copy would help either: the dtype is lacking, too many dimensions.
         """
-        raise NotImplementedError
+        raise lacking(self.name, "reasons")
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         """Make an object of host memory that has no `reasons` against it.
@@ -235,7 +235,7 @@ class Framework(DeviceHooks, TableHooks):
         object
             One of the framework's; on the host an alias that keeps `array` alive.
         """
-        raise NotImplementedError
+        raise lacking(self.name, "from_host")
 
     def variant(self, form: str) -> Framework | None:
         """Return the framework for ``to="name.Form"``, or None: most have one form.

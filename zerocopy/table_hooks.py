@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zerocopy.errors import Reason
+from zerocopy.errors import Reason, lacking
 
 if TYPE_CHECKING:
     from zerocopy.tables.column import Column, Table
@@ -131,7 +131,7 @@ class TableHooks:
         object
             The framework's table; it aliases what it can, and keeps that alive.
         """
-        raise NotImplementedError
+        raise lacking(self.name, "from_table")
 
     def from_column(self, table: Table) -> Any:
         """Make a column of the only one of a table that is a series.
@@ -146,4 +146,4 @@ class TableHooks:
         object
             The framework's column; it aliases what it can, and keeps that alive.
         """
-        raise NotImplementedError
+        raise lacking(self.name, "from_column")
