@@ -90,7 +90,7 @@ def of_strangers(dtype: np.dtype[Any]) -> bool:
 
     Its kind is V, as that of bytes is, and its values are no bytes.
     """
-    return dtype.kind == "V" and dtype.type is not np.void and numbers_of(dtype) is None
+    return dtype.kind == "V" and not issubclass(dtype.type, np.void) and numbers_of(dtype) is None
 
 
 def no_text(dtype: np.dtype[Any]) -> Reason:
