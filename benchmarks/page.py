@@ -53,8 +53,9 @@ python -m benchmarks {suite}
 ```
 
 {contenders}, interleaved, {rounds} blocks each; the
-figures are medians. Ratios carry over to other machines better than times do. How it
-measures: [benchmarks/README.md](../benchmarks/README.md).
+figures are medians. Ratios carry over to other machines better than times do, and figures compare
+within a table: between tables a shared machine may have changed its speed. How it measures:
+[benchmarks/README.md](../benchmarks/README.md).
 """
 
 
