@@ -9,16 +9,14 @@ so they can be put on any framework's stream, and need no framework.
 from __future__ import annotations
 
 import ctypes
-import gc
-import random
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import repeat
 from time import perf_counter_ns
+from typing import Any
 
-from benchmarks.timing import Loop, Pace, Raised, Statement, Timing
+from benchmarks.timing import Loop, Pace, Raised, Statement, Timing, take_turns
 from zerocopy.protocols import cuda_driver
 
 #: The legacy default stream, as DLPack and the driver number it.
@@ -82,48 +80,21 @@ def measure(
     The stream is kept busy with other work while the host queues a block. Otherwise the device
     would wait for the host between short calls, and the events would show the host's time twice.
     """
-    raised: dict[str, Raised] = {}
-    host: dict[str, list[float]] = {label: [] for label in statements}
-    on_device: dict[str, list[float]] = {label: [] for label in statements}
-    shuffle, order = random.Random(0).shuffle, list(statements)
-    collecting = gc.isenabled()
-    with warnings.catch_warnings(), _Stream(stream, device).opened() as clock:
-        warnings.simplefilter("ignore")
-        loops: dict[str, Loop] = {}
-        calls: dict[str, int] = {}
-        turns: dict[str, int] = {}
-        gc.collect()
-        gc.disable()
-        try:
-            for label, statement in statements.items():
-                try:
-                    loops[label] = statement.loop()
-                    calls[label], spent = _block(loops[label], clock, pace.block)
-                except Exception as error:  # noqa: BLE001 - whatever it raises is its result
-                    raised[label] = Raised.of(error)
-                else:
-                    turns[label] = pace.turns(spent)
-            for number in range(pace.rounds):
-                shuffle(order)
-                gc.collect()
-                for label in order:
-                    if label in raised or (number * turns[label]) % pace.rounds >= turns[label]:
-                        continue
-                    try:
-                        expected = host[label][-1] * calls[label] if host[label] else 0.0
-                        spent, elapsed = clock.block(loops[label], calls[label], expected)
-                    except Exception as error:  # noqa: BLE001 - as above
-                        raised[label] = Raised.of(error)
-                    else:
-                        host[label].append(spent / calls[label])
-                        on_device[label].append(elapsed / calls[label])
-        finally:
-            if collecting:
-                gc.enable()
+    with _Stream(stream, device).opened() as clock:
+
+        def begin(loop: Loop) -> tuple[int, int]:
+            return _block(loop, clock, pace.block)
+
+        def sample(loop: Loop, calls: int, before: list[Any]) -> tuple[float, float]:
+            expected = before[-1][0] * calls if before else 0.0
+            spent, elapsed = clock.block(loop, calls, expected)
+            return spent / calls, elapsed / calls
+
+        samples, calls, raised = take_turns(statements, pace, begin, sample)
     return {
         label: raised[label]
         if label in raised
-        else GpuTiming(Timing.of(host[label], calls[label]), Timing.of(on_device[label], calls[label]))
+        else GpuTiming(*(Timing.of(several, calls[label]) for several in zip(*samples[label], strict=True)))
         for label in statements
     }
 

@@ -170,9 +170,46 @@ def measure(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Any]:
     -----
     Garbage is collected between rounds and never inside a block.
     """
-    _set_modules_apart()
+
+    def begin(loop: Loop) -> tuple[int, int]:
+        return _block(loop, pace.block)
+
+    def sample(loop: Loop, calls: int, before: list[Any]) -> float:
+        return loop(repeat(None, calls), perf_counter_ns) / calls
+
+    samples, calls, raised = take_turns(statements, pace, begin, sample)
+    return {
+        label: raised[label] if label in raised else Timing.of(samples[label], calls[label])
+        for label in statements
+    }
+
+
+def take_turns(
+    statements: Mapping[str, Statement],
+    pace: Pace,
+    begin: Callable[[Loop], tuple[int, int]],
+    sample: Callable[[Loop, int, list[Any]], Any],
+) -> tuple[dict[str, list[Any]], dict[str, int], dict[str, Raised]]:
+    """Run blocks of each statement in turns, whatever the clock is.
+
+    Parameters
+    ----------
+    statements : dict of str to Statement
+    pace : Pace
+    begin : callable
+        ``begin(loop)`` warms up, and returns how many calls fill a block, and how long it takes.
+    sample : callable
+        ``sample(loop, calls, before)`` runs a block and returns what is kept of it; `before` is what
+        was kept of the earlier ones.
+
+    Returns
+    -------
+    tuple of dict
+        What was kept, the calls of a block, and what the others raised; by label.
+    """
+    set_modules_apart()
     raised: dict[str, Raised] = {}
-    samples: dict[str, list[float]] = {label: [] for label in statements}
+    samples: dict[str, list[Any]] = {label: [] for label in statements}
     order = list(statements)
     # Fixed, so that two runs differ by the machine alone.
     shuffle = random.Random(0).shuffle
@@ -188,7 +225,7 @@ def measure(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Any]:
             for label, statement in statements.items():
                 try:
                     loops[label] = statement.loop()
-                    blocks[label] = _block(loops[label], pace.block)
+                    blocks[label] = begin(loops[label])
                 except Exception as error:  # noqa: BLE001 - whatever it raises is its result
                     interrupt.check()
                     raised[label] = Raised.of(error)
@@ -199,27 +236,23 @@ def measure(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Any]:
                 for label in order:
                     if label in raised or (number * turns[label]) % pace.rounds >= turns[label]:
                         continue  # sits out: those that take part are spread evenly
-                    count = blocks[label][0]
                     try:
-                        spent = loops[label](repeat(None, count), perf_counter_ns)
+                        kept = sample(loops[label], blocks[label][0], samples[label])
                     except Exception as error:  # noqa: BLE001 - as above
                         interrupt.check()
                         raised[label] = Raised.of(error)
                     else:
-                        samples[label].append(spent / count)
+                        samples[label].append(kept)
     finally:
         if collecting:
             gc.enable()
-    return {
-        label: raised[label] if label in raised else Timing.of(samples[label], blocks[label][0])
-        for label in statements
-    }
+    return samples, {label: count for label, (count, _) in blocks.items()}, raised
 
 
 _modules = 0
 
 
-def _set_modules_apart() -> None:
+def set_modules_apart() -> None:
     """Freeze out of all later collections what modules hold, when there are new ones.
 
     With several frameworks imported each collection would take a quarter of a second. What is

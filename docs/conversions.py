@@ -165,11 +165,12 @@ def _sources(found: Found, origin: str) -> Iterator[tuple[str, Any, Any]]:
 def _sliced(how: Callable[[Any], Any], data: Any, source: Any, origin: str) -> Any:
     """Return a slice of a source as one slices there; else an alias of NumPy's slice; else None."""
     try:
-        source = how(source)
-        if _same(data, source):
-            return source
-    except Exception:  # noqa: BLE001, S110 - a framework that cannot slice so raises what it likes
-        pass
+        sliced = how(source)
+        right = _same(data, sliced)
+    except Exception:  # noqa: BLE001 - a framework that cannot slice so raises what it likes
+        right = False
+    if right:
+        return sliced
     return zerocopy.convert(data, to=origin) if zerocopy.explain(data, origin).zero_copy else None
 
 

@@ -1,5 +1,7 @@
 """``python -m benchmarks``: what is asked for is run, what was measured is kept, bad input is said."""
 
+import contextlib
+import itertools
 import json
 import os
 import signal
@@ -630,6 +632,33 @@ def test_the_clock_of_a_device_gives_host_and_device_time_or_says_that_there_is_
     # Nothing is queued: the device has nothing to do, however long the host takes to say so.
     assert 0 <= found["nothing"].device.median < 1_000_000
     assert found["nothing"].host.rounds == SHORT.rounds
+
+
+def test_the_clock_of_a_device_has_turns_as_the_hosts_has(monkeypatch):
+    """With a stand-in for the stream, which takes twice as long as the host."""
+    from benchmarks import gpu_timing
+
+    expected = []
+
+    class Stream:
+        def __init__(self, stream, device):
+            pass
+
+        @contextlib.contextmanager
+        def opened(self):
+            yield self
+
+        def block(self, loop, calls, expects=0.0):
+            expected.append(expects)
+            spent = loop(itertools.repeat(None, calls), time.perf_counter_ns)
+            return spent, 2.0 * spent
+
+    monkeypatch.setattr(gpu_timing, "_Stream", Stream)
+    found = gpu_timing.measure({"a": Statement("sum(())", {}), "broken": Statement("1 / 0", {})}, SHORT)
+    assert isinstance(found["broken"], Raised)
+    assert found["a"].device.best == pytest.approx(2 * found["a"].host.best)
+    assert found["a"].host.rounds == SHORT.rounds
+    assert expected[-1] > 0, "the stream is kept busy for as long as the host is going to take"
 
 
 @pytest.mark.parametrize("median", [0, -1.0, float("inf"), float("nan"), None, "fast", 10**400])

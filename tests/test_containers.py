@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter, OrderedDict, defaultdict, namedtuple
 
 import numpy as np
@@ -135,3 +136,55 @@ def test_nesting_too_deep_is_a_plan_that_is_not_possible() -> None:
     for _ in range(5000):
         deep = [deep]
     assert not zc.explain(deep, to="numpy").possible
+
+
+class Frozen(dict):
+    """One that keeps its values."""
+
+    def __setitem__(self, key, value):
+        raise TypeError("it is frozen")
+
+
+class Couple(tuple):
+    """One that is particular about what it is made of."""
+
+    __slots__ = ()
+
+    def __new__(cls, items):
+        first, second = items
+        if first is None or second is None:
+            raise ValueError("it wants two")
+        return super().__new__(cls, (first, second))
+
+
+def test_a_container_that_cannot_be_made_again_is_refused_by_both() -> None:
+    frozen = Frozen(x=sample("f4"))
+    assert not zc.explain(frozen, to="numpy").possible
+    with pytest.raises(zc.UnsupportedConversionError, match="cannot be made of its items"):
+        zc.convert(frozen, to="numpy")
+
+
+def test_explaining_makes_no_container_of_plans() -> None:
+    """One that checks its items was said to be impossible, and could be converted."""
+    couple = Couple([sample("f4"), sample("i4")])
+    assert zc.explain(couple, to="numpy").possible
+    assert type(zc.convert(couple, to="numpy")) is Couple
+
+
+def test_a_leaf_that_changes_its_container_changes_nothing_of_the_result() -> None:
+    tree: dict = {}
+
+    class Busy:
+        def __array__(self, dtype=None, copy=None):
+            tree["another"] = sample("f4")
+            return sample("f4")
+
+        @property
+        def __array_interface__(self):
+            tree["another"] = sample("f4")
+            return sample("f4").__array_interface__
+
+    tree["busy"] = Busy()
+    with contextlib.suppress(zc.ZeroCopyError):
+        assert list(zc.convert(tree, to="numpy")) == ["busy"]
+    assert "another" in tree

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -176,3 +177,12 @@ def test_no_exception_is_swallowed(path: Path) -> None:
 def test_rooms_stay_small() -> None:
     long = {p.name: n for p in FILES if (n := len(p.read_text().splitlines())) > 440}
     assert not long
+
+
+def test_the_package_does_without_typing() -> None:
+    """It takes longer to import than all the rest of what ``import zerocopy`` does; -S: site may have it."""
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import zerocopy; print('typing' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"

@@ -171,3 +171,11 @@ else:
 """
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_folder_of_frameworks_is_listed_until_all_are_loaded(monkeypatch) -> None:
+    """A dict is nobody's: to look for its owner took most of what its conversion takes."""
+    zc.frameworks()
+    monkeypatch.setattr(registry, "_builtin_names", lambda: pytest.fail("the folder was listed again"))
+    zc.convert({"x": np.zeros(3)}, to="numpy")
+    assert registry.by_type(dict) is None

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.containers import is_container, map_leaves, written
+from zerocopy.containers import is_container, made_again, map_leaves, written
 from zerocopy.errors import Reason, UnknownFrameworkError, ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.planner import is_table, known, make, words
@@ -96,7 +96,7 @@ def _container(obj: Any, to: Any, options: dict[str, Any]) -> Plan:
 
     try:
         registry.by_name(to)  # of an empty container nothing else would ask for it
-        map_leaves(obj, leaf)
+        map_leaves(obj, leaf, made_again)
     except UnknownFrameworkError:
         raise
     except ZeroCopyError as error:

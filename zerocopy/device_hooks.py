@@ -1,4 +1,4 @@
-"""What a framework says of devices: by default that it lives on the host alone."""
+"""What a framework says of the memory that comes in, on the host and on devices."""
 
 from __future__ import annotations
 
@@ -11,13 +11,31 @@ from zerocopy.strided import StridedView
 
 
 class DeviceHooks:
-    """The part of :class:`zerocopy.Framework` that one with arrays on devices overrides."""
+    """The part of :class:`zerocopy.Framework` about the memory that it takes, and where."""
 
     name: str = ""
     device_kinds: tuple[str, ...] = ("cpu",)
 
     def reasons(self, view: StridedView) -> list[Reason]:
-        """Return why host memory so laid out cannot be aliased: see :class:`zerocopy.Framework`."""
+        """Return why host memory so laid out cannot be aliased; an empty list if it can.
+
+        A copy is row-major, at a multiple of 64 bytes, and has the same dtype.
+
+        Parameters
+        ----------
+        view : StridedView
+            The memory.
+
+        Returns
+        -------
+        list of Reason
+            Each with its remedy.
+
+        Raises
+        ------
+        ZeroCopyError
+            No copy would help either: the dtype is lacking, too many dimensions.
+        """
         raise lacking(self.name, "reasons")
 
     def device_reasons(self, view: StridedView) -> list[Reason]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from zerocopy.device import Device
 from zerocopy.device_hooks import DeviceHooks
 from zerocopy.dtype import DType
-from zerocopy.errors import FrameworkNotInstalledError, Reason, UnsupportedConversionError, lacking
+from zerocopy.errors import FrameworkNotInstalledError, UnsupportedConversionError, lacking
 from zerocopy.source import FORMS as FORMS
 from zerocopy.source import Array as Array
 from zerocopy.source import Source as Source
@@ -193,28 +193,6 @@ class Framework(DeviceHooks, TableHooks):
             True: such an object comes back as it is.
         """
         return True
-
-    def reasons(self, view: StridedView) -> list[Reason]:
-        """Return why host memory so laid out cannot be aliased; an empty list if it can.
-
-        A copy is row-major, at a multiple of 64 bytes, and has the same dtype.
-
-        Parameters
-        ----------
-        view : StridedView
-            The memory.
-
-        Returns
-        -------
-        list of Reason
-            Each with its remedy.
-
-        Raises
-        ------
-        ZeroCopyError
-            No copy would help either: the dtype is lacking, too many dimensions.
-        """
-        raise lacking(self.name, "reasons")
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         """Make an object of host memory that has no `reasons` against it.

@@ -85,8 +85,8 @@ def check(contender: Contender, pair: Pair, x: Any, values: Array) -> tuple[str,
         return "refused: " + "; ".join(reason.why for reason in plan.reasons), ""
     try:
         result = _quietly(statement(contender, pair, x))
-    except Exception:  # noqa: BLE001 - each framework has an error and words of its own for "no such type"
-        return "raises an error", ""
+    except Exception as error:  # noqa: BLE001 - each framework has its own for "no such type"
+        return f"raises {type(error).__name__}", ""  # its words name the dtype, and would be a remark each
     told = differs(pair, result, values)
     return told, "" if told or zc.shares_memory(x, result) else "copies"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import zerocopy as zc
+from benchmarks.children import environment
 from benchmarks.conversion.contenders import statement
 from benchmarks.conversion.inputs import LARGE, ours, size_name, sources, targets, within_memory
 from benchmarks.conversion.subjects import Subject, aligned_values
@@ -69,11 +69,9 @@ def _imports(settings: Settings) -> list[Case]:
 
 
 def _probe(code: str) -> tuple[float, list[str]]:
-    # The child has to find what this process finds, however it was told of it.
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))}
     told = subprocess.run(
         [sys.executable, "-c", _PROBE.format(code=code)],
-        env=environment,
+        env=environment(),
         capture_output=True,
         text=True,
         check=True,

@@ -11,13 +11,13 @@ from __future__ import annotations
 import gc
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from benchmarks.children import environment
 from benchmarks.conversion.contenders import DOCUMENTED, Contender, Pair, check, essential, pairs, statement
 from benchmarks.conversion.subjects import SUBJECTS, aligned_values
 from benchmarks.suite import Case, Entry, Section, Settings, Task
@@ -52,10 +52,8 @@ def tasks(settings: Settings) -> list[Task]:
 def run(pair: Pair, settings: Settings) -> list[Case]:
     """Have a child check and time one pair, and count what stays."""
     asked = {"pair": pair, "pace": asdict(settings.pace), "calls": QUICK_CALLS if settings.quick else CALLS}
-    # The child has to find what this process finds, however it was told of it.
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))}
     command = [sys.executable, "-W", "ignore", "-m", __name__, json.dumps(asked)]
-    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    told = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     if told.returncode:
         raise RuntimeError(f"the child ended with {told.returncode}: {told.stderr.strip()[-300:]}")
     plain = json.loads(told.stdout.splitlines()[0])  # what pydlpack says at the end is on the lines below

@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.layout.copies import copy, stream
 from benchmarks.layout.data import Array, memory, native
 from benchmarks.suite import Case, Entry, Settings, median
-from benchmarks.timing import Pace, Statement, measure
+from benchmarks.timing import Pace, Raised, Statement, measure
 
 #: Notes by which goals and pages know entries.
 FRESH = "fresh memory"
@@ -128,8 +128,7 @@ class Contest:
                 warnings.simplefilter("ignore")
                 found = way.result(self.names)
         except Exception as error:  # noqa: BLE001 - whatever a library raises is the finding
-            first = str(error).partition("\n")[0]
-            return f"raises {type(error).__name__}: {first[:160]}"
+            return Raised.of(error).why
         if isinstance(found, np.ndarray) and found.dtype == np.uint8:  # a copy of the bytes
             return "" if np.array_equal(found, self.names["raw"]) else "gives other bytes"
         return self.differs(found)

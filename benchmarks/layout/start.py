@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import random
 import subprocess
 import sys
 from collections.abc import Sequence
 from functools import partial
 
+from benchmarks.children import environment
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Timing
 
@@ -74,13 +74,12 @@ def _start(settings: Settings) -> list[Case]:
 
 
 def _probe(before: str, code: str) -> tuple[float, float, bool]:
-    # The child has to find what this process finds, however it was told of it; and the bytecode
-    # of our modules, which it would compile each time if it must not keep it.
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    found = environment()
+    # Our modules' bytecode, which it would compile each time if it must not keep it.
+    found.pop("PYTHONDONTWRITEBYTECODE", None)
     told = subprocess.run(
         [sys.executable, "-c", _PROBE.format(before=before, code=code)],
-        env=environment,
+        env=found,
         capture_output=True,
         text=True,
         check=True,

@@ -11,7 +11,7 @@ from benchmarks.pipeline.run import Outcome, Runner, differs, quiet, race
 from benchmarks.pipeline.stages import WHOLE, Place, cpu, gpu, lacks, needs, stages
 from benchmarks.report import quantity
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.timing import Timing
+from benchmarks.timing import Raised, Timing
 
 #: How many times as long as the fastest by hand the whole may take.
 SLOWER = 1.05
@@ -78,7 +78,7 @@ def check(runners: Sequence[Runner], given: Files) -> tuple[dict[str, Outcome], 
             try:
                 outcome = expected if runner is runners[0] else runner.run(given, look=True)
             except Exception as error:  # noqa: BLE001 - whatever a library raises is the finding
-                refused[label] = f"raises {type(error).__name__}: {str(error).partition(chr(10))[0][:160]}"
+                refused[label] = Raised.of(error).why
                 continue
             told = differs(outcome, expected)
             if told:

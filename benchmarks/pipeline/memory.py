@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
 from functools import partial
 
+from benchmarks.children import environment
 from benchmarks.pipeline.contenders import WAYS
 from benchmarks.pipeline.contenders.way import Way
 from benchmarks.pipeline.contest import left_out, rows, wanted
@@ -69,13 +69,9 @@ def measure(settings: Settings) -> list[Case]:
 
 def start(way: Way, given: Files, few: Files) -> subprocess.Popen[str]:
     """Start a process for one run."""
-    # The child has to find what this process finds, however it was told of it.
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))}
-    # A pool that the user's environment asks for would be under all of them.
-    environment.pop("ZEROCOPY_POOL", None)
     return subprocess.Popen(
         [sys.executable, "-m", "benchmarks.pipeline.child", way.label, str(given.folder), str(few.folder)],
-        env=environment,
+        env=environment(),
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -17,6 +17,7 @@ from benchmarks.pipeline.contenders.way import Hop, Way
 from benchmarks.pipeline.copied import copied
 from benchmarks.pipeline.data import Files
 from benchmarks.pipeline.stages import WHOLE, Place, Stage, begin, stages
+from benchmarks.timing import set_modules_apart
 
 #: How far scores may lie apart. Sums are taken in another order where memory begins elsewhere
 #: or a column comes in more chunks than one.
@@ -127,8 +128,8 @@ def quiet() -> Iterator[None]:
 
     threads = torch.get_num_threads()
     collecting = gc.isenabled()
+    set_modules_apart()
     gc.collect()
-    gc.freeze()
     gc.disable()
     # Its threads go on spinning when they are done, on the cores of the stage that follows.
     torch.set_num_threads(1)
@@ -138,6 +139,5 @@ def quiet() -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(threads)
-        gc.unfreeze()
         if collecting:
             gc.enable()

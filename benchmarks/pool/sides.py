@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import random
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from benchmarks.children import environment
 from benchmarks.suite import Case, Entry
 from benchmarks.timing import Pace, Timing
 
@@ -41,13 +41,9 @@ class Side:
 
     def __init__(self, mode: str, asked: str | None = None) -> None:
         self.mode = mode
-        # The child has to find what this process finds, however it was told of it.
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))}
-        # A pool that the user's environment asks for would be under all of them.
-        environment.pop("ZEROCOPY_POOL", None)
         self._process = subprocess.Popen(
             [sys.executable, "-m", self.program, mode if asked is None else asked],
-            env=environment,
+            env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.suite import Case, Entry, Settings
 from benchmarks.tables.data import MAKERS, MODULES, aliases, installed, namespace, spans, spans_of_frame, x64
-from benchmarks.timing import Statement, measure
+from benchmarks.timing import Raised, Statement, measure
 
 Array = np.ndarray[Any, Any]
 
@@ -139,8 +139,7 @@ class Question:
                     return "", ""
                 found = self.reads(result)
         except Exception as error:  # noqa: BLE001 - whatever a library raises is the finding
-            first = str(error).partition("\n")[0]
-            return f"raises {type(error).__name__}: {first[:160]}", ""
+            return Raised.of(error).why, ""
         ours = self.reads(Statement(self.ways[0].code, names).value())
         refused = differ(found, ours)
         memory = spans(table) + (spans_of_frame(names["dn"]) if "dn" in way.names() else [])

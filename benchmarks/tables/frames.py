@@ -14,7 +14,7 @@ from benchmarks.conversion.inputs import within_memory
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.tables.contest import Array, Way
 from benchmarks.tables.data import COLUMNS, aliases, flights, floats, installed, namespace, spans
-from benchmarks.timing import Statement, measure
+from benchmarks.timing import Raised, Statement, measure
 
 LIMIT = 200_000.0  # ns, whatever the number of rows
 SIZES = (1_000, 1_000_000, 10_000_000)  # rows
@@ -119,7 +119,7 @@ def check(way: Way, pair: Pair, given: Input) -> tuple[str, int]:
             warnings.simplefilter("ignore")
             result = Statement(way.code, given.names).value()
     except Exception as error:  # noqa: BLE001 - whatever a library raises is the finding
-        return f"raises {type(error).__name__}: {str(error).partition(chr(10))[0][:160]}", 0
+        return Raised.of(error).why, 0
     if way.role == "reference":
         return "", 0
     expected = given.names["t"]
