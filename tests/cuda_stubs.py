@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from zerocopy import registry, routes
 from zerocopy.device import CUDA
 from zerocopy.dtype import from_numpy, to_numpy
 from zerocopy.protocols import cuda_driver, dlpack
@@ -76,6 +77,12 @@ def capsule_of(array, device, versioned):
     tensor, _ = dlpack._tensor(capsule)
     tensor.device_type, tensor.device_id = CUDA, device
     return capsule
+
+
+def forget():
+    """Drop what the registry and the routes keep of classes that go with the test."""
+    registry._by_type.clear()
+    routes.TABLE.clear()
 
 
 def install(monkeypatch) -> Machine:
@@ -158,6 +165,10 @@ def _cupy(machine: Machine) -> types.ModuleType:
                 )
             self.data, self.size, self.ndim = memptr, plain.size, plain.ndim
             self._host = over(memptr.ptr, self.shape, self.dtype, self.strides, memptr)
+
+        @property
+        def flags(self):
+            return self._host.flags
 
         @property
         def device(self):

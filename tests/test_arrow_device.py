@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 
+import cuda_stubs
 import cudf_stubs
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import zerocopy as zc
-from zerocopy import registry
 from zerocopy.device import CUDA, CUDA_HOST, CUDA_MANAGED
 from zerocopy.protocols import arrow_c, cuda_driver
 from zerocopy.protocols.capsule import pointer
@@ -41,7 +41,7 @@ class OnDevice:
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
     yield cudf_stubs.install(monkeypatch)
-    registry._by_type.clear()
+    cuda_stubs.forget()
 
 
 def batch(**columns):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import bits, sample
 from cuda_fakes import POINTER, OldDLPack, SpeaksCAI, SpeaksDLPack, capsule_on
-from cuda_stubs import install
+from cuda_stubs import forget, install
 
 import zerocopy as zc
 from zerocopy._frameworks.cupy import CuPy
@@ -206,7 +206,8 @@ LAYOUTS = {
 
 @pytest.fixture
 def machine(monkeypatch):
-    return install(monkeypatch)
+    yield install(monkeypatch)
+    forget()
 
 
 def put(name: str, values: np.ndarray, device: int = 0) -> object:

@@ -8,6 +8,7 @@ import weakref
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import cuda_stubs
 import cudf_stubs
 import numpy as np
 import pyarrow as pa
@@ -25,8 +26,7 @@ NUMBERS = [f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64)] + ["float32
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
     yield cudf_stubs.install(monkeypatch)
-    # The registry keeps classes by what they were: these go with the test.
-    registry._by_type.clear()
+    cuda_stubs.forget()
 
 
 def series(values, kind=None) -> Series:

@@ -560,3 +560,22 @@ def test_arrow_makes_bytes_of_booleans_where_we_refuse() -> None:
     assert str(pa.Tensor.from_numpy(x).type) == "uint8"
     with pytest.raises(zc.UnsupportedConversionError, match="bool"):
         zc.convert(x, to="pyarrow")
+
+
+def test_jax_that_is_told_to_use_no_host(run_python) -> None:
+    """JAX_PLATFORMS=cuda: it has no arrays on the host, and ends in an assertion without a text."""
+    pytest.importorskip("jax")
+    done = run_python(
+        """
+        import numpy as np, zerocopy as zc
+        x = np.arange(32, dtype="f4")
+        assert not zc.explain(x, "jax").possible
+        try:
+            zc.convert(x, "jax")
+        except zc.DeviceError as error:
+            print(error)
+        """,
+        JAX_PLATFORMS="cuda",
+    )
+    assert "JAX is told to use cuda alone (JAX_PLATFORMS), and has no arrays on the host" in done.stdout
+    assert "JAX_PLATFORMS=cuda,cpu" in done.stdout

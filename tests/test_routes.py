@@ -106,16 +106,16 @@ def test_torch_import() -> None:
 
 def test_jax_import_and_export() -> None:
     jax = pytest.importorskip("jax")
-    from zerocopy._frameworks import jax as ours
+    from zerocopy._frameworks.jax import capsules as ours
 
     x = sample("f4")
-    private, public = ours._from_capsule(), jax.dlpack.from_dlpack
+    private, public = ours.from_capsule(), jax.dlpack.from_dlpack
     assert private.__name__ == "private"
     a, b = private(x.__dlpack__()), public(dlpack.Handover(x.__dlpack__()))
     assert a.unsafe_buffer_pointer() == b.unsafe_buffer_pointer() == x.ctypes.data
     assert a.devices() == b.devices()
     assert (a == b).all()
-    export = ours._to_capsule()
+    export = ours.to_capsule()
     assert export is not type(a).__dlpack__
     one, two = dlpack.read(export(a)), dlpack.read(a.__dlpack__())
     assert (one.ptr, one.shape, one.strides, one.dtype) == (two.ptr, two.shape, two.strides, two.dtype)

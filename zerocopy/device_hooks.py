@@ -194,6 +194,21 @@ class DeviceHooks:
                 f"it has them on: {', '.join(self.device_kinds)}",
             )
 
+    def is_out_of_memory(self, error: Exception) -> bool:
+        """Whether an error that the framework raised says that there is no memory left.
+
+        Parameters
+        ----------
+        error : Exception
+            Raised while an object was made or copied; no ``MemoryError``, which says so itself.
+
+        Returns
+        -------
+        bool
+            True: ``convert`` raises ``MemoryError`` from it.
+        """
+        return False
+
     def devices(self) -> list[str]:
         """Return the devices that an imported framework sees, for people to read.
 

@@ -137,6 +137,15 @@ def from_numpy(dtype: np.dtype[Any]) -> DType | None:
     return found
 
 
+def native_numbers() -> frozenset[int]:
+    """Return the numbers of NumPy's own types that tensors have (``dtype.num``), whatever the byte order.
+
+    By number, since hashing a dtype takes 90 ns more. Two of them may be one type: ``long`` and
+    ``long long`` have numbers of their own.
+    """
+    return frozenset(np.dtype(char).num for char in "?bBhHiIlLqQefdFD")
+
+
 def to_numpy(dtype: DType) -> np.dtype[Any] | None:
     """Return the NumPy dtype of a type; None where only ``ml_dtypes`` has it and it is absent.
 

@@ -336,8 +336,29 @@ def _finish(
         steps=(step,),
         reasons=tuple(reasons),
         warnings=() if copies else _warnings(view, target),
-        run=run,
+        run=_told(run, source, target, where),
     )
+
+
+def _told(run: Callable[[], Any], source: Source, target: Framework, where: Device) -> Callable[[], Any]:
+    """Have a framework's own error for memory that ran out told as Python's (P9)."""
+
+    def told() -> Any:
+        try:
+            return run()
+        except (ZeroCopyError, MemoryError):
+            raise
+        except Exception as error:
+            for framework in (target, source.framework):
+                if framework is not None and framework.is_out_of_memory(error):
+                    raise MemoryError(
+                        f"{source.name} -> {target.name}: there is no memory left on {where} for a copy of "
+                        f"{source.view.nbytes} bytes ({framework.name} raised {type(error).__name__}).\n"
+                        "  To fix: free what is not needed any more, or convert it in parts"
+                    ) from error
+            raise
+
+    return told
 
 
 def _warnings(view: StridedView, target: Framework) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-#: Forms in which host memory passes from a fast exporter to a fast importer.
+#: Forms in which memory passes from a fast exporter to a fast importer; all but the last are the host's.
 #: ``ndarray``: an ndarray that aliases, with any strides, read-only if immutable.
 #: ``readonly``: an ndarray that is read-only whatever the object, since it is immutable.
 #: ``capsule``: a legacy DLPack capsule, aligned to its item size, no stride negative.
@@ -25,7 +25,10 @@ Array = np.ndarray[Any, Any]
 #: ``columns``: of a table, a list of names and objects that have routes of their own.
 #: ``arrow``: a ``pyarrow.Table`` of plain numbers: columns of one chunk each, with names that
 #: are unique and not empty, no metadata. An exporter raises ValueError for any other.
-FORMS = ("ndarray", "readonly", "capsule", "versioned", "aligned", "columns", "arrow")
+#: ``cuda``: memory of NumPy's own types on a CUDA device, aligned to its item size, no stride
+#: negative, as a pair ``(index, ask)``: the device's, and ``ask(stream) -> legacy capsule``, which
+#: has the producer's work done before the stream's that comes next (DLPack, Python specification).
+FORMS = ("ndarray", "readonly", "capsule", "versioned", "aligned", "columns", "arrow", "cuda")
 
 
 @dataclass(slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from zerocopy.device import (
     ROCM,
     Device,
 )
-from zerocopy.dtype import SUBBYTE_NAMES, DType, from_numpy, to_numpy
+from zerocopy.dtype import SUBBYTE_NAMES, DType, from_numpy, native_numbers, to_numpy
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
@@ -93,6 +93,28 @@ class CuPy(Framework):
             contiguous=contiguous,
         )
 
+    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        cupy = self.module()
+        runtime = cupy.cuda.runtime
+        if cls is not cupy.ndarray or runtime.is_hip:
+            return {}
+        current_device, numbers = runtime.getDevice, native_numbers()
+
+        def on_device(array: Any) -> Any:
+            data, dtype, strides = array.data, array.dtype, array.strides
+            # On another device its exporter would order the wrong stream.
+            if data.device_id != current_device():
+                raise BufferError("not on the current device")
+            # C-contiguous says that no stride is a fraction of the item size; one of a
+            # dimension that is not walked may still be negative, which ends torch.
+            if dtype.num not in numbers or not array.flags.c_contiguous or data.ptr % dtype.itemsize:
+                raise BufferError("a type or a layout that others lack")
+            if strides and min(strides) < 0:
+                raise BufferError("a negative stride")
+            return data.device_id, lambda stream: array.__dlpack__(stream=stream)
+
+        return {"cuda": on_device}
+
     # -- target ---------------------------------------------------------------
 
     def reasons(self, view: StridedView) -> list[Reason]:
@@ -157,6 +179,27 @@ class CuPy(Framework):
             # Before its pool hands the source's block to somebody else.
             own.wait_event(copied)
         return fresh if view.dtype.in_numpy else fresh.view(obj.dtype)
+
+    def imports(self) -> dict[str, Callable[[Any], Any]]:
+        cupy = self.module()
+        cuda, from_capsule, array = cupy.cuda, cupy.from_dlpack, cupy.array
+        if cuda.runtime.is_hip:
+            return {}
+        current_device, current_stream = cuda.runtime.getDevice, cuda.get_current_stream
+        numbers = native_numbers()
+
+        def on_device(memory: Any) -> Any:
+            index, ask = memory
+            if index != current_device():
+                raise BufferError("not on the current device")
+            return from_capsule(ask(_handle(current_stream())))
+
+        def transfer(given: Any) -> Any:
+            if given.dtype.num not in numbers or not given.dtype.isnative:
+                raise BufferError("a type that CuPy lacks, or bytes in the other order")
+            return array(given, order="C", blocking=True)  # as from_host does
+
+        return {"cuda": on_device, "ndarray": transfer}
 
     # -- devices --------------------------------------------------------------
 

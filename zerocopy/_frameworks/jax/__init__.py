@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import registry
+from zerocopy._frameworks.jax.capsules import from_capsule, on_device, to_capsule
 from zerocopy.device import CPU, CUDA, HOST, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
 from zerocopy.protocols import dlpack
-from zerocopy.protocols.array_interface import ALIGNMENT, aligned_empty, misalignment, writable_alias
+from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable_alias
 from zerocopy.strided import StridedView, contiguous_strides
 
 if TYPE_CHECKING:
@@ -114,12 +115,12 @@ class Jax(Framework):
         jax = self.module()
         if cls is not type(jax.numpy.zeros(())):
             return {}  # a tracer, a PRNG key
-        asarray, to_capsule = np.asarray, _to_capsule()
+        asarray, export = np.asarray, to_capsule()
         if jax.device_count() != 1 or jax.local_devices()[0].platform != "cpu":
             # Of an array over several devices to_capsule exports the first shard, and of
             # one on a GPU it exports memory without its stream: where there can be such
             # arrays, each one is looked at. Devices never change once there are arrays.
-            return {}
+            return {"cuda": on_device}
 
         def ndarray(array: Any) -> Any:
             view = asarray(array)
@@ -127,7 +128,7 @@ class Jax(Framework):
                 raise BufferError("packed, or in another layout: asarray has copied it")
             return view
 
-        return {"ndarray": ndarray, "readonly": ndarray, "capsule": to_capsule, "aligned": to_capsule}
+        return {"ndarray": ndarray, "readonly": ndarray, "capsule": export, "aligned": export}
 
     # -- target ---------------------------------------------------------------
 
@@ -195,7 +196,7 @@ class Jax(Framework):
         # JAX takes no read-only NumPy array and no versioned capsule; it never writes,
         # so a writable alias is safe. Donation does not break that: XLA does not
         # reuse the memory of imported buffers (test_jax).
-        return _from_capsule()(dlpack.export(writable_alias(array), dtype))
+        return from_capsule()(dlpack.export(writable_alias(array), dtype))
 
     def from_device(self, source: Source, stream: int | None) -> Any:
         jax = self.module()
@@ -220,13 +221,13 @@ class Jax(Framework):
         import numpy as np
 
         config = self.module().config
-        from_capsule = _from_capsule()
+        import_ = from_capsule()
         # By number, since hashing a dtype takes 90 ns more; "q" and "Q" are 64-bit integers
         # with numbers of their own.
         wide = frozenset(np.dtype(name).num for name in (*_WIDE, "q", "Q"))
 
         def capsule(given: Any) -> Any:
-            array = from_capsule(given)
+            array = import_(given)
             if array.dtype.num in wide and not config.jax_enable_x64:
                 raise BufferError("JAX's x64 mode is off")
             return array
@@ -239,7 +240,7 @@ class Jax(Framework):
             # on"). So it is copied here, and finished.
             if misalignment(array):
                 raise BufferError("misaligned: the careful way copies it")
-            return from_capsule(array.__dlpack__())  # gaps and reversals it refuses
+            return import_(array.__dlpack__())  # gaps and reversals it refuses
 
         def readonly(array: Any) -> Any:
             return ndarray(writable_alias(array))
@@ -260,8 +261,23 @@ class Jax(Framework):
 
     def check_device(self, device: Device) -> None:
         super().check_device(device)
+        jax = self.module()
         if not device.is_host:
-            _jax_device(self.module(), device)
+            _jax_device(jax, device)
+            return
+        # Read and not tried: to ask for devices starts JAX's backends, one of which takes
+        # three quarters of a GPU's memory.
+        told = jax.config.jax_platforms
+        if told and "cpu" not in told.split(","):
+            raise DeviceError(
+                f"to='jax', device={str(device)!r}",
+                f"JAX is told to use {told} alone (JAX_PLATFORMS), and has no arrays on the host",
+                f"JAX_PLATFORMS={told},cpu before JAX is imported, or ask for its device: device='cuda'",
+            )
+
+    def is_out_of_memory(self, error: Exception) -> bool:
+        # XLA's errors are one class, with absl's name of the status before the text.
+        return isinstance(error, RuntimeError) and str(error).startswith("RESOURCE_EXHAUSTED")
 
     def devices(self) -> list[str]:
         jax = self.module()
@@ -321,67 +337,5 @@ def _jax_device(jax: Any, device: Device) -> Any:
         f"to='jax', device={str(device)!r}", f"JAX sees {len(devices)} CUDA devices", "name one of them"
     )
 
-
-# JAX's public from_dlpack asks the producer, its backend and its stream, and then
-# canonicalises by way of jnp.asarray: 16 us for 1,000 floats, where the import
-# itself takes 2.5. The public __dlpack__ takes 1.7 us of Python around an export
-# of 0.4. So both are called where these versions have them, if a trial gives what
-# the public way gives (law 6; compared in test_routes).
-_KNOWN = ((0, 7), (0, 12))
-
-
-def _private() -> Any:
-    import jaxlib
-    from jaxlib import _jax  # type: ignore[attr-defined, unused-ignore]
-
-    version = tuple(int(n) for n in jaxlib.__version__.split(".")[:2])
-    return _jax if _KNOWN[0] <= version < _KNOWN[1] else None
-
-
-def _from_capsule() -> Callable[[Any], Any]:
-    """Return ``capsule -> jax.Array`` on the CPU."""
-    import jax
-    import numpy as np
-
-    if "import" not in _chosen:
-
-        def public(capsule: Any) -> Any:
-            return jax.dlpack.from_dlpack(dlpack.Handover(capsule))
-
-        _chosen["import"] = public
-        try:
-            bare = _private().dlpack_managed_tensor_to_buffer
-            cpu = jax.local_devices(backend="cpu")[0]
-
-            def private(capsule: Any) -> Any:
-                return bare(capsule, cpu, None)
-
-            trial = aligned_empty((2,), np.dtype(np.float32))
-            trial[:] = 1, 2
-            if private(trial.__dlpack__()).unsafe_buffer_pointer() == trial.ctypes.data:
-                _chosen["import"] = private
-        except (ImportError, AttributeError, TypeError, RuntimeError):
-            pass  # another version's internals: the public way stands
-    return _chosen["import"]
-
-
-def _to_capsule() -> Callable[[Any], Any]:
-    """Return ``jax.Array -> legacy capsule``; it waits for the array, and refuses deleted ones."""
-    import jax
-    import numpy as np
-
-    if "export" not in _chosen:
-        _chosen["export"] = type(jax.numpy.zeros(())).__dlpack__
-        try:
-            bare = _private().buffer_to_dlpack_managed_tensor
-            trial = jax.numpy.arange(3, dtype=np.int32)
-            if dlpack.read(bare(trial)).ptr == trial.unsafe_buffer_pointer():
-                _chosen["export"] = bare
-        except (ImportError, AttributeError, TypeError, RuntimeError):
-            pass  # as above
-    return _chosen["export"]
-
-
-_chosen: dict[str, Callable[[Any], Any]] = {}
 
 FRAMEWORK = Jax()

@@ -215,6 +215,12 @@ class Numba(Framework):
         if device.id >= len(cuda.gpus):
             raise DeviceError(asked, f"Numba sees {len(cuda.gpus)} CUDA devices", "name one of them")
 
+    def is_out_of_memory(self, error: Exception) -> bool:
+        driver = sys.modules.get("numba.cuda.cudadrv.driver")
+        raised: Any = getattr(driver, "CudaAPIError", None)
+        # 2: CUDA_ERROR_OUT_OF_MEMORY (cuda.h, CUresult).
+        return raised is not None and isinstance(error, raised) and int(error.code) == 2  # type: ignore[attr-defined]
+
     def devices(self) -> list[str]:
         if "numba.cuda" not in sys.modules:
             return list(self.device_kinds)

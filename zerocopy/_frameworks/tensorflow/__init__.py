@@ -206,6 +206,9 @@ class TensorFlow(Framework):
                 "install tensorflow[and-cuda], and check the driver with nvidia-smi",
             )
 
+    def is_out_of_memory(self, error: Exception) -> bool:
+        return isinstance(error, self.module().errors.ResourceExhaustedError)
+
     def devices(self) -> list[str]:
         gpus = self.module().config.list_physical_devices("GPU")
         return ["cpu", *(f"cuda:{i}" for i in range(len(gpus)))]

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from zerocopy._frameworks.torch.on_device import MAX_NDIM as _MAX_NDIM
+from zerocopy._frameworks.torch.on_device import exporter, importer
 from zerocopy.device import (
     CUDA,
     CUDA_HOST,
@@ -40,7 +42,6 @@ _GRAD = Reason(
     "it requires grad, and no other framework would keep the graph",
     "pass x.detach(): an alias without the graph",
 )
-_MAX_NDIM = 64  # what torch's DLPack and NumPy bridges take
 
 
 class Torch(Framework):
@@ -141,11 +142,15 @@ class Torch(Framework):
             return to_capsule(tensor)
 
         # Tensor.numpy refuses gradients, lazy bits and other devices in C++.
-        return {
+        forms = {
             "ndarray": cls.numpy,  # type: ignore[attr-defined]
             "capsule": plain,
             "aligned": aligned,
         }
+        if torch.version.cuda is None:
+            return forms
+        native = frozenset(t for t, dtype in _dtypes(torch).items() if dtype.in_numpy)
+        return forms | {"cuda": exporter(torch, to_capsule, native)}
 
     # -- target ---------------------------------------------------------------
 
@@ -224,7 +229,7 @@ class Torch(Framework):
         from_capsule = _from_capsule(torch)
         from_numpy = torch.from_numpy
         if not dlpack.NUMPY_DELETER_IS_SAFE:
-            return {"capsule": from_capsule}
+            return {"capsule": from_capsule}  # and the careful way for all else
 
         def ndarray(array: Any) -> Any:
             # Writable, aligned, native and row-major in one look: for such memory the
@@ -244,7 +249,10 @@ class Torch(Framework):
                 raise BufferError("misaligned")
             return tensor
 
-        return {"capsule": from_capsule, "versioned": versioned, "ndarray": ndarray}
+        forms = {"capsule": from_capsule, "versioned": versioned, "ndarray": ndarray}
+        # Asked of the build: whether there is a device is asked of the driver, after which
+        # no child of a fork could use it.
+        return forms if torch.version.cuda is None else forms | {"cuda": importer(torch, from_capsule)}
 
     # -- devices --------------------------------------------------------------
 
@@ -275,6 +283,12 @@ class Torch(Framework):
                 f"torch sees {torch.cuda.device_count()} CUDA devices",
                 "name one of them",
             )
+
+    def is_out_of_memory(self, error: Exception) -> bool:
+        # A RuntimeError both, of the device and of the host (c10/core/impl/alloc_cpu.cpp).
+        return isinstance(error, self.module().OutOfMemoryError) or (
+            isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)
+        )
 
     def devices(self) -> list[str]:
         cuda = self.module().cuda

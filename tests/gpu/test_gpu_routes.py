@@ -1,0 +1,137 @@
+"""The fast way on a device: it is taken, agrees with the careful one, and leaves alone what it cannot do."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+from cuda_arrays import DTYPES, MARKS, PAIRS, bits, same, sample, side
+
+import zerocopy as zc
+from zerocopy import registry, routes
+from zerocopy.dtype import NATIVE_NAMES
+from zerocopy.planner import make
+
+pytestmark = MARKS
+
+#: Numba reads capsules itself, and JAX's importer takes the producer: both go the careful way.
+FAST = [(source, target) for source, target in PAIRS if source != "numba" and target in ("cupy", "torch")]
+
+
+def _kept(source: str, target: str):
+    """Return the fast way of a pair."""
+    x = side(source).make(sample())
+    zc.convert(x, to=target)
+    return routes.TABLE[target][type(x)]
+
+
+@pytest.mark.parametrize(("source", "target"), FAST)
+def test_the_fast_way_is_kept(source: str, target: str) -> None:
+    side(target)
+    x = side(source).make(sample())
+    result = _kept(source, target)(x)
+    assert side(target).pointer(result) == side(source).pointer(x)
+    same(side(target), result, sample())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("source", "target"), FAST)
+def test_the_fast_way_agrees_or_leaves_it(source: str, target: str, dtype: str) -> None:
+    """Of each type: the same array as the careful way's; or BufferError, and convert goes the careful way."""
+    own, taker = side(source), side(target)
+    route = _kept(source, target)
+    if not own.holds(dtype):
+        pytest.skip(f"{source} has no {dtype}")
+    values = sample(dtype)
+    x = own.make(values)
+    if not zc.explain(x, to=target).possible:
+        with pytest.raises(zc.ZeroCopyError):
+            zc.convert(x, to=target)
+        return
+    careful = make(x, target).run()
+    try:
+        fast = route(x)
+    except Exception:  # noqa: BLE001 - whatever it raises leaves it to the careful way
+        assert dtype not in NATIVE_NAMES
+    else:
+        a, b = zc.view(fast), zc.view(careful)
+        assert (a.ptr, a.shape, a.strides, a.dtype, a.device) == (
+            b.ptr,
+            b.shape,
+            b.strides,
+            b.dtype,
+            b.device,
+        )
+    same(taker, zc.convert(x, to=target), values)
+
+
+CUTS = {
+    "transposed": lambda x: x.T,
+    "every other": lambda x: x[::2, ::2],
+    "a column": lambda x: x[:, 1],
+    "reversed": lambda x: x[::-1],
+    "one, reversed": lambda x: x[:1][::-1],
+    "0-d": lambda x: x[1, 1],
+    "empty": lambda x: x[:0],
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize(("source", "target"), FAST)
+def test_layouts_after_a_plain_array(source: str, target: str, cut: str) -> None:
+    """The table knows types alone: what one array was must not be taken for the next one's."""
+    if source == "torch" and "reversed" in cut:
+        pytest.skip("torch has no negative strides")
+    own, taker = side(source), side(target)
+    _kept(source, target)
+    same(taker, zc.convert(CUTS[cut](own.make(sample())), to=target), np.array(CUTS[cut](sample())))
+
+
+def test_torch_tensors_that_are_not_their_memory_leave_it() -> None:
+    side("torch")
+    side("cupy")
+    torch = importlib.import_module("torch")
+    _kept("torch", "cupy")
+    z = torch.tensor([1 + 2j, 3 - 4j], device="cuda:0", dtype=torch.complex64)
+    for lazy in (z.conj(), z.conj().imag):
+        got = side("cupy").values(zc.convert(lazy, to="cupy"))
+        assert np.array_equal(got, lazy.resolve_conj().resolve_neg().cpu().numpy())
+    with pytest.raises(zc.UnsupportedConversionError, match="grad"):
+        zc.convert(torch.ones(3, device="cuda:0", requires_grad=True), to="cupy")
+
+
+def test_a_host_tensor_after_one_on_the_device() -> None:
+    """One type on both sides of the bus: the second goes across it."""
+    side("torch")
+    side("cupy")
+    torch = importlib.import_module("torch")
+    _kept("torch", "cupy")
+    host = torch.from_numpy(sample().copy())
+    same(side("cupy"), zc.convert(host, to="cupy"), sample())
+    assert np.array_equal(zc.convert(host, to="numpy"), sample())
+    assert np.array_equal(zc.convert(host.to("cuda:0"), to="numpy"), sample())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("order", ["C", "F", "strided"])
+def test_numpy_to_cupy(dtype: str, order: str) -> None:
+    """A transfer, by the table from the second on; its source may change when it has returned."""
+    cupy = side("cupy")
+    zc.convert(sample(), to="cupy")
+    values = np.array(sample(dtype), order=order if order in "CF" else "C")
+    values = values[::2, ::2] if order == "strided" else values
+    expected = values.copy()
+    result = zc.convert(values, to="cupy")
+    careful = make(values, "cupy").run()
+    values[...] = expected.flat[0]
+    same(cupy, result, expected)
+    assert bits(cupy.values(careful)).tolist() == bits(expected).tolist()
+    assert result.strides == careful.strides
+
+
+def test_the_forms_that_are_offered() -> None:
+    side("cupy")
+    cupy = importlib.import_module("cupy")
+    assert set(registry.by_name("cupy").exports(cupy.ndarray)) == {"cuda"}
+    assert set(registry.by_name("cupy").imports()) == {"cuda", "ndarray"}
