@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from benchmarks.pool.device_child import LINES
 from benchmarks.pool.sides import Side, turns
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Pace, Timing
@@ -29,6 +28,21 @@ SIZES = (4 << 10, 1 << 20, 256 << 20)
 _ALLOCATING = ("cupy", "torch", "numba", "rmm")
 _PIPELINE = ("cupy", "torch", "jax")
 _LARGE, _QUICK = 256 << 20, 64 << 20
+
+#: What is measured, by load and framework: a line of `n` bytes and of the names that the process has.
+LINES = {
+    "allocate": {
+        "cupy": "cupy.empty(n, 'u1')",
+        "torch": "torch.empty(n, dtype=torch.uint8, device='cuda')",
+        "numba": "cuda.device_array(n, 'u1')",
+        "rmm": "rmm.DeviceBuffer(size=n)",
+        "cuda": "cuMemFree(cuMemAlloc(n))",
+    },
+    "streams": {"torch": "cross(n)"},
+    "to device": {"cupy": "d.set(x)", "torch": "d.copy_(x)"},
+    "to host": {"cupy": "d.get(out=x)", "torch": "x.copy_(d)"},
+    "pipeline": {"all": "pipeline(n)"},
+}
 
 _PLAIN = "cuMemAlloc and cuMemFree"
 _ALLOCATE, _STREAMS = "allocate and free ", "use on another stream, "

@@ -20,22 +20,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.pool.child import Child
+from benchmarks.pool.device import LINES
 from zerocopy.protocols import cuda_driver
-
-#: What is measured, by load and framework: a line of `n` bytes and of what :func:`_names` gives.
-LINES = {
-    "allocate": {
-        "cupy": "cupy.empty(n, 'u1')",
-        "torch": "torch.empty(n, dtype=torch.uint8, device='cuda')",
-        "numba": "cuda.device_array(n, 'u1')",
-        "rmm": "rmm.DeviceBuffer(size=n)",
-        "cuda": "cuMemFree(cuMemAlloc(n))",
-    },
-    "streams": {"torch": "cross(n)"},
-    "to device": {"cupy": "d.set(x)", "torch": "d.copy_(x)"},
-    "to host": {"cupy": "d.get(out=x)", "torch": "x.copy_(d)"},
-    "pipeline": {"all": "pipeline(n)"},
-}
 
 
 class DeviceChild(Child):

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import re
 import subprocess
+import tempfile
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from cuda_arrays import MARKS  # which skips where there is no GPU
@@ -28,6 +34,19 @@ _CLEAN = (
 )
 
 
+#: One for all workers of pytest-xdist.
+_LOCK = Path(tempfile.gettempdir()) / f"zerocopy-pool-programs-{os.getuid()}.lock"
+
+
+@contextmanager
+def _turn(code: str) -> Iterator[None]:
+    """Let programs run side by side, but for those that read, or fill, what the whole device has free."""
+    alone = re.search(r"\bfree\(\)", code) is not None
+    with _LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+
+
 def programs(run_python: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return what runs a program that has to end well.
 
@@ -40,7 +59,8 @@ def programs(run_python: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
         given = [f"{name} = {value!r}" for name, value in names.items() if not name.isupper()]
         environment = {name: str(value) for name, value in names.items() if name.isupper()}
         lines = ["from tests.gpu.pool_programs import *", *given, textwrap.dedent(code)]
-        done = run_python("\n".join(lines), **environment)
+        with _turn(code):
+            done = run_python("\n".join(lines), **environment)
         if done.returncode == SKIPPED:
             pytest.skip(done.stdout.strip().splitlines()[-1])
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

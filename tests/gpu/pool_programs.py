@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -50,6 +50,7 @@ __all__ = [
     "need",
     "np",
     "os",
+    "pages_managed_memory",
     "pointer_attribute",
     "present",
     "refused",
@@ -68,7 +69,7 @@ __all__ = [
 ]
 
 
-def skip(why: str) -> None:
+def skip(why: str) -> NoReturn:
     """End the program: what it tests is not to be had here."""
     print(why, flush=True)
     raise SystemExit(SKIPPED)
@@ -257,6 +258,7 @@ class DriverAllocator:
     def allocate(self, nbytes: int, stream: int) -> int:
         ptr = ctypes.c_uint64()
         with cuda_driver.on_device(0) as library:
+            cuda_driver.hold(0)  # where no framework has its context yet, memory would go with this one
             if library.cuMemAlloc_v2(ctypes.byref(ptr), ctypes.c_size_t(nbytes)):
                 raise MemoryError(f"cuMemAlloc of {nbytes} bytes")
         with self._lock:
@@ -275,13 +277,21 @@ def begin(kind: str, **options: Any) -> zc.Pool:
     options.setdefault("frameworks", present())
     if kind != "driver":
         need("rmm")
-    if kind == "managed" and not cuda_pool.pages_managed_memory(0):
-        skip("the device has no concurrent managed access")
     if kind == "rmm:arena":
         options.setdefault("initial", "1GiB")  # RMM's own choice is half of the card
     if kind == "custom":
         return zc.install_pool(allocator=DriverAllocator(), **options)
-    return zc.install_pool(kind, **options)
+    try:
+        return zc.install_pool(kind, **options)
+    except zc.PoolUnavailableError as error:
+        if "concurrent managed access" not in str(error):
+            raise
+        skip(str(error))
+
+
+def pages_managed_memory() -> bool:
+    """Whether host and device may use managed memory at once; the driver is initialised to find out."""
+    return cuda_driver.missing() is None and cuda_pool.pages_managed_memory(0)
 
 
 def keep_context() -> None:

@@ -48,8 +48,10 @@ def test_closing_with_live_arrays(run, kind: str) -> None:
             assert type(rmm.mr.get_per_device_resource(0)) is before["rmm"]
             assert (side("rmm").values(side("rmm").take(MIB, 8)) == 8).all()
         if "numba" in names:
-            assert report["numba"].status == "installed" and "end the process" in report["numba"].remedy
-            refused(zc.PoolClosedError, lambda: side("numba").take(MIB))
+            assert report["numba"].status == "restored"
+            taken = in_use(pool)
+            z = side("numba").take(8 * MIB, 6)
+            assert (side("numba").values(z) == 6).all() and in_use(pool) == taken  # its own manager's
         if "torch" in names:
             assert report["torch"].status == "installed" and "began with" in report["torch"].what
             assert (side("torch").values(side("torch").take(MIB, 7)) == 7).all()
@@ -297,7 +299,10 @@ def test_the_interpreter_ends_with_live_arrays(run, kind: str) -> None:
 TAKING = """
 from zerocopy.pool.block import Block
 pool = begin(kind, track=end in ("global", "thread"))
-takers = [each for each in sides("cupy", "numba", "rmm", "torch") if each.name != "torch" or kind == "driver"]
+# On a daemon thread torch aborts the process at its end by itself, on the host too ("terminate called
+# without an active exception", Python 3.11): a destructor of its C++ asks for the interpreter's lock.
+with_torch = kind == "driver" and end != "daemon"
+takers = list(sides("cupy", "numba", "rmm", *["torch"] * with_torch))
 def take():
     return [Block(pool, MIB, 1, 0, "x"), *(each.take(MIB) for each in takers)]
 take()

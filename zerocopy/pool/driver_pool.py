@@ -33,6 +33,8 @@ class DriverPool:
 
     #: Counts no allocations one by one: what is outstanding is known through the ledger alone.
     follows = False
+    #: The driver tells what it has taken.
+    by_device = False
 
     def __init__(self, device: int, settings: Settings) -> None:
         self.device = device
@@ -48,7 +50,8 @@ class DriverPool:
         Raises
         ------
         PoolUnavailableError
-            The device has no memory pools, or not as much memory as ``initial=`` asks for.
+            The driver does not answer, the device has no memory pools, or not as much memory as
+            ``initial=`` asks for.
         """
         if not self._handle:
             with self._lock:
@@ -58,6 +61,9 @@ class DriverPool:
 
     def _opened(self) -> int:
         device, initial = self.device, self._settings.initial
+        reason = cuda_driver.missing()  # which initialises the driver, if nobody has yet
+        if reason is not None:
+            raise PoolUnavailableError("install_pool('driver')", reason.why, reason.remedy)
         if not cuda_pool.supported(device):
             raise PoolUnavailableError(
                 "install_pool('driver')", f"device {device} has no memory pools", "use kind='rmm'"

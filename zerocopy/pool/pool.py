@@ -21,6 +21,7 @@ from zerocopy.pool.report import Report
 from zerocopy.pool.scope import OpenScope, Scope, warn
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.stats import Stats
+from zerocopy.protocols import cuda_driver
 
 
 class Pool(Backing):
@@ -259,7 +260,8 @@ class Pool(Backing):
         Returns
         -------
         int
-            How many bytes. RMM's own pools can give back only when nothing of them is in use, and
+            How many bytes; under ``"rmm:async"``, which does not tell, by how much more the device
+            has free. RMM's own pools can give back only when nothing of them is in use, and
             not while they write a log.
 
         Examples
@@ -273,12 +275,17 @@ class Pool(Backing):
         given: int = sum(mode.trim() for mode in self.host)
         if self.closed or self.attachments.freeing_through("rmm"):
             return given  # what they free must find the resource that it came from
+        free = {device: self._free(device) for device, pool in self._pools.items() if pool.by_device}
         for device, pool in self._pools.items():
             self.timeline(device).look()  # another pool counts from nothing
             given += pool.trim()
         if self.by_rmm:
-            self.attachments.tell_again("rmm")  # of another pool now, perhaps
-        return given
+            # Of another pool now, perhaps; RMM holds the one before until then.
+            self.attachments.tell_again("rmm")
+        return given + sum(max(0, self._free(device) - before) for device, before in free.items())
+
+    def _free(self, device: int) -> int:
+        return cuda_driver.memory_info(device)[0]
 
     # -- frameworks, and the end ------------------------------------------------------
 

@@ -85,6 +85,15 @@ def build(mr: Any, settings: Settings, cap: Limit | None, upstream: Any = None) 
     return Chain(base, limiting, count, segment, tracking, logging, top)
 
 
+def reserved(base: Any) -> int | None:
+    """Return the bytes that RMM's pool has taken, below bins or prefetching too; None without one."""
+    while base is not None:
+        if hasattr(base, "pool_size"):
+            return int(base.pool_size())
+        base = base.get_upstream() if hasattr(base, "get_upstream") else None
+    return None
+
+
 # -- what allocates, by kind ------------------------------------------------------------
 
 

@@ -128,11 +128,11 @@ class RMMPool:
         with self._lock:
             if self._chain is None:
                 return Stats(0, 0, 0, 0, 0, 0)
-            counts, size = self._chain.count.allocation_counts, getattr(self._chain.base, "pool_size", None)
+            counts = self._chain.count.allocation_counts
             return Stats(
                 counts.current_bytes,
                 counts.peak_bytes,
-                size() if size is not None else None,
+                rmm_chain.reserved(self._chain.base),
                 counts.current_count,
                 counts.total_bytes,
                 counts.total_count,
@@ -178,11 +178,16 @@ class RMMPool:
 
     # -- giving back ----------------------------------------------------------------
 
+    @property
+    def by_device(self) -> bool:
+        """Whether the device alone can tell what is taken: RMM's Python has no figure of this pool."""
+        return self._settings.kind == "rmm:async"
+
     def trim(self) -> int:
         """Give the pool back and begin a fresh one, where nothing of it is out; return how many bytes.
 
-        RMM's pool returns nothing to the device while it lives. One that writes a log is kept: a
-        fresh one would begin the file anew.
+        0 where the device alone can tell (`by_device`). RMM's pool returns nothing to the device while
+        it lives. One that writes a log is kept: a fresh one would begin the file anew.
         """
         if self._settings.kind in _NEVER_TRIMMED or self._settings.log is not None:
             return 0
@@ -224,9 +229,12 @@ def check_managed(device: int) -> None:
     Raises
     ------
     PoolUnavailableError
-        It has no concurrent managed access: then all must fit (CUDA C++ Programming Guide,
-        "Unified Memory Programming").
+        The driver does not answer, or the device has no concurrent managed access: then all must
+        fit (CUDA C++ Programming Guide, "Unified Memory Programming").
     """
+    reason = cuda_driver.missing()  # which initialises the driver, if nobody has yet
+    if reason is not None:
+        raise PoolUnavailableError("install_pool('managed')", reason.why, reason.remedy)
     if not cuda_pool.pages_managed_memory(device):
         raise PoolUnavailableError(
             "install_pool('managed')",

@@ -77,11 +77,18 @@ def count() -> int:
     return number.value
 
 
+def _device(index: int) -> tuple[Any, ctypes.c_int]:
+    """Return the library and a device's handle; whoever asks first initialises the driver (cuInit)."""
+    library, device = driver(), ctypes.c_int()
+    call(library.cuInit, ctypes.c_uint(0))
+    call(library.cuDeviceGet, ctypes.byref(device), ctypes.c_int(index))
+    return library, device
+
+
 def name_and_memory(index: int) -> tuple[str, int]:
     """Return a device's name, and its total memory in bytes."""
-    device, name, size = ctypes.c_int(), ctypes.create_string_buffer(256), ctypes.c_size_t()
-    library = driver()
-    call(library.cuDeviceGet, ctypes.byref(device), ctypes.c_int(index))
+    name, size = ctypes.create_string_buffer(256), ctypes.c_size_t()
+    library, device = _device(index)
     call(library.cuDeviceGetName, name, ctypes.c_int(len(name)), device)
     call(library.cuDeviceTotalMem_v2, ctypes.byref(size), device)
     return name.value.decode("utf-8", "replace"), size.value
@@ -110,9 +117,8 @@ def memory_info(device: int) -> tuple[int, int]:
 
 def attribute(index: int, number: int) -> int:
     """Return an attribute of a device: a ``CUdevice_attribute`` of cuda.h."""
-    device, value = ctypes.c_int(), ctypes.c_int()
-    library = driver()
-    call(library.cuDeviceGet, ctypes.byref(device), ctypes.c_int(index))
+    value = ctypes.c_int()
+    library, device = _device(index)
     call(library.cuDeviceGetAttribute, ctypes.byref(value), ctypes.c_int(number), device)
     return value.value
 
@@ -187,9 +193,8 @@ def hold(device: int) -> None:
     It goes with its last user, and all memory of it too: so whoever allocates in it, and is no
     framework that keeps it, must.
     """
-    handle, context = ctypes.c_int(), ctypes.c_void_p()
-    library = driver()
-    call(library.cuDeviceGet, ctypes.byref(handle), ctypes.c_int(device))
+    context = ctypes.c_void_p()
+    library, handle = _device(device)
     call(library.cuDevicePrimaryCtxRetain, ctypes.byref(context), handle)
 
 
@@ -208,8 +213,8 @@ def on_device(device: int) -> Iterator[Any]:
     if library.cuCtxGetDevice(ctypes.byref(current)) == 0 and current.value == device:
         yield library
         return
-    handle, context = ctypes.c_int(), ctypes.c_void_p()
-    call(library.cuDeviceGet, ctypes.byref(handle), ctypes.c_int(device))
+    context = ctypes.c_void_p()
+    _, handle = _device(device)
     call(library.cuDevicePrimaryCtxRetain, ctypes.byref(context), handle)
     try:
         call(library.cuCtxPushCurrent_v2, context)
