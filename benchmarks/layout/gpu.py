@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 import zerocopy as zc
+from benchmarks.gpu_timing import GpuTiming, measure
 from benchmarks.layout.contest import differs_from_columns, differs_from_records, share, timed
 from benchmarks.layout.data import LAYOUTS, Layout, records
-from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.timing import Timing
+from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task
+from benchmarks.timing import Pace, Statement
+from zerocopy.layout.schema import leaves
 
 #: Of the speed of a copy on the device: aligned fields of 4 and 8 bytes, and others.
 ALIGNED, OTHERS = 0.8, 0.6
@@ -39,10 +40,10 @@ def tasks(settings: Settings) -> list[Task]:
 
 def _run(layout: Layout, settings: Settings) -> list[Case]:
     given = settings.sizes[0] if settings.sizes else _QUICK if settings.quick else _FULL
-    return [run(layout, given // layout.dtype.itemsize, settings.pace.rounds)]
+    return [run(layout, given // layout.dtype.itemsize, settings.pace)]
 
 
-def run(layout: Layout, rows: int, rounds: int) -> Case:
+def run(layout: Layout, rows: int, pace: Pace) -> Case:
     """Check both directions on the device, and time them with its own clock.
 
     Raises
@@ -60,36 +61,29 @@ def run(layout: Layout, rows: int, rounds: int) -> Case:
     told = told or differs_from_records(r)(back.copy_to_host().reshape(-1).view(np.uint8).view(dtype))
     assert not told, f"{layout.case} {told}"
     names = {"zc": zc, "d": d, "o": o, "dtype": dtype, "back": back, "w": cuda.device_array_like(d)}
-    codes = (*_CODES, _COPY)
-    samples: dict[str, list[float]] = {code: [] for code in codes}
-    calls: dict[str, Callable[[], Any]] = {code: eval(f"lambda: {code}", dict(names)) for code in codes}
-    order = list(codes)
-    shuffle = random.Random(0).shuffle
-    for call in calls.values():
-        call()  # compiles, and wakes the device
-    for _ in range(rounds):
-        shuffle(order)
-        for code in order:
-            samples[code].append(_elapsed(calls[code]))
-    entries = [
-        Entry(code, "reference" if code == _COPY else "ours", Timing.of(samples[code])) for code in codes
-    ]
-    case = Case(layout.case, entries)
+    # Ours has its work on Numba's default stream, as Numba's own copy has. A call takes the host about
+    # as long as the device: the clock keeps the stream busy meanwhile, or it would show the host's.
+    with cuda.defer_cleanup():
+        clocked = measure({code: Statement(code, names) for code in (*_CODES, _COPY)}, pace)
+    case = Case(layout.case)
     case.figures = {"bytes a record": dtype.itemsize, "records": rows}
-    case.figures |= {f"GB/s {e.label}": round(r.nbytes / median(e), 1) for e in entries}
+    for code, timing in clocked.items():
+        entry = Entry(code, "reference" if code == _COPY else "ours")
+        entry.timing = timing.device if isinstance(timing, GpuTiming) else timing
+        case.entries.append(entry)
+        if isinstance(timing, GpuTiming):
+            case.figures[f"GB/s {code}"] = round(r.nbytes / timing.device.median, 1)
+            case.figures[f"GB/s read and written {code}"] = round(
+                moved(dtype, rows, code) / timing.device.median, 1
+            )
+            case.figures[f"host, ns {code}"] = round(timing.host.median)
     return case
 
 
-def _elapsed(call: Callable[[], Any]) -> float:
-    """Return nanoseconds on the device between two events around a call."""
-    from numba import cuda
-
-    start, stop = cuda.event(), cuda.event()
-    start.record()
-    call()
-    stop.record()
-    stop.synchronize()
-    return float(start.elapsed_time(stop)) * 1e6
+def moved(dtype: np.dtype[Any], rows: int, code: str) -> int:
+    """Return the bytes that are read and those that are written: padding in the records alone."""
+    fields = sum(leaf.width for leaf in leaves(dtype))
+    return rows * (dtype.itemsize + (dtype.itemsize if code == _COPY else fields))
 
 
 def aligned(dtype: np.dtype[Any]) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from cuda_arrays import MARKS, InterfaceAlone, free_bytes, have, side
 from layout_cases import ON_DEVICE, column, records, without_padding
 
+import zerocopy as zc
 from zerocopy.layout.schema import leaves
 
 pytestmark = [*MARKS]
@@ -170,6 +171,25 @@ def test_past_four_gigabytes() -> None:
         assert same(part, pattern[index])
 
 
+def test_records_of_megabytes() -> None:
+    """Within a tile too offsets need more than 32 bits, unless it has fewer records."""
+    size, length = 16 << 20, 520
+    if free_bytes() < 20 << 30:
+        pytest.skip("it takes 20 GiB of the GPU's memory")
+    dtype = np.dtype({"names": ["x"], "formats": ["f4"], "offsets": [8], "itemsize": size})
+    values = np.arange(length, dtype="f4") + 1
+    source = cuda.device_array(length * size, np.uint8)
+    for i in range(length):
+        source[i * size + 8 : i * size + 12].copy_to_device(values[i : i + 1].view(np.uint8))
+    (got,) = aos_to_soa(source, leaves(dtype), size)
+    assert same(got, values)
+    back = soa_to_aos([got], leaves(dtype), size)
+    for i in (0, 1, 255, 256, 257, length - 1):
+        expected = np.zeros(16, np.uint8)
+        expected[8:12] = values[i : i + 1].view(np.uint8)
+        assert same(back[i * size : i * size + 16], expected), i
+
+
 # -- other frameworks' buffers ----------------------------------------------------
 
 
@@ -227,9 +247,10 @@ def _torch() -> Any:
 
 @pytest.fixture(autouse=True)
 def _no_cleanup() -> Any:
-    """Numba frees memory late and all at once, which waits for the device: not in these tests."""
+    """Numba frees memory late and all at once, which waits for the device: between these tests alone."""
     with cuda.defer_cleanup():
         yield
+    cuda.current_context().memory_manager.deallocations.clear()
 
 
 def hand_out(producer: str, buffer: Any, on: Any) -> Any:
@@ -295,21 +316,75 @@ def test_the_producers_stream_waits_for_the_kernel() -> None:
         assert all(same(c, column(rows, leaf)) for leaf, c in zip(wanted, outs, strict=True))
 
 
+def lent(rows: np.ndarray, torch: Any) -> tuple[list[Any], list[Octets], Octets]:
+    """Return the columns in torch's memory, views of them that tell of no stream, and such an `out`.
+
+    So nobody is waited for: what is in order is so on one stream.
+    """
+    fresh = [torch.from_numpy(column(rows, leaf).view(np.uint8).copy()).cuda() for leaf in leaves(rows.dtype)]
+    empty = [torch.zeros_like(each) for each in fresh]
+    views = [
+        Octets(each.data_ptr(), each.numel(), each, leaf.dtype.str)
+        for each, leaf in zip(empty, leaves(rows.dtype), strict=True)
+    ]
+    out = torch.zeros(rows.nbytes, dtype=torch.uint8, device="cuda")
+    return list(zip(empty, fresh, strict=True)), views, Octets(out.data_ptr(), rows.nbytes, out)
+
+
 def test_records_are_written_on_the_stream() -> None:
+    """The columns are filled late on that stream: on another one the kernel would read them before."""
     torch = _torch()
-    dtype = ON_DEVICE["particle, aligned"]
+    dtype = ON_DEVICE["x, y, z: f4"]
     rows, wanted = records(dtype, 100_003), leaves(dtype)
-    given = [cuda.to_device(column(rows, leaf)) for leaf in wanted]
-    soa_to_aos(given, wanted, dtype.itemsize)
-    out = cuda.to_device(np.zeros(rows.nbytes, np.uint8))
-    cuda.synchronize()
+    pairs, given, out = lent(rows, torch)
+    soa_to_aos(given, wanted, dtype.itemsize, out=out)
+    torch.cuda.synchronize()
     busy = torch.cuda.Stream()
     with torch.cuda.stream(busy):
         torch.cuda._sleep(BUSY_CYCLES)
+        for empty, fresh in pairs:
+            empty.copy_(fresh)
     soa_to_aos(given, wanted, dtype.itemsize, out=out, stream=busy)
-    assert not busy.query()
+    assert not busy.query(), "the host has waited"
     busy.synchronize()
-    assert same(out, without_padding(rows))
+    assert out.owner.cpu().numpy().tobytes() == without_padding(rows).tobytes()
+
+
+def test_a_plans_table_stays_until_the_kernel_is_done() -> None:
+    """Numba frees on its default stream, where a pool's memory has a new owner at once: so it waits."""
+    torch = _torch()
+    dtype = ON_DEVICE["x, y, z: f4"]
+    rows, wanted = records(dtype, 1000), leaves(dtype)
+    _, given, out = lent(rows, torch)
+    soa_to_aos(given, wanted, dtype.itemsize, out=out)
+    torch.cuda.synchronize()
+    busy, default = torch.cuda.Stream(), torch.cuda.default_stream()
+    with torch.cuda.stream(busy):
+        torch.cuda._sleep(BUSY_CYCLES)
+    soa_to_aos(given, wanted, dtype.itemsize, out=out, stream=busy)
+    assert default.query(), "nobody has to wait for this"
+    plan.cache_clear()
+    assert not default.query()
+    assert not busy.query(), "the host has waited"
+    torch.cuda.synchronize()
+
+
+def test_fresh_memory_is_taken_in_the_order_of_numbas_stream() -> None:
+    """Numba's memory may be a pool's, and what its default stream has been given may still write there."""
+    torch = _torch()
+    dtype = ON_DEVICE["x, y, z: f4"]
+    rows, wanted = records(dtype, 1000), leaves(dtype)
+    room = torch.from_numpy(rows.view(np.uint8).copy()).cuda()
+    given = Octets(room.data_ptr(), rows.nbytes, room)
+    on, default = torch.cuda.Stream(), torch.cuda.default_stream()
+    for cycles in (1000, BUSY_CYCLES):
+        torch.cuda.synchronize()
+        with torch.cuda.stream(default):
+            torch.cuda._sleep(cycles)
+        got = aos_to_soa(given, wanted, 12, stream=on)
+        ours = on.query()
+        assert cycles == 1000 or not ours or default.query()  # the driver may wait as it allocates
+        assert all(same(c, column(rows, leaf)) for leaf, c in zip(wanted, got, strict=True))
 
 
 def test_results_are_bound_to_the_stream() -> None:
@@ -341,3 +416,10 @@ def test_the_kernels_are_compiled_once() -> None:
     for kernel in (kernels.to_columns, kernels.to_rows, kernels.to_columns_direct, kernels.to_rows_direct):
         assert len(kernel.overloads) == 1
     assert plan(tuple(leaves(ON_DEVICE["long"])), ON_DEVICE["long"].itemsize).shared == 0
+
+
+def test_what_wants_gradients_is_refused_by_name() -> None:
+    x = _torch().ones(5, device="cuda", requires_grad=True)
+    with pytest.raises(zc.UnsupportedConversionError, match="requires grad") as caught:
+        zc.soa_to_aos({"x": x})
+    assert "detach" in caught.value.remedy

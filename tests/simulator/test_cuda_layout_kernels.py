@@ -509,3 +509,12 @@ def test_read_only_memory_is_not_written() -> None:
     outs = [*given[:2], FakeCUDAArray(frozen[:20].view("f4"))]
     with pytest.raises(zc.UnsupportedConversionError, match="read-only"):
         aos_to_soa(cuda.to_device(np.zeros(60, np.uint8)), leaves(XYZ), 12, out=outs)
+
+
+@pytest.mark.parametrize(
+    ("itemsize", "rows"), [(8 << 10, 512), (1 << 20, 512), (8 << 20, 504), (32 << 20, 120)]
+)
+def test_a_tile_of_long_records_is_counted_in_32_bits(itemsize: int, rows: int) -> None:
+    made = plan((Leaf(("x",), np.dtype("f4"), (), 0, ((8, 4),)),), itemsize)
+    assert (made.rows, made.shared) == (rows, 0)
+    assert made.rows * itemsize < 1 << 32

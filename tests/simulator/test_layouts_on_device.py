@@ -78,3 +78,19 @@ def test_what_is_refused() -> None:
         zc.aos_to_soa(cuda.to_device(np.zeros(32, np.uint8)), dtype=[("a", ">f16")])
     with pytest.raises(zc.UnsupportedConversionError, match="no whole number"):
         zc.aos_to_soa(cuda.to_device(np.zeros(NESTED.itemsize + 1, np.uint8)), dtype=NESTED)
+
+
+def test_an_interface_that_is_refused() -> None:
+    """As torch's of a tensor that wants gradients: a RuntimeError, which hasattr lets through."""
+
+    class Refuses:
+        @property
+        def __cuda_array_interface__(self):
+            raise RuntimeError("it requires grad")
+
+    with pytest.raises(zc.UnsupportedConversionError, match="requires grad") as caught:
+        zc.soa_to_aos({"x": Refuses()})
+    assert "detach" in caught.value.remedy
+    out = {"id": Refuses(), "at": {"x": Refuses(), "y": Refuses()}, "v": Refuses()}
+    with pytest.raises(zc.UnsupportedConversionError, match="requires grad"):
+        zc.aos_to_soa(cuda.to_device(rows().view(np.uint8)), dtype=NESTED, out=out)

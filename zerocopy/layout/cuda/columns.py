@@ -12,7 +12,8 @@ from numba import cuda
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.layout.cuda import kernels, memory
 from zerocopy.layout.cuda.memory import SIMULATED, Block, Stream
-from zerocopy.layout.cuda.plan import THREADS, Plan, plan
+from zerocopy.layout.cuda.plan import THREADS, plan
+from zerocopy.layout.cuda.resident import resident
 from zerocopy.layout.schema import Leaf
 
 _AOS = "aos_to_soa(records)"
@@ -74,6 +75,8 @@ def aos_to_soa(
     The work waits for the stream that the buffer's interface names (version 3,
     "Synchronization"), and that stream for the work; the host and the device do not wait. An
     object whose interface names none is asked through ``__dlpack__`` where it has that: torch.
+    Fresh columns are in Numba's memory, which comes and goes on its default stream: work on
+    another one waits for what that has been given, and that for the work. With `out` it does not.
     """
     leaves, on = tuple(leaves), Stream.of(stream)
     source = memory.block(buffer, "the buffer", _AOS)
@@ -155,12 +158,14 @@ def soa_to_aos(
     with _device(device):
         made = None
         if target is None:
-            made = cuda.device_array(rows * itemsize, np.uint8, stream=on.numbas() if on.bound else 0)
-            address = memory.block(made, "the records", asked).address
-            target = Block("", (), "", address, rows * itemsize, False, device, None, False, made)
+            made = cuda.device_array(rows * itemsize, np.uint8)
+            target = memory.block(made, "the records", asked)
+            blocks = [*given, target]  # see _fresh_columns
         on.wait_for(blocks)
         _launch(target, leaves, itemsize, rows, on, columns=given, to_rows=True)
         on.release(blocks)
+        if made is not None and on.bound:
+            made = made.bind(on.numbas(device))
     return out if made is None else made
 
 
@@ -225,20 +230,22 @@ def _fresh_columns(
     """Make the arena, fill it, and cut it into columns while the device is at work."""
     pitch = -(-rows // _ALIGNMENT) * _ALIGNMENT
     with _device(source.device):
-        bound = on.numbas() if on.bound else 0
-        arena = cuda.device_array(pitch * sum(leaf.width for leaf in leaves), np.uint8, stream=bound)
-        on.wait_for([source])
-        if rows and arena.size:
-            address = memory.block(arena, "the columns", _AOS).address
-            whole = Block("", (), "", address, arena.size, False, source.device, None, False, arena)
+        bound = on.numbas(source.device) if on.bound else 0
+        # Numba's memory comes and goes on its default stream: a pool's may still be written there,
+        # and is given to the next one as soon as the last column is dropped. So it is an array of
+        # that stream, as any other, until the work has been put on ours.
+        arena = cuda.device_array(pitch * sum(leaf.width for leaf in leaves), np.uint8)
+        whole = memory.block(arena, "the columns", _AOS)
+        on.wait_for([source, whole])
+        if whole.nbytes:
             _launch(source, leaves, itemsize, rows, on, columns=[whole], pitch=pitch)
-        on.release([source])
+        on.release([source, whole])
         columns, start = [], 0
         for leaf in leaves:
             shape = (rows, *leaf.shape)
             if rows and leaf.width:
                 column = arena[start : start + rows * leaf.width].view(leaf.dtype)
-                column = column.reshape(shape).bind(bound) if leaf.shape else column
+                column = (column.reshape(shape) if leaf.shape else column).bind(bound)
             else:
                 column = memory.no_bytes(shape, leaf.dtype, bound)
             columns.append(column)
@@ -273,12 +280,12 @@ def _launch(
     def over(address: int, nbytes: int, *names: str) -> list[Any]:
         return [memory.window(address, nbytes, name, records.device) for name in names]
 
-    stream = on.numbas()
+    stream, table = on.numbas(records.device), resident(made, records.device)
     inner = ("uint8", "uint64") if made.shared else ("uint8", "uint16", "uint32")
     arguments = [
         *over(records.address - head, head + records.nbytes, *inner),
         *over(low, size, "uint8", "uint32", "uint64"),
-        _table(made, records.device, stream),
+        table.array_for(on),
         rows,
         itemsize,
         *([head, *made.swizzle] if made.shared else []),
@@ -295,16 +302,4 @@ def _launch(
     }[bool(made.shared), to_rows]
     blocks = max(_FEWEST_BLOCKS, -(-rows // made.rows))
     kernel[blocks, THREADS, stream, made.shared](*arguments)
-
-
-def _table(made: Plan, device: int, stream: Any) -> Any:
-    """Return a plan's table on a device, where it stays for the next call."""
-    found = made.copies.get(device)
-    if found is None:
-        copied = cuda.to_device(made.table, stream=stream)
-        done = cuda.event() if SIMULATED else cuda.event(timing=False)
-        done.record(stream)
-        found = made.copies.setdefault(device, (copied, done))
-    copied, done = found
-    done.wait(stream)
-    return copied
+    table.used_on(on)

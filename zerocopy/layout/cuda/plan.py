@@ -41,6 +41,8 @@ SECTOR, _LINE = 32, 128
 # Without shared memory: records of a block, and bytes of one of their pieces, so few that the
 # division stays exact. A piece that is longer is moved a record at a time.
 _DIRECT_ROWS, _DIRECT_BYTES = 512, 1 << 15
+# And of its records: where a byte of them lies is counted in 32 bits.
+_DIRECT_SPAN = 1 << 32
 
 #: A row of the table. The task's bytes are those from START to STOP of what a piece of a leaf has
 #: in a tile, record after record. In the record they are LENGTH bytes at OFFSET; byte // LENGTH is
@@ -131,7 +133,9 @@ def plan(
     direct = rows == 0
     gaps = _runs(owners, -1) if direct and to_rows else []
     longest = max([length for _, _, length, _, _ in pieces] + [b - a for a, b in gaps], default=1)
-    rows = rows or min(_DIRECT_ROWS, _DIRECT_BYTES // longest // 8 * 8) or 1
+    if direct:
+        fit = min(_DIRECT_BYTES // longest, _DIRECT_SPAN // (itemsize + 8))
+        rows = min(_DIRECT_ROWS, fit // 8 * 8) or 1
     cuts: list[tuple[int, int, int, tuple[int, ...]]] = []
     for i, offset, length, into, whole in pieces:
         leaf, place = leaves[i], 0 if places is None else places[i]
