@@ -16,7 +16,7 @@ from rich.console import Console
 from benchmarks import results as storage
 from benchmarks.report import show, show_changes
 from benchmarks.run import run
-from benchmarks.schedule import BUDGET, PICTURES, Schedule, pieces
+from benchmarks.schedule import BUDGET, PICTURES, Piece, Schedule, pieces
 from benchmarks.suite import SUITES, Section, Settings, Suite, load
 from benchmarks.timing import FULL, QUICK
 
@@ -114,7 +114,7 @@ def main(
     file = _file(target, found) if target else None
     draw = _drawing(pictures) if pictures else None
     seconds = BUDGET - (PICTURES if pictures else 0) if quick else None
-    schedule = Schedule(pieces(chosen, settings), seconds)
+    schedule = Schedule(_pieces(chosen, settings), seconds)
     if not schedule.work:
         raise click.UsageError("there is nothing to measure: what it needs is not here, or was not asked for")
     printed = run(found, schedule, partial(_keep, file=file))
@@ -149,6 +149,13 @@ def _choose(names: tuple[str, ...]) -> Chosen:
             raise click.UsageError(_unknown("suite", suite, SUITES))
         chosen.setdefault(suite, []).append(section)
     return [_sections(_load(suite), wanted) for suite, wanted in chosen.items()]
+
+
+def _pieces(chosen: Chosen, settings: Settings) -> list[Piece]:
+    try:
+        return pieces(chosen, settings)
+    except ValueError as error:  # of a setting that its tasks cannot do with
+        raise click.UsageError(str(error)) from error
 
 
 def _load(name: str) -> Suite:

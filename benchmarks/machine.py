@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.metadata
 import os
 import platform
@@ -40,6 +41,8 @@ def machine() -> dict[str, Any]:
         "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
         "usable_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "thread_settings": {name: os.environ[name] for name in _THREADS if name in os.environ},
+        # It would be under all that this process measures.
+        **({"pool": os.environ["ZEROCOPY_POOL"]} if os.environ.get("ZEROCOPY_POOL") else {}),
         **_gpu(),
     }
 
@@ -118,7 +121,10 @@ def _cpu() -> str:
 
 
 def _gpu() -> dict[str, Any]:
-    """Describe the GPUs, if there are any: asked of NVML, which begins no CUDA in this process."""
+    """Describe the GPUs, if there are any: asked of NVML, which begins no CUDA in this process.
+
+    `cuda_driver` is the newest CUDA that the driver speaks, `cuda_runtime` the one that is installed.
+    """
     from zerocopy.pool.cards import cards
 
     found, _ = cards()
@@ -128,17 +134,36 @@ def _gpu() -> dict[str, Any]:
         "gpus": [
             {"name": c.name, "memory_bytes": c.total, "mig": c.mig, "shared": c.others > 0} for c in found
         ],
-        "nvidia_driver": _driver(),
+        **_driver(),
         "cuda_runtime": next(iter(versions(_RUNTIMES, ours=False).values()), None),
     }
 
 
-def _driver() -> str | None:
-    """Return the NVIDIA driver's version, as its kernel module tells it."""
+def _driver() -> dict[str, str | None]:
+    """Return the versions of the NVIDIA driver and of the CUDA that it speaks; None for what nobody tells.
+
+    Of NVML, for a container need not show the driver's kernel module; of that where there is no NVML.
+    """
+    from zerocopy.protocols import cuda_driver
+
     try:
-        return Path("/sys/module/nvidia/version").read_text().strip()
+        library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
     except OSError:
-        return None
+        library = None
+    if library is not None and library.nvmlInit_v2() == 0:  # it counts how often: no harm if it was before
+        text, number = ctypes.create_string_buffer(96), ctypes.c_int()
+        told = library.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))) == 0
+        spoken = library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(number)) == 0
+        return {
+            "nvidia_driver": text.value.decode("utf-8", "replace") if told else None,
+            # 1000 * major + 10 * minor (nvmlSystemGetCudaDriverVersion_v2).
+            "cuda_driver": f"{number.value // 1000}.{number.value % 1000 // 10}" if spoken else None,
+        }
+    try:
+        version = Path("/sys/module/nvidia/version").read_text().strip()
+    except OSError:
+        version = None
+    return {"nvidia_driver": version, "cuda_driver": "{}.{}".format(*cuda_driver.version())}
 
 
 def _virtual() -> bool | None:

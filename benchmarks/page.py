@@ -7,12 +7,14 @@
 
 ``--write`` takes the newest full results of each suite in ``benchmarks/results/``. Results of
 quick runs, of interrupted ones and of a part of a suite become no page. What was measured on a
-machine with a GPU has pages of its own, ``docs/gpu-....md``, of the sections that need it.
+GPU has pages of its own, ``docs/gpu-....md``, of the sections that need one: these need not be all of
+them, and the rest of the suite need not have run. The map in ``docs/index.md`` gets a row for each.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +23,7 @@ from typing import Any
 import click
 
 from benchmarks import results as storage
-from benchmarks.pages.words import goals, rivals
+from benchmarks.results import needs_gpu
 from benchmarks.suite import SUITES
 
 _ROOT = Path(__file__).parents[1]
@@ -35,8 +37,13 @@ PAGES = {
     "pipeline": "pipeline-benchmarks.md",
 }
 
-#: How sections end that are measured on a GPU.
-ON_GPU = ("/gpu", "/device")
+#: What the map says of their pages of a GPU.
+ON_GPU = {
+    "conversion": "between frameworks of one GPU, and to and from NumPy across the bus",
+    "layout": "records to columns and back, beside a copy on the device",
+    "pool": "allocations, streams and transfers, with a pool and without",
+    "pipeline": "the same pipeline with its engines on a GPU",
+}
 
 _INTRO = """\
 # {title}
@@ -49,7 +56,7 @@ from that file.
 
 ```sh
 pip install -e '.[bench]'
-python -m benchmarks {suite}
+python -m benchmarks {asked}
 ```
 
 {contenders}, interleaved, {rounds} blocks each; the
@@ -80,21 +87,34 @@ def page(path: Path, suite: str = "") -> str:
         (suite,) = data["suites"]
     about = import_module(f"benchmarks.pages.{suite}")
     contenders = getattr(about, "CONTENDERS", "All contenders of a row run in one process")
-    wanted = {key for key in data["sections"] if key.startswith(f"{suite}/")}
-    if on_gpu(data):
-        data = _only(data, {key for key in wanted if key.endswith(ON_GPU)})
-        parts = [goals(data), *(rivals(data, key, key) for key in data["sections"])]
-        title, what = f"{about.TITLE}, on a GPU", "What was measured on a CUDA device."
+    mine = {key for key in data["sections"] if key.startswith(f"{suite}/")}
+    if on_gpu(storage.read(path), suite):
+        # Its goals are of what the GPU did; the CPU's cases stay, for who compares with them.
+        chosen = {key for key in mine if needs_gpu(key) and data["sections"][key]}
+        data = _only(data, mine) | {"goals": _only(data, chosen)["goals"]}
+        parts = about.on_gpu(data)
+        title, what = f"{about.TITLE}, on a GPU", about.ON_GPU
+        asked = " ".join(name for name in data["asked"] if name.partition("/")[0] == suite)
+        card = _card(data["machine"])
     else:
-        data = _only(data, wanted) if len(data["suites"]) > 1 else data
-        parts, title, what = about.body(data), about.TITLE, about.ABOUT
-    return "\n".join([_intro(path, data, suite, title, what, contenders), *parts]) + "\n"
+        data = _only(data, mine) if len(data["suites"]) > 1 else data
+        parts, title, what, asked = about.body(data), about.TITLE, about.ABOUT, suite
+        card = "Nothing here was measured on a GPU."
+    return "\n".join([_intro(path, data, asked, title, what, contenders, card), *parts]) + "\n"
 
 
-def on_gpu(data: dict[str, Any]) -> bool:
-    """Whether results have figures of a GPU."""
-    measured = any(name.endswith(ON_GPU) and cases for name, cases in data["sections"].items())
-    return measured and bool(data["machine"].get("gpus"))
+def on_gpu(found: storage.Results, suite: str) -> bool:
+    """Whether results have times of a suite that were measured on a GPU."""
+    return bool(found.facts["machine"].get("gpus") and _sections_of_gpu(found, suite))
+
+
+def _sections_of_gpu(found: storage.Results, suite: str) -> list[str]:
+    """Return the sections of a suite that need a GPU and have times."""
+    return [
+        name
+        for name, cases in found.cases.items()
+        if name.startswith(f"{suite}/") and needs_gpu(name) and any(case.timed() for case in cases)
+    ]
 
 
 def _only(data: dict[str, Any], sections: Collection[str]) -> dict[str, Any]:
@@ -105,14 +125,16 @@ def _only(data: dict[str, Any], sections: Collection[str]) -> dict[str, Any]:
     }
 
 
-def _intro(path: Path, data: dict[str, Any], suite: str, title: str, about: str, contenders: str) -> str:
+def _intro(
+    path: Path, data: dict[str, Any], asked: str, title: str, about: str, contenders: str, card: str
+) -> str:
     machine = data["machine"]
     versions = ", ".join(f"{k} {v}" for k, v in data["versions"].items() if k != "zerocopy")
     return _INTRO.format(
         title=title,
         about=about,
         contenders=contenders,
-        suite=suite,
+        asked=asked,
         file=f"benchmarks/results/{path.name}",
         cpu=machine["cpu"],
         cores=machine["cores"],
@@ -122,20 +144,24 @@ def _intro(path: Path, data: dict[str, Any], suite: str, title: str, about: str,
         python=machine["python"],
         versions=versions,
         date=data["started"][:10],
-        gpu=_gpu(data),
+        gpu=card,
         rounds=data["settings"]["pace"]["rounds"],
     )
 
 
-def _gpu(data: dict[str, Any]) -> str:
-    """Say what was measured on a GPU, and on which."""
-    if not any(name.endswith(ON_GPU) and cases for name, cases in data["sections"].items()):
-        return "Nothing here was measured on a GPU."
-    machine = data["machine"]
-    names = ", ".join(dict.fromkeys(card["name"] for card in machine.get("gpus", [])))
-    known = {"driver": machine.get("nvidia_driver"), "CUDA runtime": machine.get("cuda_runtime")}
-    told = "; ".join([names, *(f"{name} {value}" for name, value in known.items() if value)])
-    return "Tables of a GPU say so" + (f" ({told})." if names else ".")
+def _card(machine: dict[str, Any]) -> str:
+    """Say which card it was, and what stands between it and the frameworks."""
+    cards = machine["gpus"]
+    names = [f"{len(cards)} x {cards[0]['name']}" if len(cards) > 1 else str(cards[0]["name"])]
+    if memory := cards[0].get("memory_bytes"):
+        names.append(f"{memory / 2**30:.0f} GiB" + " each" * (len(cards) > 1))
+    if cards[0].get("mig"):
+        names.append("a MIG slice")
+    if cards[0].get("shared"):
+        names.append("with other processes on it")
+    told = {"driver": "nvidia_driver", "CUDA of the driver": "cuda_driver", "CUDA runtime": "cuda_runtime"}
+    known = [f"{name} {machine[key]}" for name, key in told.items() if machine.get(key)]
+    return f"The GPU: {', '.join([', '.join(names), *known])}."
 
 
 def refusal(found: storage.Results, suite: str) -> str:
@@ -146,31 +172,31 @@ def refusal(found: storage.Results, suite: str) -> str:
     if not found.complete:
         return "they are not complete: interrupted, or a task failed"
     asked = facts.get("asked", facts["suites"])
-    if suite not in asked and not _gpu_cases(found, suite):
+    if suite not in asked and not on_gpu(found, suite):
         return f"they are of a part of {suite}"
     narrowed = [f"--{name}" for name in ("frameworks", "sizes") if facts["settings"].get(name)]
     return f"they are of a run with {' and '.join(narrowed)}" if narrowed else ""
 
 
-def _gpu_cases(found: storage.Results, suite: str) -> bool:
-    """Whether results have figures of a suite that were measured on a GPU."""
-    mine = any(k.startswith(f"{suite}/") and k.endswith(ON_GPU) and v for k, v in found.cases.items())
-    return mine and bool(found.facts["machine"].get("gpus"))
-
-
 def newest(folder: Path, gpu: bool = False) -> dict[str, Path]:
-    """Return the newest full results of each suite, by its name: of machines with a GPU, or without."""
-    found: dict[str, tuple[str, Path]] = {}
+    """Return the newest full results of each suite, by its name: what a GPU did, or the CPU.
+
+    Of a GPU, those with the most of the suite's sections that need one, and of these the newest.
+    """
+    found: dict[str, tuple[int, str, Path]] = {}
     for path in sorted(folder.glob("*.json")):
         try:
             results = storage.read(path)
         except ValueError:
             continue  # figures of another kind are kept there too
         for suite in results.facts["suites"]:
-            candidate = (results.facts["started"], path)
-            if suite in PAGES and _gpu_cases(results, suite) == gpu and not refusal(results, suite):
-                found[suite] = max(found.get(suite, candidate), candidate)
-    return {suite: found[suite][1] for suite in SUITES if suite in found}
+            if suite not in PAGES or refusal(results, suite):
+                continue
+            if on_gpu(results, suite) != gpu:
+                continue
+            candidate = (len(_sections_of_gpu(results, suite)), results.facts["started"], path)
+            found[suite] = max(found.get(suite, candidate), candidate)
+    return {suite: found[suite][-1] for suite in SUITES if suite in found}
 
 
 def write(folder: Path, docs: Path) -> list[Path]:
@@ -191,7 +217,25 @@ def write(folder: Path, docs: Path) -> list[Path]:
         target = docs / f"gpu-{PAGES[suite]}"
         target.write_text(page(path, suite), encoding="utf-8")
         written.append(target)
+    index = docs / "index.md"
+    if index.exists():
+        there = [suite for suite in ON_GPU if (docs / f"gpu-{PAGES[suite]}").exists()]
+        index.write_text(mapped(index.read_text(encoding="utf-8"), there), encoding="utf-8")
     return written
+
+
+def mapped(index: str, suites: Collection[str]) -> str:
+    """Return the map of the pages with a row for each page of a GPU, below the suite's other page."""
+    lines = [
+        line for line in index.splitlines() if not re.search(r"^\|.*\]\(gpu-[\w-]*benchmarks\.md\)", line)
+    ]
+    for suite in suites:
+        for i, line in enumerate(lines):
+            row = re.match(rf"\| \[([^\]]+)\]\({re.escape(PAGES[suite])}\) \|", line)
+            if row:
+                lines.insert(i + 1, f"| [{row[1]}, on a GPU](gpu-{PAGES[suite]}) | {ON_GPU[suite]} |")
+                break
+    return "\n".join(lines) + "\n"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

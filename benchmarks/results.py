@@ -18,6 +18,24 @@ from benchmarks.timing import Raised, Timing
 
 SCHEMA = 1
 
+#: Beside a suite's own distributions where there is a GPU: they bring drivers' calls, allocators, kernels.
+_ON_GPU = (
+    *("cupy-cuda12x", "cupy-cuda13x", "numba-cuda", "jax-cuda12-plugin", "jax-cuda13-plugin"),
+    *("rmm-cu12", "rmm-cu13", "cudf-cu12", "cudf-cu13", "cuda-bindings", "cuda-core"),
+)
+
+
+def needs_gpu(section: str) -> bool:
+    """Whether a section is measured on a GPU, by its name.
+
+    Examples
+    --------
+    >>> [needs_gpu(name) for name in ("layout/gpu", "conversion/gpu-bus", "pool/device", "pool/recycle")]
+    [True, True, True, False]
+    """
+    name = section.partition("/")[2]
+    return name == "device" or name.partition("-")[0] == "gpu"
+
 
 @dataclass
 class Results:
@@ -62,13 +80,16 @@ class Results:
             Suites and sections as the command line named them; all suites whole if it is empty.
         """
         suites = list(suites)
+        computer = machine()
         distributions = dict.fromkeys(name for suite in suites for name in suite.distributions)
+        if computer.get("gpus"):
+            distributions |= dict.fromkeys(_ON_GPU)
         return cls(
             facts={
                 "suites": [suite.name for suite in suites],
                 "asked": list(asked) or [suite.name for suite in suites],
                 "started": _now(),
-                "machine": machine(),
+                "machine": computer,
                 "load_before": load(),
                 "versions": versions(distributions),
                 "settings": asdict(settings),
@@ -82,8 +103,12 @@ class Results:
             for entry in case.entries:
                 if isinstance(entry.timing, Raised):
                     entry.left_out, entry.timing = entry.timing.why, None
-                    if entry.role == "ours":
-                        case.failed = case.failed or f"{entry.label} {entry.left_out}"
+                elif isinstance(entry.timing, Timing) and (wrong := _no_time(entry.timing)):
+                    entry.left_out, entry.timing = wrong, None
+                else:
+                    continue
+                if entry.role == "ours":
+                    case.failed = case.failed or f"{entry.label} {entry.left_out}"
         self.cases.setdefault(f"{suite}/{section.name}", []).extend(cases)
 
     def finish(self, sections: Iterable[tuple[str, Section]], complete: bool) -> None:
@@ -93,7 +118,12 @@ class Results:
             every = self.cases.get(key, [])
             cases = [case for case in every if not case.failed]
             try:
-                self.goals += [replace(g, section=key) for g in section.goals(cases)] if cases else []
+                for goal in section.goals(cases) if cases else []:
+                    if _finite(goal.value) and _finite(goal.limit):
+                        self.goals.append(replace(goal, section=key))
+                        continue
+                    told = f"{goal.name}: {goal.value} against {goal.limit} cannot be judged"
+                    every.append(Case(goal.case, failed=told))
             except Exception as error:  # noqa: BLE001 - the figures are not lost for it
                 every.append(Case("goals", failed=f"{type(error).__name__}: {error}"))
         self.complete = complete and not self.failures
@@ -104,7 +134,7 @@ class Results:
         """Write as JSON, whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.part")
-        draft.write_text(json.dumps(self._plain(), indent=1) + "\n")
+        draft.write_text(json.dumps(_in_json(self._plain()), indent=1, allow_nan=False) + "\n")
         os.replace(draft, path)
 
     def _plain(self) -> dict[str, Any]:
@@ -117,9 +147,20 @@ class Results:
         }
 
     def file_name(self) -> str:
-        """Return a name that says what was measured, on what, and when."""
-        suites = "-".join(self.facts["suites"])
-        return f"{suites}-{slug(self.facts['machine']['cpu'])}-{self.facts['started'][:10]}.json"
+        """Return a name that says what was measured, on what, and when.
+
+        Of a part of a suite it names the sections, so that it replaces no file of the whole suite;
+        where that is a section that needs a GPU, the card.
+        """
+        parts: dict[str, list[str]] = {}
+        for name in self.facts["asked"]:
+            suite, _, section = name.partition("/")
+            parts.setdefault(suite, []).append(section)
+        what = (suite if "" in several else "-".join([suite, *several]) for suite, several in parts.items())
+        computer = self.facts["machine"]
+        on_gpu = computer.get("gpus") and any(map(needs_gpu, self.facts["asked"]))
+        where = computer["gpus"][0]["name"] if on_gpu else computer["cpu"]
+        return f"{'-'.join(what)}-{slug(where)}-{self.facts['started'][:10]}.json"
 
 
 def read(path: Path) -> Results:
@@ -222,10 +263,31 @@ def _timed(results: Results) -> Iterator[tuple[str, str, Entry]]:
                 yield f"{section}: {case.name}: {entry.label}", f"{section}: {case.name}", entry
 
 
+def _finite(value: Any) -> bool:
+    """Whether JSON has it: of numbers it has no infinite ones, and no NaN."""
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _no_time(timing: Timing) -> str:
+    """Return why a timing cannot be kept: what is written rounded must be read as a time again."""
+    wrong = {k: v for k, v in asdict(timing).items() if not _finite(v) or round(v, 1) <= 0}
+    return f"has no time: its {next(iter(wrong))} is {next(iter(wrong.values()))} ns" if wrong else ""
+
+
+def _in_json(plain: Any) -> Any:
+    """Return the same with null for what JSON has no number for; Python would write NaN, which is no JSON."""
+    if isinstance(plain, dict):
+        return {key: _in_json(value) for key, value in plain.items()}
+    if isinstance(plain, (list, tuple)):
+        return [_in_json(value) for value in plain]
+    return plain if _finite(plain) else None
+
+
 def _plain_case(case: Case) -> dict[str, Any]:
     plain: dict[str, Any] = {"name": case.name, "entries": [_plain_entry(entry) for entry in case.entries]}
-    if case.figures:
-        plain["figures"] = case.figures
+    figures = {name: value for name, value in case.figures.items() if _finite(value)}
+    if figures:
+        plain["figures"] = figures
     plain |= {k: getattr(case, k) for k in ("remarks", "failed") if getattr(case, k)}
     return plain
 
@@ -258,9 +320,8 @@ def _read_case(plain: dict[str, Any]) -> Case:
         )
         for e in plain["entries"]
     ]
-    return Case(
-        plain["name"], entries, plain.get("figures", {}), plain.get("remarks", []), plain.get("failed", "")
-    )
+    figures = {k: v for k, v in plain.get("figures", {}).items() if v is not None and _finite(v)}
+    return Case(plain["name"], entries, figures, plain.get("remarks", []), plain.get("failed", ""))
 
 
 def _now() -> str:

@@ -104,6 +104,8 @@ MADE = {
     "pool-benchmarks": "benchmarks/pages/pool.py",
     "pipeline-benchmarks": "benchmarks/pages/pipeline.py",
 }
+# What a GPU did is on a page of its own, where there are results of one.
+MADE |= {f"gpu-{name}": made for name, made in MADE.items() if name.endswith("benchmarks")}
 
 
 def put_the_map_in_the_sidebar(app: Sphinx, docname: str, source: list[str]) -> None:

@@ -211,6 +211,33 @@ def test_results_of_layouts_become_a_page_and_a_picture(tmp_path):
         draw(Results(), tmp_path)
 
 
+def test_results_of_layouts_on_a_gpu_become_a_page_with_what_was_asked(tmp_path):
+    from benchmarks.page import page
+
+    suite = load("layout")
+    (section,) = (one for one in suite.sections if one.name == "gpu")
+    found = Results.begin([suite], Settings(), ["layout/gpu"])
+    found.facts["machine"]["gpus"] = [{"name": "Made-up 9000"}]
+    cases = []
+    for layout, ours in ((LAYOUTS[0], 200.0), (LAYOUTS[2], 400.0)):
+        times = dict.fromkeys(gpu._CODES, ours) | {gpu._COPY: 180.0}
+        entries = [
+            Entry(code, "reference" if code == gpu._COPY else "ours", Timing.of([time]))
+            for code, time in times.items()
+        ]
+        cases.append(Case(layout.case, entries, {"bytes a record": layout.dtype.itemsize, "records": 1000}))
+    found.add("layout", section, cases)
+    found.finish([("layout", section)], complete=True)
+    file = tmp_path / "layout-gpu.json"
+    found.save(file)
+    text = page(file)
+    assert [goal.met for goal in found.goals] == [True, True, False, False]
+    assert f"| {LAYOUTS[0].case} | 60.0 | 0.90x | 0.80x | 60.0 | 0.90x | 0.80x | 66.7 |" in text
+    assert f"| {LAYOUTS[2].case} | 52.5 | 0.45x | 0.60x | 52.5 | 0.45x | 0.60x | 116.7 |" in text
+    assert "| 0 of 2 |" in text
+    assert "| 2 of 2 |" in text
+
+
 def test_every_way_to_move_records_has_a_colour():
     from benchmarks.plots.layouts import COLORS
 
@@ -254,8 +281,9 @@ def test_slow_contenders_sit_out_and_the_others_do_not():
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*benchmarks.md")), ids=lambda path: path.name)
 def test_the_page_is_what_its_results_say(path) -> None:
     """No figure of a page of benchmarks is typed by hand: it is written anew and compared."""
-    from benchmarks.page import page
+    from benchmarks.page import PAGES, page
 
+    (suite,) = (suite for suite, name in PAGES.items() if name == path.name.removeprefix("gpu-"))
     written = path.read_text(encoding="utf-8")
     (named,) = set(re.findall(r"benchmarks/results/([\w.-]+\.json)", written))
-    assert written == page(ROOT / "benchmarks" / "results" / named)
+    assert written == page(ROOT / "benchmarks" / "results" / named, suite)

@@ -250,7 +250,7 @@ def test_a_contender_that_raises_is_left_out_and_the_others_have_times(registere
     def contest():
         turns = iter(range(10**9))
         codes = {"1 + 1": "ours", "1 / 0": "idiom", "later()": "idiom", "2 + 2": "reference", "(": "library"}
-        names = {"later": lambda: 1 / (next(turns) < 5)}
+        names = {"later": lambda: 1 / (next(turns) < 2)}
         timings = measure({code: Statement(code, names) for code in codes}, SHORT)
         return [Case("a", [Entry(code, role, timings[code]) for code, role in codes.items()])]
 
@@ -569,22 +569,84 @@ def test_the_newest_full_results_of_each_suite_become_pages(tmp_path):
         page.page(both)
 
 
-def test_results_of_a_gpu_have_a_page_of_their_own(tmp_path):
-    cards = {"gpus": [{"name": "Made-up 9000"}], "nvidia_driver": "1.2.3", "cuda_runtime": None}
-    path = results(
-        tmp_path,
-        "gpu.json",
-        ("layout",),
-        asked=["layout/gpu"],
-        machine=cards,
-        cases={"layout/gpu": [timed("12 bytes")]},
-    )
-    assert page.newest(tmp_path) == {}
-    assert page.newest(tmp_path, gpu=True) == {"layout": path}
-    text = page.page(path)
-    assert "Tables of a GPU say so (Made-up 9000; driver 1.2.3)." in text
-    assert "| `by_hand(x)` |  | 200 ns | 2.00x |" in text
-    assert "layout/pairs" not in text
+# -- what cannot be said in JSON, what cannot be measured --------------------------
+
+
+NAN, INFINITE = float("nan"), float("inf")
+
+
+def test_what_json_has_no_number_for_is_left_out(registered, tmp_path):
+    def figures():
+        return [Case("a", figures={"good": 1.5, "bad": NAN, "worse": INFINITE, "count": 3})]
+
+    registered(suite(Section("pairs", "", lambda settings: [Task("a", figures)], "figures")))
+    assert run("--json", tmp_path / "new.json").exit_code == 0
+
+    def refuse(name):
+        raise AssertionError(f"{name} is no JSON")
+
+    plain = json.loads((tmp_path / "new.json").read_text(), parse_constant=refuse)
+    assert plain["sections"]["tiny/pairs"][0]["figures"] == {"good": 1.5, "count": 3}
+    found = read(tmp_path / "new.json")
+    found.facts["load_before"] = NAN
+    found.save(tmp_path / "new.json")
+    assert json.loads((tmp_path / "new.json").read_text(), parse_constant=refuse)["load_before"] is None
+
+
+@pytest.mark.parametrize("median", [NAN, INFINITE, 0.0, 0.04])
+def test_a_time_that_cannot_be_read_again_is_none(registered, tmp_path, median):
+    """A tenth of a nanosecond is what is written: less is 0, which no time is."""
+    case = lambda: [timed("a", 100.0, other=median)]  # noqa: E731
+    registered(suite(section("pairs", Task("a", case))))
+    assert run("--json", tmp_path / "new.json").exit_code == 0
+    (kept,) = read(tmp_path / "new.json").cases["tiny/pairs"]
+    assert [entry.left_out.partition(" is ")[0] for entry in kept.entries] == ["", "has no time: its median"]
+    registered(suite(section("pairs", task("a", median))))
+    assert run("--json", tmp_path / "new.json").exit_code == 1, "ours without a time is a failure"
+
+
+def test_a_goal_that_cannot_be_judged_is_a_failure(registered, tmp_path):
+    goals = lambda cases: [Goal("fast", "a", NAN, 2.0, "x"), Goal("small", "a", 1.0, 2.0)]  # noqa: E731
+    registered(suite(section("pairs", task("a"), goals=goals)))
+    result = run("--json", tmp_path / "new.json")
+    assert result.exit_code == 1
+    assert "failed: a: fast: nan against 2.0 cannot be judged" in result.output
+    found = read(tmp_path / "new.json")
+    assert [goal.name for goal in found.goals] == ["small"]
+    assert not found.complete
+
+
+def test_a_pool_that_cannot_be_is_said_in_a_line():
+    for text, told in (("nonsense", "no such kind of pool"), ("auto,limit=many", "limit='many'")):
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks", "--list"],
+            cwd=ROOT,
+            env=os.environ | {"ZEROCOPY_POOL": text},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"Error: ZEROCOPY_POOL={text!r}: ")
+        assert told in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert done.stdout == ""
+
+
+def test_a_setting_that_tasks_cannot_do_with_is_refused_before_anything_is_measured(registered):
+    def tasks(settings):
+        raise ValueError("--sizes 1: less than one record")
+
+    registered(suite(Section("pairs", "", tasks)))
+    result = run("--sizes", "1")
+    assert result.exit_code == 2
+    assert "less than one record" in result.output
+
+
+@pytest.mark.parametrize("name", ["layout/to-columns", "layout/to-rows", "layout/fresh"])
+def test_less_than_a_record_is_refused(name):
+    result = run(name, "--sizes", "255")
+    assert result.exit_code == 2
+    assert "ask for 256 or more" in " ".join(result.output.split())
 
 
 # -- the look ---------------------------------------------------------------------
@@ -663,7 +725,10 @@ def test_the_clock_of_a_device_has_turns_as_the_hosts_has(monkeypatch):
 
 @pytest.mark.parametrize("median", [0, -1.0, float("inf"), float("nan"), None, "fast", 10**400])
 def test_times_that_are_none_are_not_read(tmp_path, median):
-    found = json.loads(next((ROOT / "benchmarks" / "results").glob("pool-*.json")).read_text())
+    (name,) = {
+        path.name for path in page.newest(ROOT / "benchmarks" / "results").values() if "pool-" in path.name
+    }
+    found = json.loads((ROOT / "benchmarks" / "results" / name).read_text())
     entry = next(e for case in found["sections"]["pool/recycle"] for e in case["entries"] if "ns" in e)
     entry["ns"]["median"] = median
     path = tmp_path / "x.json"

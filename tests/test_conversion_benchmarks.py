@@ -1,5 +1,7 @@
 """The suite of conversions: all contenders do the same work, and the grid proves what explain says."""
 
+import contextlib
+
 import pytest
 
 import zerocopy as zc
@@ -11,7 +13,8 @@ from benchmarks.conversion.contenders import IDIOMS, check, contenders, essentia
 from benchmarks.conversion.subjects import SUBJECTS, aligned_values
 from benchmarks.results import Results
 from benchmarks.suite import Case, Entry, Goal, Settings, load
-from benchmarks.timing import Pace, Timing
+from benchmarks.timing import Pace, Raised, Statement, Timing
+from zerocopy.protocols import cuda_driver
 
 
 def rows():
@@ -161,6 +164,94 @@ def test_contenders_on_a_device_do_the_same_work():
         x = gpu_contenders.side(pair[0]).make(expected)
         ours, *_ = gpu_contenders.contenders(pair)
         assert gpu_contenders.check(ours, pair, x, expected) == "", pair
+
+
+def on_a_stand_in(monkeypatch, waits):
+    """Have the driver's wait counted, where there is no driver."""
+
+    class Library:
+        def cuCtxSynchronize(self):
+            waits.append(1)
+            return 0
+
+    @contextlib.contextmanager
+    def on_device(device):
+        yield Library()
+
+    monkeypatch.setattr(cuda_driver, "on_device", on_device)
+
+
+def test_a_transfer_is_timed_until_the_device_has_nothing_to_do(monkeypatch):
+    waits, seen = [], []
+
+    class Later:
+        def block_until_ready(self):
+            seen.append(len(waits))
+
+    on_a_stand_in(monkeypatch, waits)
+    statements = {
+        "make()": Statement("make()", {"make": Later}),
+        "1 / 0": Statement("1 / 0", {}),
+        "sum(())": Statement("sum(())", {}),
+    }
+    found = gpu.until_done(statements, Pace(rounds=4, block=1, patience=10**9))
+    assert found["1 / 0"] == Raised("raises ZeroDivisionError: division by zero")
+    assert found["make()"].rounds == found["sum(())"].rounds == 4
+    assert found["make()"].calls == 1
+    # Once before each call and once after it: two calls warm up, or one if it raises.
+    assert len(waits) == 2 * 2 * 6 + 1
+    assert len(seen) == 6
+
+
+def test_ours_that_does_other_work_on_a_gpu_is_a_failure(monkeypatch):
+    """On the host's side of it: one framework passes for one of the device."""
+    pair = ("numpy", "torch")
+    torch = pytest.importorskip("torch")
+    side = gpu_contenders.Side("torch", {"torch": "torch"}, lambda: True, torch.tensor, lambda x: x.numpy())
+    monkeypatch.setitem(gpu_contenders.SIDES, "torch", side)
+    monkeypatch.setattr(gpu_contenders, "present", lambda: {"torch": side})
+    here = {pair: ("zc.convert(x, 'torch')", "torch.from_numpy(x)", ["torch.tensor(x)", "torch.zeros(3)"])}
+    monkeypatch.setattr(gpu_contenders, "_ACROSS", here)
+    on_a_stand_in(monkeypatch, [])
+    monkeypatch.setattr(gpu_contenders, "LIBRARIES", dict.fromkeys(gpu_contenders.LIBRARIES, "no_such"))
+    monkeypatch.setattr("benchmarks.conversion.contenders.LIBRARIES", gpu_contenders.LIBRARIES)
+    (case,) = gpu.across_the_bus(pair, BRIEF)
+    assert case.failed == ""
+    assert {e.label: e.left_out for e in case.entries if e.left_out} == {
+        "torch.zeros(3)": "gives other values"
+    }
+    assert {"GB/s zerocopy", "GB/s documented"} == set(case.figures)
+    monkeypatch.setitem(here, pair, ("zc.convert(x, 'torch') + 1", *here[pair][1:]))
+    (case,) = gpu.across_the_bus(pair, BRIEF)
+    assert case.failed == "zc.convert(x, 'torch') + 1 gives other values"
+    assert "GB/s zerocopy" not in case.figures
+
+
+def test_results_of_conversions_on_a_gpu_become_a_page(tmp_path):
+    from benchmarks.page import page
+
+    suite = load("conversion")
+    asked = ["conversion/gpu", "conversion/gpu-bus"]
+    found = Results.begin([suite], Settings(), asked)
+    found.facts["machine"]["gpus"] = [{"name": "Made-up 9000"}]
+    times = {("zc.convert(x, 'torch')", "ours"): 3000.0, ("torch.from_dlpack(x)", "documented"): 2000.0}
+    entries = [Entry(*which, Timing.of([time])) for which, time in times.items()]
+    entries.append(Entry("torch.asarray(x)", "idiom", left_out="copies"))
+    devices = {gpu.DEVICE.format("zerocopy"): 1500.0, gpu.DEVICE.format("documented"): 0.2}
+    rates = {"GB/s zerocopy": 10.0, "GB/s documented": 9.5}
+    found.cases = {
+        asked[0]: [Case("cupy -> torch", entries, devices), Case("cupy -> jax", entries[:2])],
+        asked[1]: [Case("numpy -> torch, 256 MiB", entries[:2], rates)],
+    }
+    found.complete = True
+    found.save(tmp_path / "gpu.json")
+    text = page(tmp_path / "gpu.json")
+    by_hand = "2.00 us | 2.00 us `torch.from_dlpack(x)`"
+    assert f"| cupy -> torch | 1.50x | 1.50x +1.00 us | 3.00 us | {by_hand} | 1.50 us | 0 ns |" in text
+    assert f"| cupy -> jax | 1.50x | 1.50x +1.00 us | 3.00 us | {by_hand} | - | - |" in text
+    assert f"256 MiB | 1.50x | 1.50x +1.00 us | 3.00 us | {by_hand} | 10.0 | 9.5 |" in text
+    assert "- `torch.asarray(x)`: copies (cupy -> torch)" in text
+    assert "python -m benchmarks conversion/gpu conversion/gpu-bus\n" in text
 
 
 def test_results_of_conversions_become_a_page(tmp_path):

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import zerocopy as zc
-from benchmarks.page import page
+from benchmarks.page import newest, page, refusal
 from benchmarks.pipeline import contest, memory, work
 from benchmarks.pipeline.contenders import WAYS
 from benchmarks.pipeline.contenders.way import MODULES, Way
@@ -309,3 +309,44 @@ def test_results_become_a_page(tmp_path):
         assert all(code in text for code in codes)
     assert len(found.goals) == len([stage for stage in stages(cpu()) if stage.border]) + 1
     assert "Nothing here was measured on a GPU" in text
+
+
+def test_results_on_a_gpu_become_a_page_beside_the_cpu(tmp_path):
+    suite = load("pipeline")
+    place = ON_GPU[1]
+    names = [*(stage.name for stage in stages(place)), WHOLE]
+
+    def cases(time):
+        roles = zip(LABELS, ("ours", "idiom", "narrow"), strict=True)
+        entries = [Entry(*of, Timing.of([time * (1 + i)])) for i, of in enumerate(roles)]
+        figures = {contest.COPIED + label: 0 for label in LABELS}
+        return [Case(name, entries, figures if "->" in name or name == WHOLE else {}) for name in names]
+
+    asked = ["pipeline/stages", "pipeline/gpu"]
+    found = Results.begin([suite], Settings(), asked)
+    found.facts["machine"]["gpus"] = [{"name": "Made-up 9000"}]
+    found.cases = {"pipeline/stages": cases(4e6), "pipeline/gpu": cases(1e6)}
+    found.finish([("pipeline", suite.sections[0]), ("pipeline", suite.sections[2])], complete=True)
+    found.save(tmp_path / "gpu.json")
+    text = page(tmp_path / "gpu.json")
+    assert text.startswith("# Benchmarks of a pipeline, on a GPU\n")
+    assert "python -m benchmarks pipeline/stages pipeline/gpu\n" in text
+    assert "| zerocopy | 1.00 ms | 4.00 ms | 0.25x |" in text
+    assert "| polars -> torch on CUDA | 1.00 ms | nothing | 2.00 ms | 2.00x |" in text
+    assert '| torch on CUDA to CuPy | `zc.convert(x, to="cupy")` |' in text
+    assert "| 6 of 6 |" in text, "the goals of the GPU's section alone"
+    del found.cases["pipeline/stages"]
+    found.facts["asked"] = asked[1:]
+    found.save(tmp_path / "gpu.json")
+    assert "Beside the CPU" not in page(tmp_path / "gpu.json")
+
+
+def test_a_gpu_without_what_the_pipeline_needs_gives_no_page(tmp_path):
+    place = Place("gpu", "polars", "torch on CUDA", "CuPy", ("no_such_engine",))
+    found = Results.begin([load("pipeline")], Settings(), ["pipeline/gpu"])
+    found.facts["machine"]["gpus"] = [{"name": "Made-up 9000"}]
+    found.cases = {"pipeline/gpu": contest.measure(Settings(), place)}
+    found.complete = True
+    assert refusal(found, "pipeline") == "they are of a part of pipeline"
+    found.save(tmp_path / "gpu.json")
+    assert newest(tmp_path, gpu=True) == newest(tmp_path) == {}

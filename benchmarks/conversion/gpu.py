@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import os
-import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
+from itertools import repeat
 from time import perf_counter_ns
 from typing import Any
 
@@ -17,17 +17,19 @@ from benchmarks.conversion.gpu_contenders import (
     check,
     contenders,
     on_device,
-    present,
     side,
     statement,
 )
 from benchmarks.conversion.subjects import aligned_values
 from benchmarks.suite import Case, Entry, Section, Settings, Task
-from benchmarks.timing import Raised, Statement, Timing, measure
+from benchmarks.timing import Loop, Pace, Raised, Statement, Timing, measure, take_turns
+from zerocopy.pool.sizes import show_size
 from zerocopy.protocols import cuda_driver
 
 COUNT = 1000  # elements
 BUS, QUICK_BUS = 2**28, 2**24  # bytes
+# One transfer takes tens of milliseconds: so that a contender takes 3 s at most, and the section minutes.
+_PATIENCE = 3_000_000_000
 #: Figures of a case on the device.
 DEVICE = "device ns, {}"
 _NAMES = {"ours": "zerocopy", "documented": "documented"}
@@ -64,6 +66,8 @@ def _contest(pair: Pair, count: int, name: str) -> tuple[Case, dict[str, Stateme
         case.entries.append(_entry(contender, refused))
         if not refused:
             able[contender.code] = statement(contender, x)
+        elif contender.role == "ours":
+            case.failed = f"{contender.code} {refused}"
     return case, able
 
 
@@ -82,6 +86,8 @@ def run(pair: Pair, settings: Settings) -> list[Case]:
         return [case]
     # Apart from the host's: there the stream is kept busy, and who waits for it is timed for that.
     both = {entry.role: entry.label for entry in case.timed(*_NAMES)}
+    if not both:
+        return [case]
     clocked = gpu_timing.measure({label: able[label] for label in both.values()}, settings.pace)
     for role, label in both.items():
         if isinstance(timing := clocked[label], gpu_timing.GpuTiming):
@@ -92,8 +98,9 @@ def run(pair: Pair, settings: Settings) -> list[Case]:
 def across_the_bus(pair: Pair, settings: Settings) -> list[Case]:
     """Time transfers until the data are there."""
     size = QUICK_BUS if settings.quick else BUS
-    case, able = _contest(pair, size // 4, f"{' -> '.join(pair)}, {size >> 20} MiB")
-    timings = until_done(able, settings.pace.rounds)
+    case, able = _contest(pair, size // 4, f"{' -> '.join(pair)}, {show_size(size)}")
+    pace = replace(settings.pace, patience=min(settings.pace.patience, _PATIENCE))
+    timings = until_done(able, pace)
     for entry in case.entries:
         entry.timing = timings.get(entry.label)
     for entry in case.timed():
@@ -102,48 +109,34 @@ def across_the_bus(pair: Pair, settings: Settings) -> list[Case]:
     return [case]
 
 
-def until_done(statements: Mapping[str, Statement], rounds: int) -> dict[str, Timing | Raised]:
+def until_done(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Timing | Raised]:
     """Time one call at a time, from an idle device to an idle device; the contenders take turns."""
-    samples: dict[str, list[float]] = {label: [] for label in statements}
-    raised: dict[str, Timing | Raised] = {}
-    order = list(statements)
-    shuffle = random.Random(0).shuffle
-    wait = waiting()
-    # The first round is the warm-up.
-    for number in range(rounds + 1):
-        shuffle(order)
-        gc.collect()
-        for label in order:
-            if label in raised:
-                continue
-            wait(None)
-            start = perf_counter_ns()
-            try:
-                wait(statements[label].value())
-            except Exception as error:  # noqa: BLE001 - whatever it raises is its result
-                raised[label] = Raised.of(error)
-                continue
-            if number:
-                samples[label].append(float(perf_counter_ns() - start))
-    return {label: raised.get(label) or Timing.of(samples[label]) for label in statements}
+    done = {
+        label: Statement(f"wait({each.code})", {**each.names, "wait": wait})
+        for label, each in statements.items()
+    }
+
+    def sample(loop: Loop, calls: int, before: list[Any]) -> float:
+        wait(None)
+        return float(loop(repeat(None, calls), perf_counter_ns))
+
+    def begin(loop: Loop) -> tuple[int, int]:
+        sample(loop, 1, [])  # first-time costs
+        return 1, int(sample(loop, 1, []))
+
+    samples, calls, raised = take_turns(done, pace, begin, sample)
+    return {
+        label: raised[label] if label in raised else Timing.of(samples[label], calls[label])
+        for label in statements
+    }
 
 
-def waiting() -> Callable[[Any], None]:
-    """Return what waits for a result: JAX's own wait, for it may not have begun, and the device's."""
-    sides = present()
-    if "cupy" in sides:
-        from cupy.cuda.runtime import deviceSynchronize as everything
-    elif "torch" in sides:
-        from torch.cuda import synchronize as everything
-    else:
-        from numba.cuda import synchronize as everything
-
-    def wait(result: Any) -> None:
-        if hasattr(result, "block_until_ready"):
-            result.block_until_ready()
-        everything()
-
-    return wait
+def wait(result: Any) -> None:
+    """Wait for a result: JAX's own wait, for it may not have begun, and all that the device has to do."""
+    if hasattr(result, "block_until_ready"):
+        result.block_until_ready()
+    with cuda_driver.on_device(0) as library:
+        cuda_driver.call(library.cuCtxSynchronize)
 
 
 SECTIONS = (

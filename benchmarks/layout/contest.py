@@ -159,6 +159,21 @@ class Contest:
         return case
 
 
+def at_least(settings: Settings, nbytes: int) -> None:
+    """Refuse sizes that are less than one record: there is nothing to move.
+
+    Raises
+    ------
+    ValueError
+        Of ``--sizes``, which the first counts of.
+    """
+    if settings.sizes and settings.sizes[0] < nbytes:
+        raise ValueError(
+            f"--sizes {settings.sizes[0]}: the largest type of records has {nbytes} bytes, so that is less "
+            f"than one of them: ask for {nbytes} or more"
+        )
+
+
 def pace(settings: Settings) -> Pace:
     """Return how long to measure."""
     most = _QUICK_PATIENCE if settings.quick else _PATIENCE

@@ -14,6 +14,7 @@ from benchmarks.layout.contest import (
     LOOP,
     Contest,
     Way,
+    at_least,
     differs_from_columns,
     differs_from_records,
     namespace,
@@ -198,6 +199,7 @@ IN_FRESH = (
 
 def _tasks(make: Callable[[Layout, int], Contest], ways: Sequence[Way], settings: Settings) -> list[Task]:
     """One task a type of records."""
+    at_least(settings, max(layout.dtype.itemsize for layout in LAYOUTS))
     return [Task(layout.case, partial(_run, make, ways, layout, settings)) for layout in LAYOUTS]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.pages.words import added, best, goals, picture, ratio, table, time
+from benchmarks.report import duration
 
 TITLE = "Benchmarks of conversions"
 ABOUT = "What a conversion costs, beside the calls that people write by hand."
+ON_GPU = "What a conversion costs between frameworks of one GPU, and to and from NumPy across the bus."
 
 Cases = list[dict[str, Any]]
 
@@ -17,14 +19,19 @@ def body(data: dict[str, Any]) -> list[str]:
     parts = {
         "grid": _grid,
         "pairs": _pairs,
-        "gpu": _gpu,
-        "gpu-bus": _bus,
         "sizes": _sizes,
         "containers": _containers,
         "dtypes": _dtypes,
     }
     told = [make(cases) for name, make in parts.items() if (cases := _cases(data, name))]
     return [goals(data, _why(data)), *told, *_rivals(data), _calls(data)]
+
+
+def on_gpu(data: dict[str, Any]) -> list[str]:
+    """Return the parts of the page of a GPU after its head, of the sections that the file has."""
+    parts = {"gpu": _gpu, "gpu-bus": _bus}
+    told = [make(cases) for name, make in parts.items() if (cases := _cases(data, name))]
+    return [*filter(None, [goals(data)]), *told]
 
 
 def _cases(data: dict[str, Any], section: str) -> Cases:
@@ -229,15 +236,16 @@ def _gpu(cases: Cases) -> str:
             [
                 *(case["name"], ratio(ours, documented), added(ours, hand), time(ours), time(documented)),
                 f"{time(hand)} `{hand['label']}`" if hand else "-",
-                *(f"{figures[n]:,.0f} ns" if n in figures else "-" for n in _ON_DEVICE),
+                *(duration(figures[n]) if n in figures else "-" for n in _ON_DEVICE),
             ]
         )
     text = (
         "1,000 elements of float32 in CUDA memory, and to and from NumPy. The times are the host's, until "
         "the call returns. What the device does for it is in the last columns, between two events on its "
-        "stream; JAX has streams of its own, and no such figure."
+        "stream; JAX has streams of its own, and no such figure. No limit was set for these: the ratios are "
+        "what to look at."
     )
-    return f"\n## On a GPU\n\n{text}\n\n" + table(heads, rows) + _remarks(cases)
+    return f"## From framework to framework\n\n{text}\n\n" + table(heads, rows) + _remarks(cases) + "\n"
 
 
 _ON_DEVICE = ("device ns, zerocopy", "device ns, documented")
@@ -247,16 +255,26 @@ def _bus(cases: Cases) -> str:
     rows = []
     for case in cases:
         ours, documented = best(case, "ours"), best(case, "documented")
-        hand = best(case, "documented", "idiom")
+        hand, figures = best(case, "documented", "idiom"), case.get("figures", {})
         rows.append(
             [
                 *(case["name"], ratio(ours, documented), added(ours, hand), time(ours), time(documented)),
                 f"{time(hand)} `{hand['label']}`" if hand else "-",
+                *(f"{figures[n]:.1f}" if n in figures else "-" for n in _RATES),
             ]
         )
-    heads = ["transfer", "to the documented call", "to the fastest", "zerocopy", "documented", "fastest"]
-    text = "To and from NumPy, until the data are there. These copy, all of them."
-    return f"\n## Across the bus\n\n{text}\n\n" + table(heads, rows) + _remarks(cases)
+    heads = [
+        *("transfer", "to the documented call", "to the fastest", "zerocopy", "documented", "fastest"),
+        *("GB/s: zerocopy", "documented"),
+    ]
+    text = (
+        "To and from NumPy, in memory that is not page-locked, from an idle device until the data are there. "
+        "All of these copy."
+    )
+    return f"## Across the bus\n\n{text}\n\n" + table(heads, rows) + _remarks(cases) + "\n"
+
+
+_RATES = ("GB/s zerocopy", "GB/s documented")
 
 
 def _calls(data: dict[str, Any]) -> str:

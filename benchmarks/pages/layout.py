@@ -8,6 +8,7 @@ from benchmarks.pages.words import best, goals, picture, ratio, table, time
 
 TITLE = "Benchmarks of layouts"
 ABOUT = "What it costs to turn records into columns and back, beside copies and what people call today."
+ON_GPU = "What it costs a GPU to turn records into columns and back, beside a copy of its own memory."
 
 #: What is asked of the speed against an ordinary copy where cores share no way to the memory.
 COLUMNS_APART, ROWS_APART = 0.95, 0.8
@@ -64,9 +65,14 @@ def body(data: dict[str, Any]) -> list[str]:
         *_fields(sections.get("layout/fields")),
         *_sizes(sections.get("layout/sizes")),
         *_start(sections.get("layout/start")),
-        *_gpu(sections.get("layout/gpu")),
     ]
     return [part.rstrip("\n") + "\n" for part in parts]
+
+
+def on_gpu(data: dict[str, Any]) -> list[str]:
+    """Return the parts of the page of a GPU after its head."""
+    parts = [goals(data), *_gpu(data["sections"]["layout/gpu"], data["goals"])]
+    return [part.rstrip("\n") + "\n" for part in parts if part]
 
 
 def _compared(data: dict[str, Any]) -> str:
@@ -175,12 +181,28 @@ def _start(cases: list[Case] | None) -> list[str]:
     return [f"## The first call\n\n{told}\n\n{table(['', 'time'], rows)}"]
 
 
-def _gpu(cases: list[Case] | None) -> list[str]:
-    if not cases:
-        return []
-    heads = ["records", *(f"`{entry['label']}`" for entry in cases[0]["entries"])]
-    rows = [[case["name"], *(_rate(case, entry) for entry in case["entries"])] for case in cases]
-    return [f"## On a CUDA device, in GB/s by its own clock\n\n{table(heads, rows)}"]
+def _gpu(cases: list[Case], judged: list[dict[str, Any]]) -> list[str]:
+    """Rates, and of the ways that have a goal how much of the copy they reach, and what is asked."""
+    asked = {goal["case"]: 1 / goal["limit"] for goal in judged}
+    labels = list(dict.fromkeys(entry["label"] for case in cases for entry in case["entries"]))
+    ours = {e["label"] for case in cases for e in case["entries"] if e["role"] == "ours"}
+    heads = ["records"]
+    for label in labels:
+        heads += [f"`{label}`", *(["of the copy", "asked"] if label in ours else [])]
+    rows = []
+    for case in cases:
+        rows.append([case["name"]])
+        copied = best(case, "reference")
+        for label in labels:
+            entry = next((each for each in case["entries"] if each["label"] == label), None)
+            rows[-1].append(_rate(case, entry))
+            if label in ours:
+                limit = asked.get(f"{case['name']} {label}")
+                rows[-1] += [_times(entry, copied) if entry and entry.get("ns") else "-"]
+                rows[-1] += [f"{limit:.2f}x" if limit else "-"]
+    told = "By the device's own clock. The bytes of the records count once, in the copy too."
+    left_out = [_left_out(cases)] if _left_out(cases) else []
+    return [f"## On the device, in GB/s\n\n{told}\n\n{table(heads, rows)}", *left_out]
 
 
 def _of(case: Case, *roles: str) -> list[Entry]:

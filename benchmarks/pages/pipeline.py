@@ -11,6 +11,10 @@ from benchmarks.report import duration, quantity
 TITLE = "Benchmarks of a pipeline"
 ABOUT = "From Parquet to scores through five frameworks: what the borders between them cost, beside the work."
 
+ON_GPU = (
+    "The pipeline from Parquet to scores with its engines on a GPU: what the borders cost, beside the work."
+)
+
 #: What is said in place of "all contenders of a row run in one process".
 CONTENDERS = "Whole runs of all contenders in one process"
 
@@ -73,8 +77,33 @@ def body(data: dict[str, Any]) -> list[str]:
         _memory(sections.get("pipeline/memory")),
         _WHERE,
         _written(cases),
-        *([_stages("## On a GPU", sections["pipeline/gpu"])] if sections.get("pipeline/gpu") else []),
     ]
+
+
+def on_gpu(data: dict[str, Any]) -> list[str]:
+    """Return the parts of the page of a GPU after its head."""
+    cases = data["sections"]["pipeline/gpu"]
+    parts = [goals(data), _stages("## Stages", cases)]
+    if any(entry.get("ns") for entry in cases[-1]["entries"]):
+        parts += [_borders(cases), _against(cases, data["sections"].get("pipeline/stages"))]
+    return [part for part in (*parts, _written(cases)) if part]
+
+
+def _against(cases: list[Case], on_cpu: list[Case] | None) -> str:
+    """Return the whole beside that of the CPU, where the same run has measured both."""
+    whole, other = (
+        next((case for case in several or [] if case["name"] == _WHOLE), None) for several in (cases, on_cpu)
+    )
+    if whole is None or other is None:
+        return ""
+    there = {entry["label"]: entry for entry in other["entries"] if entry.get("ns")}
+    rows = [
+        [e["label"], time(e), time(there[e["label"]]), ratio(e, there[e["label"]])]
+        for e in whole["entries"]
+        if e.get("ns") and e["label"] in there
+    ]
+    heads = ["whole pipeline", "on the GPU", "on the CPU", "of the CPU's time"]
+    return f"## Beside the CPU of the same machine\n\n{table(heads, rows)}\n"
 
 
 def _stages(title: str, cases: list[Case]) -> str:

@@ -1,4 +1,4 @@
-"""The page of pools: host memory, and device memory where there was a device."""
+"""The pages of pools: host memory, and the memory of a GPU."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from benchmarks.report import quantity
 
 TITLE = "Benchmarks of the pool"
 ABOUT = "What one memory pool under every framework gains, and what it costs."
+ON_GPU = "What one memory pool under every framework gains for the memory of a GPU."
 
 #: What is said in place of "all contenders run in one process": a mode is the process's.
 CONTENDERS = "Each mode has a process of its own, and the processes of a row take turns"
@@ -54,9 +55,31 @@ def body(data: dict[str, Any]) -> list[str]:
         _HOST,
         *_aligned(sections.get("pool/aligned")),
         *_recycle(sections.get("pool/recycle")),
-        *([rivals(data, "pool/device", "Device memory")] if sections.get("pool/device") else []),
     ]
     return [part.rstrip("\n") + "\n" for part in parts]
+
+
+def on_gpu(data: dict[str, Any]) -> list[str]:
+    """Return the parts of the page of a GPU after its head."""
+    parts = [
+        goals(data),
+        rivals(data, "pool/device", "Device memory"),
+        _seen(data["sections"]["pool/device"]),
+    ]
+    return [part.rstrip("\n") + "\n" for part in parts if part]
+
+
+def _seen(cases: list[Case]) -> str:
+    """What was measured beside times: rates, memory at the peak; and what the pool said."""
+    rows = [
+        [case["name"], name, quantity(value, "bytes") if "bytes" in name else f"{value:,.1f}"]
+        for case in cases
+        for name, value in case.get("figures", {}).items()
+    ]
+    remarks = dict.fromkeys(line for case in cases for line in case.get("remarks", []))
+    told = "\n".join(f"- {line}" for line in remarks)
+    parts = [*([table(["", "what", "how much"], rows)] if rows else []), *([told] if told else [])]
+    return "## Rates and memory\n\n" + "\n\n".join(parts) if parts else ""
 
 
 def _aligned(cases: list[Case] | None) -> list[str]:

@@ -36,6 +36,8 @@ def goals(data: dict[str, Any], why: str = "") -> str:
                 ", ".join(f"{g['case']} ({quantity(g['value'], g['unit'])})" for g in missed) or "-",
             ]
         )
+    if not rows:
+        return ""
     return "## Goals\n\n" + table(["goal", "kept", "worst", "limit", "missed on"], rows) + "\n" + why
 
 
