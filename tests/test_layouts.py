@@ -248,10 +248,10 @@ def test_bits_are_unpacked_and_nulls_filled() -> None:
 
 def test_dates_of_one_unit_are_a_matrix_of_numpys() -> None:
     days = np.array(["2020-01-01", "2021-01-01"], "M8[us]")
-    table = pa.table({"x": days, "y": days + 1})
+    table = pa.table({"x": days, "y": days + np.timedelta64(1, "D")})
     made = zc.convert(table, "numpy", layout="matrix")
     assert made.dtype == "M8[us]"
-    assert np.array_equal(made, np.stack([days, days + 1], 1))
+    assert np.array_equal(made, np.stack([days, days + np.timedelta64(1, "D")], 1))
     with pytest.raises(zc.UnsupportedConversionError, match="'x' is timestamp"):
         zc.convert(table, "torch", layout="matrix")
     with pytest.raises(zc.UnsupportedConversionError, match="no plain numbers"):

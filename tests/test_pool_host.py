@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 from zerocopy.errors import PoolOptionError, PoolUnavailableError, Reason
 from zerocopy.pool.host import MODES, c_library, parse
+
+ROOT = Path(__file__).parents[1]
 
 pytestmark = pytest.mark.skipif(c_library.refusal() is not None, reason=str(c_library.refusal()))
 
@@ -198,3 +201,17 @@ def test_settings_of_the_start_are_read(monkeypatch):
     assert ask("MALLOC_TOP_PAD_", "top_pad", 7) == 12
     monkeypatch.setenv("MALLOC_TOP_PAD_", "much")
     assert ask("MALLOC_TOP_PAD_", "top_pad", 7) == 7
+
+
+def test_the_systems_own_python_has_glibcs_allocator():
+    """Debian's and Ubuntu's program is linked to fixed addresses, and answers for malloc by a stub."""
+    system = Path("/usr/bin/python3")
+    if not system.exists():
+        pytest.skip("there is no such Python")
+    code = (
+        "from zerocopy.pool.host import c_library as c; print(c._is_stub(c.address('malloc')), c._replaced())"
+    )
+    done = subprocess.run([system, "-c", code], capture_output=True, text=True, cwd=ROOT, env={})
+    if done.stdout.startswith("False"):
+        pytest.skip("it is linked otherwise")
+    assert done.stdout == "True None\n", done.stderr

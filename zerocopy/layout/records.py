@@ -249,13 +249,17 @@ def _fitting(column: Array, leaf: Leaf) -> Array:
             f"field {leaf.name!r} is {leaf.dtype}, which does not hold {column.dtype}",
             "cast the column first: column.astype(...)",
         )
-    cast = column.astype(leaf.dtype)
+    lossy = LossyConversionError(
+        _ASKED,
+        f"field {leaf.name!r} is {leaf.dtype}, which does not hold all values of its {column.dtype}",
+        "give the field the column's type",
+    )
+    try:
+        cast = column.astype(leaf.dtype)
+    except OverflowError as error:  # dates, which NumPy wraps around before 2.5
+        raise lossy from error
     if not _held(column, cast):
-        raise LossyConversionError(
-            _ASKED,
-            f"field {leaf.name!r} is {leaf.dtype}, which does not hold all values of its {column.dtype}",
-            "give the field the column's type",
-        )
+        raise lossy
     return cast
 
 

@@ -182,10 +182,18 @@ def _in_days(array: Array) -> Array:
 
 
 def _in_unit(array: Array, dtype: np.dtype[Any]) -> Array:
-    found = array.astype(dtype)
-    # NumPy's cast between units wraps around silently.
-    if not ((found.astype(array.dtype) == array) | np.isnat(array)).all():
-        raise UnsupportedConversionError(
-            "", f"is {array.dtype} with values that do not fit in {dtype}", "cut them first"
-        )
+    # NumPy's cast between units wraps around silently, and raises from 2.5 on.
+    try:
+        found = array.astype(dtype)
+        fits = bool(((found.astype(array.dtype) == array) | np.isnat(array)).all())
+    except OverflowError as error:
+        raise _too_far(array, dtype) from error
+    if not fits:
+        raise _too_far(array, dtype)
     return found
+
+
+def _too_far(array: Array, dtype: np.dtype[Any]) -> UnsupportedConversionError:
+    return UnsupportedConversionError(
+        "", f"is {array.dtype} with values that do not fit in {dtype}", "cut them first"
+    )

@@ -66,13 +66,74 @@ def _no_glibc() -> Reason | None:
     return None
 
 
+class _Loaded(ctypes.Structure):
+    """The beginning of struct dl_phdr_info of link.h."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("file", ctypes.c_char_p))
+
+
+_EACH_LOADED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Loaded), ctypes.c_size_t, ctypes.c_void_p)
+
+
+def _libraries() -> list[str]:
+    """Return the files of all that is loaded, in the order in which symbols are looked for."""
+    files: list[str] = []
+
+    def note(info: Any, size: int, data: Any) -> int:
+        files.append(os.fsdecode(info.contents.file or b""))
+        return 0
+
+    library().dl_iterate_phdr(_EACH_LOADED(note), None)
+    return [file for file in files if file.startswith("/")]
+
+
+class _Symbol(ctypes.Structure):
+    """Elf64_Sym of elf.h."""
+
+    _fields_ = (
+        ("name", ctypes.c_uint32),
+        ("info", ctypes.c_uint8),
+        ("other", ctypes.c_uint8),
+        ("section", ctypes.c_uint16),
+        ("value", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+    )
+
+
+def _is_stub(function: int) -> bool:
+    """Whether a function is only a jump to one of that name elsewhere.
+
+    A program that is linked to fixed addresses, as Debian's and Ubuntu's Python is, answers so for
+    what it calls: its symbol is of no section of its own (System V ABI, AMD64, "Function Addresses").
+    """
+    found, symbol = _Found(), ctypes.POINTER(_Symbol)()
+    # 1: RTLD_DL_SYMENT, dlfcn.h.
+    known = library().dladdr1(ctypes.c_void_p(function), ctypes.byref(found), ctypes.byref(symbol), 1)
+    return bool(known and symbol and symbol.contents.section == 0)
+
+
+def _definer(name: str) -> str:
+    """Return the file of the first library that defines a function: whose it is, where no program does."""
+    for file in _libraries():
+        try:
+            handle = ctypes.CDLL(file, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        except OSError:  # the kernel's own, which is no file
+            continue
+        if file_of(address(name, handle)) == os.path.realpath(file):
+            return os.path.realpath(file)
+    return ""
+
+
 def _replaced() -> Reason | None:
     own = ctypes.CDLL("libc.so.6")
     for name in _REPLACEABLE:
-        if address(name) != address(name, own):
-            file = file_of(address(name)) or "an unknown file"
+        if address(name) == address(name, own):
+            continue
+        file = _definer(name) if _is_stub(address(name)) else file_of(address(name))
+        if file != file_of(address(name, own)):
             return Reason(
-                f"{name} is not glibc's but that of {file}, which has settings of its own",
+                f"{name} is not glibc's but that of {file or 'an unknown file'}, "
+                "which has settings of its own",
                 "start without it (see LD_PRELOAD), or leave host= out: such allocators keep blocks too",
             )
     return None
