@@ -322,6 +322,11 @@ def _numba(machine: Machine) -> types.ModuleType:
             return self._host.copy()
 
         def copy_to_device(self, other, stream=0):
+            if isinstance(other, np.ndarray):  # across the bus
+                assert other.flags.forc
+                machine.log.append(("copy_to_device", machine.current, stream and stream.handle.value))
+                self._host[...] = other
+                return
             assert self._host.flags.c_contiguous
             assert other._host.flags.c_contiguous
             self._host[...] = other._host
@@ -343,6 +348,12 @@ def _numba(machine: Machine) -> types.ModuleType:
         size = int(np.prod(shape, dtype=int)) * np.dtype(dtype).itemsize
         return DeviceNDArray(machine.allocate(size).view(dtype).reshape(shape), stream)
 
+    def device_array_like(host, stream=0):
+        fresh = device_array(host.shape, host.dtype, stream)
+        if host.flags.c_contiguous:
+            return fresh
+        return DeviceNDArray(fresh._host.reshape(host.shape[::-1]).T, stream)
+
     def to_device(host, stream=0):
         if not host.flags.forc:
             raise ValueError("Array contains non-contiguous buffer")
@@ -352,6 +363,7 @@ def _numba(machine: Machine) -> types.ModuleType:
         return fresh
 
     cuda.as_cuda_array, cuda.device_array, cuda.to_device = as_cuda_array, device_array, to_device
+    cuda.device_array_like = device_array_like
     cuda.external_stream = Stream
     cuda.legacy_default_stream = lambda: Stream(1)
     cuda.per_thread_default_stream = lambda: Stream(2)

@@ -15,9 +15,11 @@ from cuda_stubs import forget, install
 
 import zerocopy as zc
 from zerocopy import registry, routes
+from zerocopy.device import Device
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.framework import Framework, Source
 from zerocopy.planner import make
+from zerocopy.protocols import dlpack
 
 
 @pytest.fixture
@@ -322,6 +324,71 @@ def test_builds_without_cuda_offer_no_form_for_it() -> None:
     framework = registry.by_name("torch")
     assert "cuda" not in framework.imports()
     assert "cuda" not in framework.exports(torch.Tensor)
+
+
+# -- who is asked with which stream -------------------------------------------------------
+
+
+class JaxArray:
+    """What JAX's exporter is asked: it gives -1 to the driver, and the process is gone."""
+
+    def __init__(self, kind: int):
+        self.kind, self.asked = kind, []
+
+    def __dlpack__(self, *, stream=None, **options):
+        assert stream != -1
+        self.asked.append((stream, options))
+
+    def __dlpack_device__(self):
+        return self.kind, 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "asked"), [(2, -1, 1), (2, 7, 7), (2, 1, 1), (10, -1, 0), (10, 9, 9)]
+)
+def test_jax_is_never_asked_with_minus_one(kind: int, given: int, asked: int) -> None:
+    pytest.importorskip("jax")
+    from zerocopy._frameworks.jax.capsules import OnDevice
+
+    x = JaxArray(kind)
+    OnDevice(x).__dlpack__(stream=given, max_version=(1, 0))
+    assert x.asked == [(asked, {"max_version": (1, 0)})]
+    assert OnDevice(x).__dlpack_device__() == (kind, 0)
+
+
+@pytest.mark.parametrize("kind", [2, 13, 10])
+def test_bare_producers_are_described_without_minus_one_on_cuda(kind: int) -> None:
+    """A wrapper may pass it on to JAX. ROCm has no stream 1."""
+    x = SpeaksDLPack(sample("f4"), device=(kind, 0))
+    zc.view(x)
+    assert x.streams == [-1 if kind == 10 else 1]
+
+
+# -- managed memory -----------------------------------------------------------------------
+
+
+class Managed(SpeaksDLPack):
+    """CuPy says "managed" of such memory, as DLPack has it."""
+
+    def __init__(self):
+        super().__init__(sample("f4"), device=(13, 0))
+
+
+def test_jax_is_given_managed_memory_as_its_devices() -> None:
+    """JAX and torch know no such device."""
+    pytest.importorskip("jax")
+    from zerocopy._frameworks.jax.capsules import AsCuda
+
+    producer = AsCuda(Managed())
+    assert producer.__dlpack_device__() == (2, 0)
+    assert str(zc.view(producer).device) == "cuda:0"
+    assert zc.view(producer).ptr == zc.view(SimpleCapsule(producer.__dlpack__(stream=1))).ptr
+
+
+def test_a_capsule_of_a_device_is_left_as_it_is() -> None:
+    for kind in (1, 2, 10):
+        capsule = SpeaksDLPack(sample("f4"), device=(kind, 3)).__dlpack__()
+        assert dlpack.read(dlpack.as_cuda(capsule)).device == Device(kind, 3)
 
 
 # -- what has no fast way -----------------------------------------------------------------

@@ -15,6 +15,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import importlib
 import importlib.util
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -61,6 +62,10 @@ class Side:
         if name in NATIVE_NAMES:
             return self.plain(array)
         return self.view_as(self.plain(array.view(by_name(name).storage)), array.dtype)
+
+    def lay(self, array: np.ndarray, change: Callable[[Any], Any]) -> Any:
+        """Return what `change` (a transpose, a slice) makes of a fresh array with those values."""
+        return change(self.make(array))
 
     def values(self, x: Any) -> np.ndarray:
         """Return its values, fetched when its work is done; of foreign types the bits."""
@@ -191,6 +196,13 @@ class NumbaSide(Side):
 
     def plain(self, array):
         return importlib.import_module("numba.cuda").to_device(np.array(array, order="C"))
+
+    def lay(self, array, change):
+        laid = change(array)
+        if laid.flags.f_contiguous and not laid.flags.c_contiguous:
+            # Its own .T is no view: a kernel, compiled anew by each call, writes a row-major copy.
+            return importlib.import_module("numba.cuda").to_device(laid)
+        return super().lay(array, change)
 
     def values(self, x):
         cuda = importlib.import_module("numba.cuda")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_arrays import DEVICE, MARKS, NAMES, PAIRS, same, sample, side
+from cuda_arrays import DEVICE, MARKS, NAMES, PAIRS, have, same, sample, side
 
 import zerocopy as zc
 
@@ -29,7 +29,7 @@ def run(code: str, **given: object) -> None:
         [sys.executable, "-c", told + textwrap.dedent(code)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=120,
         cwd=Path(__file__).parents[2],
         env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
@@ -74,10 +74,10 @@ def test_managed_memory_to_numpy(source: str) -> None:
 
 
 @pytest.mark.parametrize("target", NAMES)
-@pytest.mark.parametrize("source", ["cupy", "torch", "numba"])
+@pytest.mark.parametrize("source", ["cupy", "torch", "numba", "numba, mapped"])
 def test_page_locked_memory(source: str, target: str) -> None:
     """Who locked the pages does not matter: it is host memory, and what is read is read at once."""
-    side(source)
+    side(source.partition(",")[0])
     target = side(target)
     values = sample(shape=(512, 512))
     if source == "torch":
@@ -86,7 +86,10 @@ def test_page_locked_memory(source: str, target: str) -> None:
         x = importlib.import_module("cupyx").zeros_pinned(values.shape, values.dtype)
         x[...] = values
     else:
-        x = importlib.import_module("numba.cuda").pinned_array(values.shape, values.dtype)
+        cuda = importlib.import_module("numba.cuda")
+        # A mapped array is a subclass of ndarray, whose own view() is not NumPy's.
+        make = cuda.mapped_array if "mapped" in source else cuda.pinned_array
+        x = make(values.shape, values.dtype)
         x[...] = values
     result = zc.convert(x, to=target.name, device=DEVICE)
     x[...] = -1  # the transfer has returned: what comes later is not seen
@@ -98,7 +101,11 @@ def test_page_locked_memory(source: str, target: str) -> None:
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_the_source_is_dropped_while_the_consumers_kernel_runs(source: str, target: str) -> None:
-    """The kernel reads the memory some 100 ms after its owner's last name is gone."""
+    """The kernel reads the memory some 100 ms after its owner's last name is gone.
+
+    The owner's pool gives it to the next array, in the order of its own stream. JAX's streams
+    do not wait for the default one, and JAX is told nothing of the kernel: it is waited for.
+    """
     side("torch")
     torch = importlib.import_module("torch")
     source, target = side(source), side(target)
@@ -108,11 +115,36 @@ def test_the_source_is_dropped_while_the_consumers_kernel_runs(source: str, targ
     result = zc.convert(source.make(values), to=target.name)
     view = zc.convert(result, to="torch")
     late = view * 1
+    if source.name == "jax":
+        torch.cuda.current_stream().synchronize()
     del result, view
     gc.collect()
     junk = [source.make(np.full((512, 512), -1, "f4")) for _ in range(8)]
     assert np.array_equal(late.cpu().numpy(), values)
     assert junk
+
+
+# -- a stream that is none ----------------------------------------------------------------
+
+NO_ORDER = """
+import jax, numpy as np, zerocopy as zc
+host = np.arange(64, dtype="f4")
+x = jax.device_put(host, jax.devices("cuda")[0]).block_until_ready()
+class Bare:
+    def __dlpack__(self, **options): return x.__dlpack__(**options)
+    def __dlpack_device__(self): return x.__dlpack_device__()
+for given in (x, Bare()):
+    assert zc.view(given).ptr == x.unsafe_buffer_pointer()
+    for name in names:
+        y = zc.convert(given, to=name, stream=-1)
+        assert zc.shares_memory(x, y) and np.array_equal(zc.convert(y, to="numpy"), host), name
+"""
+
+
+def test_jax_with_no_order_asked_for() -> None:
+    """DLPack's -1 asks for no order; XLA takes it for a stream's handle and hands it to the driver."""
+    side("jax")
+    run(NO_ORDER, names=[name for name in ("cupy", "torch", "numba") if have(name)])
 
 
 # -- errors in flight ---------------------------------------------------------------------

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +34,9 @@ def _settle() -> None:
     if have("cupy"):
         cupy = importlib.import_module("cupy")
         cupy.get_default_memory_pool().free_all_blocks()
+    if have("numba"):
+        # It frees late: up to ten arrays at once (numba.cuda.cudadrv.driver._PendingDeallocs).
+        importlib.import_module("numba.cuda").current_context().memory_manager.deallocations.clear()
 
 
 def _used(name: str) -> int:
@@ -45,6 +50,16 @@ def _used(name: str) -> int:
         if stats:
             return stats["bytes_in_use"]
     pytest.skip(f"{name} does not count what it has handed out")
+
+
+def _eventually(true: Callable[[], bool]) -> bool:
+    """Ask until it is so, for some seconds: JAX's threads give memory back when they come to it."""
+    for _ in range(50):
+        gc.collect()
+        if true():
+            return True
+        time.sleep(0.1)
+    return False
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
@@ -93,8 +108,7 @@ def test_dropping_both_gives_the_memory_back(source: str, target: str, order: st
         gc.collect()
         assert _used(source.name) >= before + host.nbytes, "the source holds it"
         del x
-    gc.collect()
-    assert _used(source.name) <= before + 4096
+    assert _eventually(lambda: _used(source.name) <= before + 4096)
 
 
 @pytest.mark.parametrize("target", ["cupy", "torch", "numba"])
@@ -123,37 +137,54 @@ def test_dropped_in_another_thread(source: str, target: str) -> None:
     same(source, source.make(sample()), sample())
 
 
-@pytest.mark.parametrize("copy", [None, True])
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_no_leak_over_10000_conversions(source: str, target: str, copy: bool | None) -> None:
+def test_no_leak_over_10000_conversions(source: str, target: str) -> None:
+    """An alias that leaks holds its source: one of each 500 would hold 160 MiB in all."""
     source, target = side(source), side(target)
-    x = source.make(np.ones(16_384, "f4"))  # 64 KiB: a leak of each would be 640 MiB
-    for _ in range(200):
-        zc.convert(x, to=target.name, copy=copy)
+    host = np.ones(2 * MIB, "f4")
+
+    def convert(times: int) -> None:
+        x = source.make(host)
+        for _ in range(times):
+            zc.convert(x, to=target.name)
+        source.values(x)
+
+    convert(100)
+    _settle()
+    before = free_bytes()
+    for _ in range(20):
+        convert(500)
+    assert _eventually(lambda: _settle() or before - free_bytes() < 64 * MIB)
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_no_leak_over_copies(source: str, target: str) -> None:
+    source, target = side(source), side(target)
+    x = source.make(np.ones(65_536, "f4"))  # 256 KiB: a leak of each would be 250 MiB
+    for _ in range(100):
+        zc.convert(x, to=target.name, copy=True)
     source.values(x)
     _settle()
     before = free_bytes()
-    for _ in range(10_000):
-        zc.convert(x, to=target.name, copy=copy)
+    for _ in range(1000):
+        zc.convert(x, to=target.name, copy=True)
     source.values(x)
-    _settle()
-    assert before - free_bytes() < 32 * MIB
+    assert _eventually(lambda: _settle() or before - free_bytes() < 64 * MIB)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_leak_over_transfers(name: str) -> None:
-    own, host = side(name), np.ones(16_384, "f4")
-    for _ in range(200):
+    own, host = side(name), np.ones(65_536, "f4")
+    for _ in range(100):
         zc.convert(zc.convert(host, to=name, device=DEVICE), to="numpy")
     _settle()
     before = free_bytes()
-    for _ in range(3000):
+    for _ in range(1000):
         x = zc.convert(host, to=name, device=DEVICE)
         zc.convert(x, to="numpy")
     own.values(x)
     del x
-    _settle()
-    assert before - free_bytes() < 32 * MIB
+    assert _eventually(lambda: _settle() or before - free_bytes() < 64 * MIB)
 
 
 @pytest.mark.parametrize("target", NAMES)
@@ -164,7 +195,7 @@ def test_running_out_of_memory(source: str, target: str) -> None:
     huge = source.broadcast(np.ones(1, "f4"), (1 << 40,))
     _settle()
     before = free_bytes()
-    with pytest.raises((MemoryError, zc.ZeroCopyError)):
+    with pytest.raises(MemoryError):
         zc.convert(huge, to=target.name, copy=True)
     gc.collect()
     result = zc.convert(source.make(sample()), to=target.name, copy=True)
@@ -198,24 +229,24 @@ def test_threads(source: str, target: str) -> None:
         raise errors[0]
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_at_the_interpreters_exit(source: str, target: str) -> None:
+@pytest.mark.parametrize("source", NAMES)
+def test_at_the_interpreters_exit(source: str) -> None:
     """Deleters run when the modules are gone, too: no crash, no message."""
     side(source)
-    side(target)
+    targets = [target for target in NAMES if target != source and have(target)]
     code = f"""
         import numpy as np, zerocopy as zc
         host = np.ones((64, 64), "f4")
         x = zc.convert(host, to={source!r}, device="cuda:0")
-        y = zc.convert(x, to={target!r})
-        assert zc.shares_memory(x, y)
-        z = zc.convert(zc.convert(host, to={source!r}, device="cuda:0"), to={target!r})
+        aliases = [zc.convert(x, to=target) for target in {targets!r}]
+        assert all(zc.shares_memory(x, y) for y in aliases)
+        others = [zc.convert(zc.convert(host, to={source!r}, device="cuda:0"), to=t) for t in {targets!r}]
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=120,
         cwd=Path(__file__).parents[2],
         env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
     )

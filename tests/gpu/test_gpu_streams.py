@@ -101,18 +101,26 @@ def _no_numba_cleanup():
         yield
 
 
+@cache
+def _room(name: str):
+    """What a snapshot is written to: made before a stream is busy, as above."""
+    if name == "cupy":
+        return importlib.import_module("cupy").empty(SHAPE, "f4")
+    return _torch().empty(SHAPE, dtype=_torch().float32, device=DEVICE)
+
+
 def snapshot(name: str, x, on):
     """Copy the array on the stream, and return the copy's values, waiting for that stream alone."""
     if name == "cupy":
         with current(name, on):
-            copied = x.copy()
+            importlib.import_module("cupy").copyto(_room(name), x)
         on.synchronize()
-        return copied.get()
+        return _room(name).get()
     if name == "torch":
         with current(name, on):
-            copied = x.clone()
+            _room(name).copy_(x)
         on.synchronize()
-        return copied.cpu().numpy()
+        return _room(name).cpu().numpy()
     if name == "numba":
         cuda = importlib.import_module("numba.cuda")
         array = x.copy_to_host(stream=cuda.external_stream(on.cuda_stream))
@@ -128,6 +136,8 @@ def _run(source: str, target: str, given: str, cycles: int):
     """Write late on one stream, convert, read on another; return what was read and whether it waited."""
     own = side(source)
     x = own.make(np.full(SHAPE, OLD, "f4"))
+    if target in ("cupy", "torch"):
+        _room(target)
     _torch().cuda.synchronize()
     first, then = stream(), stream()
     busy(first, cycles)
@@ -244,8 +254,9 @@ def test_fetching_on_a_given_stream(source: str) -> None:
 def test_transfers_do_not_wait_for_the_device(name: str) -> None:
     """Another stream is busy all the while: there and back are done before it is."""
     side(name)
+    # The same streams twice: the second time their pool has the memory, and asks the driver for none.
+    other, on = stream(), stream()
     for cycles in (1000, 4 * BUSY_CYCLES):
-        other, on = stream(), stream()
         _torch().cuda.synchronize()
         busy(other, cycles)
         x = zc.convert(sample(), to=name, device=DEVICE, stream=on)
@@ -254,6 +265,7 @@ def test_transfers_do_not_wait_for_the_device(name: str) -> None:
         done = other.query()
         assert np.array_equal(back, sample())
         other.synchronize()
+        del x
     if name != "numba":  # it asks the driver for memory each time, which may wait
         assert not done
 
@@ -262,10 +274,10 @@ def test_transfers_do_not_wait_for_the_device(name: str) -> None:
 def test_a_copy_on_a_stream(name: str) -> None:
     """copy=True within one framework: it reads after what its own stream was given."""
     own = side(name)
+    first, then = stream(), stream()  # the same twice, as above
     for cycles in (1000, BUSY_CYCLES):
         x = own.make(np.full(SHAPE, OLD, "f4"))
         _torch().cuda.synchronize()
-        first, then = stream(), stream()
         busy(first, cycles)
         handed = write(name, x, first)
         with current(name, first):
@@ -273,6 +285,7 @@ def test_a_copy_on_a_stream(name: str) -> None:
         waited = first.query()
         assert np.all(snapshot(name, copied, then) == NEW)
         first.synchronize()
+        del copied
     if name != "numba":  # as above
         assert not waited
 

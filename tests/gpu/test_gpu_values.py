@@ -102,7 +102,7 @@ def test_layouts(source: str, target: str, layout: str, copy: bool | None) -> No
     if source.name == "torch" and "reversed" in layout:
         pytest.skip("torch has no negative strides")
     values = sample(shape=shape)
-    check(change(source.make(values)), source, target, change(values), copy=copy)
+    check(source.lay(values, change), source, target, change(values), copy=copy)
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
@@ -278,7 +278,7 @@ def test_every_layout_to_numpy(name: str, layout: str) -> None:
     if name == "torch" and "reversed" in layout:
         pytest.skip("torch has no negative strides")
     values = sample(shape=shape)
-    assert np.array_equal(zc.convert(change(own.make(values)), to="numpy"), change(values))
+    assert np.array_equal(zc.convert(own.lay(values, change), to="numpy"), change(values))
 
 
 @pytest.mark.parametrize("name", ["cupy", "numba"])
@@ -301,6 +301,25 @@ def test_pyarrow(name: str) -> None:
         zc.convert(x, to="pyarrow", copy=False)
     with pytest.raises(zc.LossyConversionError):
         zc.convert(pa.array([1.0, None]), to=name, device=DEVICE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pandas(name: str) -> None:
+    pd = pytest.importorskip("pandas")
+    own = side(name)
+    expected = {"a": np.array([1.0, 2.0, 3.0]), "b": np.array([4, 5, 6], "i4")}
+    columns = zc.convert(pd.DataFrame(expected), to=name, device=DEVICE)
+    for key, values in expected.items():
+        assert own.is_array(columns[key])
+        same(own, columns[key], values)
+    back = zc.convert(columns, to="pandas")
+    assert {key: back[key].tolist() for key in back} == {"a": [1.0, 2.0, 3.0], "b": [4, 5, 6]}
+    assert [str(dtype) for dtype in back.dtypes] == ["float64", "int32"]
+    same(own, zc.convert(pd.Series(expected["a"]), to=name, device=DEVICE), expected["a"])
+    with pytest.raises(zc.CopyRequiredError):
+        zc.convert(columns, to="pandas", copy=False)
+    with pytest.raises(zc.LossyConversionError):
+        zc.convert(pd.Series([1, None], dtype="Int64"), to=name, device=DEVICE)
 
 
 @pytest.mark.parametrize("name", NAMES)

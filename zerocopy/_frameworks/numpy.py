@@ -51,7 +51,8 @@ class NumPy(Framework):
                     f"{hidden} of {obj.size} elements masked, and the target has no mask",
                     "x.filled(value) gives them a value, x.compressed() drops them, x.data ignores the mask",
                 )
-        array = obj.view(np.ndarray) if type(obj) is not np.ndarray else obj
+        # NumPy's own view: a subclass may have another one (Numba's managed and mapped arrays).
+        array = np.ndarray.view(obj, np.ndarray) if type(obj) is not np.ndarray else obj
         # Only where it is needed: StringDType has no byte order, and raises.
         native = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
         dtype = _dtype(native, name)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from zerocopy.device import HOST, Device
+from zerocopy.device import CUDA, CUDA_MANAGED, HOST, Device
 from zerocopy.dtype import DType, by_dlpack, from_numpy
 from zerocopy.errors import DeviceError, UnsupportedConversionError
 from zerocopy.protocols.array_interface import writable_alias
@@ -296,6 +296,17 @@ def retype(capsule: Capsule, dtype: DType) -> Capsule:
     if tensor.bits * tensor.lanes != dtype.itemsize * 8:
         raise ValueError(f"{dtype} has not the width of the capsule's type ({tensor.bits} bits)")
     tensor.code, tensor.bits, tensor.lanes = dtype.code, dtype.bits, dtype.lanes
+    return capsule
+
+
+def as_cuda(capsule: Capsule) -> Capsule:
+    """Have an unconsumed capsule of managed memory say that it is on its device, where it is too.
+
+    For importers that know no ``kDLCUDAManaged``: torch's and JAX's refuse it.
+    """
+    tensor, _ = _tensor(capsule)
+    if tensor.device_type == CUDA_MANAGED:
+        tensor.device_type = CUDA
     return capsule
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import registry
-from zerocopy._frameworks.jax.capsules import from_capsule, on_device, to_capsule
-from zerocopy.device import CPU, CUDA, HOST, ROCM, Device
+from zerocopy._frameworks.jax.capsules import AsCuda, OnDevice, from_capsule, on_device, to_capsule
+from zerocopy.device import CPU, CUDA, CUDA_MANAGED, HOST, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
@@ -96,7 +96,9 @@ class Jax(Framework):
                 return array
 
             return Source(name, view, host, "dlpack")
-        view = replace(dlpack.read(dlpack.request(obj, stream=-1, max_version=None), obj), readonly=True)
+        producer = OnDevice(obj)
+        capsule = dlpack.request(producer, stream=NO_SYNC_STREAM, max_version=None)
+        view = replace(dlpack.read(capsule, obj), readonly=True)
         return Source(
             name,
             view,
@@ -105,7 +107,7 @@ class Jax(Framework):
             # It waits for the array. A copy, since asarray hands out a value that JAX
             # keeps: written through torch, which marks nothing read-only, it would change.
             to_host=lambda stream: np.array(obj).view(dtype.storage),
-            producer=obj,
+            producer=producer,
             contiguous=lambda: jax.numpy.array(obj, copy=True),
         )
 
@@ -207,6 +209,8 @@ class Jax(Framework):
             # that exports CUDA memory lends its exporter (law 7).
             lender = registry.carrier(source.view, dlpack=True)
             producer = lender.source(lender.from_device(source, None)).producer
+        if producer.__dlpack_device__()[0] == CUDA_MANAGED:
+            producer = AsCuda(producer)
         return jax.dlpack.from_dlpack(producer)
 
     def move(self, obj: Any, device: Device, stream: int | None) -> Any:

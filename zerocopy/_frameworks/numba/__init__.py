@@ -157,8 +157,13 @@ class Numba(Framework):
             fresh = cuda.to_device(array)
         else:
             with _on(cuda, device.id, stream) as asked:
-                fresh = cuda.to_device(array, stream=asked)
-                if asked:
+                if not asked:
+                    fresh = cuda.to_device(array)
+                else:
+                    fresh = cuda.device_array_like(array, stream=asked)
+                    # Where its memory was last used: allocators order on the default stream.
+                    _order(cuda, _default(), int(stream or 0))
+                    fresh.copy_to_device(array, stream=asked)
                     # From pinned memory the copy runs on after to_device has returned,
                     # and the source's owner may change it then.
                     asked.synchronize()
@@ -330,10 +335,13 @@ def _row_major(cuda: Any, obj: Any, view: StridedView, own: int, stream: int | N
         return FRAMEWORK.from_host(_fetch(cuda, view, own, stream).copy(), dtype, view.device, None)
     handle = own if stream is None or stream == NO_SYNC_STREAM else stream
     with _on(cuda, view.device.id, handle) as on:
-        _order(cuda, own, handle)
         # As unsigned integers where Numba may have no such type to compile a kernel for.
         plain = obj if dtype.in_numpy else obj.view(dtype.storage)
         fresh = cuda.device_array(view.shape, dtype.storage)
+        # After what makes the array, and after whatever used the new memory before, which
+        # allocators order on the default stream.
+        for first in dict.fromkeys((own, _default())):
+            _order(cuda, first, handle)
         if view.size and view.c_contiguous:
             fresh.copy_to_device(plain, stream=on)
         elif view.size:

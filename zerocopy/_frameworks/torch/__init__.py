@@ -200,7 +200,7 @@ class Torch(Framework):
             # Python specification); on its own device, as torch's exporter demands.
             with torch.cuda.device(index):
                 capsule = dlpack.request(source.producer, stream=consumer)
-                return torch.utils.dlpack.from_dlpack(capsule)
+                return torch.utils.dlpack.from_dlpack(dlpack.as_cuda(capsule))
         with torch.cuda.device(index):
             _, producer = cuda_array_interface.read(source.producer, index)
             if producer is not None and consumer not in (NO_SYNC_STREAM, producer):
