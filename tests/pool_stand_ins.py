@@ -120,9 +120,17 @@ class FakeDriver:
 
     def __init__(self, capacity=1 << 30):
         self.capacity, self.calls, self.used, self.reserved, self.high = capacity, [], 0, 0, 0
-        self.threshold, self.sizes, self.held, self.awake = 0, {}, [], False
+        self.threshold, self.sizes, self.held, self.awake, self.begun = 0, {}, [], False, False
+
+    def __getattribute__(self, name):
+        # As the true one: until cuInit nothing else is answered (3: CUDA_ERROR_NOT_INITIALIZED).
+        unasked = ("cuInit", "cuDriverGetVersion", "cuGetErrorName")
+        if name.startswith("cu") and name not in unasked and not (self.begun or self.awake):
+            return lambda *arguments: 3
+        return super().__getattribute__(name)
 
     def cuInit(self, flags):
+        self.begun = True
         self.calls.append("cuInit")
         return 0
 

@@ -7,7 +7,16 @@ from functools import partial
 
 import zerocopy as zc
 from benchmarks.conversion.inputs import NOISE
-from benchmarks.layout.contest import FRESH, Contest, Way, differs_from_columns, namespace, share, timed
+from benchmarks.layout.contest import (
+    FRESH,
+    Contest,
+    Way,
+    at_least,
+    differs_from_columns,
+    namespace,
+    share,
+    timed,
+)
 from benchmarks.layout.data import LAYOUTS, Layout, records, size
 from benchmarks.layout.moves import COPIES
 from benchmarks.suite import Case, Goal, Section, Settings, Task
@@ -40,6 +49,7 @@ def contest(layout: Layout, wanted: Sequence[str], nbytes: int) -> Contest:
 
 def tasks(settings: Settings) -> list[Task]:
     """One task a type of records and choice of fields."""
+    at_least(settings, max(layout.dtype.itemsize for layout in _LAYOUTS))
     return [
         Task(name_of(layout, wanted), partial(_run, layout, wanted, settings))
         for layout in _LAYOUTS

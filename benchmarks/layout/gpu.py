@@ -11,7 +11,7 @@ import numpy as np
 
 import zerocopy as zc
 from benchmarks.gpu_timing import GpuTiming, measure
-from benchmarks.layout.contest import differs_from_columns, differs_from_records, share, timed
+from benchmarks.layout.contest import at_least, differs_from_columns, differs_from_records, share, timed
 from benchmarks.layout.data import LAYOUTS, Layout, records
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task
 from benchmarks.timing import Pace, Statement
@@ -35,6 +35,7 @@ def tasks(settings: Settings) -> list[Task]:
 
     if getattr(config, "ENABLE_CUDASIM", False) or not cuda.is_available():
         return []
+    at_least(settings, max(layout.dtype.itemsize for layout in LAYOUTS))
     return [Task(layout.case, partial(_run, layout, settings)) for layout in LAYOUTS]
 
 
