@@ -54,7 +54,7 @@ def test_view_of_a_dlpack_producer(producer, make) -> None:
     assert (view.ptr, view.shape, view.strides) == (array.ctypes.data, array.shape, array.strides)
     assert str(view.device) == "cuda:1"
     assert view.dtype.name == "float32"
-    assert obj.streams == [1], "describing needs no order; -1 would say so, and ends JAX"
+    assert obj.streams == [-1], "describing needs no synchronisation"
 
 
 def test_view_of_managed_memory() -> None:
@@ -208,7 +208,7 @@ def test_the_producer_is_asked_with_the_consumers_stream(fake, given, asked: int
     obj = SpeaksDLPack(sample("f4"))
     zc.convert(obj, to="fakegpu", stream=given)
     assert obj.streams[-1] == asked
-    assert all(s == 1 for s in obj.streams[:-1])
+    assert all(s == -1 for s in obj.streams[:-1])
     zc.convert(SpeaksCAI(sample("f4"), stream=9), to="fakegpu", stream=given)
     assert fake.log[-1] == ("from_device", asked, 9)
 
@@ -218,7 +218,7 @@ def test_what_is_no_stream_is_refused(fake, stream) -> None:
     obj = SpeaksDLPack(sample("f4"))
     with pytest.raises(zc.DeviceError, match="stream"):
         zc.convert(obj, to="fakegpu", stream=stream)
-    assert set(obj.streams) <= {1}, "no more was asked than what the message tells of the producer"
+    assert set(obj.streams) <= {-1}, "no more was asked than what the message tells of the producer"
 
 
 class _CUstream:

@@ -9,7 +9,7 @@ from zerocopy import registry
 from zerocopy.containers import convert_container, is_container
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
-from zerocopy.planner import OPTIONS, is_table, known, make, words
+from zerocopy.planner import OPTIONS, call, is_table, known, make, no_memory, words
 from zerocopy.routes import TABLE, keep
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _carefully(obj: Any, to: Any, options: dict[str, Any]) -> Any:
                 registry.by_name(to)  # of an empty container nothing else would ask for it
             return convert_container(obj, convert, to, options)
         plan = make(obj, to, **options)
-        result = _run(plan)
+        result = _run(plan, obj, to, options)
     except ZeroCopyError as error:
         if isinstance(error.__context__, KeyError) and error.__cause__ is None:
             error.__suppress_context__ = True  # the first look into the table: no news to anybody
@@ -168,13 +168,16 @@ def _carefully(obj: Any, to: Any, options: dict[str, Any]) -> Any:
     return result
 
 
-def _run(plan: Plan) -> Any:
+def _run(plan: Plan, obj: Any, to: Any, options: dict[str, Any]) -> Any:
     assert plan.run is not None
     try:
         return plan.run()
     except (ZeroCopyError, MemoryError):
         raise
     except Exception as error:
+        name = registry.out_of_memory(error)
+        if name is not None:
+            raise no_memory(call(obj, to, options), name, error) from error
         # The guards did not foresee it: still one vocabulary, and the cause beside it (P9).
         raise UnsupportedConversionError(
             f"{plan.source} -> {plan.target}",

@@ -6,6 +6,7 @@ The codes are ``DLDataTypeCode`` of the DLPack standard (dlpack.h, version 1.2).
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,6 +138,7 @@ def from_numpy(dtype: np.dtype[Any]) -> DType | None:
     return found
 
 
+@functools.cache
 def native_numbers() -> frozenset[int]:
     """Return the numbers of NumPy's own types that tensors have (``dtype.num``), whatever the byte order.
 

@@ -84,26 +84,27 @@ def make(
             return _between(source, target, where, copy, handle, writable)
 
         asked = Options(**table_options) if table_options else NOTHING
-        with _columns_looked_at():
+        with _looked_at(obj, to):
             table = described(obj, target, asked)
             if table is not None:
                 if target.tables and device is not None:
                     target.check_device(target.parse_device(device))
                 return tables.make(table, Request(target, asked, copy, writable, between))
-        source = describe(obj)
+            source = describe(obj)
         where = _where(source, target, device)
         if native:
             return _within(source, target, where, copy, handle, writable)
         return _between(source, target, where, copy, handle, writable)
     except ZeroCopyError as error:
         # The one place that knows the whole call; what raised knew its part of it.
-        error.asked = _asked(obj, to, device, copy, stream, writable, table_options)
+        asked_for = {"device": device, "copy": copy, "stream": stream, "writable": writable}
+        error.asked = call(obj, to, asked_for | table_options)
         error.args = (error.asked, error.why, error.remedy)
         raise
 
 
 @contextmanager
-def _columns_looked_at() -> Iterator[None]:
+def _looked_at(obj: Any, to: Any) -> Iterator[None]:
     """Give what frameworks raise there the one vocabulary of errors (P9)."""
     try:
         yield
@@ -114,11 +115,22 @@ def _columns_looked_at() -> Iterator[None]:
             "", "its types are nested deeper than Python can follow", "flatten it, or sys.setrecursionlimit"
         ) from error
     except Exception as error:
+        name = registry.out_of_memory(error)
+        if name is not None:
+            raise no_memory(f"convert({_type_name(obj)}, to={to!r})", name, error) from error
         raise UnsupportedConversionError(
             "",
-            f"looking at its columns raised {type(error).__name__}: {error}",
+            f"looking at it raised {type(error).__name__}: {error}",
             "see the cause above; if it is a guard that we lack, please report it",
         ) from error
+
+
+def no_memory(asked: str, name: str, error: Exception) -> MemoryError:
+    """Return Python's error for memory that ran out, of a framework's own."""
+    return MemoryError(
+        f"{asked}: {name} found no memory left ({type(error).__name__}).\n"
+        "  To fix: free what is not needed any more, or convert it in parts"
+    )
 
 
 def _where(source: Source, target: Framework, device: Any) -> Device:
@@ -336,29 +348,8 @@ def _finish(
         steps=(step,),
         reasons=tuple(reasons),
         warnings=() if copies else _warnings(view, target),
-        run=_told(run, source, target, where),
+        run=run,
     )
-
-
-def _told(run: Callable[[], Any], source: Source, target: Framework, where: Device) -> Callable[[], Any]:
-    """Have a framework's own error for memory that ran out told as Python's (P9)."""
-
-    def told() -> Any:
-        try:
-            return run()
-        except (ZeroCopyError, MemoryError):
-            raise
-        except Exception as error:
-            for framework in (target, source.framework):
-                if framework is not None and framework.is_out_of_memory(error):
-                    raise MemoryError(
-                        f"{source.name} -> {target.name}: there is no memory left on {where} for a copy of "
-                        f"{source.view.nbytes} bytes ({framework.name} raised {type(error).__name__}).\n"
-                        "  To fix: free what is not needed any more, or convert it in parts"
-                    ) from error
-            raise
-
-    return told
 
 
 def _warnings(view: StridedView, target: Framework) -> tuple[str, ...]:
@@ -387,14 +378,16 @@ def words(obj: Any) -> str:
             return f"{said} {table.shape}" if table.read is None else said
         source = describe(obj)
     except Exception:  # noqa: BLE001 - an error is being told: what it is about must not be another
-        cls = type(obj)
-        return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+        return _type_name(obj)
     return f"{source.name} {source.view.dtype} {source.view.shape}"
 
 
-def _asked(
-    obj: Any, to: Any, device: Any, copy: Any, stream: Any, writable: Any, more: dict[str, Any]
-) -> str:
-    options = {"device": device, "copy": copy, "stream": stream, "writable": writable, **more}
+def _type_name(obj: Any) -> str:
+    cls = type(obj)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def call(obj: Any, to: Any, options: dict[str, Any]) -> str:
+    """Return a call of ``convert`` as messages tell it."""
     said = "".join(f", {k}={v!r}" for k, v in options.items() if v is not None)
     return f"convert({words(obj)}, to={to!r}{said})"

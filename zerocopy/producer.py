@@ -13,15 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.device import (
-    CUDA,
-    CUDA_MANAGED,
-    HOST,
-    LEGACY_DEFAULT_STREAM,
-    NO_SYNC_STREAM,
-    Device,
-    parse_device,
-)
+from zerocopy.device import CUDA, HOST, NO_SYNC_STREAM, Device, parse_device
 from zerocopy.dtype import from_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Source
@@ -164,12 +156,10 @@ def _dlpack(obj: Any) -> Source:
 
 
 def _device_dlpack(obj: Any) -> Source:
-    # Describing needs no order; the conversion asks again with the consumer's stream. But
-    # -1, which would say so, XLA hands to the driver as a stream's handle, and who knows what
-    # a wrapper passes on: so the legacy default stream is named, which waits and not the host.
-    on_cuda = dlpack.device_of(obj).type in (CUDA, CUDA_MANAGED)
-    stream = LEGACY_DEFAULT_STREAM if on_cuda else NO_SYNC_STREAM
-    view = dlpack.read(dlpack.request(obj, stream=stream), obj)
+    # -1: describing needs no synchronisation; the conversion asks again with the
+    # consumer's stream. A stream's number would have that stream wait for the producer,
+    # and end the capture of a graph (cudaErrorStreamCaptureImplicit).
+    view = dlpack.read(dlpack.request(obj, stream=NO_SYNC_STREAM), obj)
     return Source(_name(obj), view, _not_on_host, "dlpack", obj=obj, producer=obj)
 
 

@@ -277,6 +277,17 @@ def carrier(view: StridedView, *, dlpack: bool = False) -> Framework:
     )
 
 
+def out_of_memory(error: Exception) -> str | None:
+    """Return the framework whose error says that there is no memory left; None if none's does.
+
+    All that are imported are asked: one may have been lent to memory that is another's.
+    """
+    for framework in tuple(_known.values()):
+        if sys.modules.get(framework.name) is not None and framework.is_out_of_memory(error):
+            return framework.name
+    return None
+
+
 def pool_hooks() -> list[Any]:
     """Return a fresh hook of each framework that can be put on a memory pool."""
     _load_all()

@@ -31,7 +31,12 @@ def keep(obj: Any, to: Any) -> None:
     """
     if type(obj) in TABLE.get(to, ()):
         return  # kept already: this one object had to go the careful way
-    route = compose(obj, to)
+    try:
+        route = compose(obj, to)
+    except Exception:  # noqa: BLE001
+        # The conversion is done, by the careful way, and is not lost for this: a device may
+        # have no room for what a framework makes once. The next one tries again.
+        return
     if route is not None:
         # Made whole before it is stored, and stored by one atomic operation: no
         # other thread sees half a route (P7).

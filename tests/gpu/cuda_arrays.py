@@ -293,6 +293,8 @@ class DLPackAlone:
         self._x = x
 
     def __dlpack__(self, **options: Any) -> Any:
+        if type(self._x).__module__.startswith("jax") and options.get("stream") == -1:
+            options["stream"] = 1  # XLA takes -1 for a stream's handle
         return self._x.__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM
+from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM
 from zerocopy.dtype import native_numbers
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import aligned_empty
@@ -87,7 +87,7 @@ class OnDevice:
     def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
         if stream == NO_SYNC_STREAM:
             # On ROCm its number is 0 (DLPack, Python specification, "stream").
-            stream = LEGACY_DEFAULT_STREAM if self.__dlpack_device__()[0] == CUDA else 0
+            stream = 0 if self.__dlpack_device__()[0] == ROCM else LEGACY_DEFAULT_STREAM
         return self._array.__dlpack__(stream=stream, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -84,7 +84,7 @@ def _libraries() -> list[str]:
         return 0
 
     library().dl_iterate_phdr(_EACH_LOADED(note), None)
-    return [file for file in files if file.startswith("/")]
+    return [file for file in files if "/" in file]  # not the program, nor what the kernel adds
 
 
 class _Symbol(ctypes.Structure):
@@ -117,10 +117,11 @@ def _definer(name: str) -> str:
     for file in _libraries():
         try:
             handle = ctypes.CDLL(file, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-        except OSError:  # the kernel's own, which is no file
+            found = file_of(address(name, handle))
+        except (OSError, AttributeError):  # unloaded meanwhile; or neither it nor what it needs has one
             continue
-        if file_of(address(name, handle)) == os.path.realpath(file):
-            return os.path.realpath(file)
+        if found == os.path.realpath(file):
+            return found
     return ""
 
 
