@@ -9,6 +9,7 @@ so; tests/gpu does that.
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 import types
 from contextlib import contextmanager
@@ -25,7 +26,9 @@ KNOWN = ("bfloat16",)  # beyond NumPy's own, what CuPy 14 takes and gives by DLP
 
 
 class Machine:
-    """Two devices: which is current, whose an address is, and what streams were told."""
+    """Devices: which is current, whose an address is, and what streams were told."""
+
+    count = 2
 
     def __init__(self):
         self.current, self.owners, self.log = 0, [], []
@@ -44,8 +47,10 @@ class Machine:
     @contextmanager
     def on(self, index):
         before, self.current = self.current, index
-        yield
-        self.current = before
+        try:
+            yield
+        finally:
+            self.current = before
 
 
 def over(ptr, shape, dtype, strides, keeps):
@@ -88,13 +93,13 @@ def forget():
 def install(monkeypatch) -> Machine:
     """Put both in the place of the true ones for one test."""
     machine = Machine()
-    cupy, numba = _cupy(machine), _numba(machine)
+    cupy, numba = cupy_over(machine), numba_over(machine)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "numba", numba)
     monkeypatch.setitem(sys.modules, "numba.cuda", numba.cuda)
     monkeypatch.setitem(sys.modules, "numba.cuda.cudadrv.devicearray", numba.cuda.devicearray)
     monkeypatch.setattr(cuda_driver, "missing", lambda: None)
-    monkeypatch.setattr(cuda_driver, "count", lambda: 2)
+    monkeypatch.setattr(cuda_driver, "count", lambda: machine.count)
     monkeypatch.setattr(cuda_driver, "ordinal", machine.ordinal)
     return machine
 
@@ -102,7 +107,8 @@ def install(monkeypatch) -> Machine:
 # -- CuPy ---------------------------------------------------------------------
 
 
-def _cupy(machine: Machine) -> types.ModuleType:
+def cupy_over(machine: Machine) -> types.ModuleType:
+    """Return the module ``cupy``."""
     cupy = types.ModuleType("cupy")
 
     class Stream:
@@ -155,15 +161,14 @@ def _cupy(machine: Machine) -> types.ModuleType:
 
     class ndarray:
         def __init__(self, shape, dtype=float, memptr=None, strides=None):
-            self.shape, self.dtype = tuple(shape), np.dtype(dtype)
-            plain = np.empty(self.shape, self.dtype)
-            self.strides = tuple(plain.strides if strides is None else strides)
+            self.shape, self.dtype = (shape,) if isinstance(shape, int) else tuple(shape), np.dtype(dtype)
+            self.size, self.ndim = math.prod(self.shape), len(self.shape)
             if memptr is None:
-                block = machine.allocate(plain.nbytes)
-                memptr = MemoryPointer(
-                    UnownedMemory(block.ctypes.data, plain.nbytes, block, machine.current), 0
-                )
-            self.data, self.size, self.ndim = memptr, plain.size, plain.ndim
+                nbytes = self.size * self.dtype.itemsize
+                block = machine.allocate(nbytes)
+                memptr = MemoryPointer(UnownedMemory(block.ctypes.data, nbytes, block, machine.current), 0)
+            self.strides = tuple(np.empty(self.shape, self.dtype).strides if strides is None else strides)
+            self.data = memptr
             self._host = over(memptr.ptr, self.shape, self.dtype, self.strides, memptr)
 
         @property
@@ -182,7 +187,7 @@ def _cupy(machine: Machine) -> types.ModuleType:
             assert self._host.flags.c_contiguous
             return ndarray(shape, self.dtype, self.data)
 
-        def copy(self, order):
+        def copy(self, order="C"):
             assert order == "C"
             # A kernel: it runs on the array's device, knows few types, and faults.
             assert machine.current == self.data.device_id
@@ -259,7 +264,7 @@ def _cupy(machine: Machine) -> types.ModuleType:
         runtime=SimpleNamespace(
             is_hip=False,
             CUDARuntimeError=RuntimeError,
-            getDeviceCount=lambda: 2,
+            getDeviceCount=lambda: machine.count,
             getDevice=lambda: machine.current,
         ),
     )
@@ -269,7 +274,8 @@ def _cupy(machine: Machine) -> types.ModuleType:
 # -- Numba --------------------------------------------------------------------
 
 
-def _numba(machine: Machine) -> types.ModuleType:
+def numba_over(machine: Machine) -> types.ModuleType:
+    """Return the module ``numba`` with ``numba.cuda``."""
     numba, cuda = types.ModuleType("numba"), types.ModuleType("numba.cuda")
 
     class Stream:
@@ -386,4 +392,4 @@ class _Devices:
         return self._machine.on(index)
 
     def __len__(self):
-        return 2
+        return self._machine.count

@@ -12,7 +12,7 @@ from zerocopy.device import CPU, CUDA, CUDA_MANAGED, HOST, NO_SYNC_STREAM, ROCM,
 from zerocopy.dtype import NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
-from zerocopy.protocols import dlpack
+from zerocopy.protocols import cuda_driver, dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable_alias
 from zerocopy.strided import StridedView, contiguous_strides
 
@@ -212,7 +212,11 @@ class Jax(Framework):
             producer = lender.source(lender.from_device(source, None)).producer
         if producer.__dlpack_device__()[0] == CUDA_MANAGED:
             producer = AsCuda(producer)
-        return jax.dlpack.from_dlpack(producer)
+        if source.view.device.type == ROCM:
+            return jax.dlpack.from_dlpack(producer)
+        # torch exports from the current device alone, and JAX makes none current.
+        with cuda_driver.on_device(source.view.device.id):
+            return jax.dlpack.from_dlpack(producer)
 
     def move(self, obj: Any, device: Device, stream: int | None) -> Any:
         jax = self.module()
