@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.metadata
 import os
 import platform
@@ -144,26 +143,16 @@ def _driver() -> dict[str, str | None]:
 
     Of NVML, for a container need not show the driver's kernel module; of that where there is no NVML.
     """
+    from zerocopy.pool.cards import driver_versions
     from zerocopy.protocols import cuda_driver
 
-    try:
-        library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
-    except OSError:
-        library = None
-    if library is not None and library.nvmlInit_v2() == 0:  # it counts how often: no harm if it was before
-        text, number = ctypes.create_string_buffer(96), ctypes.c_int()
-        told = library.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))) == 0
-        spoken = library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(number)) == 0
-        return {
-            "nvidia_driver": text.value.decode("utf-8", "replace") if told else None,
-            # 1000 * major + 10 * minor (nvmlSystemGetCudaDriverVersion_v2).
-            "cuda_driver": f"{number.value // 1000}.{number.value % 1000 // 10}" if spoken else None,
-        }
-    try:
-        version = Path("/sys/module/nvidia/version").read_text().strip()
-    except OSError:
-        version = None
-    return {"nvidia_driver": version, "cuda_driver": "{}.{}".format(*cuda_driver.version())}
+    version, spoken = driver_versions()
+    if version is None:
+        try:
+            version = Path("/sys/module/nvidia/version").read_text().strip()
+        except OSError:
+            version = None
+    return {"nvidia_driver": version, "cuda_driver": spoken or "{}.{}".format(*cuda_driver.version())}
 
 
 def _virtual() -> bool | None:

@@ -642,11 +642,14 @@ def test_a_setting_that_tasks_cannot_do_with_is_refused_before_anything_is_measu
     assert "less than one record" in result.output
 
 
-@pytest.mark.parametrize("name", ["layout/to-columns", "layout/to-rows", "layout/fresh"])
-def test_less_than_a_record_is_refused(name):
-    result = run(name, "--sizes", "255")
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("layout/to-columns", 256), ("layout/to-rows", 256), ("layout/fresh", 256), ("layout/fields", 64)],
+)
+def test_less_than_a_record_is_refused(name, least):
+    result = run(name, "--sizes", least - 1)
     assert result.exit_code == 2
-    assert "ask for 256 or more" in " ".join(result.output.split())
+    assert f"ask for {least} or more" in " ".join(result.output.split())
 
 
 # -- the look ---------------------------------------------------------------------

@@ -422,19 +422,34 @@ def test_an_error_while_an_object_is_described_is_in_the_one_vocabulary(monkeypa
         assert caught.value.__cause__ is error
 
 
-def test_what_cannot_be_composed_loses_no_result(monkeypatch) -> None:
+@pytest.mark.parametrize("error", [MemoryError("no room"), RuntimeError("DefaultCPUAllocator: no room")])
+def test_what_has_no_room_to_be_composed_loses_no_result(monkeypatch, error: Exception) -> None:
     """A device may have no room for what a framework makes once: the array is there."""
+    pytest.importorskip("torch")
 
     def exports(self, cls):
-        raise RuntimeError("no room")
+        raise error
 
     monkeypatch.setattr(type(registry.by_name("numpy")), "exports", exports)
     routes.TABLE.clear()
     x = sample("f4")
-    pytest.importorskip("torch")
     for _ in range(2):
         assert zc.shares_memory(x, zc.convert(x, to="torch"))
     assert np.ndarray not in routes.TABLE.get("torch", {})
+
+
+def test_a_fast_way_that_cannot_be_composed_is_told(monkeypatch) -> None:
+    """A mistake in a framework's file is in the one vocabulary too (P9)."""
+    pytest.importorskip("torch")
+
+    def exports(self, cls):
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr(type(registry.by_name("numpy")), "exports", exports)
+    routes.TABLE.clear()
+    with pytest.raises(zc.UnsupportedConversionError, match="raised ZeroDivisionError") as caught:
+        zc.convert(sample("f4"), to="torch")
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
 def test_which_errors_say_that_memory_ran_out() -> None:

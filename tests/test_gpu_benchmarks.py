@@ -143,7 +143,6 @@ def test_a_machine_with_a_gpu_says_which_and_what_drives_it(monkeypatch):
 
     library = NVML([{"name": "NVIDIA H200", "uuid": "GPU-1", "total": 141 << 30}])
     monkeypatch.setattr(cards, "_nvml", lambda: library)
-    monkeypatch.setattr(machine.ctypes, "CDLL", lambda name: library)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     installed = {"nvidia-cuda-runtime": "13.0.96", "numpy": "2.5.2", "cuda-core": "1.2.2"}
 

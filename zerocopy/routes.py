@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from zerocopy import registry
+from zerocopy.errors import UnsupportedConversionError
 from zerocopy.framework import Framework, as_it_is
 
 Route = Callable[[Any], Any]
@@ -33,10 +34,16 @@ def keep(obj: Any, to: Any) -> None:
         return  # kept already: this one object had to go the careful way
     try:
         route = compose(obj, to)
-    except Exception:  # noqa: BLE001
-        # The conversion is done, by the careful way, and is not lost for this: a device may
-        # have no room for what a framework makes once. The next one tries again.
-        return
+    except Exception as error:
+        if isinstance(error, MemoryError) or registry.out_of_memory(error) is not None:
+            # The conversion is done, by the careful way, and is not lost for this: a device may
+            # have no room for what a framework makes once. The next one tries again.
+            return
+        raise UnsupportedConversionError(
+            f"convert({type(obj).__qualname__}, to={to!r})",
+            f"composing its fast way raised {type(error).__name__}: {error}",
+            "mend exports() or imports() in the file of one of the two frameworks",
+        ) from error
     if route is not None:
         # Made whole before it is stored, and stored by one atomic operation: no
         # other thread sees half a route (P7).

@@ -12,20 +12,15 @@ from zerocopy.layout.outputs import listed
 from zerocopy.layout.rows import RecordType, record_type
 from zerocopy.layout.schema import ASKED, Leaf
 from zerocopy.layout.source import known
+from zerocopy.protocols import cuda_array_interface
 
 _SOA = "soa_to_aos(columns)"
 
 
 def is_there(obj: Any) -> bool:
     """Whether an object is in the memory of a CUDA device; Numba's simulator has such arrays too."""
-    try:
-        said = hasattr(obj, "__cuda_array_interface__")
-    except RuntimeError as error:
-        # torch has an interface for its tensors on devices, and refuses it where they want gradients.
-        raise UnsupportedConversionError(
-            "records on a CUDA device", f"{type(obj).__name__}: {error}", "pass x.detach()"
-        ) from error
-    return said or getattr(type(obj), "__cuda_ndarray__", False) is True
+    said = cuda_array_interface.of(obj, "records on a CUDA device")
+    return said is not None or getattr(type(obj), "__cuda_ndarray__", False) is True
 
 
 def aos_to_soa(

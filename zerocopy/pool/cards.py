@@ -83,6 +83,21 @@ def cards(environ: Mapping[str, str] = os.environ) -> tuple[list[Card], Reason |
     return [_card(library, index, handle) for index, handle in enumerate(handles)], None
 
 
+def driver_versions() -> tuple[str | None, str | None]:
+    """Return the versions of the NVIDIA driver and of the CUDA that it speaks, or None: NVML tells them."""
+    library = _nvml()
+    if library is None:
+        return None, None
+    text, number = ctypes.create_string_buffer(96), ctypes.c_int()
+    told = library.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))) == 0
+    spoken = library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(number)) == 0
+    return (
+        text.value.decode("utf-8", "replace") if told else None,
+        # 1000 * major + 10 * minor (nvmlSystemGetCudaDriverVersion_v2).
+        f"{number.value // 1000}.{number.value % 1000 // 10}" if spoken else None,
+    )
+
+
 def _by_driver() -> tuple[list[Card], Reason | None]:
     reason = cuda_driver.missing()
     if reason is not None:

@@ -61,7 +61,7 @@ class DriverPool:
 
     def _opened(self) -> int:
         device, initial = self.device, self._settings.initial
-        reason = cuda_driver.missing()  # which initialises the driver, if nobody has yet
+        reason = cuda_driver.missing()
         if reason is not None:
             raise PoolUnavailableError("install_pool('driver')", reason.why, reason.remedy)
         if not cuda_pool.supported(device):

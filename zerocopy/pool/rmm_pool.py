@@ -232,7 +232,7 @@ def check_managed(device: int) -> None:
         The driver does not answer, or the device has no concurrent managed access: then all must
         fit (CUDA C++ Programming Guide, "Unified Memory Programming").
     """
-    reason = cuda_driver.missing()  # which initialises the driver, if nobody has yet
+    reason = cuda_driver.missing()
     if reason is not None:
         raise PoolUnavailableError("install_pool('managed')", reason.why, reason.remedy)
     if not cuda_pool.pages_managed_memory(device):

@@ -12,6 +12,22 @@ from zerocopy.errors import LossyConversionError, UnsupportedConversionError
 from zerocopy.strided import StridedView, contiguous_strides
 
 
+def of(obj: Any, asked: str) -> Any:
+    """Return an object's interface, or None where it has none.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        It has one and refuses it: torch of tensors that want gradients.
+    """
+    try:
+        return getattr(obj, "__cuda_array_interface__", None)
+    except RuntimeError as error:
+        raise UnsupportedConversionError(
+            asked, f"{type(obj).__name__}: {error}", "pass x.detach()"
+        ) from error
+
+
 def read(producer: Any, device_id: int = 0) -> tuple[StridedView, int | None]:
     """Describe the memory of an object with ``__cuda_array_interface__``.
 

@@ -78,9 +78,11 @@ def count() -> int:
 
 
 def _device(index: int) -> tuple[Any, ctypes.c_int]:
-    """Return the library and a device's handle; whoever asks first initialises the driver (cuInit)."""
+    """Return the library and a device's handle; whoever asks first initialises the driver."""
+    reason = missing()
+    if reason is not None:
+        raise DeviceError(f"device='cuda:{index}'", reason.why, reason.remedy)
     library, device = driver(), ctypes.c_int()
-    call(library.cuInit, ctypes.c_uint(0))
     call(library.cuDeviceGet, ctypes.byref(device), ctypes.c_int(index))
     return library, device
 
@@ -205,16 +207,12 @@ def on_device(device: int) -> Iterator[Any]:
     The thread's own, where it is that device's; otherwise the primary one, which the CUDA
     runtime and with it every framework uses.
     """
-    reason = missing()
-    if reason is not None:
-        raise DeviceError(f"device='cuda:{device}'", reason.why, reason.remedy)
-    library = driver()
+    library, handle = _device(device)
     current = ctypes.c_int(-1)
     if library.cuCtxGetDevice(ctypes.byref(current)) == 0 and current.value == device:
         yield library
         return
     context = ctypes.c_void_p()
-    _, handle = _device(device)
     call(library.cuDevicePrimaryCtxRetain, ctypes.byref(context), handle)
     try:
         call(library.cuCtxPushCurrent_v2, context)

@@ -105,8 +105,8 @@ class CuPy(Framework):
             # On another device its exporter would order the wrong stream.
             if data.device_id != current_device():
                 raise BufferError("not on the current device")
-            # C-contiguous says that no stride is a fraction of the item size; one of a
-            # dimension that is not walked may still be negative, which ends torch.
+            # C-contiguous says that no stride that is walked is a fraction of the item size; one
+            # that is not walked may still be negative, which ends torch (pytorch/pytorch#188023).
             if dtype.num not in numbers or not array.flags.c_contiguous or data.ptr % dtype.itemsize:
                 raise BufferError("a type or a layout that others lack")
             if strides and min(strides) < 0:

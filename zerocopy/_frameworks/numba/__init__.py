@@ -157,12 +157,12 @@ class Numba(Framework):
             fresh = cuda.to_device(array)
         else:
             with _on(cuda, device.id, stream) as asked:
-                if not asked:
+                if stream is None or stream == NO_SYNC_STREAM:
                     fresh = cuda.to_device(array)
                 else:
                     fresh = cuda.device_array_like(array, stream=asked)
                     # Where its memory was last used: allocators order on the default stream.
-                    _order(cuda, _default(), int(stream or 0))
+                    _order(cuda, _default(), stream)
                     fresh.copy_to_device(array, stream=asked)
                     # From pinned memory the copy runs on after to_device has returned,
                     # and the source's owner may change it then.

@@ -148,11 +148,7 @@ def block(obj: Any, name: str, asked: str) -> Block:
 def _said(obj: Any, name: str, asked: str) -> tuple[dict[str, Any], bool]:
     """Return an object's interface, and whether it is Numba's own array."""
     own = getattr(type(obj), "__cuda_ndarray__", False) is True
-    try:
-        said = getattr(obj, "__array_interface__" if own and SIMULATED else "__cuda_array_interface__", None)
-    except RuntimeError as error:
-        # torch has an interface for its tensors on devices, and refuses it where they want gradients.
-        raise UnsupportedConversionError(asked, f"{name}: {error}", "pass x.detach()") from error
+    said = obj.__array_interface__ if own and SIMULATED else cuda_array_interface.of(obj, f"{asked}: {name}")
     if not isinstance(said, dict):
         raise UnsupportedConversionError(
             asked,
