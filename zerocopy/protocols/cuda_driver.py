@@ -77,20 +77,25 @@ def count() -> int:
     return number.value
 
 
-def _device(index: int) -> tuple[Any, ctypes.c_int]:
-    """Return the library and a device's handle; whoever asks first initialises the driver."""
+def _library(index: int) -> Any:
+    """Return the library, for a device; whoever asks first initialises the driver."""
     reason = missing()
     if reason is not None:
         raise DeviceError(f"device='cuda:{index}'", reason.why, reason.remedy)
-    library, device = driver(), ctypes.c_int()
+    return driver()
+
+
+def _handle(library: Any, index: int) -> ctypes.c_int:
+    device = ctypes.c_int()
     call(library.cuDeviceGet, ctypes.byref(device), ctypes.c_int(index))
-    return library, device
+    return device
 
 
 def name_and_memory(index: int) -> tuple[str, int]:
     """Return a device's name, and its total memory in bytes."""
     name, size = ctypes.create_string_buffer(256), ctypes.c_size_t()
-    library, device = _device(index)
+    library = _library(index)
+    device = _handle(library, index)
     call(library.cuDeviceGetName, name, ctypes.c_int(len(name)), device)
     call(library.cuDeviceTotalMem_v2, ctypes.byref(size), device)
     return name.value.decode("utf-8", "replace"), size.value
@@ -120,7 +125,8 @@ def memory_info(device: int) -> tuple[int, int]:
 def attribute(index: int, number: int) -> int:
     """Return an attribute of a device: a ``CUdevice_attribute`` of cuda.h."""
     value = ctypes.c_int()
-    library, device = _device(index)
+    library = _library(index)
+    device = _handle(library, index)
     call(library.cuDeviceGetAttribute, ctypes.byref(value), ctypes.c_int(number), device)
     return value.value
 
@@ -195,8 +201,8 @@ def hold(device: int) -> None:
     It goes with its last user, and all memory of it too: so whoever allocates in it, and is no
     framework that keeps it, must.
     """
-    context = ctypes.c_void_p()
-    library, handle = _device(device)
+    library, context = _library(device), ctypes.c_void_p()
+    handle = _handle(library, device)
     call(library.cuDevicePrimaryCtxRetain, ctypes.byref(context), handle)
 
 
@@ -207,12 +213,12 @@ def on_device(device: int) -> Iterator[Any]:
     The thread's own, where it is that device's; otherwise the primary one, which the CUDA
     runtime and with it every framework uses.
     """
-    library, handle = _device(device)
+    library = _library(device)
     current = ctypes.c_int(-1)
     if library.cuCtxGetDevice(ctypes.byref(current)) == 0 and current.value == device:
         yield library
         return
-    context = ctypes.c_void_p()
+    handle, context = _handle(library, device), ctypes.c_void_p()
     call(library.cuDevicePrimaryCtxRetain, ctypes.byref(context), handle)
     try:
         call(library.cuCtxPushCurrent_v2, context)
