@@ -27,11 +27,13 @@ import ml_dtypes
 import numpy as np
 
 import zerocopy
-from zerocopy import column_matrix, columns, registry
-from zerocopy.column_matrix import ColumnCell, ColumnMatrix
+from zerocopy import registry
+from zerocopy.cli.matrix import columns as column_matrix
+from zerocopy.cli.matrix import samples as columns
+from zerocopy.cli.matrix.arrays import plan_reasons
+from zerocopy.cli.matrix.checks import sharing
+from zerocopy.cli.matrix.columns import ColumnCell, ColumnMatrix
 from zerocopy.errors import ZeroCopyError
-from zerocopy.evidence import sharing
-from zerocopy.matrix import plan_reasons
 from zerocopy.protocols.array_interface import aligned_copy
 
 DTYPES = (

@@ -7,7 +7,9 @@ import textwrap
 
 import numpy as np
 import pytest
-from conftest import HOST, ROOT, sample
+from helpers.arrays import sample
+from helpers.frameworks import HOST
+from helpers.paths import ROOT
 
 import zerocopy as zc
 from zerocopy import registry
@@ -84,7 +86,7 @@ def test_entry_points(tmp_path, run_python) -> None:
             class Toy(zc.Framework):
                 name = "toy"
                 def owns(self, cls): return cls is Box
-                def reasons(self, view): return []
+                def copy_reasons(self, view): return []
                 def from_host(self, array, dtype, device, stream): return Box([array])
             """
         )
@@ -111,7 +113,7 @@ def test_a_new_file_is_a_new_framework(tmp_path, run_python) -> None:
             class FileBased(Framework):
                 name = "filebased"
                 def module(self): import types; return types
-                def reasons(self, view): return []
+                def copy_reasons(self, view): return []
                 def from_host(self, array, dtype, device, stream): return array
             FRAMEWORK = FileBased()
             """
@@ -144,7 +146,7 @@ sys.modules["mine"] = mine
 mine.Array = type("Array", (), {"__module__": "mine"})
 
 class Mine(zc.Framework):
-    name, roots = "mine", ("mine",)
+    name, root_modules = "mine", ("mine",)
     def owns(self, cls):
         return cls is mine.Array
 

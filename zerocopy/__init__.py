@@ -21,8 +21,8 @@ TYPE_CHECKING = False  # typing's own takes longer to import than all the rest o
 if TYPE_CHECKING:
     from typing import Any
 
-    from zerocopy._convert import convert as convert
-    from zerocopy._explain import explain as explain
+    from zerocopy._engine.convert import convert as convert
+    from zerocopy._engine.explain import explain as explain
     from zerocopy._view import shares_memory as shares_memory
     from zerocopy._view import view as view
     from zerocopy.device import Device as Device
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from zerocopy.registry import FrameworkInfo as FrameworkInfo
     from zerocopy.registry import frameworks as frameworks
     from zerocopy.registry import register as register
-    from zerocopy.strided import StridedView as StridedView
+    from zerocopy.strided_view import StridedView as StridedView
     from zerocopy.tables.column import Column as Column
     from zerocopy.tables.column import Table as Table
     from zerocopy.tables.result import Encoded as Encoded
@@ -61,12 +61,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "convert": "_convert",
-    "explain": "_explain",
+    "convert": "_engine.convert",
+    "explain": "_engine.explain",
     "Plan": "plan",
     "view": "_view",
     "shares_memory": "_view",
-    "StridedView": "strided",
+    "StridedView": "strided_view",
     "frameworks": "registry",
     "register": "registry",
     "FrameworkInfo": "registry",

@@ -1,5 +1,5 @@
 """``python -m zerocopy``: the command ``zerocopy``."""
 
-from zerocopy.cli import main
+from zerocopy.cli.main import main
 
 main()

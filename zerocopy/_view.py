@@ -10,8 +10,8 @@ from zerocopy import registry
 from zerocopy.device import same_place
 from zerocopy.errors import CopyRequiredError, ZeroCopyError
 from zerocopy.framework import Source
-from zerocopy.producer import describe as describe_producer
-from zerocopy.strided import StridedView
+from zerocopy.protocols.producer import describe as describe_producer
+from zerocopy.strided_view import StridedView
 
 # The exact problem is NP-complete; this many steps are some 10 ms.
 _MAX_WORK: Any = 100_000

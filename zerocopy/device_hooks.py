@@ -7,7 +7,7 @@ from typing import Any
 from zerocopy.device import Device, parse_device
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError, lacking
 from zerocopy.source import Source
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 
 
 class DeviceHooks:
@@ -16,7 +16,7 @@ class DeviceHooks:
     name: str = ""
     device_kinds: tuple[str, ...] = ("cpu",)
 
-    def reasons(self, view: StridedView) -> list[Reason]:
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
         """Return why host memory so laid out cannot be aliased; an empty list if it can.
 
         A copy is row-major, at a multiple of 64 bytes, and has the same dtype.
@@ -38,7 +38,7 @@ class DeviceHooks:
         """
         raise lacking(self.name, "reasons")
 
-    def device_reasons(self, view: StridedView) -> list[Reason]:
+    def device_copy_reasons(self, view: StridedView) -> list[Reason]:
         """As `reasons`, for device memory; refuses what the framework lacks.
 
         Parameters
@@ -56,7 +56,7 @@ class DeviceHooks:
         ZeroCopyError
             No copy would help either.
         """
-        return self.reasons(view)
+        return self.copy_reasons(view)
 
     def from_device(self, source: Source, stream: int | None) -> Any:
         """Make an object that aliases device memory, ordered on the consumer's stream.
@@ -64,7 +64,7 @@ class DeviceHooks:
         Parameters
         ----------
         source : Source
-            Of memory on a device, with no `device_reasons` against it.
+            Of memory on a device, with no `device_copy_reasons` against it.
         stream : int or None
             The consumer's, as DLPack numbers them.
 
@@ -84,11 +84,11 @@ class DeviceHooks:
             "bring it to the host first",
         )
 
-    def carries(self, view: StridedView) -> bool:
+    def can_relay(self, view: StridedView) -> bool:
         """Whether `from_device` and a copy of what it returns are safe for such device memory.
 
         Asked before memory that is known by protocol alone is copied by way of the
-        framework (``zerocopy.registry.carrier``).
+        framework (``zerocopy.registry.relay``).
 
         Parameters
         ----------
@@ -100,9 +100,9 @@ class DeviceHooks:
         bool
             Whether they are.
         """
-        return not self.device_reasons(view)
+        return not self.device_copy_reasons(view)
 
-    def move(self, obj: Any, device: Device, stream: int | None) -> Any:
+    def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         """Return a fresh copy of an own object on a device; never an alias.
 
         Parameters

@@ -2,7 +2,7 @@
 
 A framework is a *source* (``owns``, ``source``), a *target* (``reasons``,
 ``from_host``, and for GPUs ``from_device``), or both. Everything between the two
-is the same for all frameworks and lives in :mod:`zerocopy.planner`. What it says of devices
+is the same for all frameworks and lives in :mod:`zerocopy._engine.planner`. What it says of devices
 and of tables has defaults in :mod:`zerocopy.device_hooks` and :mod:`zerocopy.table_hooks`.
 """
 
@@ -23,7 +23,7 @@ from zerocopy.errors import FrameworkNotInstalledError, UnsupportedConversionErr
 from zerocopy.source import FORMS as FORMS
 from zerocopy.source import Array as Array
 from zerocopy.source import Source as Source
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 from zerocopy.table_hooks import TableHooks
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Framework(DeviceHooks, TableHooks):
         The import name, which is what ``to=`` takes.
     kind : str
         ``"tensor"``, ``"table"`` or ``"both"``.
-    roots : tuple of str
+    root_modules : tuple of str
         Top-level modules that define the framework's types, for finding an
         object's framework from its type without importing anything.
     distribution : str
@@ -50,13 +50,13 @@ class Framework(DeviceHooks, TableHooks):
         Whether its arrays can be written to.
     marks_readonly : bool
         Whether it can mark an alias of immutable memory as read-only.
-    moves : bool
-        Whether it has `move`; one that lives on the host alone needs none.
-    temporal : bool
+    can_copy_to_device : bool
+        Whether it has `copy_to_device`; one that lives on the host alone needs none.
+    has_datetime64 : bool
         Whether its arrays hold dates and durations of 64 bits, as NumPy's do.
-    oldest : str
+    min_version : str
         The oldest version that is used; nothing for any.
-    lends_dlpack : bool
+    can_export_dlpack : bool
         Whether it takes device memory through each protocol and exports it through
         DLPack: then it lends its exporter to memory whose producer has none (law 7).
 
@@ -71,15 +71,15 @@ class Framework(DeviceHooks, TableHooks):
 
     name: str = ""
     kind: str = "tensor"
-    roots: tuple[str, ...] = ()
+    root_modules: tuple[str, ...] = ()
     distribution: str = ""
     device_kinds: tuple[str, ...] = ("cpu",)
     mutable: bool = True
     marks_readonly: bool = False
-    moves: bool = False
-    temporal: bool = False
-    oldest: str = ""
-    lends_dlpack: bool = False
+    can_copy_to_device: bool = False
+    has_datetime64: bool = False
+    min_version: str = ""
+    can_export_dlpack: bool = False
     _module: ModuleType | None = None
 
     @property
@@ -116,11 +116,11 @@ class Framework(DeviceHooks, TableHooks):
                 f"pip install {self.distribution or self.name}",
             ) from error
         version = str(getattr(found, "__version__", ""))
-        if self.oldest and _numbers(version) < _numbers(self.oldest):
+        if self.min_version and _numbers(version) < _numbers(self.min_version):
             raise FrameworkNotInstalledError(
                 f"to={self.name!r}",
-                f"{self.name} {version} is installed, and {self.oldest} is the oldest that is right",
-                f"pip install '{self.distribution or self.name}>={self.oldest}'",
+                f"{self.name} {version} is installed, and {self.min_version} is the oldest that is right",
+                f"pip install '{self.distribution or self.name}>={self.min_version}'",
             )
         self._module = found
         return found
@@ -143,7 +143,7 @@ class Framework(DeviceHooks, TableHooks):
     # -- as a source ------------------------------------------------------------
 
     def owns(self, cls: type) -> bool:
-        """Whether objects of that type are this framework's; `cls` is from one of `roots`.
+        """Whether objects of that type are this framework's; `cls` is from one of `root_modules`.
 
         Parameters
         ----------
@@ -244,7 +244,7 @@ class Framework(DeviceHooks, TableHooks):
 
     # -- the hot path -----------------------------------------------------------
 
-    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         """Return fast exporters of one type, a form each (see `FORMS`).
 
         They take an object of exactly that type and return it in that form, or
@@ -263,7 +263,7 @@ class Framework(DeviceHooks, TableHooks):
         """
         return {}
 
-    def imports(self) -> dict[str, Callable[[Any], Any]]:
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         """Return fast importers a form, the cheapest first; the same rule about raising.
 
         Returns

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 import zerocopy._frameworks
 from zerocopy.errors import DeviceError, UnknownFrameworkError, ZeroCopyError
 from zerocopy.framework import Framework
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 
 ENTRY_POINTS = "zerocopy.frameworks"
 
@@ -88,7 +88,7 @@ def register(framework: Framework) -> None:
     >>> import zerocopy as zc
     >>> class Mine(zc.Framework):
     ...     name = "mine"
-    ...     roots = ("mine",)
+    ...     root_modules = ("mine",)
     >>> zc.register(Mine())
     """
     if not isinstance(framework, Framework) or not framework.name or not isinstance(framework.name, str):
@@ -111,7 +111,7 @@ def _add(framework: Framework) -> None:
             if old in owners:
                 owners.remove(old)
     _known[framework.name] = framework
-    for root in framework.roots or (framework.name,):
+    for root in framework.root_modules or (framework.name,):
         _by_root.setdefault(root, []).append(framework)
     _by_type.clear()
     _variants.clear()
@@ -233,7 +233,7 @@ def _owner(cls: type, base: type) -> Framework | None:
     return next(owners, None)
 
 
-def carrier(view: StridedView, *, dlpack: bool = False) -> Framework:
+def relay(view: StridedView, *, dlpack: bool = False) -> Framework:
     """Return a framework that can copy or export memory on a device, for producers that cannot.
 
     One that is imported already is preferred to one that would have to be.
@@ -254,17 +254,17 @@ def carrier(view: StridedView, *, dlpack: bool = False) -> Framework:
     """
     _load_all()
     device = view.device
-    able = [f for f in _known.values() if f.moves and device.kind in f.device_kinds]
+    able = [f for f in _known.values() if f.can_copy_to_device and device.kind in f.device_kinds]
     if dlpack:
-        able = [f for f in able if f.lends_dlpack]
+        able = [f for f in able if f.can_export_dlpack]
     why = []
-    for framework in sorted(able, key=lambda f: (f.name not in sys.modules, not f.lends_dlpack)):
+    for framework in sorted(able, key=lambda f: (f.name not in sys.modules, not f.can_export_dlpack)):
         if not framework.installed():
             continue
         try:
             framework.module()
             framework.check_device(device)
-            if framework.carries(view):
+            if framework.can_relay(view):
                 return framework
             why.append(f"{framework.name} does not take its layout")
         except ZeroCopyError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zerocopy.errors import Reason
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 
 if TYPE_CHECKING:
     from zerocopy.framework import Framework

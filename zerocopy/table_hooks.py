@@ -68,7 +68,7 @@ class TableHooks:
         """
         return [[] for _ in table.columns]
 
-    def locks(self, column: Column) -> bool:
+    def guards_writes(self, column: Column) -> bool:
         """Whether a column that is aliased cannot be written to in place.
 
         Parameters

@@ -19,9 +19,10 @@ import zerocopy as zc
 from benchmarks.conversion.subjects import SUBJECTS, Array, aligned_values
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task
 from benchmarks.timing import Statement, measure
-from zerocopy import matrix, registry
+from zerocopy import registry
+from zerocopy.cli.matrix import arrays as matrix
+from zerocopy.cli.matrix.checks import first_line, sharing
 from zerocopy.errors import ZeroCopyError
-from zerocopy.evidence import first_line, sharing
 
 COUNT = 1000  # elements
 #: The figures of a case: what a goal is judged on, and how far the proof goes.

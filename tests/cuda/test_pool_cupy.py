@@ -9,16 +9,14 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("cupy")
 pytest.importorskip("rmm")
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from pool_stand_ins import FakeDriver, HostAllocator
+from helpers.pool_stand_ins import FakeDriver, HostAllocator
 
 import zerocopy as zc
 from zerocopy.pool import install

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_arrays import DEVICE, MARKS, NAMES, PAIRS, have, same, sample, side
+from helpers.gpu_arrays import DEVICE, MARKS, NAMES, PAIRS, have, same, sample, side
 
 import zerocopy as zc
 

@@ -16,7 +16,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cuda_arrays import DEVICE, MARKS, NAMES, PAIRS, InterfaceAlone, free_bytes, have, same, sample, side
+from helpers.gpu_arrays import (
+    DEVICE,
+    MARKS,
+    NAMES,
+    PAIRS,
+    InterfaceAlone,
+    free_bytes,
+    have,
+    same,
+    sample,
+    side,
+)
 
 import zerocopy as zc
 

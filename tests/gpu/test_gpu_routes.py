@@ -6,12 +6,13 @@ import importlib
 
 import numpy as np
 import pytest
-from cuda_arrays import DTYPES, MARKS, PAIRS, bits, same, sample, side
+from helpers.gpu_arrays import DTYPES, MARKS, PAIRS, bits, same, sample, side
 
 import zerocopy as zc
-from zerocopy import registry, routes
+from zerocopy import registry
+from zerocopy._engine import routes
+from zerocopy._engine.planner import make
 from zerocopy.dtype import NATIVE_NAMES
-from zerocopy.planner import make
 
 pytestmark = MARKS
 
@@ -133,5 +134,5 @@ def test_numpy_to_cupy(dtype: str, order: str) -> None:
 def test_the_forms_that_are_offered() -> None:
     side("cupy")
     cupy = importlib.import_module("cupy")
-    assert set(registry.by_name("cupy").exports(cupy.ndarray)) == {"cuda"}
-    assert set(registry.by_name("cupy").imports()) == {"cuda", "ndarray"}
+    assert set(registry.by_name("cupy").fast_exporters(cupy.ndarray)) == {"cuda"}
+    assert set(registry.by_name("cupy").fast_importers()) == {"cuda", "ndarray"}

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from cuda_arrays import DEVICE, MARKS, NAMES, PAIRS, InterfaceAlone, have, same, sample, side
+from helpers.gpu_arrays import DEVICE, MARKS, NAMES, PAIRS, InterfaceAlone, have, same, sample, side
 
 import zerocopy as zc
 from zerocopy.protocols import cuda_driver

@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from cuda_arrays import DEVICE, MARKS, NAMES, InterfaceAlone, have, sample, side
+from helpers.gpu_arrays import DEVICE, MARKS, NAMES, InterfaceAlone, have, sample, side
 
 import zerocopy as zc
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cuda_arrays import (
+from helpers.gpu_arrays import (
     CORE,
     DEVICE,
     DTYPES,

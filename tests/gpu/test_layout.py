@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_arrays import MARKS, InterfaceAlone, free_bytes, have, side
-from layout_cases import ON_DEVICE, column, records, without_padding
+from helpers.gpu_arrays import MARKS, InterfaceAlone, free_bytes, have, side
+from helpers.layout_cases import ON_DEVICE, column, records, without_padding
 
 import zerocopy as zc
 from zerocopy.layout.schema import leaves

@@ -2,14 +2,14 @@
 
     python -m pytest tests/gpu/test_pool.py tests/gpu/test_pool_*.py
 
-Each test is a program (`pool_programs` has the names that they use); with ``-rP`` what they
+Each test is a program (`gpu_pool_programs` has the names that they use); with ``-rP`` what they
 print is shown: figures that are observed, and not judged.
 """
 
 from __future__ import annotations
 
 import pytest
-from pool_processes import MARKS, Run, programs
+from helpers.gpu_pool_processes import MARKS, Run, programs
 
 pytestmark = MARKS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from pool_processes import MARKS, Run, programs
-from pool_stand_ins import ENDING, ENDS
+from helpers.gpu_pool_processes import MARKS, Run, programs
+from helpers.pool_stand_ins import ENDING, ENDS
 
 pytestmark = MARKS
 

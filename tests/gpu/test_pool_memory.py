@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pool_processes import MARKS, Run, programs
+from helpers.gpu_pool_processes import MARKS, Run, programs
 
 pytestmark = MARKS
 

@@ -13,7 +13,7 @@ import importlib.util
 
 import numpy as np
 import pytest
-from cuda_arrays import DEVICE, MARKS, NAMES, have, same, side
+from helpers.gpu_arrays import DEVICE, MARKS, NAMES, have, same, side
 
 import zerocopy as zc
 

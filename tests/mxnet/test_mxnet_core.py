@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import bits, sample
-from mxnet_or_skip import mxnet_or_skip
+from helpers.arrays import bits, sample
+from helpers.mxnet_or_skip import mxnet_or_skip
 
 import zerocopy as zc
 from zerocopy.dtype import by_name

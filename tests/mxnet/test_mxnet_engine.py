@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from conftest import bits, sample
-from mxnet_or_skip import address, in_onednn_layout, mxnet_or_skip
+from helpers.arrays import bits, sample
+from helpers.mxnet_or_skip import address, in_onednn_layout, mxnet_or_skip
 
 import zerocopy as zc
 from zerocopy import registry
@@ -19,7 +19,7 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import CopyRequiredError, DeviceError, UnsupportedConversionError
 from zerocopy.framework import Source
 from zerocopy.protocols import dlpack
-from zerocopy.strided import StridedView, contiguous_strides
+from zerocopy.strided_view import StridedView, contiguous_strides
 
 mx = mxnet_or_skip()
 MXNET = registry.by_name("mxnet")
@@ -132,7 +132,7 @@ def test_every_kind_of_host_memory(context: str) -> None:
 
 def test_move_is_a_finished_copy() -> None:
     given = mx.nd.ones((3,))
-    result = MXNET.move(given, HOST, None)
+    result = MXNET.copy_to_device(given, HOST, None)
     assert address(result) != address(given)
     assert result.asnumpy().tolist() == [1, 1, 1]
 
@@ -159,7 +159,7 @@ def test_device_memory_by_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
         MXNET.from_device(Source("mine", view, lambda: given, producer=object()), None)
     flags = StridedView(64, (3,), (1,), by_name("bool"), Device(CUDA, 0), False, None)
     with pytest.raises(UnsupportedConversionError, match="no bool"):
-        MXNET.device_reasons(flags)
+        MXNET.device_copy_reasons(flags)
 
 
 def test_strides_of_size_one_dimensions_are_made_canonical() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from mxnet_or_skip import mxnet_or_skip
+from helpers.mxnet_or_skip import mxnet_or_skip
 
 import zerocopy as zc
 

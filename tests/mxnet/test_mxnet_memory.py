@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from conftest import aligned, bits, sample
-from mxnet_or_skip import address, mxnet_or_skip
+from helpers.arrays import aligned, bits, sample
+from helpers.mxnet_or_skip import address, mxnet_or_skip
 
 import zerocopy as zc
 from zerocopy import registry
@@ -18,7 +18,7 @@ from zerocopy.errors import (
     LossyConversionError,
     UnsupportedConversionError,
 )
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 
 mx = mxnet_or_skip()
 MXNET = registry.by_name("mxnet")

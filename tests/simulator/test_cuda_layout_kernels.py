@@ -12,7 +12,7 @@ import os
 
 import numpy as np
 import pytest
-from layout_cases import ON_DEVICE, column, padding, records, without_padding
+from helpers.layout_cases import ON_DEVICE, column, padding, records, without_padding
 
 import zerocopy as zc
 from zerocopy.layout.schema import Leaf, leaves

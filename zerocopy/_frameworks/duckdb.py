@@ -65,8 +65,8 @@ class DuckDB(Framework):
     name = "duckdb"
     kind = "table"
     # Older ones were tried: they fail, and some give wrong values.
-    oldest = "2.0"
-    roots = ("duckdb", "_duckdb")
+    min_version = "2.0"
+    root_modules = ("duckdb", "_duckdb")
     distribution = "duckdb"
     mutable = False
 

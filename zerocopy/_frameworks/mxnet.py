@@ -24,7 +24,7 @@ from zerocopy.errors import (
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import writable_alias
-from zerocopy.strided import StridedView, contiguous_strides
+from zerocopy.strided_view import StridedView, contiguous_strides
 
 # All that it exports and imports (mxnet/tensor_blob.h, DTypeTransform), as NDArray.dtype has them.
 _NAMES = ("bool", "int8", "int32", "int64", "uint8", "float16", "float32", "float64", "bfloat16")
@@ -57,15 +57,15 @@ class MXNet(Framework):
     """
 
     name = "mxnet"
-    roots = ("mxnet",)
+    root_modules = ("mxnet",)
     distribution = 'mxnet==1.9.1 "numpy<1.24" # own venv'
     device_kinds = ("cpu", "cuda")
     # `writable=False` of an NDArray stops `x += y` and its like, but neither x[:] = y
     # nor out=x: not enough to call an alias of immutable memory protected.
     marks_readonly = False
-    # It has `move`, but cannot be the carrier of other producers' device memory: the
+    # It has `copy_to_device`, but cannot be the carrier of other producers' device memory: the
     # wheel on PyPI is built without CUDA.
-    moves = False
+    can_copy_to_device = False
 
     # -- presence ---------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class MXNet(Framework):
 
     # -- target ---------------------------------------------------------------
 
-    def reasons(self, view: StridedView) -> list[Reason]:
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
         mx = self.module()
         if view.dtype.name not in _NAMES:
             raise refuse_dtype("mxnet", view.dtype)
@@ -178,9 +178,9 @@ class MXNet(Framework):
             tensor.code, tensor.bits = UINT, 1
         result = self.module().nd.from_dlpack(_with_the_gil(_canonical(capsule)))
         result.writable = bool(array.flags.writeable)
-        return result if device.is_host else self.move(result, device, stream)
+        return result if device.is_host else self.copy_to_device(result, device, stream)
 
-    def imports(self) -> dict[str, Callable[[Any], Any]]:
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         def ndarray(array: Any) -> Any:
             dtype = from_numpy(array.dtype)
             if (
@@ -197,10 +197,10 @@ class MXNet(Framework):
 
     # -- devices: written against the API, and run by nobody yet ----------------
 
-    def device_reasons(self, view: StridedView) -> list[Reason]:
+    def device_copy_reasons(self, view: StridedView) -> list[Reason]:
         if view.dtype.name == "bool":  # see `source`
             raise refuse_dtype("mxnet", view.dtype, "cast it to uint8, in the source framework")
-        return self.reasons(view)
+        return self.copy_reasons(view)
 
     def from_device(self, source: Source, stream: int | None) -> Any:
         self.check_device(source.view.device)
@@ -214,7 +214,7 @@ class MXNet(Framework):
         capsule = dlpack.request(source.producer, stream=LEGACY_DEFAULT_STREAM, max_version=None)
         return self.module().nd.from_dlpack(_canonical(capsule))
 
-    def move(self, obj: Any, device: Device, stream: int | None) -> Any:
+    def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         mx = self.module()
         where = mx.cpu() if device.is_host else mx.gpu(device.id)
         # Waited for: the caller may write to the memory that is still being copied.

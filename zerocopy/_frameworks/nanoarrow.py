@@ -29,7 +29,7 @@ class Nanoarrow(Framework):
 
     name = "nanoarrow"
     kind = "table"
-    roots = ("nanoarrow",)
+    root_modules = ("nanoarrow",)
     distribution = "nanoarrow"
     mutable = False
 

@@ -10,7 +10,7 @@ from zerocopy.dtype import DType, from_numpy, to_numpy
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source, as_it_is, refuse_dtype, refuse_ndim
 from zerocopy.protocols.array_interface import address
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
 
 
@@ -18,10 +18,10 @@ class NumPy(Framework):
     """ndarrays, memmaps, masked arrays without masked elements, and scalars."""
 
     name = "numpy"
-    roots = ("numpy",)
+    root_modules = ("numpy",)
     distribution = "numpy"
     marks_readonly = True
-    temporal = True
+    has_datetime64 = True
 
     def owns(self, cls: type) -> bool:
         import numpy as np
@@ -93,7 +93,7 @@ class NumPy(Framework):
         why = Reason("a NumPy scalar is a value and no array", "pass numpy.asarray(x), which copies it")
         return Source(name, view, lambda: array.view(dtype.storage), "buffer", [why])
 
-    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         import numpy as np
 
         # Exactly these: a subclass may mean more than its bytes say (a mask, units).
@@ -101,7 +101,7 @@ class NumPy(Framework):
 
     # -- target ---------------------------------------------------------------
 
-    def reasons(self, view: StridedView) -> list[Reason]:
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
         if to_numpy(view.dtype) is None:
             known = view.dtype.lanes == 1
             raise refuse_dtype(
@@ -120,7 +120,7 @@ class NumPy(Framework):
         assert extended is not None
         return array.view(extended)
 
-    def imports(self) -> dict[str, Callable[[Any], Any]]:
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         return {"ndarray": as_it_is}
 
 

@@ -16,7 +16,7 @@ from zerocopy.device import LEGACY_DEFAULT_STREAM
 from zerocopy.dtype import DType
 from zerocopy.protocols import cuda_driver
 from zerocopy.protocols.arrow_c import Memory
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 
 
 def event_of(address: int) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, Device
 from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import LossyConversionError, UnsupportedConversionError
-from zerocopy.strided import StridedView, contiguous_strides
+from zerocopy.strided_view import StridedView, contiguous_strides
 
 
 def of(obj: Any, asked: str) -> Any:

@@ -20,7 +20,7 @@ from zerocopy.device import CUDA, CUDA_MANAGED, HOST, Device
 from zerocopy.dtype import DType, by_dlpack, from_numpy
 from zerocopy.errors import DeviceError, UnsupportedConversionError
 from zerocopy.protocols.array_interface import writable_alias
-from zerocopy.strided import StridedView, contiguous_strides
+from zerocopy.strided_view import StridedView, contiguous_strides
 
 LEGACY, VERSIONED = b"dltensor", b"dltensor_versioned"
 FLAG_READ_ONLY, FLAG_IS_COPIED, FLAG_SUBBYTE_PADDED = 1, 2, 4

@@ -15,7 +15,7 @@ from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Source
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.strided import StridedView, contiguous_strides
+from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import memory, on_device, string_views
 from zerocopy.tables.column import Column
 

@@ -13,7 +13,7 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.framework import Array
 from zerocopy.protocols.array_interface import address
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 from zerocopy.tables.describe import table_of
 from zerocopy.tables.result import Encoded, parts
 

@@ -19,7 +19,7 @@ from zerocopy.dtype import DType, by_name
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Array, Source
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.strided import StridedView, contiguous_strides
+from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import on_device
 from zerocopy.tables.column import Column
 from zerocopy.tables.fixed_shape import shape_of

@@ -27,7 +27,7 @@ from zerocopy.plan import Plan
 from zerocopy.protocols import cuda_array_interface
 from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.protocols.cuda_array_interface import Handover
-from zerocopy.strided import StridedView, contiguous_strides
+from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import memory, on_device
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
@@ -242,7 +242,7 @@ def _against(view: StridedView, request: Request) -> list[Reason]:
         return []
     if request.copy is True:
         return [Reason("copy=True was asked", "")]
-    why = list(request.target.reasons(view))
+    why = list(request.target.copy_reasons(view))
     if request.writable and view.readonly and request.target.mutable:
         why.append(
             Reason(
@@ -265,7 +265,7 @@ def _written(table: Table, leaves: list[Leaf], order: str, request: Request, why
     if order == "F":
         by_column = replace(view, strides=(dtype.itemsize, max(1, rows) * dtype.itemsize))
         # JAX and TensorFlow have one order, which nobody sees: it would be copied once more.
-        if not request.target.reasons(by_column):
+        if not request.target.copy_reasons(by_column):
             view = by_column
 
     def host() -> Array:

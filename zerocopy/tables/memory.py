@@ -14,7 +14,7 @@ from zerocopy.dtype import DType, by_name
 from zerocopy.framework import Array
 from zerocopy.protocols import arrow_device
 from zerocopy.protocols.arrow_c import Memory
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 
 BYTE = by_name("uint8")
 

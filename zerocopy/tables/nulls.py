@@ -137,7 +137,7 @@ def _has(column: Column) -> str:
 
 
 def _dense(values: Source) -> tuple[int, ...]:
-    from zerocopy.strided import contiguous_strides
+    from zerocopy.strided_view import contiguous_strides
 
     return contiguous_strides(values.view.shape, values.view.dtype.itemsize)
 

@@ -14,7 +14,7 @@ from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Source
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column
 from zerocopy.tables.object_column import ObjectColumn, RefusedColumn
 from zerocopy.tables.tensor_column import TensorColumn

@@ -11,7 +11,7 @@ from zerocopy.errors import Reason
 from zerocopy.framework import Array, Source
 from zerocopy.protocols import arrow_device
 from zerocopy.protocols.arrow_c import Memory
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 
 
 def alias(name: str, view: StridedView, chunk: Memory, reasons: Sequence[Reason]) -> Source:
@@ -48,8 +48,8 @@ def made(source: Source, there: Callable[[], Any] | None = None) -> Source:
 
     def put() -> Any:
         # Framework-neutral: whoever is here and moves memory brings it to the device.
-        carrier = registry.carrier(view)
-        return carrier.from_host(source.host(), view.dtype, view.device, None)
+        relay = registry.relay(view)
+        return relay.from_host(source.host(), view.dtype, view.device, None)
 
     return replace(
         source,

@@ -1,4 +1,4 @@
-"""Plans for tables and columns: the counterpart of :mod:`zerocopy.planner` for tensors."""
+"""Plans for tables and columns: the counterpart of :mod:`zerocopy._engine.planner` for tensors."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from zerocopy.layout.schema import parts
 from zerocopy.layout.source import source
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.strided import StridedView, contiguous_strides
+from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.numpy_column import (
     OBJECTS,

@@ -15,7 +15,7 @@ from zerocopy.framework import Array, Source
 from zerocopy.layout.records import soa_to_aos
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address
-from zerocopy.strided import StridedView, contiguous_strides
+from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import nulls
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, Leaf

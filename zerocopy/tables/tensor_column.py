@@ -13,7 +13,7 @@ from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Reason
 from zerocopy.framework import Array, Source
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column
 
 _BOOL = by_name("bool")

@@ -31,7 +31,7 @@ def plan(table: Table, request: Request) -> Plan:
     reasons = {label: list(why) for label, why in found.items()}
     if request.writable and target.mutable:
         for label, column in zip(paths(table), table.columns, strict=True):
-            if not reasons[label] and target.locks(column):
+            if not reasons[label] and target.guards_writes(column):
                 reasons[label].append(
                     Reason("writable=True was asked and the column's memory is immutable", "leave it out")
                 )

@@ -10,7 +10,7 @@ from typing import Any
 from zerocopy.dtype import by_name
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 from zerocopy.tables import nulls
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, Leaf
@@ -73,7 +73,7 @@ def _in_place(table: Table, request: Request, layout: str) -> Table:
     views = [column.values(by_name("uint8")).view for column in columns]
     if layout != "columns":
         views = _one_matrix(views)
-    if not views or any(request.target.reasons(view) for view in views):
+    if not views or any(request.target.copy_reasons(view) for view in views):
         return table
     return replace(table, columns=columns)
 
@@ -118,7 +118,7 @@ def decode(table: Table, request: Request) -> dict[str, Any]:
 
     def tree(label: Hashable, path: str, column: Column) -> Any:
         policy = nulls.parse(options.nulls, label)
-        return Decoder(policy, bool(options.encode), target.temporal).decode(column)
+        return Decoder(policy, bool(options.encode), target.has_datetime64).decode(column)
 
     return each(table, tree)
 

@@ -19,7 +19,7 @@ from zerocopy.device import Device
 from zerocopy.errors import FrameworkNotInstalledError, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, Source
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.to_tables import Copied
@@ -39,7 +39,7 @@ class CuDF(Framework):
 
     name = "cudf"
     kind = "table"
-    roots = ("cudf",)
+    root_modules = ("cudf",)
     distribution = "cudf-cu13"
     device_kinds = ("cuda",)
 
@@ -114,7 +114,7 @@ class CuDF(Framework):
 
     # -- target ---------------------------------------------------------------
 
-    def reasons(self, view: StridedView) -> list[Reason]:
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
         raise UnsupportedConversionError("", "cuDF has columns and no arrays", "leave layout out")
 
     def column_reasons(self, column: Column) -> list[Reason]:

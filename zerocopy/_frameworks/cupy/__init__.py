@@ -19,7 +19,7 @@ from zerocopy.dtype import SUBBYTE_NAMES, DType, from_numpy, native_numbers, to_
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 
 if TYPE_CHECKING:
     from zerocopy.pool.hook import PoolHook
@@ -32,11 +32,11 @@ class CuPy(Framework):
     """``cupy.ndarray`` and its subclasses; the types of ``ml_dtypes`` are held as NumPy holds them."""
 
     name = "cupy"
-    roots = ("cupy",)
+    root_modules = ("cupy",)
     distribution = "cupy-cuda13x"
     device_kinds = ("cuda",)
-    moves = True
-    lends_dlpack = True
+    can_copy_to_device = True
+    can_export_dlpack = True
 
     def pool_hook(self) -> PoolHook:
         from zerocopy._frameworks.cupy.pool import CuPyHook
@@ -93,7 +93,7 @@ class CuPy(Framework):
             contiguous=contiguous,
         )
 
-    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         cupy = self.module()
         runtime = cupy.cuda.runtime
         if cls is not cupy.ndarray or runtime.is_hip:
@@ -117,7 +117,7 @@ class CuPy(Framework):
 
     # -- target ---------------------------------------------------------------
 
-    def reasons(self, view: StridedView) -> list[Reason]:
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
         if view.ndim > _MAX_NDIM:
             raise refuse_ndim("cupy", view, _MAX_NDIM)
         name = view.dtype.name
@@ -137,7 +137,7 @@ class CuPy(Framework):
             )
         ]
 
-    def carries(self, view: StridedView) -> bool:
+    def can_relay(self, view: StridedView) -> bool:
         # Any layout: what is misaligned is copied as bytes, see _row_major.
         return view.ndim <= _MAX_NDIM and to_numpy(view.dtype) is not None
 
@@ -160,7 +160,7 @@ class CuPy(Framework):
                 return _imported(cupy, capsule, source.view.dtype)
             return _aliased(cupy, source, consumer)
 
-    def move(self, obj: Any, device: Device, stream: int | None) -> Any:
+    def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         cupy = self.module()
         view = self.source(obj).view
         if view.device.id == device.id:
@@ -180,7 +180,7 @@ class CuPy(Framework):
             own.wait_event(copied)
         return fresh if view.dtype.in_numpy else fresh.view(obj.dtype)
 
-    def imports(self) -> dict[str, Callable[[Any], Any]]:
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         cupy = self.module()
         cuda, from_capsule, array = cupy.cuda, cupy.from_dlpack, cupy.array
         if cuda.runtime.is_hip:

@@ -14,7 +14,7 @@ from zerocopy.errors import DeviceError, LossyConversionError, Reason, Unsupport
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_driver, dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable_alias
-from zerocopy.strided import StridedView, contiguous_strides
+from zerocopy.strided_view import StridedView, contiguous_strides
 
 if TYPE_CHECKING:
     from zerocopy.pool.hook import PoolHook
@@ -45,11 +45,11 @@ class Jax(Framework):
     """``jax.Array`` on one device; sharded arrays are gathered."""
 
     name = "jax"
-    roots = ("jax", "jaxlib")
+    root_modules = ("jax", "jaxlib")
     distribution = "jax"
     device_kinds = ("cpu", "cuda")
     mutable = False
-    moves = True
+    can_copy_to_device = True
 
     def pool_hook(self) -> PoolHook:
         from zerocopy._frameworks.jax.pool import JAXHook
@@ -111,7 +111,7 @@ class Jax(Framework):
             contiguous=lambda: jax.numpy.array(obj, copy=True),
         )
 
-    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         import numpy as np
 
         jax = self.module()
@@ -135,7 +135,7 @@ class Jax(Framework):
 
     # -- target ---------------------------------------------------------------
 
-    def reasons(self, view: StridedView) -> list[Reason]:
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
         self._refuse(view)
         reasons = []
         if view.dtype.name in SUBBYTE_NAMES:
@@ -158,7 +158,7 @@ class Jax(Framework):
             )
         return reasons
 
-    def device_reasons(self, view: StridedView) -> list[Reason]:
+    def device_copy_reasons(self, view: StridedView) -> list[Reason]:
         self._refuse(view)
         reasons = []
         if not view.is_aligned(_DEVICE_ALIGNMENT):
@@ -208,7 +208,7 @@ class Jax(Framework):
         if not hasattr(type(producer), "__dlpack__"):
             # The CUDA Array Interface alone: JAX imports DLPack only, so a framework
             # that exports CUDA memory lends its exporter (law 7).
-            lender = registry.carrier(source.view, dlpack=True)
+            lender = registry.relay(source.view, dlpack=True)
             producer = lender.source(lender.from_device(source, None)).producer
         if producer.__dlpack_device__()[0] == CUDA_MANAGED:
             producer = AsCuda(producer)
@@ -218,7 +218,7 @@ class Jax(Framework):
         with cuda_driver.on_device(source.view.device.id):
             return jax.dlpack.from_dlpack(producer)
 
-    def move(self, obj: Any, device: Device, stream: int | None) -> Any:
+    def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         jax = self.module()
         there = _jax_device(jax, device)
         if set(obj.devices()) == {there}:
@@ -226,7 +226,7 @@ class Jax(Framework):
             return jax.numpy.array(obj, copy=True)
         return jax.device_put(obj, there)
 
-    def imports(self) -> dict[str, Callable[[Any], Any]]:
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         import numpy as np
 
         config = self.module().config

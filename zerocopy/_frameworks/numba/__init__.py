@@ -23,7 +23,7 @@ from zerocopy.dtype import SUBBYTE_NAMES, DType, by_name, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 
 if TYPE_CHECKING:
     from zerocopy.pool.hook import PoolHook
@@ -43,10 +43,10 @@ class Numba(Framework):
     """
 
     name = "numba"
-    roots = ("numba",)
+    root_modules = ("numba",)
     distribution = "'numba-cuda[cu13]'"
     device_kinds = ("cuda",)
-    moves = True
+    can_copy_to_device = True
 
     def pool_hook(self) -> PoolHook:
         from zerocopy._frameworks.numba.pool import NumbaHook
@@ -116,7 +116,7 @@ class Numba(Framework):
 
     # -- target ---------------------------------------------------------------
 
-    def reasons(self, view: StridedView) -> list[Reason]:
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
         if view.ndim > _MAX_NDIM:
             raise refuse_ndim("numba", view, _MAX_NDIM)
         name = view.dtype.name
@@ -140,14 +140,14 @@ class Numba(Framework):
             )
         return reasons
 
-    def device_reasons(self, view: StridedView) -> list[Reason]:
+    def device_copy_reasons(self, view: StridedView) -> list[Reason]:
         if _simulated() and not view.device.is_host:
             raise DeviceError(
                 "to='numba'",
                 f"Numba's CUDA simulator is on, and it cannot reach memory on {view.device}",
                 "unset NUMBA_ENABLE_CUDASIM, or bring the array to the host first",
             )
-        return self.reasons(view)
+        return self.copy_reasons(view)
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         cuda = self.module().cuda
@@ -189,7 +189,7 @@ class Numba(Framework):
             array = cuda.as_cuda_array(cuda_array_interface.Handover(view, bound, owner), sync=False)
         return array if view.dtype.in_numpy else array.view(to_numpy(view.dtype))
 
-    def move(self, obj: Any, device: Device, stream: int | None) -> Any:
+    def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         cuda = self.module().cuda
         source = self.source(obj)
         if source.view.device == device:

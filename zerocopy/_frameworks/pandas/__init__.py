@@ -47,8 +47,8 @@ class Pandas(Framework):
     name = "pandas"
     kind = "table"
     # Older ones were tried: they fail, and some give wrong values.
-    oldest = "3.0"
-    roots = ("pandas",)
+    min_version = "3.0"
+    root_modules = ("pandas",)
     distribution = "pandas"
     marks_readonly = True
 
@@ -86,7 +86,7 @@ class Pandas(Framework):
         label = getattr(obj, "name", None)
         return Table(name, ["" if label is None else label], [column], len(obj), single=True, obj=obj)
 
-    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         pd = self.module()
         if cls is pd.Series:
             return {"versioned": versioned, "readonly": plain, "ndarray": plain}
@@ -101,7 +101,7 @@ class Pandas(Framework):
             return {"columns": columns}
         return {}
 
-    def imports(self) -> dict[str, Callable[[Any], Any]]:
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         pd = self.module()
 
         def ndarray(array: Array) -> Any:
@@ -135,7 +135,7 @@ class Pandas(Framework):
             for i, column in enumerate(table.columns)
         ]
 
-    def locks(self, column: Column) -> bool:
+    def guards_writes(self, column: Column) -> bool:
         # Arrow's memory is written to by nobody: pandas makes a new array for each change.
         # A series of its own is guarded by copy-on-write.
         source: Source | None = getattr(column, "source", None)

@@ -19,7 +19,7 @@ from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Array, Source
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 from zerocopy.tables import pandas_metadata as meta
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.object_column import ObjectColumn, RefusedColumn

@@ -38,8 +38,8 @@ class Polars(Framework):
     name = "polars"
     kind = "table"
     # Older ones were tried: they fail, and some give wrong values.
-    oldest = "2.0"
-    roots = ("polars",)
+    min_version = "2.0"
+    root_modules = ("polars",)
     distribution = "polars"
     mutable = False  # it copies before it writes, whoever owns the memory
 
@@ -82,7 +82,7 @@ class Polars(Framework):
             )
         return as_tensor(table.columns[0])
 
-    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         pl = self.module()
         if cls is pl.DataFrame:
             return {
@@ -176,7 +176,7 @@ class Polars(Framework):
             return self.from_table(replace(table, labels=[name or "column_0"]))
         return series_of(self.module(), name, table.columns[0])
 
-    def imports(self) -> dict[str, Callable[[Any], Any]]:
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         if self.form == "DataFrame" or not aliases_ndarrays():
             return {}
         series = self.module().Series

@@ -19,7 +19,7 @@ from zerocopy.framework import Array, Framework, Source, as_it_is, refuse_dtype,
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import address, tidy_strides
 from zerocopy.protocols.arrow_schema import Field, read_schema
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, Typed
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
@@ -44,7 +44,7 @@ class PyArrow(Hub):
     """
 
     name = "pyarrow"
-    roots = ("pyarrow",)
+    root_modules = ("pyarrow",)
     distribution = "pyarrow"
     mutable = False
 
@@ -107,7 +107,7 @@ class PyArrow(Hub):
         assert table is not None
         return replace(table, name=name)
 
-    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         import numpy as np
 
         pa = self.module()
@@ -129,7 +129,7 @@ class PyArrow(Hub):
 
     # -- target ---------------------------------------------------------------
 
-    def reasons(self, view: StridedView) -> list[Reason]:
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
         form = self._form(view.ndim)
         flat = view.dtype.name == "bool" and form == "Array"
         if view.dtype.name not in _NUMBERS and not flat:
@@ -245,7 +245,7 @@ class PyArrow(Hub):
             )
         return reasons
 
-    def imports(self) -> dict[str, Callable[[Any], Any]]:
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         pa = self.module()
         if self.form == "Table":
             return {"arrow": as_it_is}

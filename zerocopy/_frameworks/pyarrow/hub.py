@@ -69,7 +69,7 @@ class Hub(Framework):
                     Reason("pyarrow.Array takes memory without gaps only", "copy it at its source")
                 )
             return reasons
-        return reasons + self._form_of(source.view.ndim).reasons(source.view)
+        return reasons + self._form_of(source.view.ndim).copy_reasons(source.view)
 
     def tensor_to_arrow(self, column: TensorColumn) -> Any:
         """Return a column of a tensor as an array that aliases it where that is possible."""

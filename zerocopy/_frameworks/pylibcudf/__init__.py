@@ -27,7 +27,7 @@ from zerocopy.framework import Framework, Source
 from zerocopy.protocols import arrow_device, cuda_driver
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 from zerocopy.tables import on_device
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
@@ -47,7 +47,7 @@ class PyLibCuDF(Framework):
 
     name = "pylibcudf"
     kind = "table"
-    roots = ("pylibcudf",)
+    root_modules = ("pylibcudf",)
     distribution = "pylibcudf-cu13"
     device_kinds = ("cuda",)
 
@@ -115,7 +115,7 @@ class PyLibCuDF(Framework):
 
     # -- target ---------------------------------------------------------------
 
-    def reasons(self, view: StridedView) -> list[Reason]:
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
         raise UnsupportedConversionError("", "cuDF has columns and no arrays", "leave layout out")
 
     def column_reasons(self, column: Column) -> list[Reason]:
@@ -142,7 +142,7 @@ class PyLibCuDF(Framework):
                 return fitting.tensor_reasons(column)
         elif self.on_gpu(column):
             assert isinstance(column, ArrowColumn)
-            return fitting.device_reasons(column)
+            return fitting.device_copy_reasons(column)
         if column.field is not None:
             fitting.check(column.field)
         return [*column.arrow_reasons(), _UPLOAD]

@@ -13,7 +13,7 @@ from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Source
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.tensor_column import TensorColumn
 
@@ -87,7 +87,7 @@ def check_tensor(view: StridedView) -> None:
         raise UnsupportedConversionError("", f"is {name}, which cuDF lacks", "cast it in its own framework")
 
 
-def device_reasons(column: ArrowColumn) -> list[Reason]:
+def device_copy_reasons(column: ArrowColumn) -> list[Reason]:
     """Return why Arrow memory on the device is copied; raise what libcudf cannot hold."""
     check(column.field)
     _here(column.device)
@@ -130,8 +130,8 @@ def of_tensor(plc: Any, source: Source) -> Any:
     view = source.view
     if source.reasons or not view.c_contiguous or not view.is_aligned(view.dtype.itemsize):
         if source.contiguous is None:
-            carrier = registry.carrier(view)
-            source = carrier.source(carrier.from_device(source, None))
+            relay = registry.relay(view)
+            source = relay.source(relay.from_device(source, None))
         assert source.contiguous is not None
         obj = source.contiguous()
         owner_of = registry.by_type(type(obj))

@@ -16,7 +16,7 @@ from zerocopy.errors import UnsupportedConversionError
 from zerocopy.protocols import cuda_array_interface
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 from zerocopy.tables import memory
 
 #: Arrow's format of what a ``pylibcudf.TypeId`` lies in memory as; by name, since the numbers moved.

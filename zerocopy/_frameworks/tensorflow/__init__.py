@@ -12,7 +12,7 @@ from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, address, aligned_copy, misalignment, writable_alias
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 
 if TYPE_CHECKING:
     from zerocopy.pool.hook import PoolHook
@@ -38,11 +38,11 @@ class TensorFlow(Framework):
     """``tf.Tensor`` in eager mode and ``tf.Variable`` (its value at this moment)."""
 
     name = "tensorflow"
-    roots = ("tensorflow",)
+    root_modules = ("tensorflow",)
     distribution = "tensorflow"
     device_kinds = ("cpu", "cuda")
     mutable = False
-    moves = True
+    can_copy_to_device = True
 
     def pool_hook(self) -> PoolHook:
         from zerocopy._frameworks.tensorflow.pool import TensorFlowHook
@@ -92,10 +92,10 @@ class TensorFlow(Framework):
             "dlpack",
             to_host=lambda stream: np.asarray(tensor).view(dtype.storage),
             producer=dlpack.Handover(capsule, device),
-            contiguous=lambda: self.move(tensor, device, None),
+            contiguous=lambda: self.copy_to_device(tensor, device, None),
         )
 
-    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         tf = self.module()
         if cls is not type(tf.constant(0)) or tf.config.list_physical_devices("GPU"):
             return {}  # with a GPU in the process each tensor's device is looked at
@@ -110,7 +110,7 @@ class TensorFlow(Framework):
 
     # -- target ---------------------------------------------------------------
 
-    def reasons(self, view: StridedView) -> list[Reason]:
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
         self._refuse(view)
         reasons = []
         if view.dtype.name in _BY_COPY:
@@ -133,7 +133,7 @@ class TensorFlow(Framework):
             )
         return reasons
 
-    def device_reasons(self, view: StridedView) -> list[Reason]:
+    def device_copy_reasons(self, view: StridedView) -> list[Reason]:
         self._refuse(view)
         if view.dtype.name in _BY_COPY:
             raise refuse_dtype("tensorflow", view.dtype, "bring it to the host first: device='cpu'")
@@ -162,7 +162,7 @@ class TensorFlow(Framework):
         else:
             capsule = dlpack.export(writable_alias(array), dtype)
             tensor = tf.experimental.dlpack.from_dlpack(capsule)
-        return tensor if device.is_host else self.move(tensor, device, stream)
+        return tensor if device.is_host else self.copy_to_device(tensor, device, stream)
 
     def from_device(self, source: Source, stream: int | None) -> Any:
         tf = self.module()
@@ -172,7 +172,7 @@ class TensorFlow(Framework):
         capsule = dlpack.request(source.producer, stream=stream or 1, max_version=None)
         return tf.experimental.dlpack.from_dlpack(capsule)
 
-    def move(self, obj: Any, device: Device, stream: int | None) -> Any:
+    def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         tf = self.module()
         source = self.source(obj)
         if source.view.device.is_host and device.is_host:
@@ -183,7 +183,7 @@ class TensorFlow(Framework):
             same = source.view.device.kind == device.kind and source.view.device.id == device.id
             return tf.raw_ops.DeepCopy(x=tensor) if same else tf.identity(tensor)
 
-    def imports(self) -> dict[str, Callable[[Any], Any]]:
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         return _imports(self.module())
 
     # -- devices --------------------------------------------------------------

@@ -22,7 +22,7 @@ from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
 from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 
 if TYPE_CHECKING:
     from zerocopy.pool.hook import PoolHook
@@ -48,11 +48,11 @@ class Torch(Framework):
     """``torch.Tensor``, parameters and other subclasses that hold plain memory."""
 
     name = "torch"
-    roots = ("torch",)
+    root_modules = ("torch",)
     distribution = "torch"
     device_kinds = ("cpu", "cuda")
-    moves = True
-    lends_dlpack = True
+    can_copy_to_device = True
+    can_export_dlpack = True
 
     def pool_hook(self) -> PoolHook:
         from zerocopy._frameworks.torch.pool import TorchHook
@@ -112,7 +112,7 @@ class Torch(Framework):
             contiguous=lambda: obj.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format),
         )
 
-    def exports(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         torch = self.module()
         if cls is not torch.Tensor:
             return {}
@@ -154,7 +154,7 @@ class Torch(Framework):
 
     # -- target ---------------------------------------------------------------
 
-    def reasons(self, view: StridedView) -> list[Reason]:
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
         if view.ndim > _MAX_NDIM:
             raise refuse_ndim("torch", view, _MAX_NDIM)
         if view.dtype not in _dtypes(self.module()).values():
@@ -186,7 +186,7 @@ class Torch(Framework):
             tensor = torch.from_numpy(plain)
         else:
             tensor = torch.from_numpy(plain).view(_torch_dtype(torch, dtype))
-        return tensor if device.is_host else self.move(tensor, device, stream)
+        return tensor if device.is_host else self.copy_to_device(tensor, device, stream)
 
     def from_device(self, source: Source, stream: int | None) -> Any:
         torch = self.module()
@@ -211,7 +211,7 @@ class Torch(Framework):
         dtype = source.view.dtype
         return tensor if dtype.in_numpy else tensor.view(_torch_dtype(torch, dtype))
 
-    def move(self, obj: Any, device: Device, stream: int | None) -> Any:
+    def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         torch = self.module()
         if device.is_host:
             return obj.to("cpu", copy=True)
@@ -224,7 +224,7 @@ class Torch(Framework):
         with torch.cuda.device(device.id), torch.cuda.stream(there):
             return obj.to(f"cuda:{device.id}", copy=True)
 
-    def imports(self) -> dict[str, Callable[[Any], Any]]:
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         torch = self.module()
         from_capsule = _from_capsule(torch)
         from_numpy = torch.from_numpy

@@ -24,7 +24,7 @@ from zerocopy.device import (
 from zerocopy.dtype import by_name
 from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
-from zerocopy.strided import StridedView
+from zerocopy.strided_view import StridedView
 
 #: Under Numba's simulator device memory is host memory, and there are no streams.
 SIMULATED = not hasattr(cuda, "as_cuda_array")

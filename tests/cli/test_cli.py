@@ -1,0 +1,517 @@
+"""The command: what a person sees, what a pipe gets, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.box_framework import Box, Boxes
+from helpers.paths import ROOT
+
+import zerocopy
+import zerocopy as zc
+from zerocopy import registry
+from zerocopy.cli import doctor, extras
+from zerocopy.cli.matrix.arrays import Cell
+from zerocopy.errors import DeviceError, Reason
+from zerocopy.framework import Framework
+
+pytest.importorskip("click")
+pytest.importorskip("rich")
+from click.testing import CliRunner, Result
+
+from zerocopy.cli.main import command
+
+ESCAPE = "\x1b"
+ENV = {
+    k: v for k, v in os.environ.items() if k not in ("FORCE_COLOR", "COLUMNS", "NO_COLOR", "TTY_COMPATIBLE")
+}
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(command(), list(arguments), catch_exceptions=False)
+
+
+def process(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "zerocopy", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=300,
+        cwd=ROOT,
+        env={**ENV, **env},
+    )
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """Return the first grid's cells by source, in the order of the columns."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("from"))
+    found = {}
+    for line in lines[start + 2 :]:
+        match = re.match(r"(\S+)\s+([=+\-!.] .*)", line)
+        if match:
+            found[match[1]] = [part.strip() for part in re.split(r"\s{2,}", match[2])]
+        if line.startswith(("= zero-copy the", "- refused   an")):
+            break
+    return found
+
+
+class Copying(Boxes):
+    def copy_reasons(self, view: Any) -> list[Reason]:
+        return [Reason("boxes take nothing as it lies", "wait for bigger boxes")]
+
+
+class Liar(Boxes):
+    def from_host(self, array: np.ndarray, dtype: Any, device: Any, stream: int | None) -> Any:
+        return Box(array.copy())
+
+
+# -- matrix -------------------------------------------------------------------------
+
+
+def test_the_grid_in_a_pipe() -> None:
+    pytest.importorskip("torch")
+    done = process("matrix", "--frameworks", "numpy,torch")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert ESCAPE not in done.stdout
+    assert done.stdout.isascii()
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "iris: 150 x 4, float32" in done.stdout
+    assert rows(done.stdout) == {
+        "numpy": ["= zero-copy", "= zero-copy"],
+        "torch": ["= zero-copy", "= zero-copy"],
+    }
+    assert re.search(r"\d+ ns|[\d.]+ us", done.stdout)
+    assert "+ Every promise held in 4 conversions: 4 zero-copy." in done.stdout
+
+
+def test_all_installed_frameworks_and_nothing_on_stderr() -> None:
+    """TensorFlow, too, is quiet; what cannot take part is named with what to do."""
+    done = process("matrix", "--repeat", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert ESCAPE not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    for name, info in registry.frameworks().items():
+        if info.kind == "tensor":
+            assert name in done.stdout
+        if not info.installed:
+            assert info.install in " ".join(done.stdout.split())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_grid_in_a_terminal(columns: int) -> None:
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    outer, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "zerocopy", "matrix", "--frameworks", "numpy,torch", "--repeat", "1"],
+        stdout=inner,
+        stderr=inner,
+        stdin=inner,
+        cwd=ROOT,
+        env={**ENV, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONIOENCODING": "utf-8"},
+    )
+    os.close(inner)
+    raw = b""
+    while True:
+        try:
+            part = os.read(outer, 65536)
+        except OSError:  # EIO: the child has closed its end (Linux)
+            break
+        if not part:
+            break
+        raw += part
+    os.close(outer)
+    assert child.wait(60) == 0
+    text = raw.decode()
+    assert "\x1b[32m● zero-copy" in text
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    grid = plain[plain.rindex("zerocopy 0") :]  # after the progress bar
+    assert max(len(line) for line in grid.splitlines()) <= columns
+    assert grid.count("● zero-copy") == 5  # four cells and the legend
+    assert "✓ Every promise held in 4 conversions" in grid
+
+
+def test_narrow_output_is_split_and_not_cut(add: Callable[[Framework], None], monkeypatch: Any) -> None:
+    pytest.importorskip("torch")
+    add(Copying())
+    monkeypatch.setenv("COLUMNS", "40")
+    done = invoke("matrix", "--frameworks", "numpy,torch,boxes")
+    assert done.exit_code == 0
+    assert max(map(len, done.stdout.splitlines())) <= 40
+    assert done.stdout.count("from \\ to") == 2
+    assert done.stdout.count("= zero-copy") == 7 + 1  # and the legend
+
+
+def test_copies_are_numbered_and_explained(add: Callable[[Framework], None]) -> None:
+    add(Copying())
+    done = invoke("matrix", "--frameworks", "numpy,boxes")
+    assert done.exit_code == 0
+    assert rows(done.stdout)["numpy"] == ["= zero-copy", "+ copy"]
+    assert re.search(r"(ns|us) \[1\]", done.stdout)
+    assert (
+        "Why it copies\n [1] boxes take nothing as it lies\n     fix: wait for bigger boxes\n" in done.stdout
+    )
+
+
+def test_a_broken_promise_is_red_in_words_and_exits_1(add: Callable[[Framework], None]) -> None:
+    add(Liar())
+    done = invoke("matrix", "--frameworks", "numpy,boxes")
+    assert done.exit_code == 1
+    assert rows(done.stdout)["numpy"] == ["= zero-copy", "! BROKEN"]
+    assert "Broken promises" in done.stdout
+    assert "copy=False copies" in done.stdout
+    assert "! 1 of 4 conversions broke a promise: 3 zero-copy, 1 BROKEN." in done.stdout
+    done = invoke("matrix", "--frameworks", "numpy,boxes", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["broken"] == 1
+
+
+def test_no_device_is_told(add: Callable[[Framework], None]) -> None:
+    class OnGpu(Boxes):
+        def check_device(self, device: Any) -> None:
+            raise DeviceError("", "no device is here", "plug one in")
+
+    add(OnGpu())
+    done = invoke("matrix", "--frameworks", "numpy,boxes")
+    assert done.exit_code == 0
+    assert list(rows(done.stdout)) == ["numpy"]
+    assert (
+        "Installed, and not usable here\n boxes no device is here\n       fix: plug one in\n" in done.stdout
+    )
+    done = invoke("matrix", "--frameworks", "boxes")
+    assert done.exit_code == 2
+    assert "nothing was converted" in done.stdout
+
+
+def test_json_says_what_the_grid_says(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    np.save(tmp_path / "x.npy", np.arange(6, dtype="i2").reshape(2, 3))
+    arguments = ["matrix", "--frameworks", "numpy,torch", "--input", str(tmp_path / "x.npy")]
+    done = process(*arguments, "--json", "--repeat", "3")
+    assert done.stderr == ""
+    document = json.loads(done.stdout)
+    assert document["zerocopy"] == zc.__version__
+    assert document["versions"]["numpy"] == np.__version__
+    assert document["machine"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert document["input"]["arrays"] == {"x": {"dtype": "int16", "shape": [2, 3], "bytes": 12}}
+    cells = document["cells"]
+    assert [(c["source"], c["target"]) for c in cells] == [
+        (a, b) for a in ("numpy", "torch") for b in ("numpy", "torch")
+    ]
+    assert {f.name for f in Cell.__dataclass_fields__.values()} == set(cells[0])
+    for c in cells:
+        assert (c["outcome"], c["zero_copy"], c["copied_bytes"]) == ("zero-copy", True, 0)
+        assert (c["dtype"], c["shape"], c["samples"]) == ("int16", [2, 3], 3)
+        assert c["median_ns"] > 0
+        assert (c["reasons"], c["warnings"], c["broken"]) == ([], [], [])
+    shown = rows(invoke(*arguments).stdout)
+    assert [cell for row in shown.values() for cell in row] == [f"= {c['outcome']}" for c in cells]
+
+
+def test_many_columns_stay_readable(tmp_path: Path) -> None:
+    """Twenty columns of six types fare alike: one grid, and names that cannot reach the terminal."""
+    header = ",".join([*(f"column number {i}" for i in range(19)), "\x1b[31mred", "[bold]text"])
+    line = ",".join([*("1" if i % 2 else "1.5" for i in range(20)), "abc"])
+    path = tmp_path / "wide.csv"
+    path.write_text(f"{header}\n{line}\n{line}\n")
+    done = invoke("matrix", "--frameworks", "numpy", "--repeat", "1", "--input", str(path))
+    assert done.exit_code == 0
+    assert done.stdout.count("from \\ to") == 1
+    assert "20 arrays (10 float64, 10 int64), each 2 values: column number 0," in " ".join(
+        done.stdout.split()
+    )
+    assert "Left out of wide.csv\n [bold]text not numeric: 'abc'" in done.stdout
+    assert ESCAPE not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "in 20 conversions: 20 zero-copy." in done.stdout
+
+
+def test_arrays_that_fare_differently_get_grids_of_their_own(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", full=np.ones(3), none=np.ones(0), more=np.ones((2, 2), "i1"))
+    done = invoke("matrix", "--frameworks", "numpy", "--repeat", "1", "--input", str(tmp_path / "x.npz"))
+    assert done.stdout.count("from \\ to") == 2
+    assert "2 arrays (1 float64, 1 int8): full, more" in done.stdout
+    assert "none: 0 values, float64" in done.stdout
+    assert "1 empty" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--input", "nowhere.npy"], "nowhere.npy: no such file"),
+        (["--input", "nowhere.xyz"], "unknown suffix '.xyz'"),
+        (["--frameworks", "nunpy"], "did you mean 'numpy'"),
+        (["--frameworks", ","], "names none"),
+        (["--frameworks", "absent"], "absent is not installed: pip install boxes-for-arrays"),
+        (["--repeat", "0"], "--repeat"),
+        (["--repeat", "many"], "--repeat"),
+        (["--wrong"], "--wrong"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_input_exits_2(
+    add: Callable[[Framework], None],
+    arguments: list[str],
+    message: str,
+) -> None:
+    class Absent(Boxes):
+        name = "absent"
+
+        def installed(self) -> bool:
+            return False
+
+    add(Absent())
+    done = invoke("matrix", *arguments)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert message in done.stderr
+    if not arguments[0].startswith(("--repeat", "--wrong")):  # click's own have a line on usage
+        assert done.stderr.count("\n") == 1
+
+
+def test_object_arrays_are_not_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.array([print], object), allow_pickle=True)
+    done = invoke("matrix", "--input", str(path))
+    assert done.exit_code == 2
+    assert "holds Python objects" in done.stderr
+
+
+# -- doctor ----------------------------------------------------------------------------
+
+
+def test_doctor_imports_no_framework(run_python: Callable[..., Any]) -> None:
+    done = run_python(
+        """
+        import sys
+        from zerocopy import registry
+        from zerocopy.cli.main import command
+        command()(["doctor", "--json"], standalone_mode=False)
+        roots = {r for n in registry.frameworks() for r in registry.by_name(n).root_modules} - {"numpy"}
+        assert not roots & set(sys.modules), roots & set(sys.modules)
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    found = {f["name"]: f for f in json.loads(done.stdout)["frameworks"]}
+    assert set(found) == set(registry.frameworks())
+    assert found["numpy"]["devices"] == ["cpu"]
+    assert all(f["devices"] is None for name, f in found.items() if name != "numpy")
+
+
+def test_doctor_imports_when_asked(add: Callable[[Framework], None]) -> None:
+    class Failing(Boxes):
+        def module(self) -> Any:
+            raise OSError("libgomp.so.1: cannot open\nshared object file")
+
+    add(Failing())
+    done = invoke("doctor", "--import")
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert any(re.match(r"\+\s+numpy\s+tensor\s+\S+\s+cpu", line) for line in lines)
+    assert any(re.match(r"!\s+boxes\s+tensor\s+\?\s+OSError: libgomp", line) for line in lines)
+    if registry.frameworks()["torch"].installed:
+        assert any(re.match(r"\+\s+torch\s+tensor\s+\S+\s+cpu", line) for line in lines)
+
+
+def test_doctor_shows_the_pools_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    from zerocopy.pool import hook, install
+    from zerocopy.pool.cards import Card
+
+    monkeypatch.setattr(install, "cards", lambda: ([Card(0, "stand-in", 80 << 30)], None))
+    monkeypatch.setenv("ZEROCOPY_POOL", "driver,initial=1GiB")
+    text = invoke("doctor").stdout
+    assert "what zerocopy.install_pool() would come to" in text
+    assert re.search(r"device\s+0, stand-in, 80 GiB; no limit", text)
+    assert re.search(r"[-+]\s+cupy\s+(absent|pending_import)", text)
+    assert install.installed_pool() is None
+    found = doctor.report()["pool"]
+    assert (found["installed"], found["kind"], found["asked"]) == (
+        False,
+        "driver",
+        "driver,initial=1073741824",
+    )
+    assert [row["framework"] for row in found["frameworks"]] == hook.names()
+    monkeypatch.setenv("ZEROCOPY_POOL", "rrm")
+    assert "did you mean 'rmm'" in invoke("doctor").stdout
+    monkeypatch.delenv("ZEROCOPY_POOL")
+    monkeypatch.undo()
+    pool = zerocopy.install_pool()
+    try:
+        assert doctor.report()["pool"]["installed"]
+        assert re.search(r"Pool\s+installed", invoke("doctor").stdout)
+    finally:
+        pool.close()
+
+
+def test_doctor_where_the_variable_cannot_be_had() -> None:
+    """The command says what is wrong; it does not end in the import."""
+    done = process("doctor", ZEROCOPY_POOL="rms")
+    assert done.returncode == 0, done.stderr
+    assert "ZEROCOPY_POOL" in done.stdout
+    assert "did you mean 'rmm'" in " ".join(done.stdout.split())
+
+
+def test_doctor_in_a_pipe() -> None:
+    done = process("doctor")
+    assert done.returncode == 0, done.stderr
+    assert ESCAPE not in done.stdout
+    assert done.stdout.isascii()
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert f"zerocopy {zc.__version__}" in done.stdout
+    for word in ("Python", "Platform", "CPU", "Memory", "NVIDIA", "Frameworks", "Extras"):
+        assert word in done.stdout
+    for info in registry.frameworks().values():
+        if not info.installed:
+            assert info.install in " ".join(done.stdout.split())
+
+
+def test_no_driver_is_said_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        doctor.cuda_driver, "missing", lambda: Reason("no NVIDIA driver is installed", "install it")
+    )
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    assert doctor.nvidia() == {
+        "driver": False,
+        "why": "no NVIDIA driver is installed",
+        "fix": "install it",
+        "devices": [],
+    }
+    assert "no NVIDIA driver" in invoke("doctor").stdout
+
+
+def test_nvidia_smi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho 'Card One, 999.1, 81559'\necho 'Card Two, 999.1, 81559'\n")
+    smi.chmod(0o755)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: str(smi))
+    assert doctor._by_smi() == [
+        {"name": f"Card {n}", "driver": "999.1", "memory_mib": "81559"} for n in ("One", "Two")
+    ]
+    smi.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
+    assert doctor._by_smi() == "nvidia-smi failed with code 9: NVIDIA-SMI has failed"
+
+
+REQUIRES = [
+    "numpy>=1.23",
+    "click>=8.1; extra == 'cli'",
+    "not-a-thing>=1.0 ; extra == 'arrow'",
+    "zerocopy[arrow,cli]; extra == 'all'",
+    "numpy[dev] (<1) ; extra == 'old'",
+    "zerocopy[loop]; extra == 'loop'",
+]
+
+
+_real = metadata.distribution
+
+
+def _distribution(name: str) -> Any:
+    if name != "zerocopy":
+        return _real(name)
+    names = ["cli", "arrow", "all", "old", "none"]
+    return SimpleNamespace(requires=REQUIRES, metadata=SimpleNamespace(get_all=lambda key: names))
+
+
+def test_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "distribution", _distribution)
+    found = extras.extras()["extras"]
+    assert {name: extra["complete"] for name, extra in found.items()} == {
+        "all": False,
+        "arrow": False,
+        "cli": True,
+        "loop": True,
+        "none": True,
+        "old": False,
+    }
+    assert [p["name"] for p in found["all"]["parts"]] == ["not-a-thing", "click"]
+    assert found["old"]["parts"] == [
+        {"name": "numpy[dev]", "wanted": "<1", "version": np.__version__, "fits": False}
+    ]
+    done = invoke("doctor")
+    assert "not-a-thing>=1.0" in done.stdout
+    assert "pip install '.[arrow]'" in done.stdout
+    assert f"numpy[dev]<1 (here: {np.__version__})" in done.stdout
+
+
+def test_extras_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> Any:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", absent)
+    assert "source tree" in extras.extras()["why"]
+    assert "source tree" in invoke("doctor").stdout
+
+
+@pytest.mark.parametrize(
+    ("version", "clause", "fits"),
+    [
+        ("2.13.0+cpu", "==2.13.0", True),
+        ("2.13.1", "==2.13.0", False),
+        ("0.17.5", "==0.17.*", True),
+        ("0.18.0", "==0.17.*", False),
+        ("0.18.0", "!=0.17.*", True),
+        ("1.9", ">=1.10", False),
+        ("1.10.0", ">=1.10", True),
+        ("15", ">=15.0.0", True),
+        ("3.0rc1", ">=3", True),
+        ("1.4.5", "~=1.4.2", True),
+        ("1.5.0", "~=1.4.2", False),
+        ("1.5.0", "<1.5", False),
+        ("1.5.1", ">1.5", True),
+        ("1.5", "<=1.5.0", True),
+        ("1.5", "!=1.5.0", False),
+        ("anything", "", True),
+    ],
+)
+def test_versions(version: str, clause: str, fits: bool) -> None:
+    assert extras._fits(version, clause) is fits
+
+
+# -- the command itself -------------------------------------------------------------------
+
+
+def test_version_and_help() -> None:
+    assert process("--version").stdout == f"zerocopy {zc.__version__}\n"
+    text = invoke("--help").stdout
+    assert "matrix" in text
+    assert "doctor" in text
+
+
+@pytest.mark.parametrize("absent", ["click", "rich"])
+def test_without_click_or_rich(run_python: Callable[..., Any], absent: str) -> None:
+    done = run_python(
+        f"""
+        import sys
+        sys.modules[{absent!r}] = None
+        from zerocopy.cli.main import main
+        main()
+        """
+    )
+    assert done.returncode == 1
+    assert done.stderr == "zerocopy: the command needs click and rich: pip install click rich\n"
+    assert done.stdout == ""

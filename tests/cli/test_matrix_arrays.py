@@ -1,0 +1,472 @@
+"""The matrix: what it calls zero-copy is, and each way to break a promise is found."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.arrays import sample
+from helpers.box_framework import Box, Boxes
+from helpers.frameworks import HOST
+from helpers.paths import ROOT
+
+import zerocopy as zc
+from zerocopy import registry
+from zerocopy.cli import datasets
+from zerocopy.cli.matrix import arrays as matrix
+from zerocopy.device import Device
+from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason, UnsupportedConversionError
+from zerocopy.framework import Framework, Source
+from zerocopy.strided_view import StridedView
+
+
+def cell(result: matrix.Matrix, source: str, target: str) -> matrix.Cell:
+    (found,) = [c for c in result.cells if (c.source, c.target) == (source, target)]
+    return found
+
+
+def grid(*names: str, data: np.ndarray | None = None) -> matrix.Matrix:
+    arrays = {"x": sample("float32") if data is None else data}
+    return matrix.measure(arrays, names, repeat=1)
+
+
+# -- what holds ---------------------------------------------------------------------
+
+
+def test_numpy_and_torch_alias_and_it_is_proved() -> None:
+    pytest.importorskip("torch")
+    result = matrix.measure(datasets.iris().arrays, ["numpy", "torch"])
+    assert [c.outcome for c in result.cells] == ["zero-copy"] * 4
+    assert all(c.proof == ["shares_memory", "address", "write"] for c in result.cells)
+    there = cell(result, "numpy", "torch")
+    assert there.zero_copy
+    assert (there.protocol, there.copied_bytes, there.dtype, there.shape) == (
+        "buffer",
+        0,
+        "float32",
+        (150, 4),
+    )
+    assert there.median_ns is not None
+    assert 10 < there.median_ns < 10_000_000
+    assert there.samples >= 3
+    assert not result.broken
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        sample("float32"),
+        sample("float64", (7,)),
+        sample("int8", (2, 3, 4)),
+        sample("uint16"),
+        sample("bool"),
+        sample("complex64"),
+        sample("float16", ()),
+        sample("float32", (0, 4)),
+        np.array([np.nan, -0.0, 0.0, np.inf], np.float32),
+        np.array([0x7FC00001, 0xFFC12345], np.uint32).view(np.float32),
+    ],
+    ids=lambda a: f"{a.dtype}-{a.shape}",
+)
+def test_no_framework_here_breaks_a_promise(data: np.ndarray) -> None:
+    result = matrix.measure({"x": data}, HOST, repeat=1)
+    assert {(c.source, c.target): c.broken for c in result.broken} == {}
+    assert len(result.cells) == len(HOST) ** 2
+    assert not result.not_usable
+
+
+def test_immutable_sources_are_never_written_to(add: Callable[[Framework], None]) -> None:
+    class Immutable(Boxes):
+        mutable = False
+
+        def from_host(self, array: np.ndarray, dtype: Any, device: Device, stream: int | None) -> Any:
+            array.flags.writeable = False
+            return Box(array)
+
+    add(Immutable())
+    result = grid("boxes", "numpy")
+    assert cell(result, "boxes", "numpy").proof == ["shares_memory", "address"]
+
+
+def test_the_source_is_as_before_after_the_write() -> None:
+    source = sample("int32")
+    before = source.copy()
+    tried = matrix.Cell("numpy", "numpy", "x", "int32", source.shape)
+    assert matrix._write_seen(tried, source, source) is True
+    assert matrix._write_seen(tried, source, source.copy()) is False
+    assert (source == before).all()
+
+
+def test_copies_say_why(add: Callable[[Framework], None]) -> None:
+    class Picky(Boxes):
+        def copy_reasons(self, view: StridedView) -> list[Reason]:
+            return [] if view.readonly else [Reason("boxes want read-only memory", "freeze it")]
+
+    add(Picky())
+    there = cell(grid("numpy", "boxes"), "numpy", "boxes")
+    assert (there.outcome, there.zero_copy, there.copied_bytes) == ("copy", False, 48)
+    assert there.reasons == [Reason("boxes want read-only memory", "freeze it")]
+    assert "address" not in there.proof
+    assert there.median_ns is not None
+
+
+def test_a_refusal_is_no_broken_promise(add: Callable[[Framework], None]) -> None:
+    class Narrow(Boxes):
+        def copy_reasons(self, view: StridedView) -> list[Reason]:
+            if view.dtype.name == "float64":
+                raise UnsupportedConversionError("", "boxes are too small for float64", "cast it")
+            return []
+
+    add(Narrow())
+    result = grid("numpy", "boxes", data=sample("float64"))
+    reasons = [Reason("boxes are too small for float64", "cast it")]
+    assert not result.broken
+    assert cell(result, "numpy", "boxes").outcome == "refused"
+    assert cell(result, "numpy", "boxes").median_ns is None
+    assert cell(result, "numpy", "boxes").reasons == reasons
+    for target in ("numpy", "boxes"):
+        assert cell(result, "boxes", target).outcome == "no source"
+        assert cell(result, "boxes", target).reasons == reasons
+    assert not grid("numpy", "boxes").broken
+
+
+def test_python_warnings_are_told(add: Callable[[Framework], None]) -> None:
+    class Grumbling(Boxes):
+        def from_host(self, array: np.ndarray, dtype: Any, device: Device, stream: int | None) -> Any:
+            warnings.warn("grumble", UserWarning, stacklevel=1)
+            return Box(array)
+
+    add(Grumbling())
+    assert "UserWarning: grumble" in cell(grid("numpy", "boxes"), "numpy", "boxes").warnings
+
+
+# -- what is found --------------------------------------------------------------------
+
+
+def _wrong(array: np.ndarray) -> Any:
+    fresh = array.copy()
+    fresh.flat[-1] += 1
+    return Box(fresh)
+
+
+@pytest.mark.parametrize(
+    ("make", "found"),
+    [
+        (lambda a: Box(a.copy()), "explain says zero_copy=True, and the result shares no memory"),
+        (lambda a: Box(a.copy()), "copy=False copies"),
+        (_wrong, "1 of 12 values differ"),
+        (lambda a: Box(a.astype("f8")), "the dtype is float64, not float32"),
+        (lambda a: Box(a.reshape(-1)), "the shape is (12,), not (4, 3)"),
+        (lambda a: Box(a[::-1]), "values differ"),
+        (lambda a: a, "the result is a ndarray, nothing of boxes"),
+    ],
+    ids=["copies", "copies-false", "value", "dtype", "shape", "reversed", "type"],
+)
+def test_wrong_results_are_found(
+    add: Callable[[Framework], None], make: Callable[[np.ndarray], Any], found: str
+) -> None:
+    good = Boxes()
+
+    class Broken(Boxes):
+        def from_host(self, array: np.ndarray, dtype: Any, device: Device, stream: int | None) -> Any:
+            return make(array)
+
+    add(good)
+    assert not grid("numpy", "boxes").broken
+    add(Broken())
+    result = grid("numpy", "boxes")
+    assert any(found in text for text in cell(result, "numpy", "boxes").broken)
+    assert cell(result, "numpy", "boxes").outcome == "broken"
+    assert cell(result, "numpy", "numpy").outcome == "zero-copy"
+
+
+def test_an_alias_that_begins_elsewhere_is_found(add: Callable[[Framework], None]) -> None:
+    class Shifted(Boxes):
+        """Says of its memory that it begins one element early; the values are right all the same."""
+
+        def source(self, obj: Any) -> Source:
+            source = super().source(obj)
+            view = source.view
+            source.view = StridedView(
+                view.ptr - 4, view.shape, view.strides, view.dtype, view.device, view.readonly, view.owner
+            )
+            return source
+
+    add(Shifted())
+    assert (
+        "the result shares memory and begins at another address"
+        in cell(grid("numpy", "boxes"), "numpy", "boxes").broken
+    )
+
+
+def test_copy_true_that_aliases_is_found(add: Callable[[Framework], None]) -> None:
+    class Lazy(Boxes):
+        can_copy_to_device = True
+
+        def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
+            return Box(obj.array)
+
+    add(Lazy())
+    assert cell(grid("numpy", "boxes"), "boxes", "boxes").broken == [
+        "explain with copy=True says zero_copy=False, and the result shares memory",
+        "copy=True aliases",
+    ]
+
+
+@pytest.mark.parametrize("where", ["reasons", "owns", "source"])
+def test_foreign_exceptions_are_found(add: Callable[[Framework], None], where: str) -> None:
+    def fail(*args: Any) -> Any:
+        raise ZeroDivisionError("first line\nsecond line")
+
+    add(type("Bomb", (Boxes,), {where: fail})())
+    result = grid("numpy", "boxes")
+    found = cell(result, "numpy", "boxes")
+    assert found.broken == ["raised ZeroDivisionError, no ZeroCopyError: first line"]
+    # What a source raises when it is described is told in the one vocabulary (P9).
+    assert cell(result, "boxes", "numpy").outcome == ("no source" if where == "source" else "broken")
+    assert cell(result, "numpy", "numpy").outcome == "zero-copy"
+
+
+def test_a_second_call_that_differs_is_found(add: Callable[[Framework], None]) -> None:
+    class Forgetful(Boxes):
+        def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+            return {"ndarray": lambda array: Box(array.copy())}
+
+    add(Forgetful())
+    assert (
+        "the second call did something else than the first"
+        in cell(grid("numpy", "boxes"), "numpy", "boxes").broken
+    )
+
+
+def test_memory_errors_are_not_called_broken(add: Callable[[Framework], None]) -> None:
+    class Hungry(Boxes):
+        def from_host(self, array: np.ndarray, dtype: Any, device: Device, stream: int | None) -> Any:
+            if array.size > 1:
+                raise MemoryError
+            return Box(array)
+
+    add(Hungry())
+    with pytest.raises(MemoryError):
+        grid("numpy", "boxes")
+
+
+# -- what cannot take part ---------------------------------------------------------------
+
+
+def test_frameworks_without_a_device_are_not_in_the_grid(add: Callable[[Framework], None]) -> None:
+    class OnGpu(Boxes):
+        device_kinds = ("cuda",)
+
+        def check_device(self, device: Device) -> None:
+            raise DeviceError("", "no device is here", "plug one in")
+
+    add(OnGpu())
+    result = grid("numpy", "boxes")
+    assert result.not_usable == {"boxes": Reason("no device is here", "plug one in")}
+    assert list(result.frameworks) == ["numpy"]
+    assert len(result.cells) == 1
+
+
+def test_failing_imports_and_absent_frameworks(add: Callable[[Framework], None]) -> None:
+    class Failing(Boxes):
+        def module(self) -> Any:
+            raise FrameworkNotInstalledError("", "importing it failed: no libgomp", "apt install it")
+
+    class Absent(Boxes):
+        name = "absent"
+
+        def installed(self) -> bool:
+            return False
+
+    add(Failing())
+    add(Absent())
+    result = grid("numpy", "boxes", "absent")
+    assert result.not_usable["boxes"].why == "importing it failed: no libgomp"
+    assert result.not_installed == {"absent": "pip install boxes-for-arrays"}
+    with pytest.raises(zc.UnknownFrameworkError, match="did you mean 'numpy'"):
+        grid("nunpy")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("matrix", "grid", "terminal", "doctor", "evidence", "notes", "crossing"),
+        *("column_matrix", "column_grid"),
+    ],
+)
+def test_no_framework_is_named(module: str) -> None:
+    text = (ROOT / "zerocopy" / f"{module}.py").read_text().lower()
+    assert not [name for name in registry.frameworks() if name != "numpy" and name in text]
+
+
+# -- data -----------------------------------------------------------------------------------
+
+
+def test_iris() -> None:
+    array = datasets.iris().arrays["iris"]
+    assert (array.shape, array.dtype) == ((150, 4), np.float32)
+    assert array.flags.c_contiguous
+    assert array.ctypes.data % 64 == 0
+    # Fisher's own sums, of 150 flowers; and the two that other copies have wrong.
+    assert np.allclose(array.sum(axis=0, dtype="f8"), [876.5, 458.6, 563.7, 179.9], atol=1e-3)
+    assert array[[34, 37]].tolist() == np.array([[4.9, 3.1, 1.5, 0.2], [4.9, 3.6, 1.4, 0.1]], "f4").tolist()
+
+
+def test_numpys_files(tmp_path: Path) -> None:
+    fortran = np.asfortranarray(sample(">i4", (5, 3)))
+    np.save(tmp_path / "one.npy", fortran)
+    one = datasets.load(tmp_path / "one.npy").arrays["one"]
+    assert (one == fortran).all()
+    assert one.dtype == np.dtype("i4")
+    assert one.flags.c_contiguous
+    assert one.ctypes.data % 64 == 0
+    np.savez(tmp_path / "many.npz", a=np.arange(3), b=np.ones((2, 2), "f4"), text=np.array(["x"]))
+    many = datasets.load(str(tmp_path / "many.npz"))
+    assert {k: (v.dtype.name, v.shape) for k, v in many.arrays.items()} == {
+        "a": ("int64", (3,)),
+        "b": ("float32", (2, 2)),
+    }
+    assert many.left_out == {"text": "<U1 is no type of number"}
+
+
+def test_csv(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('id,"name, full",score,gap\n1,ann,2.5,1\n2,bob,3,\n3,cy,nan,4\n')
+    data = datasets.load(path)
+    assert data.arrays["id"].tolist() == [1, 2, 3]
+    assert data.arrays["id"].dtype == np.int64
+    assert data.arrays["score"].dtype == np.float64
+    assert np.isnan(data.arrays["score"][2])
+    assert data.left_out == {
+        "name, full": "not numeric: 'ann'",
+        "gap": "1 of 3 values are missing, and an array has no place for that",
+    }
+    path.write_text("a\n" + "9" * 30 + "\n")
+    assert datasets.load(path).left_out == {"a": "integers beyond 64 bits"}
+    path.write_text("1;2\n3;4\n")
+    assert datasets.load(path).arrays["t"].tolist() == [[1, 2], [3, 4]]
+    path.write_text("a,b\n1.5,1_000\n")
+    assert list(datasets.load(path).arrays) == ["a"]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather", "arrow", "stream.arrow"])
+def test_arrows_files(tmp_path: Path, suffix: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.feather
+    import pyarrow.parquet
+
+    path = tmp_path / f"t.{suffix}"
+
+    def write(table: Any) -> None:
+        if suffix == "parquet":
+            pyarrow.parquet.write_table(table, path)
+        elif suffix == "stream.arrow":
+            with pa.ipc.new_stream(path, table.schema) as file:
+                file.write_table(table)
+        else:
+            with pa.ipc.new_file(path, table.schema) as file:
+                file.write_table(table)
+
+    columns = {
+        "i": pa.array([1, 2, 3], "int16"),
+        "f": pa.array([1.0, float("nan"), 3.0]),
+        "b": pa.array([True, False, True]),
+        "s": pa.array(["a", "b", "c"]),
+        "n": pa.array([1, None, 3]),
+    }
+    write(pa.table(columns))
+    data = datasets.load(path)
+    assert {k: v.dtype.name for k, v in data.arrays.items()} == {"i": "int16", "f": "float64", "b": "bool"}
+    assert data.arrays["b"].tolist() == [True, False, True]
+    assert data.left_out == {"s": "not numeric: string", "n": "1 of 3 values are null"}
+    write(pa.table({"x": [1.0, 2.0], "y": [3.0, 4.0], "s": ["a", "b"]}))
+    ((_, array),) = datasets.load(path).arrays.items()
+    assert array.tolist() == [[1.0, 3.0], [2.0, 4.0]]
+    whole = path.read_bytes()
+    for part in (whole[: len(whole) // 2], b"garbage" * 20, b""):
+        path.write_bytes(part)
+        with pytest.raises(datasets.DataError, match=r"malformed|cannot be read"):
+            datasets.load(path)
+
+
+def _object_npy(path: Path) -> None:
+    np.save(path, np.array([{}], object), allow_pickle=True)
+
+
+def _object_npz(path: Path) -> None:
+    np.savez(path, a=np.arange(3), b=np.array([{}], object))
+
+
+def _cut(path: Path) -> None:
+    np.save(path, np.ones(100))
+    path.write_bytes(path.read_bytes()[:300])
+
+
+BAD = [
+    ("absent.npy", lambda p: None, "no such file"),
+    ("absent.parquet", lambda p: None, "no such file"),
+    ("folder.npy", Path.mkdir, "Is a directory"),
+    ("folder.csv", Path.mkdir, "Is a directory"),
+    ("x.txt", lambda p: p.write_text("1"), "unknown suffix '.txt'"),
+    ("x", lambda p: p.write_text("1"), "unknown suffix"),
+    ("x.npy", lambda p: p.write_bytes(b""), "does not begin as a .npy"),
+    ("x.npy", lambda p: p.write_bytes(b"hello there"), "does not begin as a .npy"),
+    ("x.npy", _cut, "malformed"),
+    ("x.npy", _object_npy, "holds Python objects"),
+    ("x.npz", _object_npz, "'b' holds Python objects"),
+    ("x.npz", lambda p: p.write_bytes(b"hello there"), "no whole zip archive"),
+    ("x.npy", lambda p: np.save(p, np.zeros(2, [("a", "i4")])), "structured"),
+    ("x.npy", lambda p: np.save(p, np.array(["2020"], "M8[D]")), "no type of number"),
+    ("x.csv", lambda p: p.write_text(""), "empty"),
+    ("x.csv", lambda p: p.write_text("a,b\n1,2\n3\n"), "line 3 has 1 fields"),
+    ("x.npz", lambda p: np.savez(p, text=np.array(["x"])), "no array of numbers"),
+    ("x.csv", lambda p: p.write_bytes("grö\n".encode("latin-1")), "no UTF-8 text"),
+]
+
+
+@pytest.mark.parametrize(("name", "make", "message"), BAD, ids=[f"{n}-{m}" for n, _, m in BAD])
+def test_bad_files(tmp_path: Path, name: str, make: Callable[[Path], Any], message: str) -> None:
+    path = tmp_path / name
+    if path.suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    make(path)
+    with pytest.raises(datasets.DataError) as caught:
+        datasets.load(path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+# -- all columns of a file --------------------------------------------------------------
+
+
+def test_a_csv_keeps_its_columns(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "t.csv"
+    path.write_text('id,name,day,score\n1,"a\nb",2020-01-02,1.5\n2,,2020-01-03,\n')
+    data = datasets.load(path)
+    assert list(data.arrays) == ["id"]
+    assert {name: str(column.type) for name, column in data.columns.items()} == {
+        "id": "int64",
+        "name": "string",
+        "day": "date32[day]",
+        "score": "double",
+    }
+    assert data.columns["name"].to_pylist() == ["a\nb", None]
+    assert data.columns["score"].to_pylist() == [1.5, None]
+    path.write_text("a,b\nx,y\n")
+    only = datasets.load(path)
+    assert only.arrays == {}
+    assert only.columns["b"].to_pylist() == ["y"]
+    path.write_text("1;2\n\n3;4\n")
+    assert datasets.load(path).columns["column 1"].to_pylist() == [2, 4]
+
+
+def test_files_of_arrays_have_no_columns(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(3))
+    assert datasets.load(tmp_path / "x.npy").columns is None
+    assert datasets.iris().columns is None

@@ -1,0 +1,190 @@
+"""Every error of the vocabulary: what was asked, why not, what to do; the source untouched."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from helpers.arrays import sample
+from helpers.frameworks import HOST
+
+import zerocopy as zc
+from zerocopy import errors
+
+ALL_ERRORS = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, zc.ZeroCopyError)]
+
+
+@pytest.mark.parametrize(
+    ("error", "builtin"),
+    [
+        (zc.UnknownFrameworkError, LookupError),
+        (zc.FrameworkNotInstalledError, ImportError),
+        (zc.UnsupportedConversionError, TypeError),
+        (zc.CopyRequiredError, BufferError),
+        (zc.CopyRequiredError, ValueError),
+        (zc.LossyConversionError, ValueError),
+        (zc.DeviceError, RuntimeError),
+    ],
+)
+def test_errors_are_what_a_stranger_would_catch(error: type, builtin: type) -> None:
+    assert issubclass(error, builtin)
+    assert issubclass(error, zc.ZeroCopyError)
+
+
+@pytest.mark.parametrize("error", ALL_ERRORS)
+def test_errors_survive_pickling(error: type) -> None:
+    one = error("asked", "why", "remedy")
+    two = pickle.loads(pickle.dumps(one))
+    assert (type(two), str(two), two.why) == (error, str(one), "why")
+
+
+def test_plans_survive_pickling() -> None:
+    for x in (sample("f4"), "text", [sample("f4")]):
+        one = zc.explain(x, "numpy")
+        two = pickle.loads(pickle.dumps(one))
+        assert str(two) == str(one)
+        assert two.run is None
+
+
+@pytest.mark.parametrize(
+    "x",
+    ["text", None, 3, 2.5, (i for i in ()), {1, 2}, object(), lambda: 0, np.float32, type, ...],
+    ids=lambda x: type(x).__name__ + ("_type" if isinstance(x, type) else ""),
+)
+@pytest.mark.parametrize("target", HOST)
+def test_no_arrays_at_all(x: object, target: str) -> None:
+    with pytest.raises(zc.UnsupportedConversionError) as caught:
+        zc.convert(x, to=target)
+    assert "no array" in caught.value.why
+    assert caught.value.remedy
+    assert f"to='{target}'" in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+    assert not zc.explain(x, target).possible
+
+
+def test_nested_lists_say_where_and_what_to_do() -> None:
+    with pytest.raises(zc.UnsupportedConversionError) as caught:
+        zc.convert([[1, 2], [3, 4]], to="numpy")
+    assert "[0][0]" in caught.value.why
+    assert "numpy.asarray" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("troch", "torch"), ("nunpy", "numpy"), ("Torch", "torch"), ("pyarow", "pyarrow")]
+)
+def test_unknown_targets_get_the_nearest_names(name: str, near: str) -> None:
+    for call in (zc.convert, zc.explain):
+        with pytest.raises(zc.UnknownFrameworkError, match=near):
+            call(sample("f4"), name)
+
+
+@pytest.mark.parametrize("name", ["", None, 3, [], "..", "numpy.", "numpy.Nonsense", ".torch"])
+def test_targets_that_are_no_names(name: object) -> None:
+    with pytest.raises(zc.UnknownFrameworkError):
+        zc.convert(sample("f4"), to=name)
+
+
+def test_not_installed_gives_the_pip_line() -> None:
+    class Absent(zc.Framework):
+        name, distribution = "absent_framework", "absent-framework[all]"
+
+    zc.register(Absent())
+    with pytest.raises(zc.FrameworkNotInstalledError, match=r"pip install absent-framework\[all\]") as caught:
+        zc.convert(sample("f4"), to="absent_framework")
+    assert isinstance(caught.value.__cause__, ModuleNotFoundError)
+    assert not zc.explain(sample("f4"), "absent_framework").possible
+    assert not zc.frameworks()["absent_framework"].installed
+
+
+def test_a_broken_installation_says_so(tmp_path, monkeypatch) -> None:
+    (tmp_path / "broken_framework.py").write_text("import no_such_thing")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    class Broken(zc.Framework):
+        name = "broken_framework"
+
+    zc.register(Broken())
+    with pytest.raises(zc.FrameworkNotInstalledError, match="no_such_thing"):
+        zc.convert(sample("f4"), to="broken_framework")
+
+
+@pytest.mark.parametrize("device", ["cuba", "cpu:x", "cuda:-1", 3, (1, 2, 3), ("a", "b"), object()])
+@pytest.mark.parametrize("target", HOST)
+def test_devices_that_are_none(device: object, target: str) -> None:
+    with pytest.raises(zc.DeviceError) as caught:
+        zc.convert(sample("f4"), to=target, device=device)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("target", HOST)
+def test_devices_that_are_not_there(target: str) -> None:
+    with pytest.raises(zc.DeviceError):
+        zc.convert(sample("f4"), to=target, device="cuda:63")
+    with pytest.raises(zc.DeviceError):
+        zc.convert(sample("f4"), to=target, device="metal")
+
+
+@pytest.mark.parametrize("stream", [0, -2, True, "1", object()])
+def test_streams_that_are_none(stream: object) -> None:
+    with pytest.raises(zc.DeviceError):
+        zc.convert(sample("f4"), to="numpy", stream=stream, copy=True)
+
+
+@pytest.mark.parametrize("options", [{"copy": "no"}, {"copy": 2}, {"writable": "yes"}])
+def test_options_of_the_wrong_kind(options: dict) -> None:
+    with pytest.raises(ValueError, match="True, False or None"):
+        zc.convert(sample("f4"), to="numpy", **options)
+
+
+@pytest.mark.parametrize("target", HOST)
+def test_too_many_dimensions(target: str) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.ones((1,) * 70)
+    if target == "torch":
+        assert zc.convert(x, to=target) is x
+        return
+    with pytest.raises(zc.ZeroCopyError, match="dimensions"):
+        zc.convert(x, to=target)
+
+
+def test_copy_required_lists_the_reasons() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.arange(4.0).to(torch.complex64).conj()[::2]
+    with pytest.raises(zc.CopyRequiredError) as caught:
+        zc.convert(x, to="numpy", copy=False)
+    assert "lazily conjugated" in caught.value.why
+    assert "copy=None" in caught.value.remedy
+
+
+def test_errors_do_not_show_the_lookup_that_came_first() -> None:
+    import traceback
+
+    try:
+        zc.convert("text", to="numpy")
+    except zc.ZeroCopyError as error:
+        shown = "".join(traceback.format_exception(error))
+    assert "KeyError" not in shown
+
+
+@pytest.mark.parametrize("target", HOST)
+def test_too_many_dimensions_after_a_first_call(target: str) -> None:
+    """The fast way, which is kept by then, must refuse what the careful way refuses."""
+    torch = pytest.importorskip("torch")
+    zc.convert(torch.ones(64), to=target)
+    test_too_many_dimensions(target)
+
+
+def test_types_nested_too_deep_and_structs_in_structs() -> None:
+    pa = pytest.importorskip("pyarrow")
+    deep = pa.array([1])
+    for _ in range(40):  # twice the work a level would never end
+        deep = pa.StructArray.from_arrays([deep], ["x"])
+    inner = zc.convert(deep, to="numpy", encode=True)
+    for _ in range(40):
+        inner = inner.values["x"]
+    assert inner.tolist() == [1]
+    for _ in range(600):
+        deep = pa.StructArray.from_arrays([deep], ["x"])
+    with pytest.raises(zc.UnsupportedConversionError, match="nested deeper"):
+        zc.convert(deep, to="numpy", encode=True)

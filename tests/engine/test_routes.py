@@ -1,0 +1,168 @@
+"""The fast way is taken and agrees with the careful one; private calls agree with public ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.arrays import bits, sample
+from helpers.frameworks import HOST, PAIRS
+
+import zerocopy as zc
+from zerocopy import registry
+from zerocopy._engine import routes
+from zerocopy._engine.planner import make
+from zerocopy.dtype import by_name, to_numpy
+from zerocopy.protocols import dlpack
+
+# MXNet reports an operator's failure once: what raised on the fast way would be handed
+# out by the careful one.
+CAREFUL_ONLY = {"mxnet"}
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_the_second_conversion_is_a_lookup_and_a_call(source: str, target: str) -> None:
+    x = zc.convert(sample("f4", (64,)), to=source, copy=True)
+    zc.convert(x, to=target)
+    if source in CAREFUL_ONLY and source != target:
+        assert type(x) not in routes.TABLE.get(target, {})
+        return
+    route = routes.TABLE[target][type(x)]
+    careful = make(x, target).run()
+    fast = route(x)
+    assert type(fast) is type(careful)
+    a, b = zc.view(fast), zc.view(careful)
+    assert (a.ptr, a.shape, a.strides, a.dtype, a.readonly) == (
+        b.ptr,
+        b.shape,
+        b.strides,
+        b.dtype,
+        b.readonly,
+    )
+    assert bits(zc.convert(fast, to="numpy")) == bits(zc.convert(careful, to="numpy"))
+
+
+def test_negative_answers_are_not_kept() -> None:
+    class Later:
+        def __array__(self):
+            raise AssertionError
+
+    x = Later()
+    with pytest.raises(zc.UnsupportedConversionError):
+        zc.convert(x, to="numpy")
+    assert registry.by_type(Later) is None
+
+    class LaterFramework(zc.Framework):
+        name, root_modules = "later_framework", (Later.__module__.partition(".")[0],)
+
+        def owns(self, cls: type) -> bool:
+            return cls is Later
+
+        def source(self, obj: object) -> zc.Source:
+            view = zc.view(b"later")
+            return zc.Source("Later", view, view.numpy)
+
+    zc.register(LaterFramework())
+    assert bytes(zc.convert(x, to="numpy")) == b"later"
+
+
+def test_replacing_a_framework_drops_its_routes() -> None:
+    zc.convert(sample("f4"), to="numpy")
+    assert routes.TABLE
+    zc.register(registry.by_name("numpy"))
+    assert not routes.TABLE
+
+
+def test_a_type_is_kept_for_what_it_is_not_for_one_instance() -> None:
+    """The same type, one after the other: contiguous, reversed, read-only, swapped, strings."""
+    x = sample("f4", (64,))
+    for target in HOST:
+        for y in (x, x[::-1], x, x[::2], x.astype(">f4"), x):
+            try:
+                result = zc.convert(y, to=target)
+            except zc.ZeroCopyError:
+                continue
+            assert zc.convert(result, to="numpy").tolist() == y.tolist()
+        text = np.array(["a"])
+        if target == "numpy" or registry.by_name(target).tables:  # NumPy's own, or a column of text
+            assert zc.convert(text, to=target, copy=True).tolist() == ["a"]
+        else:
+            with pytest.raises(zc.ZeroCopyError):
+                zc.convert(text, to=target, copy=True)
+
+
+# -- private calls of frameworks, and the public ones they stand for (law 6) -----------
+
+
+def test_torch_import() -> None:
+    torch = pytest.importorskip("torch")
+    from zerocopy._frameworks.torch import _from_capsule
+
+    x = sample("f4")
+    ours = _from_capsule(torch)
+    assert ours is torch._C._from_dlpack
+    a, b = ours(x.__dlpack__()), torch.utils.dlpack.from_dlpack(x.__dlpack__())
+    assert a.data_ptr() == b.data_ptr()
+    assert torch.equal(a, b)
+    assert a.stride() == b.stride()
+
+
+def test_jax_import_and_export() -> None:
+    jax = pytest.importorskip("jax")
+    from zerocopy._frameworks.jax import capsules as ours
+
+    x = sample("f4")
+    private, public = ours.from_capsule(), jax.dlpack.from_dlpack
+    assert private.__name__ == "private"
+    a, b = private(x.__dlpack__()), public(dlpack.Handover(x.__dlpack__()))
+    assert a.unsafe_buffer_pointer() == b.unsafe_buffer_pointer() == x.ctypes.data
+    assert a.devices() == b.devices()
+    assert (a == b).all()
+    export = ours.to_capsule()
+    assert export is not type(a).__dlpack__
+    one, two = dlpack.read(export(a)), dlpack.read(a.__dlpack__())
+    assert (one.ptr, one.shape, one.strides, one.dtype) == (two.ptr, two.shape, two.strides, two.dtype)
+
+
+def test_jax_export_waits_for_the_values() -> None:
+    jax = pytest.importorskip("jax")
+
+    @jax.jit
+    def slow(x):
+        return jax.lax.fori_loop(0, 20, lambda i, c: jax.numpy.sin(c) @ c * 1e-3 + 1, x)
+
+    x = jax.numpy.ones((400, 400))
+    expected = np.asarray(slow(x))
+    zc.convert(x, to="torch") if "torch" in HOST else None
+    for target in HOST:
+        result = zc.convert(slow(x), to=target)
+        assert (zc.convert(result, to="numpy") == expected).all()
+
+
+def test_tensorflow_import_and_export() -> None:
+    tf = pytest.importorskip("tensorflow")
+    from zerocopy._frameworks import tensorflow as ours
+
+    x = sample("f4")
+    imports = ours._imports(tf)
+    assert set(imports) == {"aligned", "readonly", "ndarray"}
+    a, b = imports["aligned"](x.__dlpack__()), tf.experimental.dlpack.from_dlpack(x.__dlpack__())
+    assert zc.view(a).ptr == zc.view(b).ptr == x.ctypes.data
+    assert a.device == b.device
+    assert a.dtype == b.dtype
+    export = ours._to_capsule(tf)
+    assert export is not tf.experimental.dlpack.to_dlpack
+    one, two = dlpack.read(export(a)), dlpack.read(tf.experimental.dlpack.to_dlpack(a))
+    assert (one.ptr, one.shape, one.strides, one.dtype) == (two.ptr, two.shape, two.strides, two.dtype)
+    is_unsafe = ours._is_unsafe(tf)
+    assert is_unsafe(tf.constant(["a"]))
+    assert not is_unsafe(a)
+    as_ndarray = ours._as_ndarray(tf)
+    assert as_ndarray.__name__ == "private"
+    for name in ("float32", "float16", "bool", "complex64", "bfloat16", "float8_e5m2", "int4"):
+        tensor = tf.constant(sample(to_numpy(by_name(name))))
+        one, two = as_ndarray(tensor), np.asarray(tensor)
+        assert (one.ctypes.data, one.shape, one.dtype) == (two.ctypes.data, two.shape, two.dtype)
+        assert not one.flags.writeable
+    for tensor in (tf.constant(3.0), tf.constant(["a"])):
+        with pytest.raises(BufferError):
+            as_ndarray(tensor)

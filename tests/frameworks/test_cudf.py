@@ -1,0 +1,597 @@
+"""cuDF and pylibcudf without a GPU: over stubs, with host memory in the clothes of a device's."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers import cuda_stubs, cudf_stubs
+from helpers.cuda_producers import SpeaksCAI
+from helpers.cudf_stubs import DataFrame, Index, MultiIndex, RangeIndex, Series, upload
+
+import zerocopy as zc
+from zerocopy import registry
+
+TARGETS = ["cupy", "numba"]
+NUMBERS = [f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64)] + ["float32", "float64"]
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch):
+    yield cudf_stubs.install(monkeypatch)
+    cuda_stubs.forget()
+
+
+def series(values, kind=None) -> Series:
+    array = pa.array(values, kind) if not isinstance(values, pa.Array) else values
+    return Series(upload(array), dtype=cudf_stubs._dtype_of(array))
+
+
+def frame(**columns) -> DataFrame:
+    return DataFrame({name: series(values) for name, values in columns.items()})
+
+
+def device_pointer(column: Series) -> int:
+    col, _ = column.to_pylibcudf()
+    return col.data().ptr
+
+
+def host(x):
+    return zc.convert(x, to="numpy")
+
+
+def calls(machine, name):
+    return [
+        entry for entry in machine.log if entry == name or (isinstance(entry, tuple) and entry[0] == name)
+    ]
+
+
+# -- who owns what --------------------------------------------------------------
+
+
+def test_types_are_found_by_their_module() -> None:
+    for made in (frame(a=[1]), series([1]), Index(upload(pa.array([1]))), RangeIndex(3)):
+        assert registry.by_type(type(made)).name == "cudf"
+    for made in (frame(a=[1]).to_pylibcudf()[0], upload(pa.array([1]))):
+        assert registry.by_type(type(made)).name == "pylibcudf"
+
+
+@pytest.mark.parametrize(("name", "package"), [("cudf", "cudf-cu13"), ("pylibcudf", "pylibcudf-cu13")])
+def test_nothing_is_imported_and_the_install_line_names_the_wheel(
+    run_python, name: str, package: str
+) -> None:
+    done = run_python(
+        f"""
+        import sys
+        import numpy, zerocopy as zc
+        print(zc.frameworks()[{name!r}].kind, {name!r} in sys.modules)
+        sys.modules[{name!r}] = None  # as where it is not installed
+        try: zc.convert({{"a": numpy.arange(3)}}, to={name!r})
+        except zc.FrameworkNotInstalledError as error: print(error)
+        """
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("table False\n")
+    assert f"pip install {package}" in done.stdout
+
+
+# -- to tensors -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [*NUMBERS, "bool"])
+def test_a_column_of_numbers_is_aliased(machine, target: str, dtype: str) -> None:
+    values = np.array([0, 1, 1, 0, 1]).astype(dtype)
+    source = DataFrame({"a": series(pa.array(values)), "b": series([1.0, 2.0, 3.0, 4.0, 5.0])})
+    plan = zc.explain(source, target)
+    result = zc.convert(source, to=target)
+    assert list(result) == ["a", "b"]
+    assert zc.view(result["a"]).ptr == device_pointer(source["a"])
+    assert zc.view(result["a"]).dtype.name == dtype
+    assert host(result["a"]).tolist() == values.tolist()
+    leaf = plan.leaves["['a']"]
+    assert (leaf.zero_copy, leaf.protocol, plan.copied_bytes) == (True, "cuda-array-interface", 0)
+    assert not calls(machine, "to_arrow")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_series_is_one_tensor(target: str) -> None:
+    source = series([1, 2, 3])
+    assert str(zc.view(source).device) == "cuda:0"
+    result = zc.convert(source, to=target)
+    assert zc.shares_memory(source, result)
+    assert host(result).tolist() == [1, 2, 3]
+    assert zc.explain(source, target).zero_copy
+    assert not zc.shares_memory(source, zc.convert(source, to=target, copy=True))
+    assert not zc.shares_memory(source, zc.convert(source, to=target, writable=True))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_slice_begins_where_it_begins(target: str) -> None:
+    """The values' pointer and the mask's bits are without the offset: both have it added."""
+    whole = series([0, None, 2, 3, None, 5, None, 7, 8, None, 10])
+    part = whole[4:10]
+    values, mask = zc.convert(part, to=target, nulls="mask")
+    assert zc.view(values).ptr == device_pointer(whole) + 4 * 8
+    assert host(mask).tolist() == [True, False, True, False, False, True]
+    assert host(values)[[1, 3, 4]].tolist() == [5, 7, 8]
+    assert host(zc.convert(part, to=target, nulls=-1)).tolist() == [-1, 5, -1, 7, 8, -1]
+
+
+def test_empty_columns() -> None:
+    source = frame(a=pa.array([], pa.int32()))
+    result = zc.convert(source, to="cupy")
+    assert result["a"].shape == (0,)
+    assert not zc.explain(source, "cupy").zero_copy
+    assert zc.explain(source, "cupy").copied_bytes == 0
+
+
+def test_memory_lives_as_long_as_it_is_seen() -> None:
+    source = series([1, 2, 3])
+    alive = weakref.ref(source.to_pylibcudf()[0])
+    result = zc.convert(source, to="cupy")
+    del source
+    gc.collect()
+    assert alive() is not None
+    assert host(result).tolist() == [1, 2, 3]
+    del result
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.parametrize(("variable", "stream"), [(None, 1), ("1", 2)])
+def test_consumers_wait_for_the_stream_of_cudf(machine, monkeypatch, variable, stream) -> None:
+    if variable is not None:
+        monkeypatch.setenv("CUDF_PER_THREAD_STREAM", variable)
+    zc.convert(series([1, 2]), to="cupy", stream=9)
+    ptr = 0 if stream == 1 else stream  # CuPy's number of the legacy default stream
+    assert machine.log == [("record", ptr), ("wait", 9, ptr)]
+
+
+# -- nulls --------------------------------------------------------------------
+
+
+def test_nulls_are_refused_by_name() -> None:
+    source = frame(a=[1, 2], b=[None, 1.0], c=pa.array([None, None], pa.int8()))
+    with pytest.raises(zc.LossyConversionError, match=r"column 'b' has 1 null.*column 'c' has 2 nulls"):
+        zc.convert(source, to="cupy")
+    assert host(zc.convert(source, to="cupy", columns=["a"])["a"]).tolist() == [1, 2]
+    with pytest.raises(zc.LossyConversionError, match="has 1 null"):
+        zc.convert(source["b"], to="cupy")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_mask_is_unpacked_apart_and_on_the_device(machine, target: str) -> None:
+    source = frame(a=[1, None, 3], b=[1, 2, 3])
+    result = zc.convert(source, to=target, nulls="mask")
+    assert zc.view(result["a"].values).ptr == device_pointer(source["a"])
+    assert host(result["a"].mask).tolist() == [False, True, False]
+    assert host(result["b"].mask).tolist() == [False] * 3
+    assert {str(zc.view(part).device) for column in result.values() for part in column} == {"cuda:0"}
+    assert len(calls(machine, "is_null")) == 1
+    plan = zc.explain(source, target, nulls="mask")
+    assert plan.leaves["['a'].values"].zero_copy
+    assert "a byte a row" in plan.leaves["['a'].mask"].reasons[0].why
+    assert plan.copied_bytes == 3
+
+
+def test_nulls_are_filled_on_the_device(machine) -> None:
+    source = frame(a=[1, None, 3], f=[1.0, None, float("nan")], b=[True, None, False])
+    result = zc.convert(source, to="cupy", nulls={"a": -1, "f": "nan", "b": True})
+    assert host(result["a"]).tolist() == [1, -1, 3]
+    assert np.isnan(host(result["f"])).tolist() == [False, True, True]
+    assert host(result["b"]).tolist() == [True, True, False]
+    assert len(calls(machine, "replace_nulls")) == 3
+    assert zc.explain(source["a"], "cupy", nulls=-1).copied_bytes == 24
+    with pytest.raises(zc.CopyRequiredError, match="filled with -1"):
+        zc.convert(source["a"], to="cupy", nulls=-1, copy=False)
+    with pytest.raises(zc.LossyConversionError, match="does not hold"):
+        zc.convert(source["a"], to="cupy", nulls=0.5)
+
+
+def test_nulls_of_dates_are_filled_by_way_of_the_host(machine) -> None:
+    """cuDF would want a date, and the caller has named the integer."""
+    source = series([1, None], pa.timestamp("us"))
+    result = zc.convert(source, to="cupy", encode=True, nulls=-1)
+    assert host(result.values).tolist() == [1, -1]
+    assert not calls(machine, "replace_nulls")
+
+
+def test_an_older_pylibcudf_has_no_scalars_of_python(monkeypatch) -> None:
+    monkeypatch.delattr(cudf_stubs.Scalar, "from_py")
+    assert host(zc.convert(series([1, None, 3]), to="cupy", nulls=5)).tolist() == [1, 5, 3]
+
+
+# -- what tensors have no type for ------------------------------------------------
+
+
+def test_dates_as_integers_with_their_unit() -> None:
+    when = [datetime(2024, 1, 1, tzinfo=UTC), None, datetime(2025, 6, 1, tzinfo=UTC)]
+    source = DataFrame({"t": series(pa.array(when, pa.timestamp("ns", "Europe/Oslo")))})
+    with pytest.raises(zc.UnsupportedConversionError, match=r"column 't' is timestamp\[ns, tz=Europe/Oslo\]"):
+        zc.convert(source, to="cupy")
+    result, mask = zc.convert(source, to="cupy", encode=True, nulls="mask")["t"]
+    assert (result.unit, result.timezone) == ("ns", "Europe/Oslo")
+    assert zc.view(result.values).ptr == device_pointer(source["t"])
+    assert host(mask).tolist() == [False, True, False]
+
+
+def test_dates_are_dates_in_numpy() -> None:
+    assert zc.convert(series([0, 1], pa.timestamp("ms")), to="numpy", columns=None).dtype == "M8[ms]"
+    days = zc.convert(series([0, 1], pa.date32()), to="numpy")
+    assert days.tolist() == np.array([0, 1], "M8[D]").tolist()
+    assert zc.convert(series([3], pa.duration("s")), to="numpy").dtype == "m8[s]"
+
+
+def test_decimals_as_scaled_integers() -> None:
+    values = [Decimal("1.25"), Decimal("-3.50")]
+    narrow = series(pa.array(values, pa.decimal64(9, 2)))
+    result = zc.convert(narrow, to="cupy", encode=True)
+    assert (result.scale, host(result.values).tolist()) == (2, [125, -350])
+    assert zc.view(result.values).ptr == device_pointer(narrow)
+    wide = series(pa.array(values, pa.decimal128(20, 2)))
+    limbs = zc.convert(wide, to="cupy", encode=True).values
+    assert limbs.shape == (2, 2)
+    assert zc.view(limbs).ptr == device_pointer(wide)
+    assert host(limbs)[0].tolist() == [125, 0]
+
+
+def test_categories_beside_their_codes() -> None:
+    source = series(pa.array(["b", "a", None, "b"]).dictionary_encode())
+    result, _ = zc.convert(source, to="cupy", encode=True, nulls="mask")
+    assert zc.view(result.values).ptr == device_pointer(source)
+    assert host(result.values)[[0, 1, 3]].tolist() == [0, 1, 0]
+    assert result.categories.to_pylist() == ["b", "a"]
+    assert not result.ordered
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_text_with_its_offsets(machine, kind) -> None:
+    source = series(pa.array(["zero", "", "två", "three"], kind))
+    result = zc.convert(source, to="cupy", encode=True)
+    col, _ = source.to_pylibcudf()
+    assert zc.view(result.values).ptr == col.data().ptr
+    assert zc.view(result.offsets).ptr == col.child(0).data().ptr
+    assert result.to_pylist() == ["zero", "", "två", "three"]
+    part = zc.convert(source[1:3], to="cupy", encode=True)
+    assert zc.view(part.offsets).ptr == col.child(0).data().ptr + (8 if kind == pa.large_string() else 4)
+    assert part.to_pylist() == ["", "två"]
+    wide = 8 if kind == pa.large_string() else 4
+    assert ("fetch", wide, 1) in machine.log, "one offset comes to the host, and no other"
+
+
+def test_lists_and_structs_by_their_children() -> None:
+    lists = series([[1, 2], [], [3]], pa.list_(pa.int32()))
+    result = zc.convert(lists, to="cupy", encode=True)
+    col, _ = lists.to_pylibcudf()
+    assert zc.view(result.values).ptr == col.child(1).data().ptr
+    assert host(result.values).tolist() == [1, 2, 3]
+    assert host(result.offsets).tolist() == [0, 2, 2, 3]
+    structs = series([{"x": 1, "y": True}, {"x": 2, "y": False}, {"x": 3, "y": True}])
+    result = zc.convert(structs[1:3], to="cupy", encode=True)
+    assert host(result.values["x"]).tolist() == [2, 3]
+    assert host(result.values["y"]).tolist() == [False, True]
+    col, _ = structs.to_pylibcudf()
+    assert zc.view(result.values["x"]).ptr == col.child(0).data().ptr + 8
+
+
+def test_what_has_no_counterpart_is_refused_by_its_own_name() -> None:
+    col = upload(pa.array([1, 2]))
+    col._type = cudf_stubs.DataType(cudf_stubs.TypeId.DURATION_DAYS)
+    with pytest.raises(zc.UnsupportedConversionError, match="DURATION_DAYS"):
+        zc.convert(col, to="cupy")
+    with pytest.raises(zc.UnsupportedConversionError, match="DURATION_DAYS, which cuDF's frames lack"):
+        zc.convert(col, to="cudf")
+
+
+# -- to the host ------------------------------------------------------------------
+
+
+def test_to_pyarrow_is_a_copy_and_says_so(machine) -> None:
+    source = frame(a=[1, None], s=["x", "y"])
+    plan = zc.explain(source, "pyarrow")
+    assert not plan.zero_copy
+    assert plan.copied_bytes > 0
+    assert "on cuda:0 and Arrow's memory is the host's" in plan.leaves["['a']"].reasons[0].why
+    assert not calls(machine, "to_arrow")
+    assert zc.convert(source, to="pyarrow").to_pydict() == {"a": [1, None], "s": ["x", "y"]}
+    with pytest.raises(zc.CopyRequiredError, match="cuda:0"):
+        zc.convert(source, to="pyarrow", copy=False)
+
+
+def test_to_numpy_is_a_copy_without_pyarrow() -> None:
+    source = frame(a=[1, 2], b=[True, False])
+    plan = zc.explain(source, "numpy")
+    assert (plan.zero_copy, plan.copied_bytes) == (False, 18)
+    result = zc.convert(source, to="numpy")
+    assert {k: v.tolist() for k, v in result.items()} == {"a": [1, 2], "b": [True, False]}
+
+
+# -- the index ----------------------------------------------------------------
+
+
+def test_an_index_that_says_something_travels() -> None:
+    plain = frame(a=[1, 2, 3])
+    assert zc.convert(plain, to="pyarrow").column_names == ["a"]
+    assert zc.convert(plain, to="pyarrow", index=True).column_names == ["a", "__index_level_0__"]
+    named = DataFrame(plain._data, RangeIndex(3, names=["i"]))
+    assert zc.convert(named, to="pyarrow").to_pydict() == {"a": [1, 2, 3], "i": [0, 1, 2]}
+    assert zc.convert(named, to="pyarrow", index=False).column_names == ["a"]
+    stepped = DataFrame(plain._data, RangeIndex(3, start=10, step=5))
+    assert zc.convert(stepped, to="pyarrow")["__index_level_0__"].to_pylist() == [10, 15, 20]
+
+
+def test_an_index_keeps_its_memory() -> None:
+    index = Index(upload(pa.array([7, 8, 9])), ["i"])
+    source = DataFrame(frame(a=[1, 2, 3])._data, index)
+    result = zc.convert(source, to="cupy")
+    assert list(result) == ["a", "i"]
+    assert zc.view(result["i"]).ptr == index._col.data().ptr
+    assert zc.explain(source, "cupy").leaves["['i']"].zero_copy
+    metadata = zc.convert(source, to="pyarrow").schema.pandas_metadata
+    assert metadata["index_columns"] == ["i"]
+    assert host(zc.convert(index, to="cupy")).tolist() == [7, 8, 9]
+
+
+def test_a_series_takes_its_index_along_when_asked() -> None:
+    source = Series(upload(pa.array([1, 2])), Index(upload(pa.array([7, 8])), ["i"]), "a")
+    assert host(zc.convert(source, to="cupy")).tolist() == [1, 2]
+    assert {k: host(v).tolist() for k, v in zc.convert(source, to="cupy", index=True).items()} == {
+        "a": [1, 2],
+        "i": [7, 8],
+    }
+
+
+def test_levels_that_are_made_are_copies() -> None:
+    levels = frame(x=[1, 1, 2], y=[4, 5, 6])
+    source = DataFrame(frame(a=[1, 2, 3])._data, MultiIndex.from_frame(levels))
+    plan = zc.explain(source, "cupy")
+    assert "keeps codes" in plan.leaves["['x']"].reasons[0].why
+    assert plan.leaves["['a']"].zero_copy
+    assert list(zc.convert(source, to="cupy")) == ["a", "x", "y"]
+    assert host(zc.convert(source, to="cupy")["y"]).tolist() == [4, 5, 6]
+
+
+def test_the_index_goes_from_cudf_to_cudf() -> None:
+    source = DataFrame(frame(a=[1, 2])._data, Index(upload(pa.array([7, 8])), ["i"]))
+    result = zc.convert(source, to="cudf", copy=True)
+    assert isinstance(result, DataFrame)
+    assert list(result) == ["a"]
+    assert result.index.names == ["i"]
+    assert cudf_stubs.to_arrow(result.index._col).to_pylist() == [7, 8]
+    assert device_pointer(result["a"]) != device_pointer(source["a"])
+
+
+# -- to cudf ------------------------------------------------------------------
+
+
+def test_a_frame_is_itself() -> None:
+    source = frame(a=[1])
+    assert zc.convert(source, to="cudf") is source
+
+
+def test_device_tensors_are_aliased(machine) -> None:
+    x = zc.convert(np.arange(5.0), to="cupy")
+    y = zc.convert(np.arange(5, dtype="i4"), to="numba")
+    flags = zc.convert(np.array([True] * 5), to="cupy")
+    machine.log.clear()
+    plan = zc.explain({"x": x, "y": y, "f": flags}, "cudf")
+    assert plan.zero_copy, str(plan)
+    result = zc.convert({"x": x, "y": y, "f": flags}, to="cudf")
+    assert isinstance(result, DataFrame)
+    assert device_pointer(result["x"]) == zc.view(x).ptr
+    assert device_pointer(result["y"]) == zc.view(y).ptr
+    assert cudf_stubs.to_arrow(result["f"]._col).to_pylist() == [True] * 5
+    assert ("export", 1) in machine.log, "CuPy orders its work before cuDF's stream"
+
+
+def test_a_tensor_is_a_series() -> None:
+    x = zc.convert(np.arange(3), to="cupy")
+    result = zc.convert(x, to="cudf")
+    assert isinstance(result, Series)
+    assert device_pointer(result) == x.data.ptr
+    assert result.name is None
+
+
+def test_a_producers_stream_is_waited_for(machine) -> None:
+    """cuDF does not look at the interface's stream."""
+    x = zc.convert(np.arange(3.0), to="cupy")
+    machine.log.clear()
+    bare = SpeaksCAI(x._host, stream=5)
+    zc.convert({"a": bare}, to="cudf")
+    assert ("order", 5, 1, 0) in machine.log
+    machine.log.clear()
+    zc.convert({"a": SpeaksCAI(x._host, stream=1)}, to="cudf")
+    assert not calls(machine, "order")
+
+
+def test_the_source_lives_as_long_as_the_frame() -> None:
+    x = zc.convert(np.arange(3.0), to="cupy")
+    alive = weakref.ref(x)
+    result = zc.convert({"a": x}, to="cudf")
+    del x
+    gc.collect()
+    assert cudf_stubs.to_arrow(result["a"]._col).to_pylist() == [0, 1, 2]
+    del result
+    gc.collect()
+    assert alive() is None
+
+
+def test_gaps_are_copied_on_the_device(machine) -> None:
+    x = zc.convert(np.arange(10.0), to="cupy")[::2]
+    plan = zc.explain({"x": x}, "cudf")
+    assert not plan.zero_copy
+    assert "without gaps" in plan.leaves["['x']"].reasons[0].why
+    result = zc.convert({"x": x}, to="cudf")
+    assert cudf_stubs.to_arrow(result["x"]._col).to_pylist() == [0, 2, 4, 6, 8]
+    assert not calls(machine, "from_arrow")
+    with pytest.raises(zc.CopyRequiredError, match="without gaps"):
+        zc.convert({"x": x}, to="cudf", copy=False)
+
+
+def test_copy_true_never_aliases() -> None:
+    x = zc.convert(np.arange(3.0), to="cupy")
+    result = zc.convert({"x": x}, to="cudf", copy=True)
+    assert device_pointer(result["x"]) != x.data.ptr
+    assert cudf_stubs.to_arrow(result["x"]._col).to_pylist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        (np.zeros((2, 3)), r"column 'x' is a tensor of shape \(2, 3\)"),
+        (np.zeros(2, "f2"), "column 'x' is float16, which cuDF lacks"),
+        (np.zeros(2, "c8"), "column 'x' is complex64, which cuDF lacks"),
+    ],
+)
+@pytest.mark.parametrize("on", ["cupy", "numpy"])
+def test_tensors_that_cudf_lacks(values, why: str, on: str) -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match=why):
+        zc.convert({"x": zc.convert(values, to=on)}, to="cudf")
+
+
+def test_another_device_is_refused() -> None:
+    x = zc.convert(np.arange(3.0), to="cupy", device="cuda:1")
+    with pytest.raises(
+        zc.UnsupportedConversionError, match=r"on cuda:1, and cuDF works on the current device"
+    ):
+        zc.convert({"x": x}, to="cudf")
+    with pytest.raises(zc.DeviceError, match=r"cupy.cuda.Device\(1\).use\(\)"):
+        zc.convert({"x": np.arange(3)}, to="cudf", device="cuda:1")
+    with pytest.raises(zc.DeviceError, match="no arrays on cpu"):
+        zc.convert({"x": np.arange(3)}, to="cudf", device="cpu")
+
+
+def test_no_driver_is_one_of_our_errors(monkeypatch) -> None:
+    from zerocopy.protocols import cuda_driver
+
+    monkeypatch.setattr(cuda_driver, "missing", lambda: zc.Reason("no NVIDIA driver", "install it"))
+    with pytest.raises(zc.DeviceError, match="no NVIDIA driver"):
+        zc.convert({"x": np.arange(3)}, to="cudf")
+
+
+def test_host_tables_are_brought_in_one_transfer(machine) -> None:
+    table = pa.table({"a": [1, None, 3], "s": ["x", None, "z"], "b": [True, False, None]})
+    plan = zc.explain(table, "cudf")
+    assert (plan.possible, plan.zero_copy, plan.copied_bytes > 0) == (True, False, True)
+    assert "host memory" in plan.leaves["['a']"].reasons[-1].why
+    result = zc.convert(table, to="cudf")
+    assert len(calls(machine, "from_arrow")) == 1
+    assert {n: result[n].to_arrow().to_pylist() for n in result} == table.to_pydict()
+    with pytest.raises(zc.CopyRequiredError, match="host memory"):
+        zc.convert(table, to="cudf", copy=False)
+
+
+def test_host_columns() -> None:
+    result = zc.convert(pa.chunked_array([[1, 2], [3]]), to="cudf")
+    assert isinstance(result, Series)
+    assert result.to_arrow().to_pylist() == [1, 2, 3]
+    result = zc.convert({"a": np.arange(3), "b": zc.convert(np.ones(3), to="cupy")}, to="cudf")
+    assert {n: result[n].to_arrow().to_pylist() for n in result} == {"a": [0, 1, 2], "b": [1, 1, 1]}
+
+
+def test_types_that_have_another_form() -> None:
+    table = pa.table(
+        {
+            "view": pa.array(["a", "b"], pa.string_view()),
+            "flag": pa.array([True, False]).cast(pa.bool8()),
+            "pair": pa.array([[1, 2], [3, 4]], pa.list_(pa.int64(), 2)),
+            "deep": pa.array([[["a"]], []], pa.large_list(pa.list_(pa.string_view()))),
+            "day": pa.array([0, 1], pa.date32()),
+            "code": pa.DictionaryArray.from_arrays(
+                pa.array([1, 0], pa.uint32()), pa.array(["a", "b"], pa.string_view())
+            ),
+        },
+        metadata={"by": "hand"},
+    )
+    result = zc.convert(table, to="cudf")
+    assert {n: result[n].to_arrow().to_pylist() for n in result} == table.to_pydict()
+    said = "\n".join(zc.explain(table, "cudf").warnings)
+    for column in ("'flag'", "'pair'", "'deep'", "'day'", "metadata"):
+        assert column in said
+    assert "'view'" not in said
+    assert "'code'" not in said
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([1], pa.time64("us")),
+        pa.array([b"x"], pa.binary()),
+        pa.array([b"xy"], pa.binary(2)),
+        pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int8())),
+        pa.array([[b"x"]], pa.list_(pa.binary())),
+        pa.array([1.5], pa.float16()),
+        pa.array([Decimal(1)], pa.decimal256(40, 0)),
+    ],
+    ids=lambda a: str(a.type),
+)
+def test_types_that_cudf_lacks(array) -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match=r"column 'x' is .*, which cuDF lacks") as caught:
+        zc.convert(pa.table({"ok": [1], "x": array}), to="cudf")
+    assert "'ok'" not in str(caught.value).split("which cuDF lacks")[0].split("column")[1]
+
+
+def test_duplicate_names_are_refused() -> None:
+    table = pa.table([pa.array([1]), pa.array([2])], ["a", "a"])
+    with pytest.raises(zc.UnsupportedConversionError, match="several columns are called a"):
+        zc.convert(table, to="cudf")
+
+
+def test_the_types_of_cudf_survive() -> None:
+    """pylibcudf keeps neither categories nor zones: these go as series."""
+    zone = pa.array([0, 1], pa.timestamp("ns", "UTC"))
+    source = DataFrame(
+        {"t": series(zone), "c": series(pa.array(["a", "b"]).dictionary_encode()), "n": series([1, 2])}
+    )
+    result = zc.convert(source, to="cudf", columns=["c", "t", "n"])
+    assert list(result) == ["c", "t", "n"]
+    assert result["c"].to_arrow().to_pylist() == ["a", "b"]
+    assert result["t"].to_arrow().type == zone.type
+    for name in result:
+        assert device_pointer(result[name]) == device_pointer(source[name])
+
+
+# -- pylibcudf ------------------------------------------------------------------
+
+
+def test_pylibcudf_to_cudf_and_back() -> None:
+    source = frame(a=[1, None], s=["x", "y"])
+    inner, _ = source.to_pylibcudf()
+    result = zc.convert(inner, to="cudf")
+    assert list(result) == ["column_0", "column_1"]
+    assert device_pointer(result["column_0"]) == device_pointer(source["a"])
+    back = zc.convert(source, to="pylibcudf")
+    assert zc.explain(source, "pylibcudf").zero_copy
+    assert any("no names" in w for w in zc.explain(source, "pylibcudf").warnings)
+    assert back.columns()[0].data().ptr == device_pointer(source["a"])
+    assert zc.convert(inner, to="pylibcudf") is inner
+    assert zc.convert(pa.table({"a": [1]}), to="pylibcudf").num_rows() == 1
+    with pytest.raises(zc.UnsupportedConversionError, match="codes alone"):
+        zc.convert(DataFrame({"c": series(pa.array(["a"]).dictionary_encode())}), to="pylibcudf")
+
+
+def test_an_older_buffer_says_its_address_by_the_interface(monkeypatch) -> None:
+    source = series([1, 2, 3])
+    col, _ = source.to_pylibcudf()
+    pointer, keeps = col.data().ptr, col.data()
+
+    class Old:
+        __cuda_array_interface__ = {"data": (pointer, False)}  # noqa: RUF012
+        owner = keeps
+
+    col._data = Old()
+    assert zc.view(zc.convert(source, to="cupy")).ptr == pointer
+
+
+def test_only_its_own_modules_are_looked_at() -> None:
+    source = frame(a=[1])
+    del sys.modules["cudf"]
+    inner, _ = source.to_pylibcudf()
+    assert host(zc.convert(inner, to="cupy")["column_0"]).tolist() == [1]

@@ -1,0 +1,499 @@
+"""DuckDB: relations are read by running them, and made without copying."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.table_cases import KINDS, SHAPES, shaped, storage
+
+import zerocopy as zc
+from zerocopy import registry
+from zerocopy.protocols.arrow_schema import Field, read_schema
+
+duckdb = pytest.importorskip("duckdb")
+pa = pytest.importorskip("pyarrow")
+
+
+@pytest.fixture
+def con() -> Any:
+    with duckdb.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def numbers(con: Any) -> Any:
+    """A relation with a column of each sort, nulls in two of them."""
+    return con.sql(
+        """select i, i::double / 2 as half, case when i % 2 = 0 then i end as even,
+        case when i % 3 = 0 then i::float end as third, i % 2 = 0 as flag, 'text ' || i as s,
+        date '2020-01-01' + i::integer as d from range(6) t(i)"""
+    )
+
+
+def counted(con: Any) -> tuple[Any, list[int]]:
+    """Return a relation, and a list that grows by each row that it computes."""
+    seen: list[int] = []
+
+    def look(x: int) -> int:
+        seen.append(x)
+        return x
+
+    con.create_function("look", look, ["BIGINT"], "BIGINT", side_effects=True)
+    return con.sql("select look(i) as x from range(3) t(i)"), seen
+
+
+# -- relations to tensors and tables ---------------------------------------------
+
+
+def test_values_reach_tensors(numbers: Any) -> None:
+    pytest.importorskip("torch")
+    for target in ("numpy", "torch"):
+        found = zc.convert(numbers, target, columns=["half", "i", "flag"])
+        assert list(found) == ["half", "i", "flag"]
+        assert np.asarray(found["half"]).tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
+        assert np.asarray(found["i"]).dtype == np.int64
+        assert np.asarray(found["flag"]).tolist() == [True, False] * 3
+
+
+def test_planning_runs_no_query(con: Any) -> None:
+    relation, seen = counted(con)
+    for target in ("numpy", "pyarrow", "duckdb"):
+        assert zc.explain(relation, target).possible
+    plan = zc.explain(relation, "numpy")
+    assert not plan.zero_copy
+    assert "DuckDB copies its results" in str(plan)
+    assert any("reading runs it" in warning for warning in plan.warnings)
+    assert seen == []
+    assert zc.convert(relation, "numpy")["x"].tolist() == [0, 1, 2]
+    assert len(seen) == 3
+
+
+def test_without_a_copy_it_is_refused_before_anything_runs(con: Any) -> None:
+    relation, seen = counted(con)
+    for target in ("numpy", "pyarrow"):
+        with pytest.raises(zc.CopyRequiredError, match="DuckDB copies its results"):
+            zc.convert(relation, target, copy=False)
+    assert not zc.explain(relation, "numpy", copy=False).possible
+    assert seen == []
+
+
+def test_hazard_2_nulls_come_as_zeros_from_duckdb_and_are_refused_by_us(con: Any, numbers: Any) -> None:
+    torch = pytest.importorskip("torch")
+    naive = numbers.select("even", "third").torch()
+    assert naive["even"].tolist() == [0, 0, 2, 0, 4, 0]  # 1, 3 and 5 are null
+    with pytest.raises(zc.LossyConversionError) as caught:
+        zc.convert(numbers, "torch", columns=["i", "even", "third"])
+    assert "column 'even' has 3 nulls" in caught.value.why
+    assert "column 'third' has 4 nulls" in caught.value.why
+
+    masked = zc.convert(numbers, "torch", columns=["even", "i"], nulls="mask")
+    assert masked["even"].mask.tolist() == [False, True] * 3
+    assert masked["even"].values[~masked["even"].mask].tolist() == [0, 2, 4]
+    assert not masked["i"].mask.any()
+    filled = zc.convert(numbers, "torch", columns=["even", "third"], nulls={"even": -1, "third": "nan"})
+    assert filled["even"].tolist() == [0, -1, 2, -1, 4, -1]
+    assert torch.isnan(filled["third"]).tolist() == [False, True, True, False, True, True]
+
+
+def test_what_tensors_lack_is_encoded(numbers: Any) -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="column 's' is string"):
+        zc.convert(numbers, "numpy", columns=["s"])
+    found = zc.convert(numbers, "numpy", columns=["s", "d"], encode=True)
+    assert found["s"].to_pylist() == [f"text {i}" for i in range(6)]
+    assert (found["d"].unit, found["d"].values.tolist()) == ("D", list(range(18262, 18268)))
+    city = numbers.select("('c' || i % 2)::enum('c1', 'c0') as c")
+    assert zc.convert(city, "numpy", encode=True)["c"].to_pylist() == ["c0", "c1"] * 3
+
+
+def test_results_in_several_chunks(con: Any) -> None:
+    """DuckDB gives 131,072 rows a chunk."""
+    relation = con.sql("select i, ('e' || i % 3)::enum('e0', 'e1', 'e2') as e from range(300_000) t(i)")
+    assert relation.to_arrow_table()["i"].num_chunks > 1
+    found = zc.convert(relation, "numpy", encode=True)
+    assert np.array_equal(found["i"], np.arange(300_000))
+    assert np.array_equal(found["e"].values, np.arange(300_000) % 3)
+    kept = zc.convert(relation, "pyarrow")
+    assert kept["i"].num_chunks == relation.to_arrow_table()["i"].num_chunks
+
+
+def test_what_comes_is_nobody_elses(con: Any) -> None:
+    con.sql("create table stored as select i from range(4) t(i)")
+    relation = con.table("stored").materialize()
+    first = zc.convert(relation, "numpy", writable=True)["i"]
+    assert first.flags.writeable
+    first[:] = 7
+    assert zc.convert(relation, "numpy")["i"].tolist() == [0, 1, 2, 3]
+    assert con.table("stored").fetchall() == [(0,), (1,), (2,), (3,)]
+    con.close()
+    gc.collect()
+    assert first.tolist() == [7] * 4
+
+
+def test_a_relation_stays_one_and_copies_are_snapshots(con: Any) -> None:
+    relation = con.sql("select random() as x from range(3)")
+    assert zc.convert(relation, "duckdb") is relation
+    assert relation.fetchall() != relation.fetchall()  # it is a query, and not what it returns
+    snapshot = zc.convert(relation, "duckdb", copy=True)
+    assert snapshot is not relation
+    assert snapshot.fetchall() == snapshot.fetchall()
+    times = con.sql("select to_seconds(i) as t from range(2) r(i)")
+    assert zc.convert(times, "duckdb", copy=True).fetchall() == times.fetchall()
+
+
+def test_duplicate_names_of_a_query(con: Any) -> None:
+    relation = con.sql("select 1 as a, 2 as a")
+    assert zc.convert(relation, "pyarrow").column_names == ["a", "a"]
+    with pytest.raises(zc.UnsupportedConversionError, match="several columns are called 'a'"):
+        zc.convert(relation, "numpy")
+
+
+# -- what goes wrong -------------------------------------------------------------
+
+
+def test_a_query_that_fails(con: Any) -> None:
+    relation = con.sql("select error('no such luck')::bigint as x")
+    assert zc.explain(relation, "numpy").possible  # it did not run
+    with pytest.raises(zc.UnsupportedConversionError, match=r"the query failed: .*no such luck") as caught:
+        zc.convert(relation, "numpy")
+    assert isinstance(caught.value.__cause__, duckdb.Error)
+    assert con.sql("select 1").fetchall() == [(1,)]
+
+
+def test_types_that_no_target_takes_are_refused_before_the_query_runs(con: Any) -> None:
+    looks, seen = counted(con)
+    texts = looks.query("looks", "select x, x::varchar as s, x::bignum as b from looks")
+    with pytest.raises(zc.UnsupportedConversionError, match=r"column 's' is string.*column 'b' is extension"):
+        zc.convert(texts, "numpy")
+    assert not zc.explain(texts, "numpy").possible
+    assert seen == []
+    assert zc.convert(texts, "numpy", columns=["x"])["x"].tolist() == [0, 1, 2]
+
+
+def test_a_connection_that_is_closed() -> None:
+    connection = duckdb.connect()
+    relation = connection.sql("select 1 as x")
+    connection.close()
+    with pytest.raises(zc.UnsupportedConversionError, match="no use any more") as caught:
+        zc.convert(relation, "numpy")
+    assert isinstance(caught.value.__cause__, duckdb.Error)
+    assert not zc.explain(relation, "numpy").possible
+
+
+def test_a_connection_with_an_open_result(con: Any) -> None:
+    """One open result a connection: we say so where there is one, and leave none."""
+    relation = con.sql("select i from range(5) t(i)")
+    reader = relation.to_arrow_reader()
+    with pytest.raises(zc.UnsupportedConversionError, match=r"the query failed: .*open result") as caught:
+        zc.convert(relation, "numpy")
+    assert "con.cursor()" in caught.value.remedy
+    reader.close()
+    del reader
+    zc.convert(relation, "numpy")
+    assert con.sql("select 1").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("target", ["numpy", "duckdb", "pyarrow"])
+def test_a_connection_is_no_table(con: Any, target: str) -> None:
+    with pytest.raises(zc.UnsupportedConversionError) as caught:
+        zc.convert(con.execute("select 1"), target)
+    assert "con.sql(query)" in caught.value.remedy
+    assert con.fetchall() == [(1,)]  # it was not looked at
+    with pytest.raises(zc.UnsupportedConversionError, match="a table and not one array"):
+        zc.view(con.sql("select 1"))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "remedy"),
+    [
+        ("1::uhugeint", "UHUGEINT", "VARCHAR"),
+        ("'10:00:00+01'::timetz", "TIME WITH TIME ZONE", "TIME"),
+        ("'101'::bit", "BIT", "BLOB"),
+        ("[{'a': 1::uhugeint}]", "UHUGEINT", "VARCHAR"),
+        ("map([1], [1::uhugeint])", "UHUGEINT", "VARCHAR"),
+    ],
+)
+def test_types_that_duckdb_changes_without_a_word(con: Any, value: str, kind: str, remedy: str) -> None:
+    con.sql(f"select {value} as bad").to_arrow_table()  # DuckDB itself does not mind
+    relation = con.sql(f"select 1 as good, {value} as bad")
+    with pytest.raises(zc.LossyConversionError, match=f"column 'bad' is {kind}") as caught:
+        zc.convert(relation, "pyarrow")
+    assert remedy in caught.value.remedy
+    assert not zc.explain(relation, "pyarrow").possible
+    assert zc.convert(relation.select("good"), "numpy")["good"].tolist() == [1]
+
+
+_HUGE = "170141183460469231731687303715884105727::hugeint"
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (_HUGE, "more than 38 digits"),
+        (f"[null, [{_HUGE}]]", "more than 38 digits"),
+        ("'infinity'::timestamp", "1 infinite dates"),
+        ("'-infinity'::timestamptz", "1 infinite dates"),
+        ("'infinity'::timestamp_ns", "1 infinite dates"),
+        ("'-infinity'::date", "1 infinite dates"),
+        ("{'a': ['infinity'::date, null]}", "1 infinite dates"),
+        ("map(['infinity'::date], [1])", "1 infinite dates"),
+        ("union_value(a := 'infinity'::date)", "1 infinite dates"),
+        ("to_microseconds(9300000000000000)", "past 292 years"),
+    ],
+)
+def test_values_that_duckdb_changes_without_a_word(con: Any, value: str, why: str) -> None:
+    relation = con.sql(f"select 1 as good, {value} as bad union all select 2, null")
+    with pytest.raises(zc.LossyConversionError, match=f"column 'bad' has .*{why}") as caught:
+        zc.convert(relation, "pyarrow")
+    assert caught.value.asked
+
+
+def test_values_beside_those_are_kept(con: Any) -> None:
+    relation = con.sql(
+        """select sum(i) as total, date '2020-01-01' as d, timestamptz '2020-01-01 12:00:00+00' as t,
+        to_microseconds(9000000000000000) as far, -10000000000000000000000000000000000000::hugeint as huge
+        from range(4) r(i)"""
+    )
+    row = zc.convert(relation, "pyarrow").to_pylist()[0]
+    assert (row["total"], row["huge"]) == (6, -(10**37))
+    assert (row["d"].isoformat(), row["t"].year, row["far"].nanoseconds) == ("2020-01-01", 2020, 9 * 10**18)
+
+
+_TYPES = (
+    *(f"{sign}{size}" for sign in ("", "u") for size in ("tinyint", "smallint", "integer", "bigint")),
+    *("hugeint", "float", "double", "boolean", "varchar", "blob", "uuid", "decimal(4,1)", "decimal(38,3)"),
+    *("date", "time", "time_ns", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz"),
+    *("interval", "integer[]", "integer[3]", "varchar[][]", "enum('a', 'b')", "map(integer, varchar)"),
+    *("struct(a integer, b varchar[])", "union(a integer, b varchar)", "bignum", "geometry", "variant"),
+)
+
+
+@pytest.mark.parametrize("kind", _TYPES)
+def test_types_are_known_before_the_query_runs(con: Any, kind: str) -> None:
+    relation = con.sql(f"select null::{kind} as x")
+    expected = read_schema(relation.to_arrow_table().schema.field("x").__arrow_c_schema__())
+    table = registry.by_name("duckdb").table(relation)
+    assert table is not None
+
+    def formats(field: Field | None) -> Any:
+        if field is None:
+            return None
+        own = "tsu:tz" if field.timezone else field.format
+        return own, field.extension, [formats(child) for child in field.children], formats(field.dictionary)
+
+    assert formats(table.columns[0].field) == formats(expected)
+
+
+# -- into relations --------------------------------------------------------------
+
+
+def test_a_relation_aliases_its_source_and_says_so() -> None:
+    values = np.arange(5)
+    table = pa.table({"x": values, "s": list("abcde")})
+    plan = zc.explain(table, "duckdb")
+    assert plan.zero_copy
+    assert plan.copied_bytes == 0
+    assert any("writing to the source" in warning for warning in plan.warnings)
+    relation = zc.convert(table, "duckdb", copy=False)
+    assert isinstance(relation, duckdb.DuckDBPyRelation)
+    assert relation.sum("x").fetchall() == [(10,)]
+    values[0] = 100
+    assert relation.sum("x").fetchall() == [(110,)]
+
+    copied = zc.explain(table, "duckdb", copy=True)
+    assert copied.copied_bytes == table.nbytes
+    assert not any("writing to the source" in warning for warning in copied.warnings)
+    snapshot = zc.convert(table, "duckdb", copy=True)
+    values[0] = 0
+    assert snapshot.sum("x").fetchall() == [(110,)]
+
+
+def test_tensors_become_columns_in_place() -> None:
+    torch = pytest.importorskip("torch")
+    x, y = torch.arange(3), np.array([0.5, 1.5, 2.5])
+    relation = zc.convert({"x": x, "y": y}, "duckdb")
+    assert relation.fetchall() == [(0, 0.5), (1, 1.5), (2, 2.5)]
+    x[0], y[0] = 7, 8.5
+    assert relation.fetchall()[0] == (7, 8.5)
+    assert zc.convert(np.arange(2), "duckdb").columns == ["column_0"]
+    two = zc.convert(np.arange(6.0).reshape(3, 2), "duckdb", names=["a", "b"])
+    assert two.order("a").fetchall() == [(0.0, 1.0), (2.0, 3.0), (4.0, 5.0)]
+    assert zc.convert({"b": np.array([True, False])}, "duckdb").fetchall() == [(True,), (False,)]
+
+
+def test_tensors_keep_their_shape() -> None:
+    values = np.arange(48.0).reshape(2, 4, 3, 2)
+    relation = zc.convert({"x": values}, "duckdb", copy=False)
+    assert str(relation.types[0]) == "DOUBLE[2][3][4]"
+    values[1, 3, 2, 1] = -1
+    assert np.array_equal(zc.convert(relation, "numpy")["x"], values)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_type_in_each_shape_keeps_its_values(kind: str, shape: str) -> None:
+    table = pa.table({"x": shaped(KINDS[kind], shape)})
+    if kind in ("halffloat", "decimal256(50, 2)"):
+        with pytest.raises(zc.UnsupportedConversionError, match=r"column 'x' is .*, which DuckDB lacks"):
+            zc.convert(table, "duckdb")
+        return
+    plan = zc.explain(table, "duckdb")
+    assert plan.copied_bytes == 0
+    assert all(not leaf.reasons for leaf in plan.leaves.values())
+    result = zc.convert(table, "duckdb", copy=False).to_arrow_table()["x"]
+    column = table["x"]
+    if kind.startswith("duration"):
+        unit = {"s": 10**9, "us": 10**3}[column.type.unit]
+        assert [v and v.nanoseconds for v in result.to_pylist()] == [v and v * unit for v in storage(column)]
+    elif kind.startswith("extension<arrow.fixed"):
+        expected = [v and np.reshape(v, (2, 3)).tolist() for v in storage(column)]
+        assert result.to_pylist() == expected
+    else:
+        assert result.to_pylist() == column.to_pylist()
+    lost = not result.type.equals(column.type) and "list" not in kind
+    if lost and kind not in ("list<item: int16>",):
+        assert any(warning.startswith("column 'x': ") for warning in plan.warnings), plan.warnings
+
+
+def test_what_is_lost_is_said() -> None:
+    table = pa.table(
+        {
+            "city": pa.array(["Bern", "Oslo"]).dictionary_encode(),
+            "when": pa.array([1, 2], pa.timestamp("ms", "Europe/Oslo")),
+            "image": pa.FixedShapeTensorArray.from_numpy_ndarray(np.zeros((2, 2, 3))),
+            "id": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"a" * 16] * 2, pa.binary(16))),
+            "nested": pa.array([["a"], None], pa.list_(pa.large_string())),
+        },
+        metadata={"made": "here"},
+    )
+    said = "\n".join(zc.explain(table, "duckdb").warnings)
+    for words in (
+        "column 'city': categories come as plain values",
+        "column 'when': DuckDB keeps the instants and not the zone Europe/Oslo",
+        "column 'image': tensors come as lists",
+        "column 'id': UUIDs come back as text",
+        "column 'nested': DuckDB has one type of text",
+        "DuckDB has no metadata",
+    ):
+        assert words in said
+    plain = pa.table({"x": [1.0]})
+    assert len(zc.explain(plain, "duckdb").warnings) == 1  # that it is an alias
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([1000, 1500, None, -1], pa.duration("ns")),
+        pa.array([[1000], [1500, 7], None], pa.list_(pa.duration("ns"))),
+        pa.array([pa.MonthDayNano([1, 2, n]) for n in (1000, 1001, -1)]),
+        pa.array([[("a", 1000)], [("b", 1), ("c", 2)]], pa.map_(pa.string(), pa.duration("ns"))),
+    ],
+    ids=str,
+)
+def test_durations_that_duckdb_would_cut_are_refused(array: Any) -> None:
+    table = pa.table({"t": array})
+    with pytest.raises(zc.LossyConversionError, match="column 't' has 2 durations of parts of a microsecond"):
+        zc.convert(table, "duckdb")
+    assert not zc.explain(table, "duckdb").possible
+    whole = pa.table({"t": pa.array([1000, None, -2000, 5][:3], pa.duration("ns"))})
+    found = zc.convert(whole, "duckdb", copy=False).to_arrow_table()["t"].to_pylist()
+    assert [v and v.nanoseconds for v in found] == [1000, None, -2000]
+    sliced = table.slice(0, 1)
+    assert len(zc.convert(sliced, "duckdb").fetchall()) == 1  # that row alone is whole
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([[1.0]], pa.list_(pa.float16())),
+        pa.array([1], pa.decimal256(20, 1)),
+        pa.array([100], pa.decimal128(5, -2)),
+        pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])]),
+        np.ones(2, "f2"),
+    ],
+    ids=lambda a: str(getattr(a, "type", a.dtype if hasattr(a, "dtype") else a)),
+)
+def test_types_that_duckdb_lacks_are_named(array: Any) -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match=r"column 'x' .*, which DuckDB lacks") as caught:
+        zc.convert({"x": array}, "duckdb")
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [
+        (["a", "a"], False),
+        (["a", "A"], False),
+        (["", "b"], False),
+        (["a\0b", "c"], False),
+        (["É", "é"], True),
+        (["x y", 'say "x"'], True),
+    ],
+)
+def test_names_that_duckdb_would_change_are_refused(names: list[str], kept: bool) -> None:
+    table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=names)
+    if kept:
+        assert zc.convert(table, "duckdb").columns == names
+        return
+    assert duckdb.connect().from_arrow(table).columns != names
+    assert not zc.explain(table, "duckdb").possible
+    with pytest.raises(zc.UnsupportedConversionError, match=r"to DuckDB, which would|which DuckDB would"):
+        zc.convert(table, "duckdb")
+
+
+def test_tables_without_columns_are_refused() -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="no columns"):
+        zc.convert(pa.table({}), "duckdb")
+
+
+# -- lifetimes, threads, connections ---------------------------------------------
+
+
+def test_a_relation_keeps_its_source_and_gives_it_back() -> None:
+    values = np.arange(1000)
+    alive = weakref.ref(values)
+    relation = zc.convert({"x": values}, "duckdb")
+    derived = relation.filter("x >= 998")
+    del values, relation
+    gc.collect()
+    assert alive() is not None
+    assert derived.fetchall() == [(998,), (999,)]
+    del derived
+    gc.collect()
+    assert alive() is None
+
+
+def test_relations_of_ours_are_found_by_sql_and_joined_there() -> None:
+    ages = zc.convert({"k": np.array([1, 2]), "age": np.array([10, 20])}, "duckdb")
+    sizes = zc.convert({"k": np.array([2, 3]), "size": np.array([0.2, 0.3])}, "duckdb")
+    assert duckdb.sql("select * from ages join sizes using (k)").fetchall() == [(2, 20, 0.2)]
+    del ages, sizes
+
+
+def test_an_open_reader_of_ones_own_does_not_hinder_us() -> None:
+    reader = duckdb.sql("select * from range(10)").to_arrow_reader()
+    assert zc.convert({"x": np.arange(3)}, "duckdb").fetchall() == [(0,), (1,), (2,)]
+    reader.close()
+
+
+def test_threads_meet_on_no_connection() -> None:
+    start = threading.Barrier(4)
+    found: list[Any] = []
+
+    def work(n: int) -> None:
+        start.wait()
+        for _ in range(5):
+            relation = zc.convert({"x": np.full(200_000, n)}, "duckdb")
+            found.append((n, zc.convert(relation, "numpy")["x"].sum()))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 20
+    assert all(total == n * 200_000 for n, total in found)

@@ -1,0 +1,71 @@
+"""A process for each test of the pool: a pool is the whole process's, and frameworks keep what they got."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import subprocess
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from helpers.gpu_arrays import MARKS  # which skips where there is no GPU
+from helpers.gpu_pool_programs import SKIPPED
+
+__all__ = ["MARKS", "Run", "programs"]
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+#: What programs are not to find in the environment: neither the user's, nor what other tests set.
+_CLEAN = (
+    "CUPY_GPU_MEMORY_LIMIT",
+    "NUMBA_ENABLE_CUDASIM",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "TF_FORCE_GPU_ALLOW_GROWTH",
+    "TF_GPU_ALLOCATOR",
+    "XLA_PYTHON_CLIENT_ALLOCATOR",
+    "XLA_PYTHON_CLIENT_PREALLOCATE",
+    "ZEROCOPY_POOL",
+)
+
+
+#: One for all workers of pytest-xdist.
+_LOCK = Path(tempfile.gettempdir()) / f"zerocopy-pool-programs-{os.getuid()}.lock"
+
+
+@contextmanager
+def _turn(code: str) -> Iterator[None]:
+    """Let programs run side by side, but for those that read, or fill, what the whole device has free."""
+    alone = re.search(r"\bfree\(\)", code) is not None
+    with _LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+
+
+def programs(run_python: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return what runs a program that has to end well.
+
+    Keywords are names that the program finds; those in capitals are its environment.
+    """
+    for name in _CLEAN:
+        monkeypatch.delenv(name, raising=False)
+
+    def check(code: str, **names: object) -> subprocess.CompletedProcess[str]:
+        given = [f"{name} = {value!r}" for name, value in names.items() if not name.isupper()]
+        environment = {name: str(value) for name, value in names.items() if name.isupper()}
+        lines = ["from tests.helpers.gpu_pool_programs import *", *given, textwrap.dedent(code)]
+        with _turn(code):
+            done = run_python("\n".join(lines), **environment)
+        if done.returncode == SKIPPED:
+            pytest.skip(done.stdout.strip().splitlines()[-1])
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        print(done.stdout)  # what was observed: python -m pytest -rP
+        return done
+
+    return check

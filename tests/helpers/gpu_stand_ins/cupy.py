@@ -1,0 +1,106 @@
+"""CuPy: the stub of ``cuda_stubs``, with what the GPU tests call beside it.
+
+It pretends that kernels have run when their call returns, and that managed memory differs from
+other memory in its DLPack number alone. It cannot show which kernels CuPy compiles, what its
+pools keep, or when it waits.
+"""
+
+from __future__ import annotations
+
+import types
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import numpy as np
+
+from helpers import cuda_stubs
+from helpers.gpu_stand_ins.memory import HANDLES, TOTAL, Devices
+from zerocopy.device import CUDA_MANAGED
+from zerocopy.protocols import dlpack
+
+
+def module(devices: Devices) -> types.ModuleType:
+    """Return the module ``cupy``."""
+    cupy = cuda_stubs.cupy_over(devices)
+    _arrays(cupy)
+    _streams(cupy)
+    _allocators(cupy, devices)
+    return cupy
+
+
+def pinned() -> types.ModuleType:
+    """Return the module ``cupyx``: page-locked memory is memory of the host like any other."""
+    cupyx = types.ModuleType("cupyx")
+    cupyx.zeros_pinned = np.zeros
+    return cupyx
+
+
+def _arrays(cupy: types.ModuleType) -> None:
+    ndarray = cupy.ndarray
+
+    def setitem(self, key, values):
+        self._host[key] = values._host if isinstance(values, ndarray) else values
+
+    def copyto(there, here):
+        there[...] = here
+
+    def broadcast_to(array, shape):
+        strides = np.broadcast_to(array._host, shape).strides
+        return ndarray(shape, array.dtype, array.data, strides)
+
+    ndarray.__setitem__ = setitem
+    cupy.copyto, cupy.broadcast_to = copyto, broadcast_to
+    cupy.zeros = ndarray  # fresh memory of `Devices` is zero
+    cupy.asnumpy = ndarray.get
+    cupy.is_available = lambda: True
+
+
+def _streams(cupy: types.ModuleType) -> None:
+    stream = cupy.cuda.Stream
+
+    def make(self, ptr=None, non_blocking=False):
+        self.ptr = next(HANDLES) if ptr is None else ptr
+
+    stream.__init__ = make
+    stream.synchronize = lambda self: None
+
+
+def _allocators(cupy: types.ModuleType, devices: Devices) -> None:
+    ndarray, plain_array = cupy.ndarray, cupy.array
+    export, device_of = ndarray.__dlpack__, ndarray.__dlpack_device__
+    malloc_managed = object()
+    allocators = [None]
+
+    @contextmanager
+    def using_allocator(allocator):
+        allocators.append(allocator)
+        try:
+            yield
+        finally:
+            allocators.pop()
+
+    def array(values, order="C", blocking=True):
+        fresh = plain_array(np.asarray(values), order, blocking)
+        fresh.data.mem.managed = allocators[-1] is malloc_managed
+        return fresh
+
+    def managed(self):
+        return getattr(self.data.mem, "managed", False)
+
+    def to_dlpack(self, **options):
+        capsule = export(self, **options)
+        if managed(self):  # CuPy 14 says so, and torch and JAX refuse it
+            tensor, _ = dlpack._tensor(capsule)
+            tensor.device_type = CUDA_MANAGED
+        return capsule
+
+    def dlpack_device(self):
+        kind, index = device_of(self)
+        return (CUDA_MANAGED if managed(self) else kind), index
+
+    ndarray.__dlpack__, ndarray.__dlpack_device__ = to_dlpack, dlpack_device
+    cupy.array = array
+    cupy.cuda.malloc_managed, cupy.cuda.using_allocator = malloc_managed, using_allocator
+    pool = SimpleNamespace(used_bytes=lambda: devices.used, free_all_blocks=lambda: None)
+    cupy.get_default_memory_pool = lambda: pool
+    cupy.cuda.runtime.memGetInfo = lambda: (devices.free, TOTAL)

@@ -1,0 +1,153 @@
+"""JAX for the CPU, with CPU devices of its own that it takes for CUDA devices.
+
+It pretends that JAX's second CPU device and those after it are GPUs. Arrays on them are true
+ones of XLA for the CPU; those that the tests hand on are in memory that `Devices` knows. It
+cannot show XLA's streams, its allocator, or what XLA for a GPU compiles or refuses.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+
+import numpy as np
+
+from helpers import cuda_stubs
+from helpers.gpu_stand_ins.memory import Devices
+from zerocopy.device import CPU, CUDA, NO_SYNC_STREAM
+from zerocopy.protocols import dlpack
+
+XLA_STREAM = 4242  # the handle that XLA asks producers with: one of its own streams
+_PRIVATE = ("dlpack_managed_tensor_to_buffer", "buffer_to_dlpack_managed_tensor", "Device")
+
+
+def missing() -> str | None:
+    """Return why this version of JAX cannot be patched, or None."""
+    import jax
+
+    try:
+        from jaxlib import _jax
+    except ImportError:
+        return f"jaxlib of JAX {jax.__version__} has no module _jax"
+    lacking = [name for name in _PRIVATE if not hasattr(_jax, name)]
+    if not hasattr(jax.config, "jax_num_cpu_devices"):
+        lacking.append("jax_num_cpu_devices")
+    return f"JAX {jax.__version__} has no {', '.join(lacking)}" if lacking else None
+
+
+def use(jax: ModuleType, devices: Devices) -> None:
+    """Patch JAX for the rest of the process, before it has made its backends."""
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", 1 + devices.count)
+    _list(jax, devices)
+    import_on = _importer(jax)
+    _results(jax, _keeping(devices, import_on))
+    _capsules(jax, import_on)
+    _alignment()
+
+
+def _index(device) -> int | None:
+    """Return the number of the CUDA device that a device stands for; None of the host's."""
+    return device.id - 1 if device.id else None
+
+
+def _list(jax, devices):
+    every, of_process = jax.devices, jax.local_devices
+    kind = jax.Device
+
+    def listing(plain):
+        def found(backend=None):
+            wanted = "cpu" if backend == "cpu" else "gpu"  # its own default is the GPU, too
+            return [device for device in plain() if device.platform == wanted]
+
+        return found
+
+    def memory_stats(device):
+        return {"bytes_in_use": devices.used}
+
+    jax.devices, jax.local_devices = listing(every), listing(of_process)
+    kind.platform = property(lambda device: "cpu" if _index(device) is None else "gpu")
+    kind.local_hardware_id = property(lambda device: _index(device) or 0)
+    kind.memory_stats = memory_stats
+
+
+def _importer(jax):
+    """Return what makes an array on one of JAX's devices of a capsule."""
+    from jaxlib import _jax
+
+    def import_on(capsule, device):
+        described, _ = dlpack._tensor(capsule)
+        described.device_type, described.device_id = CPU, 0
+        return _jax.dlpack_managed_tensor_to_buffer(capsule, device, None)
+
+    return import_on
+
+
+def _keeping(devices, import_on):
+    """Return what wraps a function of JAX so that its result is in memory of a device."""
+
+    def keeping(function):
+        @functools.wraps(function)
+        def call(*args, **options):
+            result = function(*args, **options)
+            (where,) = result.devices()
+            index = _index(where)
+            if index is None or result.size == 0:
+                return result
+            values = np.asarray(result)
+            block = devices.allocate(values.nbytes, index)
+            fresh = block.view(values.dtype).reshape(values.shape)
+            fresh[...] = values
+            return import_on(cuda_stubs.capsule_of(fresh, index, False), where)
+
+        return call
+
+    return keeping
+
+
+def _results(jax, keeping):
+    array = type(jax.numpy.zeros(()))
+    jax.device_put = keeping(jax.device_put)
+    jax.numpy.array = keeping(jax.numpy.array)
+    jax.numpy.broadcast_to = keeping(jax.numpy.broadcast_to)
+    array.__getitem__ = keeping(array.__getitem__)
+    array.T = property(keeping(array.T.fget))
+
+
+def _capsules(jax, import_on):
+    from jaxlib import _jax
+
+    array = type(jax.numpy.zeros(()))
+    plain = array.__dlpack__
+
+    def device_of(self):
+        (where,) = self.devices()
+        index = _index(where)
+        return (CPU, 0) if index is None else (CUDA, index)
+
+    def to_dlpack(self, *, stream=None, **options):
+        kind, index = device_of(self)
+        if kind == CPU:
+            return plain(self, stream=stream, **options)
+        assert stream != NO_SYNC_STREAM, "XLA would hand -1 to the driver as a stream's handle"
+        capsule = _jax.buffer_to_dlpack_managed_tensor(self)
+        described, _ = dlpack._tensor(capsule)
+        described.device_type, described.device_id = kind, index
+        return capsule
+
+    def from_dlpack(producer):
+        kind, index = producer.__dlpack_device__()
+        if kind != CUDA:
+            raise TypeError(f"Array passed to from_dlpack is on unsupported device type {kind}")
+        return import_on(producer.__dlpack__(stream=XLA_STREAM), jax.devices("cuda")[index])
+
+    array.__dlpack__, array.__dlpack_device__ = to_dlpack, device_of
+    jax.dlpack.from_dlpack = from_dlpack
+
+
+def _alignment():
+    # A constant of ours and not of JAX's, for XLA's is compiled in: on a GPU it takes memory at
+    # multiples of 16 bytes, and for the CPU, where it has the arrays here, at multiples of 64.
+    import zerocopy._frameworks.jax as ours
+
+    ours._DEVICE_ALIGNMENT = 64

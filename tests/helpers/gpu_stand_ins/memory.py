@@ -1,0 +1,55 @@
+"""Devices over host memory: whose an address is, and how much is given out."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+
+import numpy as np
+
+from helpers import cuda_stubs
+
+TOTAL = 1 << 37  # bytes of a pretended device: more than any test takes, less than 4 TiB
+
+#: Handles of streams that are made: none of DLPack's numbers, no two alike.
+HANDLES = itertools.count(1001)
+
+
+class Devices(cuda_stubs.Machine):
+    """Some devices, whose memory is known for as long as it lives.
+
+    It pretends that all memory is of one allocator, and that what is freed is given back at
+    once. It cannot show what a pool keeps, nor memory that is given out again while a
+    kernel still reads it.
+    """
+
+    def __init__(self, count: int):
+        super().__init__()
+        self.count = count
+        self._blocks: dict[int, tuple[int, int]] = {}
+
+    @property
+    def used(self) -> int:
+        """Bytes that are given out, on all devices."""
+        return sum(size for size, _ in list(self._blocks.values()))
+
+    @property
+    def free(self) -> int:
+        return TOTAL - self.used
+
+    def allocate(self, nbytes: int, device: int | None = None) -> np.ndarray:
+        if nbytes > TOTAL:
+            raise MemoryError(f"{nbytes} bytes of {TOTAL}")
+        memory = np.zeros(nbytes + 256, np.uint8)
+        start = memory.ctypes.data
+        self._blocks[start] = memory.nbytes, self.current if device is None else device
+        # NumPy frees the memory after this has run, so no other block has the address yet.
+        weakref.finalize(memory, self._blocks.pop, start)
+        aligned = -start % 256
+        return memory[aligned : aligned + nbytes]
+
+    def ordinal(self, ptr: int) -> int | None:
+        for start, (size, device) in list(self._blocks.items()):
+            if start <= ptr < start + size:
+                return device
+        return None

@@ -1,0 +1,185 @@
+"""torch for the CPU, with host memory that it takes for that of CUDA devices.
+
+It pretends that a tensor is where the address of its memory is, and that streams are numbers
+that are always busy. Python code of torch runs as it is, its exporter's checks among it; the
+bare functions of DLPack write the pretended device into the capsule. Operators give results
+on the host, those that are wrapped here apart. It cannot show what CUDA's operators do, which
+stream a copy runs on, or what the caching allocator keeps.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from helpers import cuda_stubs
+from helpers.gpu_stand_ins.memory import TOTAL, Devices
+from helpers.gpu_stand_ins.torch_streams import use_streams
+from zerocopy.device import CPU, CUDA
+from zerocopy.protocols import dlpack
+
+
+def use(torch: ModuleType, devices: Devices) -> None:
+    """Patch torch for the rest of the process."""
+    # On two busy cores a copy of 256 KiB takes 6 ms with two threads, most of it waiting.
+    torch.set_num_threads(1)
+    placed = _placing(torch, devices)
+    _where(torch, devices)
+    _moves(torch, placed)
+    _factories(torch, placed)
+    _capsules(torch)
+    _interface(torch, devices)
+    _cuda(torch, devices)
+    use_streams(torch, devices)
+
+
+def _placing(torch, devices):
+    """Return what makes a row-major copy of a tensor in a device's memory."""
+
+    def placed(tensor, index=None):
+        index = devices.current if index is None else index
+        nbytes = tensor.numel() * tensor.element_size()
+        try:
+            block = devices.allocate(max(nbytes, 1), index)
+        except MemoryError as error:
+            raise torch.OutOfMemoryError("CUDA out of memory") from error
+        fresh = torch.from_numpy(block)[:nbytes].view(tensor.dtype).reshape(tensor.shape)
+        return fresh.copy_(tensor.detach())
+
+    return placed
+
+
+def _where(torch, devices):
+    tensor = torch.Tensor
+
+    def index(self):
+        """Return the device's number, or None on the host."""
+        told = getattr(self, "_cuda_index", None)  # of an import: an empty one has no address
+        if told is not None or self.layout is not torch.strided:
+            return told
+        return devices.ordinal(self.untyped_storage().data_ptr())
+
+    def device(self):
+        found = index(self)
+        return torch.device("cpu") if found is None else torch.device("cuda", found)
+
+    tensor.device = property(device)
+    tensor.is_cuda = property(lambda self: index(self) is not None)
+    tensor.is_cpu = property(lambda self: index(self) is None)
+    tensor.get_device = lambda self: -1 if index(self) is None else index(self)
+
+
+def _moves(torch, placed):
+    tensor = torch.Tensor
+    plain_to, plain_clone, plain_numpy = tensor.to, tensor.clone, tensor.numpy
+
+    def to(self, where=None, *args, copy=False, **options):
+        if not isinstance(where, (str, torch.device)):
+            given = () if where is None else (where, *args)
+            return plain_to(self, *given, copy=copy, **options)
+        there = torch.device(where)
+        if there.type == "cuda":
+            index = there.index or 0
+            return self if self.device == torch.device("cuda", index) and not copy else placed(self, index)
+        return plain_clone(self) if copy or self.is_cuda else self
+
+    def clone(self, memory_format=torch.preserve_format):
+        if self.is_cuda:
+            return placed(self, self.get_device())
+        return plain_clone(self, memory_format=memory_format)
+
+    def numpy(self):
+        if self.is_cuda:
+            raise TypeError("can't convert cuda:0 device type tensor to numpy")
+        return plain_numpy(self)
+
+    def resolving(name, is_lazy):
+        plain = getattr(tensor, name)
+
+        def resolve(self):
+            resolved = plain(self)
+            return placed(resolved, self.get_device()) if self.is_cuda and is_lazy(self) else resolved
+
+        return resolve
+
+    tensor.to, tensor.clone, tensor.numpy = to, clone, numpy
+    tensor.resolve_conj = resolving("resolve_conj", tensor.is_conj)
+    tensor.resolve_neg = resolving("resolve_neg", tensor.is_neg)
+    tensor.cpu = lambda self: to(self, "cpu")
+    tensor.pin_memory = lambda self: self  # page-locked memory is like any other of the host
+    tensor.record_stream = lambda self, stream: None
+
+
+def _factories(torch, placed):
+    def factory(plain):
+        def make(*args, device=None, requires_grad=False, **options):
+            made = plain(*args, **options)
+            if device is not None and torch.device(device).type == "cuda":
+                made = placed(made, torch.device(device).index or 0)
+            return made.requires_grad_(requires_grad)
+
+        return make
+
+    for name in ("ones", "tensor", "empty"):
+        setattr(torch, name, factory(getattr(torch, name)))
+
+
+def _capsules(torch):
+    def exporting(plain):
+        def to_dlpack(tensor, **options):
+            capsule = plain(tensor, **options)
+            if tensor.is_cuda:
+                described, _ = dlpack._tensor(capsule)
+                described.device_type, described.device_id = CUDA, tensor.get_device()
+            return capsule
+
+        return to_dlpack
+
+    plain_import = torch._C._from_dlpack
+
+    def from_dlpack(capsule):
+        described, _ = dlpack._tensor(capsule)
+        kind, index = described.device_type, described.device_id
+        if kind not in (CPU, CUDA):
+            raise RuntimeError(f"Unsupported device_type: {kind}")
+        described.device_type, described.device_id = CPU, 0
+        tensor = plain_import(capsule)
+        if kind == CUDA:
+            tensor._cuda_index = index
+        return tensor
+
+    torch._C._to_dlpack = torch.utils.dlpack.to_dlpack = exporting(torch._C._to_dlpack)
+    torch._C._to_dlpack_versioned = exporting(torch._C._to_dlpack_versioned)
+    torch._C._from_dlpack = from_dlpack
+
+
+def _interface(torch, devices):
+    def as_tensor(given, device=None):
+        entries = given.__cuda_array_interface__
+        ptr, readonly = entries["data"]
+        if readonly:
+            raise TypeError("the read only flag is not supported, should always be False")
+        host = cuda_stubs.over(ptr, entries["shape"], entries["typestr"], entries["strides"], given)
+        tensor = torch.from_numpy(host)  # which refuses negative strides, too
+        index = torch.device(device).index
+        assert ptr == 0 or devices.ordinal(ptr) == index, "memory of another device"
+        tensor._cuda_index = index
+        return tensor
+
+    torch.as_tensor = as_tensor
+
+
+def _cuda(torch, devices):
+    cuda = torch.cuda
+    torch.version.cuda = "13.0"
+    cuda.is_available = lambda: True
+    cuda.device_count = lambda: devices.count
+    cuda.current_device = lambda: devices.current
+    cuda.memory_allocated = lambda: devices.used
+    cuda.mem_get_info = lambda device=None: (devices.free, TOTAL)
+    cuda.synchronize = cuda.empty_cache = lambda: None
+
+    def device(given):
+        index = given if isinstance(given, int) else torch.device(given).index
+        return devices.on(index or 0)
+
+    cuda.device = device

@@ -1,0 +1,5 @@
+"""Paths of this repository."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]

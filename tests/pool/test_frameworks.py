@@ -1,0 +1,466 @@
+"""Frameworks and the pool: who is told when, with the real imports, in processes of their own.
+
+There is no GPU: cards and builds for them are made believe. What a framework does with what it
+is told shows on a GPU alone (tests/gpu/test_pool.py).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import textwrap
+
+import pytest
+from helpers.pool_stand_ins import ENDING, ENDS
+
+#: A card, and frameworks that are taken for builds with CUDA.
+CARD = """
+import os, sys, warnings
+import zerocopy as zc
+from zerocopy.pool import install
+from zerocopy.pool.cards import Card
+from tests.pool_stand_ins import FakeDriver, HostAllocator
+from zerocopy.protocols import cuda_driver
+fake = FakeDriver()
+cuda_driver.driver = lambda: fake
+install.cards = lambda: ([Card(0, "stand-in", 1 << 30)], None)
+from zerocopy._frameworks.torch.pool import TorchHook
+from zerocopy._frameworks.jax.pool import JAXHook
+from zerocopy._frameworks.tensorflow.pool import TensorFlowHook
+for hook in (TorchHook, JAXHook, TensorFlowHook): hook.lacks_gpu = lambda self: None
+def row(pool, name): return pool.report()[name]
+JAX, TF = "XLA_PYTHON_CLIENT_ALLOCATOR", "TF_GPU_ALLOCATOR"
+"""
+CLEAN = ("XLA_PYTHON_CLIENT_ALLOCATOR", "TF_GPU_ALLOCATOR", "PYTORCH_ALLOC_CONF", "ZEROCOPY_POOL")
+# tests/gpu sets it when it is collected.
+CLEAN += ("XLA_PYTHON_CLIENT_PREALLOCATE",)
+
+
+def needs(*names: str) -> pytest.MarkDecorator:
+    """Skip where a framework is not installed; none is imported here."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"{', '.join(missing)} not installed")
+
+
+@pytest.fixture
+def run(run_python, monkeypatch):
+    for name in (*CLEAN, "PYTORCH_CUDA_ALLOC_CONF", "TF_FORCE_GPU_ALLOW_GROWTH", "NUMBA_ENABLE_CUDASIM"):
+        monkeypatch.delenv(name, raising=False)
+
+    def check(code: str, **env: str) -> str:
+        done = run_python(CARD + textwrap.dedent(code), **env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return check
+
+
+@needs("torch", "jax", "tensorflow", "numba")
+def test_nothing_is_imported_for_the_pools_sake(run) -> None:
+    run(
+        """
+        before = set(sys.modules)
+        pool = zc.install_pool("driver", frameworks=["torch", "cupy", "numba", "jax", "tensorflow", "rmm"])
+        print(pool.report())
+        new = {name.partition(".")[0] for name in set(sys.modules) - before}
+        assert not new & {"torch", "cupy", "numba", "jax", "tensorflow", "rmm", "cudf", "numpy"}, new
+        assert fake.calls == []
+        """
+    )
+
+
+@needs("torch", "jax", "tensorflow", "numba")
+def test_the_variables_stand_before_the_imports(run) -> None:
+    run(
+        """
+        pool = zc.install_pool("driver")
+        assert os.environ[JAX] == "cuda_async" and os.environ[TF] == "cuda_malloc_async"
+        assert os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+        assert os.environ["PYTORCH_ALLOC_CONF"] == "backend:cudaMallocAsync"
+        for name in ("torch", "jax", "tensorflow"):
+            assert row(pool, name).status == "env_pending", row(pool, name)
+        assert row(pool, "numba").status == "pending_import"
+        pool.close()
+        for name in (JAX, TF, "PYTORCH_ALLOC_CONF", "XLA_PYTHON_CLIENT_PREALLOCATE"):
+            assert name not in os.environ
+        assert row(pool, "jax").status == "restored"
+        """
+    )
+
+
+@needs("jax")
+def test_jax_reads_its_variables_when_its_client_is_made(run) -> None:
+    run(
+        """
+        import jax
+        pool = zc.install_pool("driver", frameworks="jax", strict=True)
+        assert row(pool, "jax").status == "env_pending"
+        jax.numpy.zeros(3)
+        assert row(pool, "jax").status == "installed"
+        assert "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async" in row(pool, "jax").what
+        pool.close()
+        assert row(pool, "jax").status == "installed" and "began with" in row(pool, "jax").what
+        """
+    )
+    run(
+        """
+        import jax
+        jax.numpy.zeros(3)
+        before = dict(os.environ)
+        try: zc.install_pool("driver", frameworks=["jax", "torch"], strict=True)
+        except zc.PoolTooLateError as error: print(error)
+        else: raise SystemExit("not refused")
+        assert dict(os.environ) == before and install.installed_pool() is None
+        pool = zc.install_pool("driver", frameworks="jax")
+        assert row(pool, "jax").status == "too_late", row(pool, "jax")
+        assert "before the first jax array" in row(pool, "jax").remedy
+        assert JAX not in os.environ
+        """
+    )
+
+
+@needs("tensorflow")
+def test_tensorflow_reads_its_variables_when_its_context_is_made(run) -> None:
+    run(
+        """
+        import tensorflow as tf
+        pool = zc.install_pool("driver", frameworks="tensorflow")
+        assert row(pool, "tensorflow").status == "env_pending"
+        tf.constant([1.0])
+        assert row(pool, "tensorflow").status == "installed"
+        """
+    )
+    run(
+        """
+        import tensorflow as tf
+        tf.constant([1.0])
+        pool = zc.install_pool("driver", frameworks="tensorflow")
+        assert row(pool, "tensorflow").status == "too_late"
+        assert "before the first tensor" in row(pool, "tensorflow").remedy
+        """
+    )
+
+
+@needs("torch")
+def test_torch_reads_its_backend_when_it_is_imported(run) -> None:
+    run(
+        """
+        import torch
+        torch.cuda.get_allocator_backend = lambda: "native"  # a CPU build has none
+        pool = zc.install_pool("driver", frameworks="torch")
+        assert row(pool, "torch").status == "too_late"
+        assert "before import torch" in row(pool, "torch").remedy
+        pool.close()
+        torch.cuda.get_allocator_backend = lambda: "cudaMallocAsync"  # by the user's own variable
+        pool = zc.install_pool("driver", frameworks="torch")
+        assert row(pool, "torch").status == "installed"
+        """
+    )
+
+
+@needs("torch")
+def test_a_framework_that_cannot_take_it_is_warned_about_and_imports(run) -> None:
+    out = run(
+        """
+        pool = zc.install_pool("driver", frameworks="torch")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            import torch
+        assert torch.ones(3).sum() == 3
+        print([str(w.message) for w in caught if "pool" in str(w.message)])
+        assert row(pool, "torch").status == "unsupported"
+        """
+    )
+    assert "zerocopy's pool is not under torch" in out  # a CPU build has no backends
+
+
+@needs("torch", "rmm")
+def test_torch_on_rmm_is_opted_in_to(run) -> None:
+    run(
+        """
+        pool = zc.install_pool(allocator=HostAllocator())
+        assert row(pool, "torch").status == "unsupported"
+        assert "record_stream() does nothing" in row(pool, "torch").what
+        assert "PYTORCH_ALLOC_CONF" not in os.environ
+        for name in ("jax", "tensorflow"):
+            assert "takes no allocator from outside" in row(pool, name).what
+        # They have no part in it; at least they do not take the card at once.
+        assert os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+        assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+        pool.close()
+        pool = zc.install_pool(allocator=HostAllocator(), frameworks=["torch", "rmm"])
+        assert row(pool, "torch").status == "pending_import"
+        assert "not in frameworks=" in row(pool, "jax").what
+        """
+    )
+
+
+@needs("torch", "jax", "tensorflow")
+def test_variables_of_the_users_own_are_never_overruled(run) -> None:
+    run(
+        """
+        try: zc.install_pool("driver", frameworks=["jax"], strict=True)
+        except zc.PoolUnavailableError as error: assert "XLA_PYTHON_CLIENT_ALLOCATOR='platform'" in str(error)
+        pool = zc.install_pool("driver")
+        assert os.environ[JAX] == "platform" and os.environ[TF] == "bfc"
+        for name in ("jax", "tensorflow", "torch"):
+            assert row(pool, name).status == "unsupported", row(pool, name)
+            assert "the environment has" in row(pool, name).what
+        assert os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "backend:native,max_split_size_mb:64"
+        assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"
+        """,
+        XLA_PYTHON_CLIENT_ALLOCATOR="platform",
+        TF_GPU_ALLOCATOR="bfc",
+        PYTORCH_CUDA_ALLOC_CONF="backend:native,max_split_size_mb:64",
+        TF_FORCE_GPU_ALLOW_GROWTH="false",
+    )
+
+
+@needs("torch")
+def test_torchs_other_settings_are_kept(run) -> None:
+    run(
+        """
+        pool = zc.install_pool("driver", frameworks="torch")
+        assert os.environ["PYTORCH_ALLOC_CONF"] == "max_split_size_mb:64,backend:cudaMallocAsync"
+        pool.close()
+        assert os.environ["PYTORCH_ALLOC_CONF"] == "max_split_size_mb:64"
+        """,
+        PYTORCH_ALLOC_CONF="max_split_size_mb:64",
+    )
+
+
+@needs("numba")
+def test_numba_is_told_when_numba_cuda_is_imported(run) -> None:
+    run(
+        """
+        pool = zc.install_pool("driver", frameworks="numba", strict=True)
+        import numba
+        assert row(pool, "numba").status == "pending_import"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from numba import cuda
+        from numba.cuda.cudadrv import driver
+        assert row(pool, "numba").status == "installed"
+        assert driver._memory_manager.__name__ == "PoolManager"
+        cuda.set_memory_manager(driver.NumbaCUDAMemoryManager)  # as import cudf puts RMM's there
+        assert row(pool, "numba").status == "replaced"
+        assert pool.refresh() == ["numba"]
+        pool.close()
+        assert row(pool, "numba").status == "restored" and driver._memory_manager is None
+        """
+    )
+
+
+@needs("numba")
+def test_numba_ignores_managers_after_its_first_context(run) -> None:
+    run(
+        """
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from numba import cuda
+        from numba.cuda.cudadrv import driver
+        driver._ensure_memory_manager()  # what making a context does
+        pool = zc.install_pool("driver", frameworks="numba")
+        assert row(pool, "numba").status == "too_late"
+        assert "before the first array or kernel" in row(pool, "numba").remedy
+        try: zc.install_pool("driver", frameworks="numba", strict=True)
+        except zc.PoolInstalledError: pool.close()
+        try: zc.install_pool("driver", frameworks="numba", strict=True)
+        except zc.PoolTooLateError: pass
+        else: raise SystemExit("not refused")
+        """
+    )
+
+
+@needs("numba")
+def test_numba_has_a_context_under_another_manager(run) -> None:
+    run(
+        """
+        import types
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from numba import cuda
+        from numba.cuda.cudadrv import driver
+        driver.driver.devices[0] = types.SimpleNamespace(primary_context=object())
+        pool = zc.install_pool("driver", frameworks="numba")
+        assert row(pool, "numba").status == "too_late"
+        """
+    )
+
+
+@needs("rmm")
+def test_rmm_is_told_in_its_own_import(run) -> None:
+    """Where ``rmm.mr`` is loaded, and not yet an attribute of ``rmm``."""
+    run(
+        """
+        from zerocopy.pool.driver_pool import DriverPool
+        host = HostAllocator()
+        DriverPool.resource = lambda self, mr: mr.CallbackMemoryResource(
+            lambda n, stream: host.allocate(n, 1), lambda p, n, stream: host.deallocate(p, n, 1))
+        pool = zc.install_pool("driver", frameworks="rmm")
+        assert row(pool, "rmm").status == "pending_import"
+        import rmm
+        assert row(pool, "rmm").status == "installed", row(pool, "rmm")
+        buffer = rmm.DeviceBuffer(size=100, mr=rmm.mr.get_per_device_resource(0))
+        assert list(host.out.values()) == [100]
+        del buffer
+        pool.close()
+        assert host.out == {}
+        """
+    )
+
+
+@needs("numba")
+def test_numbas_memory_comes_from_the_pool(run) -> None:
+    """The manager itself, in a context that is made believe."""
+    run(
+        """
+        import types
+        pool = zc.install_pool("driver", frameworks="numba")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from numba import cuda
+        from numba.cuda.cudadrv import driver
+        context = types.SimpleNamespace(device=types.SimpleNamespace(id=0))
+        manager = driver._memory_manager(context=context)
+        manager.initialize()
+        memory = manager.memalloc(1000)
+        assert fake.used == 1000 and ("allocate", 1000, 1) in fake.calls
+        assert manager.get_memory_info() == (1 << 30, 1 << 30) or manager.get_memory_info().total == 1 << 30
+        memory.free() if hasattr(memory, "free") else None
+        del memory
+        assert fake.used == 0
+        pool.close()
+        assert row(pool, "numba").status == "restored"
+        # The context keeps the manager: it asks Numba's own now, and the next pool then.
+        driver.NumbaCUDAMemoryManager = types.SimpleNamespace
+        manager._own = types.SimpleNamespace(memalloc=lambda size: ("numba's own", size))
+        assert manager.memalloc(10) == ("numba's own", 10)
+        again = zc.install_pool("driver", frameworks="numba", strict=True)
+        assert row(again, "numba").status == "installed"
+        memory = manager.memalloc(500)
+        assert fake.used == 500
+        del memory
+        assert fake.used == 0
+        """
+    )
+
+
+@needs("torch", "jax", "tensorflow", "rmm")
+def test_auto(run) -> None:
+    """The driver's pool where torch, JAX or TensorFlow is there; RMM's otherwise, and for a cap."""
+    run(
+        """
+        from zerocopy.pool.install import survey
+        from zerocopy.pool.settings import Settings
+        def kind(**options): return survey(Settings.read(**options)).kind
+        assert kind() == "driver"
+        assert kind(limit="1MiB") == kind(fraction=0.5) == kind(log="x") == "rmm"
+        for hook in (TorchHook, JAXHook, TensorFlowHook): hook.installed = lambda self: False
+        assert kind() == "rmm"
+        assert kind(frameworks=["torch"]) == "driver"
+        assert "torch" not in sys.modules and fake.calls == []
+        """
+    )
+
+
+@needs("torch", "jax", "tensorflow", "rmm")
+def test_whom_a_limit_does_not_hold(run) -> None:
+    run(
+        """
+        from zerocopy.pool.install import survey
+        from zerocopy.pool.settings import Settings
+        def notes(**options): return "; ".join(survey(Settings.read("rmm", limit="1MiB", **options)).notes)
+        said = notes()
+        assert "the limit is not for torch, JAX, TensorFlow: they allocate beside the pool" in said
+        assert "torch.cuda.set_per_process_memory_fraction() limits torch; MPS and MIG limit all" in said
+        said = notes(frameworks=["torch", "rmm"])  # which has torch on the pool
+        assert "the limit is not for JAX, TensorFlow:" in said
+        assert "set_per_process_memory_fraction" not in said
+        """
+    )
+
+
+def test_others_on_the_card_are_warned_about(run) -> None:
+    run(
+        """
+        install.cards = lambda: ([Card(0, "stand-in", 1 << 30, others=1 << 20)], None)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            pool = zc.install_pool("driver")
+        assert "1 MiB of device 0" in str(caught[0].message)
+        assert "1 MiB of device 0" in str(pool.report())
+        assert "by kind='rmm' and limit= for CuPy, Numba and cuDF; torch.cuda." in str(pool.report())
+        """
+    )
+
+
+def test_the_variable_installs_on_import(run_python) -> None:
+    code = """
+    import zerocopy as zc, sys
+    from zerocopy.pool.install import installed_pool
+    pool = installed_pool()
+    assert pool.settings.host == "recycle" and zc.install_pool() is pool
+    # Told by their imports, and by none of ours.
+    assert not {"torch", "jax", "tensorflow", "cupy", "numba", "cudf", "rmm"} & set(sys.modules)
+    try: zc.install_pool(track=True)
+    except zc.PoolOptionError as error: print(error)
+    """
+    done = run_python(code, ZEROCOPY_POOL="auto,host=recycle")
+    assert done.returncode == 0, done.stderr
+    assert "the environment asks for another pool: ZEROCOPY_POOL=auto,host=recycle" in done.stdout
+    done = run_python("import zerocopy", ZEROCOPY_POOL="rmm,limt=8GiB")
+    assert done.returncode == 1
+    assert "did you mean 'limit'" in done.stderr
+
+
+@needs("rmm")
+def test_a_fork_gets_through(run_python) -> None:
+    done = run_python(
+        """
+        import os, threading, time
+        import zerocopy as zc
+        from tests.pool_stand_ins import HostAllocator
+        pool = zc.install_pool(allocator=HostAllocator(), track=True)
+        ending = threading.Event()
+        def work():
+            while not ending.is_set():
+                pool.deallocate(pool.allocate(100), 100)
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads: thread.start()
+        import warnings; warnings.simplefilter("ignore")
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                # What Python holds is free in the child. RMM is not asked, as report() does: a lock of
+                # its counters is in C++, and stays with the thread that had it.
+                rows = {row.framework: row.status for row in pool.attachments.outcomes()}
+                assert rows["rmm"] == "installed"
+                assert len(pool.ledger.outstanding(0)) <= 2  # one for each thread
+                with pool.device_pool(0)._lock: pass
+                os._exit(7)
+            deadline = time.time() + 60
+            while (done := os.waitpid(child, os.WNOHANG))[0] == 0 and time.time() < deadline: time.sleep(0.01)
+            assert os.waitstatus_to_exitcode(done[1]) == 7 and done[0], "the child hangs"
+        ending.set()
+        for thread in threads: thread.join()
+        pool.deallocate(pool.allocate(100), 100)
+        assert pool.check_leaks() == []
+        """
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@needs("rmm")
+@pytest.mark.parametrize("end", ENDS)
+def test_the_interpreter_ends_with_memory_out(run_python, end: str) -> None:
+    code = """
+        import rmm, zerocopy as zc
+        from zerocopy.pool.block import Block
+        from tests.pool_stand_ins import HostAllocator
+        pool = zc.install_pool(allocator=HostAllocator(), limit="1GiB")
+        def take():
+            buffer = rmm.DeviceBuffer(size=1 << 16, mr=rmm.mr.get_per_device_resource(0))
+            return [buffer, Block(pool, 1 << 16, 1, 0, "x")]
+        """
+    done = run_python(f"end = {end!r}\n{textwrap.dedent(code)}{ENDING}")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

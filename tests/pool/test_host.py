@@ -1,0 +1,216 @@
+"""Modes of host memory: what they are called, when they are refused, that they are taken back."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.paths import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerocopy.errors import PoolOptionError, PoolUnavailableError, Reason
+from zerocopy.pool.host import MODES, c_library, parse
+
+pytestmark = pytest.mark.skipif(c_library.refusal() is not None, reason=str(c_library.refusal()))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("off", []),
+        ("aligned", ["aligned"]),
+        (" Recycle ", ["recycle"]),
+        ("pinned + aligned", ["aligned", "pinned"]),
+        ("aligned+aligned", ["aligned"]),
+        ("aligned+recycle+pinned", ["aligned", "recycle", "pinned"]),
+    ],
+)
+def test_names_are_read(text, names):
+    assert [mode.name for mode in parse(text)] == names
+
+
+def test_a_mode_is_the_process_s():
+    assert parse("aligned")[0] is parse("aligned+pinned")[0]
+
+
+@pytest.mark.parametrize("text", ["", "alligned", "aligned+", "aligned,pinned", "off+aligned", "on", None, 1])
+def test_other_names_are_refused(text):
+    with pytest.raises(PoolOptionError) as refused:
+        parse(text)
+    assert refused.value.remedy
+    assert repr(text) in str(refused.value)
+
+
+def test_the_nearest_name_is_offered():
+    with pytest.raises(PoolOptionError, match="did you mean 'aligned'"):
+        parse("alligned")
+
+
+@given(st.text(alphabet="aligned+ofcyrp ", max_size=20))
+def test_any_text_is_read_or_refused(text):
+    try:
+        modes = parse(text)
+    except PoolOptionError:
+        return
+    assert "+".join(mode.name for mode in modes) or text.strip() == "off"
+
+
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+def test_what_is_not_installed_says_so_and_gives_nothing(mode):
+    assert "not installed" in mode.describe()
+    assert mode.restore() == ""
+
+
+REFUSED = """
+    import sys
+    {before}
+    from zerocopy.errors import PoolUnavailableError
+    from zerocopy.pool.host import parse
+    import numpy as np
+    for mode in parse("aligned+recycle"):
+        reason = mode.check()
+        print(reason.why, "|", reason.remedy)
+        try:
+            mode.install()
+        except PoolUnavailableError as error:
+            assert error.why == reason.why and error.remedy == reason.remedy
+        else:
+            raise SystemExit("it was installed")
+        assert not mode.installed and "not installed" in mode.describe()
+    print(np.ones(10_000).sum())
+"""
+
+
+@pytest.mark.parametrize(
+    ("env", "before", "said", "remedy"),
+    [
+        ({"PYTHONMALLOC": "debug"}, "", "debugging one", "PYTHONMALLOC"),
+        ({"PYTHONMALLOC": "malloc_debug"}, "", "debugging one", "PYTHONMALLOC"),
+        ({"PYTHONDEVMODE": "1"}, "", "debugging one", "-X dev"),
+        ({"PYTHONTRACEMALLOC": "1"}, "", "tracemalloc", "tracemalloc.stop()"),
+        ({}, "import tracemalloc; tracemalloc.start()", "tracemalloc", "tracemalloc.stop()"),
+    ],
+)
+def test_a_python_that_watches_its_memory_is_refused(run_python, env, before, said, remedy):
+    done = run_python(REFUSED.format(before=before), **env)
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines()[:2]:
+        why, _, told = line.partition(" | ")
+        assert said in why
+        assert remedy in told
+    assert done.stdout.endswith("10000.0\n")
+
+
+def test_another_allocator_is_refused(run_python, tmp_path):
+    """A library with a malloc of its own, as jemalloc and tcmalloc are preloaded."""
+    if shutil.which("gcc") is None:
+        pytest.skip("a library has to be compiled for it")
+    source, library = tmp_path / "own.c", tmp_path / "own.so"
+    source.write_text(
+        "#include <stddef.h>\nextern void *__libc_malloc(size_t);\n"
+        "void *malloc(size_t size) { return __libc_malloc(size); }\n"
+    )
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    done = run_python(REFUSED.format(before=""), LD_PRELOAD=str(library))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(f"that of {library}") == 2
+    assert "LD_PRELOAD" in done.stdout
+
+
+def test_what_cannot_be_run_here_is_refused_with_a_remedy(monkeypatch):
+    """Systems that this one is not: Windows, Alpine, a build without the GIL, a Python of other makers."""
+
+    class Musl:
+        pass
+
+    def refused() -> Reason:
+        reason = c_library.refusal()
+        assert reason is not None
+        assert reason.remedy
+        return reason
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "platform", "win32")
+        assert "win32" in refused().why
+    with monkeypatch.context() as patch:
+        patch.setattr(c_library, "library", Musl)
+        assert "musl" in refused().why
+    with monkeypatch.context() as patch:
+        patch.setattr(c_library.sysconfig, "get_config_var", {"Py_GIL_DISABLED": 1}.get)
+        assert "free-threaded" in refused().why
+    with monkeypatch.context() as patch:
+        patch.setattr(c_library, "_OWN", ())
+        assert "not the C library's" in refused().why
+
+
+def test_an_exchanged_allocator_of_numpy_is_refused(run_python):
+    """Another package with the same idea: ours does not stand upon it."""
+    done = run_python("""
+        import ctypes
+        from zerocopy.pool.host import parse, data_handler
+        handler = data_handler._handler()
+        before = handler.allocator.malloc
+        handler.allocator.malloc = ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value
+        (mode,) = parse("aligned")
+        reason = mode.check()
+        print(reason)
+        handler.allocator.malloc = before
+        assert mode.check() is None
+        handler.version = 2
+        print(mode.check())
+        handler.version = 1
+        mode.install()
+        ours, other = handler.allocator.malloc, ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value
+        handler.allocator.malloc = other
+        print(mode.restore())
+        assert handler.allocator.malloc == other and "meanwhile" in mode.check().why
+        handler.allocator.malloc = ours
+        mode.install()
+        mode.restore()
+        assert handler.allocator.malloc == before
+    """)
+    assert done.returncode == 0, done.stderr
+    assert "the malloc of NumPy's default allocator is not NumPy's own" in done.stdout
+    assert "version 2" in done.stdout
+    assert "meanwhile: it is left as it is; glibc no longer" in done.stdout
+
+
+def test_no_driver_is_told_with_what_to_do():
+    from zerocopy.protocols import cuda_driver
+
+    if cuda_driver.missing() is None:
+        pytest.skip("there is a driver")
+    (mode,) = parse("pinned")
+    with pytest.raises(PoolUnavailableError) as refused:
+        mode.install()
+    assert "host='pinned'" in str(refused.value)
+    assert refused.value.remedy
+    assert mode.trim() == 0
+
+
+def test_settings_of_the_start_are_read(monkeypatch):
+    ask = c_library.at_start
+    assert ask("MALLOC_TOP_PAD_", "top_pad", 7) == 7
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.top_pad=0x10:glibc.malloc.hugetlb=2")
+    assert ask("MALLOC_TOP_PAD_", "top_pad", 7) == 16
+    assert c_library.huge_heap()
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "12")
+    assert ask("MALLOC_TOP_PAD_", "top_pad", 7) == 12
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "much")
+    assert ask("MALLOC_TOP_PAD_", "top_pad", 7) == 7
+
+
+def test_the_systems_own_python_has_glibcs_allocator():
+    """Debian's and Ubuntu's program is linked to fixed addresses, and answers for malloc by a stub."""
+    system = Path("/usr/bin/python3")
+    if not system.exists():
+        pytest.skip("there is no such Python")
+    code = (
+        "from zerocopy.pool.host import c_library as c; print(c._is_stub(c.address('malloc')), c._replaced())"
+    )
+    done = subprocess.run([system, "-c", code], capture_output=True, text=True, cwd=ROOT, env={})
+    if done.stdout.startswith("False"):
+        pytest.skip("it is linked otherwise")
+    assert done.stdout == "True None\n", done.stderr

@@ -1,0 +1,256 @@
+"""``python -m zerocopy.pool``: options and the variable, and programs that run as Python runs them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import zipfile
+from pathlib import Path
+
+import pytest
+from helpers.paths import ROOT
+
+#: What it says of the pool that it runs on, and of that of its children.
+SAYS = """
+import os, subprocess, sys
+import zerocopy as zc
+from zerocopy.pool import install
+print(install.installed_pool().settings, install.installed_pool() is zc.install_pool())
+child = "import zerocopy as zc; from zerocopy.pool import install; print(install.installed_pool().settings)"
+done = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True)
+print(done.stdout.strip() or done.stderr)
+"""
+
+
+@pytest.fixture
+def pool(tmp_path, monkeypatch):
+    """Run the command in a process of its own."""
+    monkeypatch.delenv("ZEROCOPY_POOL", raising=False)
+
+    def run(*arguments: object, before: tuple[str, ...] = ("-m", "zerocopy.pool"), **env: str):
+        return subprocess.run(
+            [sys.executable, *before, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+        )
+
+    return run
+
+
+@pytest.fixture
+def program(tmp_path):
+    def write(code: str, name: str = "program.py") -> Path:
+        (tmp_path / name).write_text(textwrap.dedent(code))
+        return tmp_path / name
+
+    return write
+
+
+def test_a_program_on_a_pool(pool, program) -> None:
+    path = program(
+        SAYS
+        + "print(__name__, sys.argv[1:], sys.path[0] == os.path.dirname(__file__), __spec__, __package__)\n"
+    )
+    done = pool("--host", "recycle", "--report", "--", path, "a", "--kind")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "auto,host=recycle True",
+        "auto,host=recycle",
+        "__main__ ['a', '--kind'] True None None",
+    ]
+    assert "host: recycle" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "settings"),
+    [
+        ((), "auto,host=recycle", "auto,host=recycle"),
+        ((), "", "auto"),
+        ((), "off", "auto"),
+        ((), "1", "auto"),
+        (("--kind", "auto"), "auto,host=recycle", "auto"),
+        (("--host", "recycle"), "off", "auto,host=recycle"),
+        (("--host", "off"), "auto,host=recycle", "auto"),
+        (("--frameworks", "torch,cupy"), "rmm,nonsense", "auto,frameworks=torch+cupy"),
+        (("--frameworks", "cupy+torch", "--track"), "", "auto,frameworks=torch+cupy,track=True"),
+        (("--log", "a,b.csv", "--fraction", "0.5"), "", 'auto,fraction=0.5,"log=a,b.csv"'),
+        (("--limit", "1.5GiB"), "", "auto,limit=1610612736"),
+    ],
+)
+def test_options_go_before_the_variable(pool, program, options, variable, settings) -> None:
+    done = pool(*options, "--", program(SAYS), ZEROCOPY_POOL=variable)
+    assert done.stdout.splitlines() == [f"{settings} True", settings], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "said"),
+    [
+        (["--kind", "rrm"], "", "did you mean 'rmm'"),
+        (["--limit", "8 apples"], "", "it is no size"),
+        (["--devices", "0,x"], "", "devices='0,x'"),
+        (["--devices", "0,0"], "", "one twice"),
+        (["--kind", "driver", "--limit", "8GiB"], "", "no cap"),
+        (["--frameworks", ""], "", "takes no memory"),
+        ([], "rrm", "ZEROCOPY_POOL='rrm': kind='rrm': no such kind of pool"),
+        ([], "auto,limit=8 apples", "ZEROCOPY_POOL='auto,limit=8 apples': limit="),
+    ],
+)
+@pytest.mark.parametrize("runs", [True, False])
+def test_what_is_wrong_is_said_in_a_line(pool, program, options, variable, said, runs) -> None:
+    rest = ["--", program("print('it ran')")] if runs else []
+    done = pool(*options, *rest, ZEROCOPY_POOL=variable)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("python -m zerocopy.pool: error: ")
+
+
+def test_help_needs_no_pool(pool) -> None:
+    done = pool("--help", ZEROCOPY_POOL="rrm")
+    assert done.returncode == 0, done.stderr
+    assert "ZEROCOPY_POOL" in done.stdout
+
+
+def test_the_survey_changes_nothing(pool, tmp_path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, sys\n"
+        "def end():\n"
+        "    from zerocopy.pool.host import MODES\n"
+        "    from zerocopy.pool import install\n"
+        "    print('at the end:', [n for n, m in MODES.items() if m.installed], install.installed_pool())\n"
+        "atexit.register(end)\n"
+    )
+    path = os.pathsep.join((str(tmp_path), str(ROOT)))
+    for options, variable in (([], "auto,host=recycle"), (["--host", "aligned"], "auto,host=recycle")):
+        done = pool(*options, ZEROCOPY_POOL=variable, PYTHONPATH=path)
+        assert done.returncode == 0, done.stderr
+        assert f"host: {options[1] if options else 'recycle'}" in done.stdout
+        assert "at the end: [] None" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ("-m", "zerocopy.pool"),
+        ("-mzerocopy.pool",),
+        ("-um", "zerocopy.pool"),
+        ("-m", "zerocopy.pool.__main__"),
+    ],
+)
+def test_ways_to_start_it(pool, program, before) -> None:
+    done = pool("--kind", "auto", "--", program(SAYS), before=before, ZEROCOPY_POOL="auto,host=recycle")
+    assert done.stdout.startswith("auto True\n"), done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("-m", "zerocopy.pool"), ("zerocopy.pool",)])
+def test_other_programs_are_not_taken_for_it(pool, program, arguments) -> None:
+    done = pool(*arguments, before=(str(program(SAYS)),), ZEROCOPY_POOL="auto,host=recycle")
+    assert done.stdout.startswith("auto,host=recycle True\n"), done.stderr
+
+
+# -- the program, as Python would run it ----------------------------------------------------
+
+TELLS = """
+import sys
+print(__name__, __package__, __spec__ and __spec__.name, sys.argv[1:], [n for n in dir() if n[0] != "_"])
+print(sys.path[0], __file__, type(__loader__).__name__, __annotations__ if "__annotations__" in dir() else {})
+"""
+
+
+def _same(pool, *program: object) -> None:
+    """What it prints in the command is what it prints in Python."""
+    plain, ours = pool(*program, before=()), pool("--host", "off", "--", *program)
+    assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
+
+
+def test_a_script_as_python_runs_it(pool, program, tmp_path) -> None:
+    _same(pool, program(TELLS), "a", "--", "-m")
+    (tmp_path / "link.py").symlink_to(program(TELLS, "there.py"))
+    _same(pool, tmp_path / "link.py")
+    _same(pool, os.path.relpath(tmp_path / "there.py", ROOT))
+    _same(pool, program("import inspect, sys\ndef f(): pass\nprint(inspect.getsource(f))\nsys.exit(3)"))
+    _same(pool, program("raise SystemExit('no')"))
+    # Not with our own `from __future__ import annotations`.
+    _same(pool, program("def f(x: 1 + 1): pass\nprint(f.__annotations__)"))
+
+
+def test_a_module_as_python_runs_it(pool, program, tmp_path, monkeypatch) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "import sys\nfrom zerocopy.pool import install\n"
+        "print(sys.argv, install.installed_pool() is not None, file=sys.stderr)\n"
+    )
+    (package / "__main__.py").write_text(TELLS)
+    (package / "part.py").write_text(TELLS)
+    path = os.pathsep.join((str(tmp_path), str(ROOT)))
+
+    def run(*arguments: str, **more: object):
+        return pool(*arguments, PYTHONPATH=path, **more)
+
+    for name in ("package", "package.part", "package.__main__"):
+        _same(run, "-m", name, "x", "--y")
+    # The packages that a module is in are imported on the pool.
+    assert run("--", "-m", "package.part", "x").stderr == "['-m', 'x'] True\n"
+
+
+def test_a_directory_an_archive_and_compiled_code(pool, program, tmp_path) -> None:
+    import py_compile
+
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__main__.py").write_text(TELLS + "import beside\n")
+    (tmp_path / "app" / "beside.py").write_text("print(__name__)\n")
+    with zipfile.ZipFile(tmp_path / "app.zip", "w") as packed:
+        for name in ("__main__.py", "beside.py"):
+            packed.write(tmp_path / "app" / name, name)
+    py_compile.compile(str(program(TELLS)), str(tmp_path / "program.pyc"))
+    for name in ("app", "app.zip", "program.pyc"):
+        _same(pool, tmp_path / name)
+        _same(pool, os.path.relpath(tmp_path / name, ROOT))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere.py"], "there is no nowhere.py"),
+        (["-m"], "which module"),
+        (["-m", "no_such_module"], "there is no such module"),
+        (["-m", "no_such_package.part"], "No module named"),
+        (["-m", "collections"], "without __main__"),
+        (["-m", "_thread"], "no code of Python"),
+        (["docs"], "cannot be read"),
+    ],
+)
+def test_what_is_no_program(pool, arguments, said) -> None:
+    done = pool("--", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_main_is_the_programs_to_the_end(pool, program) -> None:
+    path = program(
+        """
+        import atexit, multiprocessing, pickle, sys
+        class Mine: pass
+        def work(n):
+            from zerocopy.pool import install
+            return n, str(install.installed_pool().settings)
+        def late():
+            print(isinstance(pickle.loads(pickle.dumps(Mine())), Mine))
+            print(sys.modules["__main__"].__file__ == __file__)
+        if __name__ == "__main__":
+            atexit.register(late)
+            for method in ("spawn", "forkserver"):
+                with multiprocessing.get_context(method).Pool(1) as processes:
+                    print(processes.map(work, [1]))
+        """
+    )
+    done = pool("--host", "recycle", "--", path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [*["[(1, 'auto,host=recycle')]"] * 2, "True", "True"]

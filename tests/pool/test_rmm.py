@@ -1,0 +1,185 @@
+"""RMM's kinds over host memory: what each chain is made of, caps, figures, trimming, and the end."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import replace
+
+import pytest
+from helpers.pool_stand_ins import HostAllocator
+
+import zerocopy as zc
+from zerocopy.pool.limits import Limit
+from zerocopy.pool.rmm_pool import RMMPool
+from zerocopy.pool.settings import Settings
+
+mr = pytest.importorskip("rmm.mr")
+MIB = 1 << 20
+#: Those that take their memory from another resource; arenas ask the driver for the card's size.
+KINDS = ("rmm", "rmm:binning", "managed")
+
+
+@pytest.fixture
+def host():
+    return HostAllocator()
+
+
+@pytest.fixture
+def make(host):
+    made = []
+
+    def build(kind="rmm", cap=None, **options):
+        upstream = mr.CallbackMemoryResource(
+            lambda n, stream: host.allocate(n, 1), lambda p, n, stream: host.deallocate(p, n, 1)
+        )
+        limit = None if cap is None else Limit(cap, "limit=")
+        made.append(RMMPool(0, Settings.read(kind, **options), limit, upstream))
+        return made[-1]
+
+    yield build
+    while made:
+        made.pop().release(False)
+    gc.collect()
+    assert host.out == {}
+
+
+def test_a_pool_asks_its_upstream_seldom(make, host) -> None:
+    pool = make(initial=MIB)
+    assert list(host.out.values()) == [MIB]
+    for _ in range(100):
+        pool.deallocate(pool.allocate(4096, 1), 4096, 1)
+    assert list(host.out.values()) == [MIB]
+    assert pool.stats().reserved_bytes == MIB
+
+
+def test_initial_is_rounded_to_what_rmm_takes(make, host) -> None:
+    make(initial=1000)
+    assert list(host.out.values()) == [1024]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("track", [False, True])
+def test_allocate_and_free(make, kind: str, track: bool) -> None:
+    if kind == "managed":
+        pytest.skip("prefetching asks the driver")
+    pool = make(kind, track=track)
+    sizes = [1, 255, 256, 257, 4096, MIB, 5 * MIB]
+    held = [(pool.allocate(size, 1), size) for size in sizes]
+    assert pool.stats().current_bytes == sum(sizes)
+    assert pool.stats().current_count == len(sizes)
+    assert all(ptr % 256 == 0 for ptr, _ in held)
+    if track:
+        assert sorted(leak.nbytes for leak in pool.outstanding()) == sizes
+        assert {leak.ptr for leak in pool.outstanding()} == {ptr for ptr, _ in held}
+        assert all("rmm" in leak.stack for leak in pool.outstanding())
+    for ptr, size in held:
+        pool.deallocate(ptr, size, 1)
+    assert pool.stats().current_bytes == 0
+    assert pool.outstanding() == []
+
+
+@pytest.mark.parametrize("cap", [MIB, MIB + 1, MIB + 255])
+def test_a_cap_bounds_what_is_taken_from_the_device(make, host, cap: int) -> None:
+    pool = make(cap=cap)
+    held = [pool.allocate(64 << 10, 1) for _ in range(16)]
+    with pytest.raises(MemoryError):
+        pool.allocate(64 << 10, 1)
+    assert sum(host.out.values()) <= cap
+    assert pool.in_use() == MIB
+    pool.deallocate(held.pop(), 64 << 10, 1)
+    held.append(pool.allocate(64 << 10, 1))
+    for ptr in held:
+        pool.deallocate(ptr, 64 << 10, 1)
+
+
+def test_trim_gives_all_back_when_nothing_is_out(make, host) -> None:
+    pool = make()
+    ptr = pool.allocate(MIB, 1)
+    taken = sum(host.out.values())
+    assert pool.trim() == 0  # some of it is in use
+    assert sum(host.out.values()) == taken
+    pool.deallocate(ptr, MIB, 1)
+    assert pool.trim() == taken
+    assert host.out == {}
+    pool.deallocate(pool.allocate(8, 1), 8, 1)
+
+
+def test_trim_begins_no_log_anew(make, host) -> None:
+    """RMM's adaptor that writes one asks the driver: it is made believe here."""
+    pool = make()
+    pool.deallocate(pool.allocate(MIB, 1), MIB, 1)
+    taken = dict(host.out)
+    pool._settings = replace(pool._settings, log="pool.csv")
+    assert pool.trim() == 0
+    assert host.out == taken
+
+
+def test_what_a_framework_holds_outlives_the_pool(make, host) -> None:
+    import rmm
+
+    pool = make()
+    buffer = rmm.DeviceBuffer(size=100, mr=pool.resource(mr))
+    taken = dict(host.out)
+    pool.release(False)
+    gc.collect()
+    assert taken == host.out
+    assert pool.stats().current_bytes == 100
+    del buffer
+    assert pool.stats().current_bytes == 0
+    pool.release(False)
+
+
+def test_without_a_driver_it_is_unavailable() -> None:
+    from zerocopy.pool.cards import cards
+
+    if cards()[0]:
+        pytest.skip("there is a GPU")
+    for kind in ("rmm", "rmm:async", "managed"):
+        # on_device() says so first; RMM itself raises MemoryError (rmm, prototypes).
+        with pytest.raises((zc.PoolUnavailableError, zc.DeviceError), match="NVIDIA driver"):
+            RMMPool(0, Settings.read(kind), None)
+
+
+def test_trimming_in_a_block_counts_all_that_is_out(make, host) -> None:
+    from zerocopy.pool.timeline import Timeline
+
+    pool = make(cap=8 * MIB)
+    line = Timeline(pool)
+    ptr = pool.allocate(6 * MIB, 1)
+    span = line.begin()
+    assert pool.trim() == 0
+    with pytest.raises(MemoryError):
+        pool.allocate(6 * MIB, 1)
+    pool.deallocate(ptr, 6 * MIB, 1)
+    assert line.end(span).current_bytes == 0
+    assert pool.trim() > 0
+    assert line.stats().peak_bytes == 6 * MIB  # since the beginning, whatever was trimmed
+
+
+def test_no_room_for_another_beside_it(host, make, monkeypatch) -> None:
+    pool = make(initial=MIB)
+    ptr = pool.allocate(2 * MIB, 1)
+    pool.deallocate(ptr, 2 * MIB, 1)
+
+    def refuse(nbytes, stream):
+        raise MemoryError
+
+    monkeypatch.setattr(host, "allocate", refuse)
+    assert pool.trim() == 0
+    monkeypatch.undo()
+    pool.deallocate(pool.allocate(2 * MIB, 1), 2 * MIB, 1)
+    assert pool.trim() > 0
+
+
+def test_the_device_is_full_and_not_the_limit(host) -> None:
+    class Full(HostAllocator):
+        def allocate(self, nbytes, stream):
+            if nbytes > MIB:
+                raise MemoryError("the device has no more")
+            return super().allocate(nbytes, stream)
+
+    pool = zc.install_pool(allocator=Full(), limit="64MiB")
+    with pytest.raises(MemoryError, match="the device has no more") as caught:
+        pool.allocate(2 * MIB)
+    assert not isinstance(caught.value, zc.PoolLimitError)
+    pool.close()

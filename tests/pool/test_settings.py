@@ -1,0 +1,376 @@
+"""What is asked of ``install_pool``: sizes, options, the variable, and what is refused."""
+
+from __future__ import annotations
+
+import fractions
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+from helpers.pool_stand_ins import HostAllocator
+from hypothesis import given
+from hypothesis import strategies as st
+
+import zerocopy as zc
+from zerocopy.pool import hook
+from zerocopy.pool.kinds import KINDS
+from zerocopy.pool.options import device_number
+from zerocopy.pool.settings import Settings, of_this_command
+from zerocopy.pool.sizes import parse_size, show_size, show_value
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("8GiB", 8 * GIB),
+        ("8 gib", 8 * GIB),
+        ("512 MB", 512_000_000),
+        ("1.5GiB", GIB * 3 // 2),
+        ("4096", 4096),
+        ("0", 0),
+        ("1TiB", 1 << 40),
+        (".5 KiB", 512),
+        ("100 B", 100),
+        (7, 7),
+    ],
+)
+def test_sizes(text, size) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "GiB", "8 GiB free", "-1", "1e9", "8Gb/s", "1,5GiB", "nan", "inf", "٨GiB"]
+)
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(zc.PoolOptionError, match=r"limit=.*\n  To fix: write it as"):
+        parse_size(text, "limit")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        -1,
+        True,
+        1.5,
+        None,
+        b"8GiB",
+        [8],
+        "99999999999TiB",
+        2**63,
+        10**30,
+        pytest.param(10**5000, id="huge"),
+        pytest.param("9" * 5000, id="long"),
+    ],
+)
+def test_what_is_no_size_either(value) -> None:
+    with pytest.raises(zc.PoolOptionError):
+        parse_size(value)
+
+
+def test_the_largest_size() -> None:
+    assert parse_size(2**63 - 1) == parse_size(f"{2**63 - 1}") == parse_size(np.int64(2**63 - 1)) == 2**63 - 1
+    with pytest.raises(zc.PoolOptionError, match="no memory is as large"):
+        parse_size(str(2**63))
+
+
+def test_values_in_messages_are_short() -> None:
+    assert show_value(10**5000) == "int of 16610 bits"
+    assert len(show_value("x" * 1000)) == 200
+    assert "\n" not in show_value(np.zeros((9, 9)))
+
+
+def test_a_letter_alone_has_two_meanings() -> None:
+    with pytest.raises(zc.PoolOptionError, match='write "8GiB" or "8GB"'):
+        parse_size("8G")
+
+
+@given(st.integers(0, 2**50))
+def test_whole_numbers_come_through(size: int) -> None:
+    assert parse_size(size) == parse_size(str(size)) == size
+    shown, unit = show_size(size).split()
+    assert float(shown) <= 1024
+    assert parse_size(f"{shown} {unit}") == pytest.approx(size, rel=0.006, abs=1)
+
+
+def test_the_variable_says_the_same_as_the_call() -> None:
+    asked = Settings.from_text("rmm:arena, limit=8GiB,devices=0+1,frameworks=torch+cupy,track=1,host=aligned")
+    assert asked == Settings.read(
+        "rmm:arena", limit=8 * GIB, devices=[0, 1], frameworks=("torch", "cupy"), track=True, host="aligned"
+    )
+    assert Settings.from_text(str(asked)) == asked
+
+
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "limit": st.integers(1, 2**40),
+            "fraction": st.floats(0.01, 1),
+            "initial": st.integers(0, 1),
+            "track": st.booleans(),
+            "strict": st.booleans(),
+            "devices": st.lists(st.integers(0, 7), min_size=1, unique=True),
+            "host": st.sampled_from(["off", "aligned", "aligned+pinned"]),
+            "frameworks": st.lists(st.sampled_from(hook.names())),
+            "log": st.text(st.sampled_from("ab,\"=+ '\\n/"), min_size=1).filter(
+                lambda name: name == name.strip()
+            ),
+        },
+    ),
+    st.sampled_from(["auto", "rmm", "rmm:binning", "managed"]),
+)
+def test_settings_survive_being_written_down(options, kind: str) -> None:
+    asked = Settings.read(kind, **options)
+    assert Settings.from_text(str(asked)) == asked
+
+
+def test_nothing_in_the_environment() -> None:
+    for text in ("", " ", "off", "0", "no"):
+        assert Settings.from_environment({"ZEROCOPY_POOL": text}) is None
+    assert Settings.from_environment({}) is None
+    for text in ("auto", "1", "true", " YES ", "On"):
+        assert Settings.from_environment({"ZEROCOPY_POOL": text}) == Settings()
+    assert Settings.from_text("1,limit=1").limit == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("rrm", "did you mean 'rmm'"),
+        ("rmm,limt=8GiB", "did you mean 'limit'"),
+        ("limit=8GiB,rmm", "write the kind first"),
+        ("rmm,limit=", "limit has no value"),
+        ("rmm,limit=1,limit=2", "there twice"),
+        ("rmm,limit=8 apples", "it is no size"),
+        ("rmm,fraction=half", "it is no number"),
+        ("rmm,devices=zero", "a device is a number"),
+        ("rmm,track=perhaps", "it is yes or no"),
+        ("rmm,frameworks=tocrh", "did you mean 'torch'"),
+        ("rmm,host=algined", "did you mean 'aligned'"),
+        ("rmm,=1", "=1 has no name"),
+        ("rmm,cls=1", "no such option"),
+        ("rmm,limit=1,5GiB", 'a value with a comma as "name=a,b"'),
+        ('rmm,"log=a', "cannot be read"),
+        ('rmm,log="a,b"', "is no option"),
+        ("rmm,allocator=mine", "an allocator is an object"),
+    ],
+)
+def test_what_the_variable_must_not_say(text: str, why: str) -> None:
+    with pytest.raises(zc.PoolOptionError, match=why) as caught:
+        Settings.from_text(text)
+    assert isinstance(caught.value, ValueError)
+    assert str(caught.value).startswith(f"ZEROCOPY_POOL={text!r}: ")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "driver", "limit": 1},
+        {"kind": "driver", "fraction": 0.5},
+        {"kind": "driver", "reserve": 1},
+        {"kind": "driver", "log": "x"},
+        {"kind": "rmm", "release_threshold": 1},
+        {"kind": "custom"},
+        {"kind": "rmm:arena"},
+        {"kind": "rmm", "initial": 2, "limit": 1},
+        {"kind": "rmm", "allocator": type("A", (), {"allocate": 1, "deallocate": print})()},
+        {"allocator": object()},
+        {"allocator": type("A", (), {"allocate": print})()},
+        {"fraction": 0},
+        {"fraction": 1.01},
+        {"fraction": True},
+        {"fraction": float("nan")},
+        {"devices": []},
+        {"devices": [0, 0]},
+        {"devices": -1},
+        {"devices": 1.5},
+        {"kind": 3},
+        {"kind": None},
+        {"host": 3},
+        {"track": 2},
+        {"frameworks": ["nothing"]},
+        {"frameworks": 5},
+        {"frameworks": [5]},
+        {"frameworks": b"torch"},
+        {"frameworks": np},
+        {"frameworks": ""},
+        {"frameworks": "torch+"},
+        {"limit": 10**30},
+        {"limit": 2**63},
+        {"reserve": 2**64},
+        {"log": 3},
+        {"log": True},
+        {"log": ""},
+        {"log": "a\0b"},
+        {"track": np.array([1, 0])},
+        {"track": [1]},
+        {"strict": np.array([])},
+        {"cls": 1},
+        {"self": 1},
+        {"limit": 0},
+        {"devices": b"0"},
+        {"devices": bytearray(b"0")},
+        {"devices": 10**30},
+        {"devices": 2**31},
+        {"devices": "cpu"},
+        {"devices": zc.Device(1, 0)},
+        {"devices": True},
+        {"devices": [0, "cuda:0"]},
+        {"devices": "0,,1"},
+        {"devices": np.array([0.5])},
+        {"fraction": np.array([0.5])},
+        {"fraction": np.float32("nan")},
+        {"fraction": 10**400},
+        {"allocator": HostAllocator},
+        {"allocator": HostAllocator(), "initial": 1},
+        {"allocator": HostAllocator(), "release_threshold": 1},
+        {"allocator": HostAllocator(), "kind": "driver"},
+    ],
+)
+def test_what_contradicts_itself(options) -> None:
+    with pytest.raises(zc.PoolOptionError):
+        Settings.read(**options)
+
+
+def test_an_unknown_option_has_its_nearest_names() -> None:
+    with pytest.raises(zc.PoolOptionError, match="did you mean 'limit'"):
+        zc.install_pool("rmm", limits="8GiB")
+    with pytest.raises(zc.PoolOptionError, match=r"did you mean 'managed'.*driver"):
+        zc.install_pool("manged")
+
+
+def test_every_kind_is_read() -> None:
+    for kind in KINDS:
+        more = {"allocator": HostAllocator()} if kind == "custom" else {"initial": 1}
+        assert Settings.read(kind, **more).kind in (kind, "rmm")
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        (0, 0),
+        (np.int64(1), 1),
+        (np.uint8(1), 1),
+        ("1", 1),
+        (" cuda:1 ", 1),
+        ("cuda", 0),
+        (zc.Device(2, 1), 1),
+        (zc.Device("cuda", 1), 1),
+        (2**31 - 1, 2**31 - 1),
+        (2**31, None),
+        (-1, None),
+        (True, None),
+        (1.0, None),
+        (b"1", None),
+        ("cpu", None),
+        ("cuda:", None),
+        ("1_0", None),
+        ("-1", None),
+        (zc.Device(1, 0), None),
+        (None, None),
+        ([0], None),
+    ],
+)
+def test_a_device_as_people_name_it(value, number) -> None:
+    assert device_number(value) == number
+    if number is not None:
+        assert Settings.read(devices=value) == Settings.read(devices=[value]) == Settings.read(devices=number)
+
+
+def test_several_devices() -> None:
+    for value in (
+        "0+1",
+        "0,1",
+        "cuda:0, cuda:1",
+        [0, "cuda:1"],
+        np.array([0, 1]),
+        range(2),
+        (zc.Device(2, 0), 1),
+    ):
+        assert Settings.read(devices=value).devices == (0, 1)
+    assert Settings.read(devices=[1, 0]).devices == (1, 0)
+
+
+def test_torchs_devices() -> None:
+    torch = pytest.importorskip("torch")
+    assert device_number(torch.device("cuda:1")) == 1
+    assert device_number(torch.device("cpu")) is None
+
+
+@pytest.mark.parametrize("value", [0.5, np.float32(0.5), np.float64(0.5), fractions.Fraction(1, 2), "0.5"])
+def test_a_fraction_of_any_make(value) -> None:
+    assert Settings.read(fraction=value) == Settings.read(fraction=0.5)
+    assert type(Settings.read(fraction=value).fraction) is float
+
+
+def test_what_means_the_same_is_the_same() -> None:
+    allocator = HostAllocator()
+    for one, other in (
+        ({"host": "Recycle"}, {"host": "recycle"}),
+        ({"host": "recycle+aligned+recycle"}, {"host": "aligned + recycle"}),
+        ({"host": False}, {"host": " OFF "}),
+        ({"frameworks": ["torch", "jax", "torch"]}, {"frameworks": "jax+torch"}),
+        ({"frameworks": {"jax", "torch"}}, {"frameworks": ("torch", "jax")}),
+        ({"frameworks": []}, {"frameworks": "none"}),
+        ({"kind": "custom", "allocator": allocator}, {"allocator": allocator}),
+        ({"track": np.True_}, {"track": "yes"}),
+        ({"log": pathlib.Path("x")}, {"log": b"x"}),
+        ({"limit": np.int64(1 << 20)}, {"limit": "1MiB"}),
+    ):
+        assert Settings.read(**one) == Settings.read(**other)
+        assert str(Settings.read(**one)) == str(Settings.read(**other))
+    assert Settings.read(frameworks=[]) != Settings.read()
+
+
+def test_what_there_is_stands_in_order() -> None:
+    with pytest.raises(zc.PoolOptionError, match="there are: kind, host, devices, limit, fraction"):
+        Settings.read(nonsense=1)
+
+
+@pytest.mark.parametrize(
+    ("argv", "started", "ours"),
+    [
+        (["-m"], ["python", "-m", "zerocopy.pool"], True),
+        (["-m", "--kind", "rmm"], ["python", "-X", "dev", "-Imzerocopy.pool", "--kind", "rmm"], True),
+        (["-m", "--", "a"], ["python", "-m", "zerocopy.pool.__main__", "--", "a"], True),
+        (["-m", "-m", "zerocopy.pool"], ["python", "-m", "pytest", "-m", "zerocopy.pool"], False),
+        (["-m"], ["python", "-m", "my.zerocopy.pool"], False),
+        (["/x/zerocopy/pool/__main__.py"], ["python", "-m", "zerocopy.pool"], False),
+        (["-c", "-m", "zerocopy.pool"], ["python", "-c", "...", "-m", "zerocopy.pool"], False),
+        ([""], ["python"], False),
+        (["-m"], [], False),
+        ([], [], False),
+    ],
+)
+def test_python_was_started_for_the_command(monkeypatch, argv, started, ours) -> None:
+    monkeypatch.setattr(sys, "argv", argv)
+    monkeypatch.setattr(sys, "orig_argv", started)
+    assert of_this_command() is ours
+
+
+def test_host_modes_are_read_without_numpy(run_python) -> None:
+    done = run_python(
+        """
+        import sys
+        from zerocopy.pool.settings import Settings
+        Settings.from_text("auto,host=aligned+recycle+pinned,devices=0+1,fraction=0.5")
+        print(sorted({"numpy", "torch"} & set(sys.modules)))
+        """
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_modes_of_host_memory_in_a_list() -> None:
+    assert Settings.read(host=["aligned", "pinned"]).host == "aligned+pinned"
+
+
+def test_a_mode_is_no_kind() -> None:
+    with pytest.raises(zc.PoolOptionError, match='that is a mode of host memory: host="aligned"'):
+        zc.install_pool("aligned")
+
+
+def test_sizes_as_kubernetes_writes_them() -> None:
+    assert parse_size("8Gi") == 8 * GIB

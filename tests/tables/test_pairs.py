@@ -1,0 +1,297 @@
+"""Every pair with a table framework in it, every column type, every shape: from the registry."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+
+import numpy as np
+import pytest
+from helpers.table_cases import KINDS, SHAPES, TABLES, TENSORS, pa, shaped
+
+import zerocopy as zc
+from zerocopy import registry
+from zerocopy.tables import memory
+from zerocopy.tables.describe import table_of
+
+HOST_TABLES = [n for n in TABLES if "cpu" in registry.by_name(n).device_kinds]
+PAIRS = [(a, b) for a in HOST_TABLES for b in HOST_TABLES]
+
+
+def looks(obj: object) -> bool:
+    """Whether an object's memory can be looked at: nothing has to run, and it is no copy that is shown."""
+    table = table_of(obj)
+    if table is None:
+        return True
+    return table.read is None and not any(column.reasons for column in table.columns)
+
+
+def inside(result: object, source: object) -> bool:
+    """Whether the values of the result lie in memory of the source.
+
+    Bitmaps of nulls do not count: polars moves one that does not begin at a byte when it
+    is asked for it, and not when it takes it.
+    """
+    theirs = list(_bounds(source))
+    return all(any(low <= a and b <= high for low, high in theirs) for a, b in _bounds(result))
+
+
+def _bounds(obj: object):
+    for column in table_of(obj).columns:
+        if hasattr(column, "chunks"):
+            for chunk in column.chunks:
+                yield from memory.extents(chunk, nulls=False)
+        else:
+            yield from column.extents()
+
+
+def convert(obj: object, to: str):
+    """Convert as asked; return the result and its plan, or None where it is refused, as the plan says."""
+    plan = zc.explain(obj, to)
+    if plan.possible:
+        return zc.convert(obj, to=to), plan
+    with pytest.raises(type(plan.error)) as caught:
+        zc.convert(obj, to=to)
+    assert caught.value.why
+    assert caught.value.remedy
+    return None
+
+
+def same_values(found, expected) -> None:
+    """Compare two chunked columns; NaN equals NaN, a wider type is still the same values."""
+    ours, theirs = found.to_pylist(), expected.to_pylist()
+    if found.type != expected.type:
+        ours, theirs = _plainly(ours), _plainly(theirs)
+    assert ours == theirs
+
+
+def _plainly(values: list) -> list:
+    def plain(value):
+        if isinstance(value, (list, np.ndarray)) or type(value) is tuple:
+            flat = np.ravel(value).tolist() if not any(isinstance(v, (dict, tuple)) for v in value) else value
+            return [plain(v) for v in flat]
+        if isinstance(value, pa.MonthDayNano):
+            return timedelta(days=value.days, microseconds=value.nanoseconds // 1000)
+        if hasattr(value, "as_py"):
+            return plain(value.as_py())
+        if type(value) is date:
+            return datetime(value.year, value.month, value.day)
+        return dict(value) if isinstance(value, dict) else value
+
+    return [plain(value) for value in values]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("target", HOST_TABLES)
+def test_from_arrow_and_back(target: str, kind: str, shape: str) -> None:
+    """What goes to a framework and comes back has the same values, and is where the plan says."""
+    column = shaped(KINDS[kind], shape)
+    source = pa.table({"x": column})
+    before = column.to_pylist()
+    done = convert(source, target)
+    assert column.to_pylist() == before
+    if done is None:
+        return
+    result, plan = done
+    leaf = plan.leaves.get("['x']", plan)
+    if looks(result) and len(column) and column.nbytes:
+        assert leaf.zero_copy == inside(result, source), str(plan)
+    back = convert(result, "pyarrow.Table")
+    assert back is not None
+    table, _ = back
+    if isinstance(table, pa.RecordBatchReader):
+        table = table.read_all()
+    same_values(table["x"], column)
+    if table["x"].type != column.type:
+        assert plan.warnings or leaf.reasons or plan.reasons, (
+            f"{column.type} became {table['x'].type} in silence"
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("origin", "target"), PAIRS)
+def test_pairs_of_table_frameworks(origin: str, target: str, kind: str) -> None:
+    column = shaped(KINDS[kind], "nulls")
+    made = convert(pa.table({"x": column}), origin)
+    if made is None:
+        pytest.skip(f"{origin} cannot hold {kind}")
+    source, _ = made
+    done = convert(source, target)
+    if done is None:
+        return
+    result, plan = done
+    if plan.zero_copy and looks(result) and looks(source):
+        assert zc.shares_memory(source, result)
+    table = zc.convert(result, to="pyarrow.Table")
+    same_values(table["x"], column)
+
+
+@pytest.mark.parametrize("shape", ["plain", "nulls", "chunks", "empty"])
+@pytest.mark.parametrize("target", TENSORS)
+@pytest.mark.parametrize("origin", HOST_TABLES)
+def test_tables_to_tensors(origin: str, target: str, shape: str) -> None:
+    """Numbers, with every policy for nulls: the same from every table framework."""
+    columns = {n: shaped(KINDS[n], shape) for n in ("int8", "uint32", "int64", "float", "double", "bool")}
+    whole = pa.table(columns)
+    source = zc.convert(whole, to=origin)
+    for options in ({}, {"nulls": "mask"}, {"nulls": 1}):
+        plan = zc.explain(source, target, **options)
+        if shape == "nulls" and not options:
+            with pytest.raises(zc.LossyConversionError, match="column 'int8' has 3 nulls in 12 rows"):
+                zc.convert(source, to=target)
+            continue
+        result = zc.convert(source, to=target, **options)
+        assert list(result) == list(columns)
+        for name, column in columns.items():
+            held, expected = result[name], column.to_pylist()
+            if "mask" in options.values():
+                assert zc.convert(held.mask, "numpy").tolist() == [v is None for v in expected]
+                held = held.values
+            elif options:
+                expected = [1 if v is None else v for v in expected]
+            found = zc.convert(held, "numpy")
+            assert [v for v, e in zip(found.tolist(), expected, strict=True) if e is not None] == [
+                e for e in expected if e is not None
+            ]
+            leaf = plan.leaves.get(f"[{name!r}]") or plan.leaves.get(f"[{name!r}].values")
+            if leaf is not None and looks(source):
+                assert leaf.zero_copy == zc.shares_memory(held, source), name
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int8", "uint16", "int32", "uint64", "float16", "float32", "float64", "bool"]
+)
+@pytest.mark.parametrize("target", HOST_TABLES)
+def test_dicts_of_tensors_to_tables(target: str, dtype: str) -> None:
+    whole = (np.arange(24) % 2).astype(dtype).reshape(12, 2)
+    columns = {"flat": whole[:, 0].copy(), "strided": whole[:, 0], "again": np.flip(whole[:, 1])}
+    done = convert(columns, target)
+    if done is None:
+        assert dtype == "float16"
+        return
+    result, plan = done
+    if looks(result):
+        assert plan.leaves["['flat']"].zero_copy == zc.shares_memory(columns["flat"], result)
+    table = zc.convert(result, to="pyarrow.Table")
+    for name, column in columns.items():
+        assert _plainly(table[name].to_pylist()) == column.tolist(), name
+
+
+@pytest.mark.parametrize("origin", TENSORS)
+@pytest.mark.parametrize("target", HOST_TABLES)
+def test_tensors_of_every_framework_to_tables(origin: str, target: str) -> None:
+    x = np.arange(12, dtype="f4")
+    tensor = zc.convert(x, to=origin)
+    table = zc.convert({"a": tensor, "b": tensor}, to=target)
+    back = zc.convert(table, to=origin)
+    assert zc.convert(back["b"], "numpy").tolist() == x.tolist()
+    two = zc.convert(zc.convert(x.reshape(6, 2), to=origin), to=target, names=["left", "right"])
+    back = zc.convert(two, to="numpy")
+    assert {k: v.tolist() for k, v in back.items()} == {"left": x[::2].tolist(), "right": x[1::2].tolist()}
+
+
+@pytest.mark.parametrize("target", HOST_TABLES)
+def test_tensors_that_are_no_tables(target: str) -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="3 names for 2 columns"):
+        zc.convert(np.ones((4, 2)), to=target, names=["a", "b", "c"])
+    with pytest.raises(zc.UnsupportedConversionError, match="several columns are called a"):
+        zc.convert(np.ones((4, 2)), to=target, names=["a", "a"])
+    with pytest.raises(zc.UnsupportedConversionError, match="differ in length"):
+        zc.convert({"a": np.ones(3), "b": np.ones(4)}, to=target)
+    with pytest.raises(zc.UnsupportedConversionError, match="column 'b'"):
+        zc.convert({"a": np.ones(3), "b": 1.5}, to=target)
+    if registry.by_name(target).kind == "table":
+        with pytest.raises(zc.UnsupportedConversionError, match=r"is no table") as caught:
+            zc.convert(np.ones((4, 2, 2)), to=target)
+        assert '{"name": x}' in caught.value.remedy
+        plain = zc.convert(zc.convert(np.ones((4, 2)), to=target), to="numpy")
+        assert list(plain) == ["column_0", "column_1"]
+
+
+@pytest.mark.parametrize("target", HOST_TABLES)
+def test_tensors_of_more_dimensions_become_columns_of_tensors(target: str) -> None:
+    x = np.arange(24, dtype="f4").reshape(4, 3, 2)
+    done = convert({"x": x, "y": np.arange(4)}, target)
+    if done is None:
+        return
+    found = zc.convert(done[0], to="numpy")["x"]
+    np.testing.assert_array_equal(found, x)
+
+
+@pytest.mark.parametrize(("origin", "target"), PAIRS)
+def test_order_names_and_selection(origin: str, target: str) -> None:
+    whole = pa.table({"b": [1, 2], "a": [3, 4], "Ä ö": [5, 6], " ": [7, 8]})
+    made = convert(whole, origin)
+    if made is None:
+        pytest.fail(f"{origin} refuses such names")
+    done = convert(made[0], target)
+    assert done is not None
+    back = zc.convert(done[0], to="pyarrow.Table")
+    assert back.to_pydict() == whole.to_pydict()
+    assert back.column_names == whole.column_names
+    some = zc.convert(zc.convert(made[0], to=target, columns=["a", "b"]), to="numpy")
+    assert {k: v.tolist() for k, v in some.items()} == {"a": [3, 4], "b": [1, 2]}
+    assert list(some) == ["a", "b"]
+
+
+@pytest.mark.parametrize("target", HOST_TABLES)
+def test_copy_true_copies_and_copy_false_does_not(target: str) -> None:
+    source = pa.table({"a": np.arange(100.0), "s": pa.array(["text"] * 100, pa.large_string())})
+    copied = zc.convert(source, to=target, copy=True)
+    if looks(copied):
+        assert not zc.shares_memory(copied, source)
+    plan = zc.explain(source, target, copy=False)
+    if plan.possible:
+        kept = zc.convert(source, to=target, copy=False)
+        assert not looks(kept) or inside(kept, source)
+    else:
+        with pytest.raises(zc.CopyRequiredError, match=r"\['s'\]"):
+            zc.convert(source, to=target, copy=False)
+
+
+@pytest.mark.parametrize("target", HOST_TABLES)
+def test_a_column_that_no_target_can_hold_is_named(target: str) -> None:
+    if target == "pandas":  # it holds complex numbers, where Arrow has none
+        assert zc.convert({"bad": np.ones(2, "c8")}, to=target)["bad"].dtype == np.complex64
+        return
+    with pytest.raises(zc.UnsupportedConversionError, match="'bad'"):
+        zc.convert({"good": np.ones(2), "bad": np.ones(2, "c8")}, to=target)
+
+
+@pytest.mark.parametrize("target", HOST_TABLES)
+def test_a_column_without_a_name_keeps_none_or_is_refused(target: str) -> None:
+    whole = pa.table({"a": [1], "": [2], "b": [3]})
+    done = convert(whole, target)
+    if done is not None:
+        assert zc.convert(done[0], to="pyarrow.Table").column_names == ["a", "", "b"]
+
+
+@pytest.mark.parametrize("target", HOST_TABLES)
+def test_duplicate_names_are_kept_or_refused(target: str) -> None:
+    """The fast way, which is kept after a first call, refuses what the careful way refuses."""
+    zc.convert(pa.table({"a": [1], "b": [2]}), to=target)
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    done = convert(twice, target)
+    if done is not None:
+        back = zc.convert(done[0], to="pyarrow.Table")
+        assert back.column_names == ["a", "a"]
+        assert [column.to_pylist() for column in back.columns] == [[1], [2]]
+
+
+@pytest.mark.parametrize(("origin", "target"), PAIRS)
+def test_the_second_call_gives_what_the_first_gave(origin: str, target: str) -> None:
+    """The fast way, for plain numbers and for what is none, against the careful one."""
+    plain = {"a": [1, 2, 3], "b": [0.5, 1.5, 2.5]}
+    sources = [pa.table(plain), pa.table({**plain, "s": ["x", None, "z"]}), pa.table({"": [1]})]
+    for table in (*sources, pa.concat_tables(sources[:1] * 2), pa.table({"n": [1, None]})):
+        made = convert(table, origin)
+        if made is None:
+            continue
+        results = [convert(made[0], target) for _ in range(3)]
+        if results[0] is None:
+            assert results == [None] * 3
+            continue
+        backs = [zc.convert(result, to="pyarrow.Table") for result, _ in results]
+        assert all(back.equals(backs[0]) for back in backs)
+        assert backs[0].to_pydict() == table.to_pydict()
+        assert len({type(result) for result, _ in results}) == 1

@@ -1,0 +1,1 @@
+"""Convert, explain, and compare memory: the calls behind the public functions."""

@@ -1,0 +1,1 @@
+"""``zerocopy matrix``: convert real data between all frameworks and check each promise."""
