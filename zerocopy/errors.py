@@ -7,28 +7,34 @@ catch: ``except ImportError`` works for a framework that is not installed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a conversion copies or refuses, and what to do about it.
+    """Why a conversion copies or is refused, and what to do about it.
 
     Attributes
     ----------
     why : str
-        What stands in the way, as a sentence without a full stop.
+        The obstacle, as a sentence without a full stop.
     remedy : str
-        What to do about it; empty where there is nothing to be done.
+        How to avoid it; empty if nothing can be done.
+    code : str
+        Stable identifier for programs, such as ``"negative-strides"``. docs/errors.md lists
+        them; a plugin may add its own.
 
     Examples
     --------
-    >>> Reason("the strides are negative", "pass numpy.ascontiguousarray(x)").why
-    'the strides are negative'
+    >>> reason = Reason("the strides are negative", "numpy.ascontiguousarray(x)", code="negative-strides")
+    >>> print(reason)
+    the strides are negative (numpy.ascontiguousarray(x))
     """
 
     why: str
-    remedy: str
+    remedy: str = ""
+    code: str = field(default="other", kw_only=True)
 
     def __str__(self) -> str:
         return f"{self.why} ({self.remedy})" if self.remedy else self.why
@@ -40,11 +46,13 @@ class ZeroCopyError(Exception):
     Parameters
     ----------
     asked : str
-        What was asked, as the call that was made.
+        The call that was made.
     why : str
         Why it cannot be done.
     remedy : str
         What to do instead.
+    code : str, optional
+        As `Reason.code`. Default: the class's own.
 
     Examples
     --------
@@ -53,16 +61,50 @@ class ZeroCopyError(Exception):
       To fix: pass an array
     """
 
-    def __init__(self, asked: str, why: str, remedy: str = "") -> None:
-        # All three go to args, so that the error survives pickling between processes.
+    code: str = "other"
+
+    def __init__(self, asked: str, why: str, remedy: str = "", *, code: str = "") -> None:
         super().__init__(asked, why, remedy)
         self.asked = asked
         self.why = why
         self.remedy = remedy
+        if code:
+            self.code = code
 
     def __str__(self) -> str:
         text = f"{self.asked}: {self.why.rstrip('.')}." if self.asked else f"{self.why.rstrip('.')}."
         return f"{text}\n  To fix: {self.remedy}" if self.remedy else text
+
+    def with_context(
+        self, *, asked: str | None = None, why: str | None = None, remedy: str | None = None
+    ) -> Self:
+        """Replace parts of the message that a caller further up knows better.
+
+        Parameters
+        ----------
+        asked, why, remedy : str, optional
+            New parts; None keeps the present one.
+
+        Returns
+        -------
+        ZeroCopyError
+            The same object, so that ``raise error.with_context(...)`` keeps its traceback.
+
+        Examples
+        --------
+        >>> print(ZeroCopyError("", "x is a string").with_context(asked="convert(x)"))
+        convert(x): x is a string.
+        """
+        self.asked = self.asked if asked is None else asked
+        self.why = self.why if why is None else why
+        self.remedy = self.remedy if remedy is None else remedy
+        self.args = (self.asked, self.why, self.remedy)
+        return self
+
+    @property
+    def reason(self) -> Reason:
+        """The error as a `Reason`, for a plan that refuses."""
+        return Reason(self.why, self.remedy, code=self.code)
 
 
 class UnknownFrameworkError(ZeroCopyError, LookupError):
@@ -256,7 +298,6 @@ class PoolLimitError(ZeroCopyError, MemoryError):
         source: str = "",
     ) -> None:
         super().__init__(asked, why, remedy)
-        self.args = (asked, why, remedy, requested, in_use, limit, source)
         self.requested = requested
         self.in_use = in_use
         self.limit = limit
