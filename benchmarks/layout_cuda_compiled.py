@@ -24,7 +24,18 @@ from typing import Any
 import numpy as np
 
 from benchmarks.record_types import LAYOUTS
-from zerocopy.layout.cuda.plan import ALIGNED, KIND, LENGTH, OFFSET, ROW, SHIFTED, START, STOP, WARP, plan
+from zerocopy.layout.cuda.tile_plan import (
+    ACCESS,
+    ALIGNED,
+    LENGTH,
+    OFFSET,
+    ROW,
+    SHIFTED,
+    START,
+    STOP,
+    WARP,
+    tile_plan,
+)
 from zerocopy.layout.schema import leaves
 
 RESULTS = Path(__file__).parent / "results"
@@ -54,14 +65,9 @@ def kernels() -> Iterator[dict[str, Any]]:
     integers = {n: types.Array(getattr(types, n), 1, "C") for n in ("uint8", "uint16", "uint32", "uint64")}
     byte, half, word, pair = integers.values()
     tasks, number = types.Array(types.int64, 1, "C"), types.int64
-    tile = (byte, pair, byte, word, pair, tasks, *(number,) * 7)
+    tiled = (byte, pair, byte, word, pair, tasks, *(number,) * 7, types.boolean)
     direct = (byte, half, word, byte, word, pair, tasks, *(number,) * 4)
-    arguments = {
-        "to_columns": tile,
-        "to_rows": (*tile, types.boolean),
-        "to_columns_direct": direct,
-        "to_rows_direct": direct,
-    }
+    arguments = {"to_columns": tiled, "to_rows": tiled, "to_columns_direct": direct, "to_rows_direct": direct}
     for name, signature in arguments.items():
         for architecture in ARCHITECTURES:
             # Whatever is compiled for, functions on the device ask which one there is.
@@ -127,18 +133,18 @@ def tiles() -> Iterator[dict[str, Any]]:
     """
     for layout in LAYOUTS:
         size = layout.dtype.itemsize
-        made = plan(tuple(leaves(layout.dtype)), size)
+        made = tile_plan(tuple(leaves(layout.dtype)), size)
         shift, mask = made.swizzle
         plain, swizzled = [], []
         for task in made.table.reshape(-1, len(ROW)):
-            if task[KIND] not in (ALIGNED, SHIFTED):
+            if task[ACCESS] not in (ALIGNED, SHIFTED):
                 continue
             for start in range(task[START], task[STOP], 8 * WARP):
                 for half in (0, 4):
                     byte = start + 8 * np.arange(WARP) + half
                     byte = byte[byte < task[STOP]]
                     at = byte // task[LENGTH] * size + task[OFFSET] + byte % task[LENGTH]
-                    for place in (at,) if task[KIND] == ALIGNED else (at, at + 3):
+                    for place in (at,) if task[ACCESS] == ALIGNED else (at, at + 3):
                         plain.append(_in_turn(place))
                         swizzled.append(_in_turn(place ^ (place >> shift & mask)))
         yield {

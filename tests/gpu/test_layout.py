@@ -22,8 +22,8 @@ cuda = pytest.importorskip("numba.cuda")
 if not cuda.is_available():
     pytest.skip("Numba sees no GPU, or lacks NVVM: numba -s says which", allow_module_level=True)
 
-from zerocopy.layout.cuda.columns import aos_to_soa, soa_to_aos  # noqa: E402
-from zerocopy.layout.cuda.plan import plan  # noqa: E402
+from zerocopy.layout.cuda.tile_plan import tile_plan  # noqa: E402
+from zerocopy.layout.cuda.transposition import aos_to_soa, soa_to_aos  # noqa: E402
 
 LENGTHS = (0, 1, 63, 64, 65, 127, 1000, 100_003)
 
@@ -363,7 +363,7 @@ def test_a_plans_table_stays_until_the_kernel_is_done() -> None:
         torch.cuda._sleep(BUSY_CYCLES)
     soa_to_aos(given, wanted, dtype.itemsize, out=out, stream=busy)
     assert default.query(), "nobody has to wait for this"
-    plan.cache_clear()
+    tile_plan.cache_clear()
     assert not default.query()
     assert not busy.query(), "the host has waited"
     torch.cuda.synchronize()
@@ -415,7 +415,7 @@ def test_the_kernels_are_compiled_once() -> None:
         check(records(ON_DEVICE[name], 65))
     for kernel in (kernels.to_columns, kernels.to_rows, kernels.to_columns_direct, kernels.to_rows_direct):
         assert len(kernel.overloads) == 1
-    assert plan(tuple(leaves(ON_DEVICE["long"])), ON_DEVICE["long"].itemsize).shared == 0
+    assert tile_plan(tuple(leaves(ON_DEVICE["long"])), ON_DEVICE["long"].itemsize).shared == 0
 
 
 def test_what_wants_gradients_is_refused_by_name() -> None:

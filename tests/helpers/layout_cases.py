@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import record_types
-from zerocopy.layout.schema import Leaf, leaves
+from zerocopy.layout.schema import FieldLeaf, leaves
 
 
 def f4(names: str, order: str = "<") -> list[tuple[str, str]]:
@@ -84,14 +84,14 @@ def records(dtype: np.dtype[Any], rows: int) -> np.ndarray:
     return rng.integers(0, 256, rows * dtype.itemsize, np.uint8).view(dtype)
 
 
-def field(records: Any, leaf: Leaf) -> Any:
+def field(records: Any, leaf: FieldLeaf) -> Any:
     """Return a leaf among records, or its column among columns."""
     for name in leaf.path:
         records = records[name]
     return records
 
 
-def column(rows: np.ndarray, leaf: Leaf) -> np.ndarray:
+def column(rows: np.ndarray, leaf: FieldLeaf) -> np.ndarray:
     """Return a leaf by NumPy's own ways, without a conversion that could touch a NaN."""
     values = np.ascontiguousarray(field(rows, leaf))
     return values if values.dtype.isnative else values.byteswap().view(values.dtype.newbyteorder())

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from zerocopy import aos_to_soa, soa_to_aos
 from zerocopy.layout import threads, transposition
 from zerocopy.layout.groups import GROUPS
-from zerocopy.layout.plan import KIND
-from zerocopy.layout.rows import record_type
-from zerocopy.layout.schema import Leaf, leaves
+from zerocopy.layout.record_plan import GROUP
+from zerocopy.layout.record_type import record_type
+from zerocopy.layout.schema import FieldLeaf, leaves
 from zerocopy.protocols.array_interface import aligned_empty
 
 pytest.importorskip("numba")
@@ -37,8 +37,8 @@ def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def use(monkeypatch: pytest.MonkeyPatch, stores: str) -> None:
-    monkeypatch.setattr(transposition, "SMALL", 0)
-    monkeypatch.setattr(transposition, "STREAM", 0 if stores == "streaming" else 1 << 60)
+    monkeypatch.setattr(transposition, "MIN_KERNEL_BYTES", 0)
+    monkeypatch.setattr(transposition, "MIN_STREAMING_BYTES", 0 if stores == "streaming" else 1 << 60)
 
 
 def arranged(dtype: np.dtype, length: int) -> Iterator[tuple[str, np.ndarray]]:
@@ -69,7 +69,7 @@ def guarded(shape: tuple[int, ...], dtype: np.dtype, shift: int) -> tuple[np.nda
     return (inner.view(dtype) if dtype.itemsize else np.empty(shape, dtype)).reshape(shape), untouched
 
 
-def nested(kind: list[Leaf], made: list[Any]) -> dict[str, Any]:
+def nested(kind: list[FieldLeaf], made: list[Any]) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for leaf, column in zip(kind, made, strict=True):
         inner = columns
@@ -171,11 +171,11 @@ def test_parts_of_many_threads_meet(
     layout: str, most: int, kernels: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However few records a part has: each begins with a line of every column."""
-    monkeypatch.setattr(threads, "WORTH", 1)
+    monkeypatch.setattr(threads, "MIN_PART_BYTES", 1)
     dtype = LAYOUTS[layout]
     kind = leaves(dtype)
     for length in (127, 1000, 4099):
-        assert len(threads.cuts(length, length * dtype.itemsize, most, 64)) == min(most, length // 64)
+        assert len(threads.split_rows(length, length * dtype.itemsize, most, 64)) == min(most, length // 64)
         for records in (
             RANDOM[: length * dtype.itemsize].view(dtype),
             RANDOM[: length * dtype.itemsize].view(dtype)[::-1],
@@ -211,14 +211,14 @@ def test_every_group_is_among_the_layouts() -> None:
         used = set()
         for dtype in LAYOUTS.values():
             kind = record_type(dtype)
-            used |= set(kind.plan(kind.movable, to_rows=to_rows)._parts[0][:, KIND].tolist())
+            used |= set(kind.plan(kind.kernel_leaves, to_rows=to_rows)._tables[0][:, GROUP].tolist())
         assert used == set(range(len(GROUPS)))
 
 
 @pytest.mark.parametrize("layout", ["particle", "big-endian", "complex, text, bytes", "pairs"])
 def test_some_fields_are_picked(layout: str, kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One, a few, all of them in another order: each in parts of several threads."""
-    monkeypatch.setattr(threads, "WORTH", 1)
+    monkeypatch.setattr(threads, "MIN_PART_BYTES", 1)
     dtype = LAYOUTS[layout]
     names = list(dtype.names)
     for where, records in arranged(dtype, 1000):
@@ -272,7 +272,7 @@ def test_no_byte_outside_is_touched(run_python) -> None:
             kept.append(memory)
             return whole[start : start + nbytes]
 
-        transposition.SMALL = transposition.STREAM = 0
+        transposition.MIN_KERNEL_BYTES = transposition.MIN_STREAMING_BYTES = 0
         for layout, dtype in LAYOUTS.items():
             kind = leaves(dtype)
             for length in (1, 64, 65, 200, 1000):
@@ -385,7 +385,7 @@ def test_made_up_records(
         back = soa_to_aos(columns, dtype, copy=True)
         assert (back.dtype, back.shape) == (dtype, (length,))
         assert back.tobytes() == expected.tobytes()
-        if record_type(dtype).apart:
+        if record_type(dtype).disjoint:
             for leaf in kind:
                 assert native_bits(field(back, leaf)) == native_bits(field(rows, leaf)), leaf.name
         if any(leaf.shape and not leaf.dtype.itemsize for leaf in kind):

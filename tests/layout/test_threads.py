@@ -294,7 +294,7 @@ def test_machine_code_that_cannot_be_kept_is_told(cold) -> None:
     assert len(said) == 3  # once
     assert said[1].startswith("RuntimeWarning: the kernels of aos_to_soa are compiled in each process")
     assert "/dev/null/no/zerocopy" in said[1]
-    assert "set NUMBA_CACHE_DIR to a folder" in said[1]
+    assert "set NUMBA_CACHE_DIR to a writable folder" in said[1]
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_a_numba_that_fails_is_told_once(cold, tmp_path: Path) -> None:
     said = cold()
     assert said == [
         "True True",
-        "RuntimeWarning: NumPy moves records, since Numba fails: Numba needs NumPy 1.9 or less",
+        "RuntimeWarning: zerocopy converts records with NumPy, because Numba fails: Numba needs NumPy 1.9 or less",
         "False",
     ]
 
@@ -351,7 +351,7 @@ def test_a_part_runs_once_and_its_error_is_raised() -> None:
         raise ValueError("first")
 
     parts = [threads._Part(lambda: ran.append(1)) for _ in range(2)]
-    parts[0].forget()
+    parts[0].cancel()
     parts[0]()
     parts[1]()
     parts[1]()

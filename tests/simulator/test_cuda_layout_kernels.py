@@ -15,7 +15,7 @@ import pytest
 from helpers.layout_cases import ON_DEVICE, column, padding, records, without_padding
 
 import zerocopy as zc
-from zerocopy.layout.schema import Leaf, leaves
+from zerocopy.layout.schema import FieldLeaf, leaves
 
 if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
     pytest.skip(
@@ -26,12 +26,11 @@ cuda = pytest.importorskip("numba.cuda")
 
 from zerocopy.layout.cuda import columns as public  # noqa: E402
 from zerocopy.layout.cuda import kernels, memory, tile  # noqa: E402
-from zerocopy.layout.cuda.columns import aos_to_soa, soa_to_aos  # noqa: E402
-from zerocopy.layout.cuda.plan import (  # noqa: E402
+from zerocopy.layout.cuda.tile_plan import (  # noqa: E402
+    ACCESS,
     ALIGNED,
     GAP,
     HALVES,
-    KIND,
     LARGEST_TILE,
     LENGTH,
     OCTETS,
@@ -43,9 +42,10 @@ from zerocopy.layout.cuda.plan import (  # noqa: E402
     STOP,
     WARP,
     division,
-    plan,
     swizzle,
+    tile_plan,
 )
+from zerocopy.layout.cuda.transposition import aos_to_soa, soa_to_aos  # noqa: E402
 
 assert ON_DEVICE["particle"].itemsize == 59
 assert ON_DEVICE["particle, aligned"].itemsize == 64
@@ -71,7 +71,7 @@ def on_device(array: np.ndarray, shift: int = 0) -> object:
     return room[start : start + len(octets)]
 
 
-def check_columns(got: list, rows: np.ndarray, wanted: list[Leaf]) -> None:
+def check_columns(got: list, rows: np.ndarray, wanted: list[FieldLeaf]) -> None:
     assert len(got) == len(wanted)
     for leaf, there in zip(wanted, got, strict=True):
         assert there.dtype == leaf.dtype
@@ -112,7 +112,7 @@ def test_lengths(layout: str, length: int) -> None:
 @pytest.mark.parametrize("layout", [name for name in ON_DEVICE if name != "long"])
 def test_several_tiles_of_whole_blocks(layout: str) -> None:
     dtype = ON_DEVICE[layout]
-    rows = plan(tuple(leaves(dtype)), dtype.itemsize).rows
+    rows = tile_plan(tuple(leaves(dtype)), dtype.itemsize).rows
     check_both(dtype, max(1000, rows + 3) if dtype.itemsize < 100 else 2 * rows + 3)
 
 
@@ -122,7 +122,7 @@ def test_records_at_any_address(layout: str, shift: int) -> None:
     """A slice of a buffer: read and written, up to its first and last byte and no further."""
     dtype = ON_DEVICE[layout]
     all_leaves = leaves(dtype)
-    tile_rows = plan(tuple(all_leaves), dtype.itemsize).rows
+    tile_rows = tile_plan(tuple(all_leaves), dtype.itemsize).rows
     length = 9 if layout == "long" else tile_rows + 3
     rows = records(dtype, length)
     check_columns(aos_to_soa(on_device(rows, shift), all_leaves, dtype.itemsize), rows, all_leaves)
@@ -180,8 +180,8 @@ def test_some_fields() -> None:
         wanted = leaves(dtype, fields)
         rows = records(dtype, 70)
         check_columns(aos_to_soa(on_device(rows, 1), wanted, dtype.itemsize), rows, wanted)
-    assert plan(tuple(leaves(ON_DEVICE["64 x f4"], ("f3", "f40"))), 256).shared == 0
-    assert plan(tuple(leaves(ON_DEVICE["particle"], ("type", "m"))), 59).shared > 0
+    assert tile_plan(tuple(leaves(ON_DEVICE["64 x f4"], ("f3", "f40"))), 256).shared == 0
+    assert tile_plan(tuple(leaves(ON_DEVICE["particle"], ("type", "m"))), 59).shared > 0
 
 
 @pytest.mark.parametrize("itemsize", [12, 9000])
@@ -241,7 +241,7 @@ def test_past_two_and_four_gigabytes() -> None:
     dtype = np.dtype([("a", "u4"), ("b", "u1", (5,))])
     all_leaves = tuple(leaves(dtype))
     length = (5 << 30) // dtype.itemsize
-    made = plan(all_leaves, dtype.itemsize)
+    made = tile_plan(all_leaves, dtype.itemsize)
     block = length // made.rows
     tail = records(dtype, length - block * made.rows)
     assert len(tail)
@@ -262,7 +262,7 @@ def test_past_two_and_four_gigabytes() -> None:
     def over(array: np.ndarray, *names: str) -> list[object]:
         return [memory.window(array.ctypes.data, array.nbytes, name, 0) for name in names]
 
-    shared = (cuda.to_device(made.table), length, 9, 0, *made.swizzle, made.rows, pitch)
+    shared = (cuda.to_device(made.table), length, 9, 0, *made.swizzle, made.rows, pitch, False)
     run(
         kernels.to_columns,
         *over(source, "uint8", "uint64"),
@@ -279,7 +279,6 @@ def test_past_two_and_four_gigabytes() -> None:
         *over(back, "uint8", "uint64"),
         *over(arena, "uint8", "uint32", "uint64"),
         *shared,
-        False,
     )
     assert back[-tail.nbytes :].tobytes() == tail.tobytes()
 
@@ -329,7 +328,7 @@ def test_division(length: int) -> None:
 @pytest.mark.parametrize("to_rows", [False, True])
 def test_each_byte_has_one_task(layout: str, to_rows: bool) -> None:
     dtype = ON_DEVICE[layout]
-    made = plan(tuple(leaves(dtype)), dtype.itemsize, 0, None, to_rows)
+    made = tile_plan(tuple(leaves(dtype)), dtype.itemsize, 0, None, to_rows)
     seen = np.zeros(made.rows * dtype.itemsize, int)
     for task in made.table.reshape(-1, len(ROW)):
         byte = np.arange(task[START], task[STOP])
@@ -340,8 +339,8 @@ def test_each_byte_has_one_task(layout: str, to_rows: bool) -> None:
 
 def kinds(dtype: object, **options: object) -> set[int]:
     dtype = np.dtype(dtype)
-    table = plan(tuple(leaves(dtype)), dtype.itemsize, **options).table.reshape(-1, len(ROW))
-    return set(table[:, KIND].tolist())
+    table = tile_plan(tuple(leaves(dtype)), dtype.itemsize, **options).table.reshape(-1, len(ROW))
+    return set(table[:, ACCESS].tolist())
 
 
 def test_kinds() -> None:
@@ -350,8 +349,8 @@ def test_kinds() -> None:
     assert kinds("f4,f8", head=3) == {SHIFTED}
     assert kinds("f4,u1") == {SHIFTED, OCTETS}
     assert kinds("f4,u2,S6") == {ALIGNED, HALVES}
-    assert kinds("f4,f8", places=(4, 12)) == {ALIGNED}
-    assert kinds("u1,u1", places=(0, 1)) == {OCTETS, SINGLE}
+    assert kinds("f4,f8", column_offsets=(4, 12)) == {ALIGNED}
+    assert kinds("u1,u1", column_offsets=(0, 1)) == {OCTETS, SINGLE}
     assert kinds({"names": ["a"], "formats": ["f4"], "itemsize": 9000}, to_rows=True) == {ALIGNED, GAP}
 
 
@@ -476,7 +475,7 @@ def test_columns_that_are_read_may_be_one() -> None:
 
 
 def test_no_columns() -> None:
-    with pytest.raises(zc.UnsupportedConversionError, match="no column"):
+    with pytest.raises(zc.UnsupportedConversionError, match="columns is empty"):
         soa_to_aos([], [], 12)
 
 
@@ -515,6 +514,6 @@ def test_read_only_memory_is_not_written() -> None:
     ("itemsize", "rows"), [(8 << 10, 512), (1 << 20, 512), (8 << 20, 504), (32 << 20, 120)]
 )
 def test_a_tile_of_long_records_is_counted_in_32_bits(itemsize: int, rows: int) -> None:
-    made = plan((Leaf(("x",), np.dtype("f4"), (), 0, ((8, 4),)),), itemsize)
+    made = tile_plan((FieldLeaf(("x",), np.dtype("f4"), (), 0, ((8, 4),)),), itemsize)
     assert (made.rows, made.shared) == (rows, 0)
     assert made.rows * itemsize < 1 << 32
