@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from helpers.arrays import aligned, bits
 from helpers.records import POINT, TREE, agree, by_path, filled
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as npst
 
 import zerocopy as zc

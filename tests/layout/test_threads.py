@@ -311,7 +311,8 @@ def test_a_numba_that_fails_is_told_once(cold, tmp_path: Path) -> None:
     said = cold()
     assert said == [
         "True True",
-        "RuntimeWarning: zerocopy converts records with NumPy, because Numba fails: Numba needs NumPy 1.9 or less",
+        "RuntimeWarning: zerocopy converts records with NumPy, because Numba fails: "
+        "Numba needs NumPy 1.9 or less",
         "False",
     ]
 

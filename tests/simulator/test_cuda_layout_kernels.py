@@ -24,8 +24,12 @@ if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
     )
 cuda = pytest.importorskip("numba.cuda")
 
-from zerocopy.layout.cuda import columns as public  # noqa: E402
-from zerocopy.layout.cuda import kernels, memory, tile  # noqa: E402
+from zerocopy.layout.cuda import (  # noqa: E402
+    kernels,
+    memory,
+    tile,
+    transposition,
+)
 from zerocopy.layout.cuda.tile_plan import (  # noqa: E402
     ACCESS,
     ALIGNED,
@@ -55,7 +59,7 @@ assert ON_DEVICE["particle, aligned"].itemsize == 64
 def _small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "whole_blocks" not in request.node.name:
         for module, name, value in (
-            (public, "THREADS", 64),
+            (transposition, "THREADS", 64),
             (tile, "THREADS", 64),
             (kernels, "_WARPS", 64 // WARP),
         ):
