@@ -1,8 +1,8 @@
-"""AoS <-> SoA on a CUDA device: the kernels under Numba's simulator, against NumPy, bit for bit.
+"""The CUDA kernels under Numba's simulator, against NumPy, bit for bit.
 
     NUMBA_ENABLE_CUDASIM=1 python -m pytest tests/simulator
 
-The simulator runs a Python thread for each of a block's, so that most tests are of blocks of 64
+The simulator runs one Python thread per thread of a block, so most tests use blocks of 64
 instead of 256 threads; the kernels are the same.
 """
 
@@ -12,7 +12,7 @@ import os
 
 import numpy as np
 import pytest
-from helpers.layout_cases import ON_DEVICE, column, padding, records, without_padding
+from helpers.layout_cases import ON_DEVICE, column, records, without_padding
 
 import zerocopy as zc
 from zerocopy.layout.schema import FieldLeaf, leaves
@@ -31,22 +31,7 @@ from zerocopy.layout.cuda import (  # noqa: E402
     transposition,
 )
 from zerocopy.layout.cuda.tile_plan import (  # noqa: E402
-    ACCESS,
-    ALIGNED,
-    GAP,
-    HALVES,
-    LARGEST_TILE,
-    LENGTH,
-    OCTETS,
-    OFFSET,
-    ROW,
-    SHIFTED,
-    SINGLE,
-    START,
-    STOP,
     WARP,
-    division,
-    swizzle,
     tile_plan,
 )
 from zerocopy.layout.cuda.transposition import aos_to_soa, soa_to_aos  # noqa: E402
@@ -67,12 +52,12 @@ def _small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 
 def on_device(array: np.ndarray, shift: int = 0) -> object:
-    """Return bytes on the device, from so many bytes after a multiple of 8 on."""
+    """Return an array's bytes on the device, `shift` bytes after a multiple of 8."""
     octets = array.reshape(-1).view(np.uint8)
-    room = cuda.device_array(len(octets) + 32, np.uint8)
-    start = -room.__array_interface__["data"][0] % 8 + shift
-    room[start : start + len(octets)] = octets
-    return room[start : start + len(octets)]
+    buffer = cuda.device_array(len(octets) + 32, np.uint8)
+    start = -buffer.__array_interface__["data"][0] % 8 + shift
+    buffer[start : start + len(octets)] = octets
+    return buffer[start : start + len(octets)]
 
 
 def check_columns(got: list, rows: np.ndarray, wanted: list[FieldLeaf]) -> None:
@@ -98,7 +83,7 @@ def check_both(dtype: np.dtype, length: int, shift: int = 0) -> None:
     rows, all_leaves = records(dtype, length), leaves(dtype)
     got = aos_to_soa(on_device(rows, shift), all_leaves, dtype.itemsize)
     check_columns(got, rows, all_leaves)
-    # From columns that NumPy has made, and not from those.
+    # From columns that NumPy made, not from the kernels'.
     given = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
     check_rows(soa_to_aos(given, all_leaves, dtype.itemsize), rows)
 
@@ -108,7 +93,7 @@ LENGTHS = (0, 1, 63, 64, 65, 127)
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("layout", ON_DEVICE)
-def test_lengths(layout: str, length: int) -> None:
+def test_lengths_around_a_tile(layout: str, length: int) -> None:
     dtype = ON_DEVICE[layout]
     check_both(dtype, length if dtype.itemsize < 1000 else length // 8)
 
@@ -123,7 +108,7 @@ def test_several_tiles_of_whole_blocks(layout: str) -> None:
 @pytest.mark.parametrize("shift", [1, 2, 4, 7])
 @pytest.mark.parametrize("layout", ["x, y, z: f4", "particle", "big-endian, sub-array", "long"])
 def test_records_at_any_address(layout: str, shift: int) -> None:
-    """A slice of a buffer: read and written, up to its first and last byte and no further."""
+    """Slices of a buffer; no byte outside is read or written."""
     dtype = ON_DEVICE[layout]
     all_leaves = leaves(dtype)
     tile_rows = tile_plan(tuple(all_leaves), dtype.itemsize).rows
@@ -163,7 +148,7 @@ def test_columns_at_any_multiple_of_their_items(layout: str, shift: int) -> None
     check_rows(soa_to_aos(outs, all_leaves, dtype.itemsize), rows)
 
 
-def test_the_columns_lie_in_one_arena() -> None:
+def test_columns_share_one_aligned_allocation() -> None:
     dtype = ON_DEVICE["8 x f4"]
     got = aos_to_soa(on_device(records(dtype, 100)), leaves(dtype), dtype.itemsize)
     starts = [c.__array_interface__["data"][0] for c in got]
@@ -177,8 +162,8 @@ def test_the_columns_lie_in_one_arena() -> None:
     assert all((start - starts[0]) % 256 == 0 for start in starts)
 
 
-def test_some_fields() -> None:
-    """Few fields of long records are read alone; of short ones the whole tile is."""
+def test_selected_fields() -> None:
+    """For few fields of long records, only their sectors are read; else whole tiles."""
     for name, fields in (("64 x f4", ("f3", "f40")), ("particle", ("type", "m"))):
         dtype = ON_DEVICE[name]
         wanted = leaves(dtype, fields)
@@ -189,8 +174,8 @@ def test_some_fields() -> None:
 
 
 @pytest.mark.parametrize("itemsize", [12, 9000])
-def test_fields_that_overlap(itemsize: int) -> None:
-    """Of those the last one is written, as by NumPy; all are read."""
+def test_overlapping_fields(itemsize: int) -> None:
+    """All are read; the last one determines what is written, as with NumPy."""
     dtype = np.dtype(
         {
             "names": ["low", "whole", "mid", "end"],
@@ -221,7 +206,7 @@ def test_leaves_without_bytes() -> None:
     assert aos_to_soa(on_device(rows), [], dtype.itemsize) == []
 
 
-def test_an_array_of_records_and_streams() -> None:
+def test_structured_arrays_and_streams() -> None:
     dtype = ON_DEVICE["x, y, z: f4"]
     rows, all_leaves = records(dtype, 7), leaves(dtype)
     for stream in (None, 1, 2, -1, cuda.default_stream() if hasattr(cuda, "default_stream") else 1):
@@ -232,8 +217,8 @@ def test_an_array_of_records_and_streams() -> None:
     assert out.copy_to_host().tobytes() == rows.tobytes()
 
 
-def test_past_two_and_four_gigabytes() -> None:
-    """The last block of an array that is never touched elsewhere, so that it takes no memory."""
+def test_offsets_past_two_and_four_gigabytes() -> None:
+    """Runs only the last block of arrays whose other pages are never accessed, and take no memory."""
     from numba.cuda.simulator.kernel import (
         BlockManager,
         FakeCUDAModule,
@@ -256,7 +241,7 @@ def test_past_two_and_four_gigabytes() -> None:
         with _push_kernel_context(module), swapped_cuda_module(kernel.fn, module):
             BlockManager(kernel.fn, (block + 1, 1, 1), (64, 1, 1), False).run((block, 0, 0), *fakes)
 
-    source = np.zeros(length * 9, np.uint8)  # pages of zero, until they are written
+    source = np.zeros(length * 9, np.uint8)  # pages without memory until they are written
     source[-tail.nbytes :] = tail.view(np.uint8)
     arena = np.zeros(length * 4 + length * 5 + 4096, np.uint8)
     pitch = (length + 255) // 256 * 256
@@ -287,82 +272,11 @@ def test_past_two_and_four_gigabytes() -> None:
     assert back[-tail.nbytes :].tobytes() == tail.tobytes()
 
 
-# -- the plan ---------------------------------------------------------------------
-
-
-def conflicts(words: np.ndarray) -> int:
-    """Return how many words of one bank a warp asks for, at most."""
-    return int(np.bincount(np.unique(words) % 32).max())
-
-
-@pytest.mark.parametrize("count", [1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
-@pytest.mark.parametrize("width", [4, 8])
-def test_no_two_threads_ask_for_one_bank(width: int, count: int) -> None:
-    """Fields of 4 and 8 bytes in records of 4 bytes to 2 KiB: what a warp reads at once."""
-    dtype = np.dtype([(f"f{i}", f"f{width}") for i in range(max(1, count * 4 // width))])
-    shift, mask = swizzle(leaves(dtype), dtype.itemsize)
-    byte = 8 * np.arange(32)
-    for leaf in leaves(dtype)[:4]:
-        for half in (0, 4):
-            at = leaf.pieces[0][0] + (byte + half) % width + (byte + half) // width * dtype.itemsize
-            assert conflicts((at ^ (at >> shift & mask)) // 4) == 1, leaf
-
-
-def test_the_swizzle_is_one_to_one_and_keeps_words() -> None:
-    byte = np.arange(32 << 10)
-    for itemsize in (3, 12, 16, 59, 64, 96, 128, 256, 1024):
-        dtype = np.dtype([("x", "f4"), ("rest", f"V{itemsize - 4}")]) if itemsize > 4 else np.dtype("V3,")
-        shift, mask = swizzle(leaves(dtype), itemsize)
-        there = byte ^ (byte >> shift & mask)
-        assert sorted(there) == list(byte)
-        assert (there % 4 == byte % 4).all()
-        assert (there // 128 == byte // 128).all()
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 7, 10, 12, 59, 100, 127, 1000, 1023, 4079])
-def test_division(length: int) -> None:
-    end = max(8, LARGEST_TILE // length) * length
-    byte = np.arange(end, dtype=np.uint64)
-    magic, shift = division(length, end)
-    assert int(byte[-1]) * magic < 1 << 32
-    assert (byte * np.uint64(magic) >> np.uint64(shift) == byte // np.uint64(length)).all()
-
-
-@pytest.mark.parametrize("layout", ON_DEVICE)
-@pytest.mark.parametrize("to_rows", [False, True])
-def test_each_byte_has_one_task(layout: str, to_rows: bool) -> None:
-    dtype = ON_DEVICE[layout]
-    made = tile_plan(tuple(leaves(dtype)), dtype.itemsize, 0, None, to_rows)
-    seen = np.zeros(made.rows * dtype.itemsize, int)
-    for task in made.table.reshape(-1, len(ROW)):
-        byte = np.arange(task[START], task[STOP])
-        seen[byte // task[LENGTH] * dtype.itemsize + task[OFFSET] + byte % task[LENGTH]] += 1
-    wanted = np.tile(~padding(dtype), made.rows)
-    assert (seen == (wanted | (to_rows and not made.shared))).all()
-
-
-def kinds(dtype: object, **options: object) -> set[int]:
-    dtype = np.dtype(dtype)
-    table = tile_plan(tuple(leaves(dtype)), dtype.itemsize, **options).table.reshape(-1, len(ROW))
-    return set(table[:, ACCESS].tolist())
-
-
-def test_kinds() -> None:
-    assert kinds("f4,f8") == {ALIGNED}
-    assert kinds("f4,f8", head=4) == {ALIGNED}
-    assert kinds("f4,f8", head=3) == {SHIFTED}
-    assert kinds("f4,u1") == {SHIFTED, OCTETS}
-    assert kinds("f4,u2,S6") == {ALIGNED, HALVES}
-    assert kinds("f4,f8", column_offsets=(4, 12)) == {ALIGNED}
-    assert kinds("u1,u1", column_offsets=(0, 1)) == {OCTETS, SINGLE}
-    assert kinds({"names": ["a"], "formats": ["f4"], "itemsize": 9000}, to_rows=True) == {ALIGNED, GAP}
-
-
-# -- bad input --------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------
 
 
 class Interface:
-    """A producer of an interface as it is given."""
+    """A producer of an interface with arbitrary entries."""
 
     def __init__(self, **entries: object):
         self.__cuda_array_interface__ = {
@@ -392,28 +306,28 @@ XYZ = ON_DEVICE["x, y, z: f4"]
         (Interface(), zc.DeviceError, "simulator"),
     ],
 )
-def test_what_is_no_buffer(buffer: object, error: type[Exception], match: str) -> None:
+def test_invalid_buffers_are_refused(buffer: object, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match) as caught:
         aos_to_soa(buffer, leaves(XYZ), 12)
     assert caught.value.asked.startswith("aos_to_soa")
     assert caught.value.remedy
 
 
-def test_no_whole_records() -> None:
-    with pytest.raises(zc.UnsupportedConversionError, match="13 bytes are no whole number of records"):
+def test_partial_records_are_refused() -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="13 bytes are not a whole number of records"):
         aos_to_soa(cuda.to_device(np.zeros(13, np.uint8)), leaves(XYZ), 12)
     with pytest.raises(zc.UnsupportedConversionError, match="of 0 bytes"):
         aos_to_soa(cuda.to_device(np.zeros(13, np.uint8)), [], 0)
 
 
 @pytest.mark.parametrize("strided", [lambda x: x[::2], lambda x: x[::-1], lambda x: x.reshape(4, 6)[:, :3]])
-def test_a_buffer_that_is_not_contiguous(strided) -> None:
+def test_buffers_that_are_not_contiguous_are_refused(strided) -> None:
     with pytest.raises(zc.UnsupportedConversionError, match="not contiguous"):
         aos_to_soa(strided(cuda.to_device(np.zeros(24, np.uint8))), leaves(XYZ), 12)
 
 
 @pytest.mark.parametrize("stream", [0, -5, "main"])
-def test_what_is_no_stream(stream: object) -> None:
+def test_invalid_streams_are_refused(stream: object) -> None:
     with pytest.raises(zc.DeviceError, match="stream"):
         aos_to_soa(cuda.to_device(np.zeros(24, np.uint8)), leaves(XYZ), 12, stream=stream)
 
@@ -453,7 +367,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_an_out_that_does_not_fit_is_not_touched(case: str) -> None:
+def test_out_that_does_not_fit_is_left_unchanged(case: str) -> None:
     source = cuda.to_device(np.full(60, 1, np.uint8))
     out = bad_columns(case, source)
     before = [np.array(o if isinstance(o, np.ndarray) else o.copy_to_host()) for o in out]
@@ -467,18 +381,18 @@ def test_an_out_that_does_not_fit_is_not_touched(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in BAD if c not in ("the source", "another column")])
-def test_columns_that_do_not_fit(case: str) -> None:
+def test_columns_that_do_not_fit_are_refused(case: str) -> None:
     with pytest.raises(zc.UnsupportedConversionError, match=BAD[case]):
         soa_to_aos(bad_columns(case, None), leaves(XYZ), 12)
 
 
-def test_columns_that_are_read_may_be_one() -> None:
+def test_source_columns_may_be_the_same_array() -> None:
     x = cuda.to_device(np.arange(5, dtype="f4"))
     got = soa_to_aos([x, x, x], leaves(XYZ), 12).copy_to_host().view("f4").reshape(5, 3)
     assert (got == np.arange(5)[:, None]).all()
 
 
-def test_no_columns() -> None:
+def test_empty_columns_are_refused() -> None:
     with pytest.raises(zc.UnsupportedConversionError, match="columns is empty"):
         soa_to_aos([], [], 12)
 
@@ -493,7 +407,7 @@ def test_no_columns() -> None:
         (lambda x: x[4:], "overlap"),
     ],
 )
-def test_records_that_do_not_fit(out, match: str) -> None:
+def test_out_for_records_that_does_not_fit_is_left_unchanged(out, match: str) -> None:
     room = cuda.to_device(np.full(64, 7, np.uint8))
     given = [room[:20].view("f4"), *[cuda.to_device(np.zeros(5, "f4")) for _ in range(2)]]
     with pytest.raises(zc.UnsupportedConversionError, match=match):
@@ -501,7 +415,7 @@ def test_records_that_do_not_fit(out, match: str) -> None:
     assert (room.copy_to_host() == 7).all()
 
 
-def test_read_only_memory_is_not_written() -> None:
+def test_read_only_out_is_refused() -> None:
     frozen = np.zeros(60, np.uint8)
     frozen.flags.writeable = False
     from numba.cuda.cudadrv.devicearray import FakeCUDAArray
@@ -512,12 +426,3 @@ def test_read_only_memory_is_not_written() -> None:
     outs = [*given[:2], FakeCUDAArray(frozen[:20].view("f4"))]
     with pytest.raises(zc.UnsupportedConversionError, match="read-only"):
         aos_to_soa(cuda.to_device(np.zeros(60, np.uint8)), leaves(XYZ), 12, out=outs)
-
-
-@pytest.mark.parametrize(
-    ("itemsize", "rows"), [(8 << 10, 512), (1 << 20, 512), (8 << 20, 504), (32 << 20, 120)]
-)
-def test_a_tile_of_long_records_is_counted_in_32_bits(itemsize: int, rows: int) -> None:
-    made = tile_plan((FieldLeaf(("x",), np.dtype("f4"), (), 0, ((8, 4),)),), itemsize)
-    assert (made.rows, made.shared) == (rows, 0)
-    assert made.rows * itemsize < 1 << 32
