@@ -94,10 +94,10 @@ def test_records_to_out(layout: str, length: int, monkeypatch: pytest.MonkeyPatc
     for shift in (0, 1):
         for stores in ("streaming", "ordinary"):
             use_kernels(monkeypatch, stores)
-            made = [guarded((length, *leaf.shape), leaf.dtype, shift) for leaf in kind]
-            columns = nested(kind, [column for column, _ in made])
+            outputs = [guarded((length, *leaf.shape), leaf.dtype, shift) for leaf in kind]
+            columns = nested(kind, [column for column, _ in outputs])
             result = aos_to_soa(records, out=columns)
-            for leaf, wanted, (column, untouched) in zip(kind, expected, made, strict=True):
+            for leaf, wanted, (column, untouched) in zip(kind, expected, outputs, strict=True):
                 assert field(result, leaf) is column
                 assert column.tobytes() == wanted, (shift, stores, leaf.name)
                 assert untouched(), (shift, stores, leaf.name)
@@ -110,23 +110,23 @@ def test_columns_to_records(layout: str, length: int, monkeypatch: pytest.Monkey
     dtype = LAYOUTS[layout]
     kind = leaves(dtype)
     for where in ("offset 0", "offset 1", "every other", "repeated"):
-        made = []
+        sources = []
         for number, leaf in enumerate(kind):
             step, shape = leaf.width, (length, *leaf.shape)
             start = 64 * number + (where == "offset 1")
             if where == "repeated" and number % 2:
-                made.append(
+                sources.append(
                     np.broadcast_to(RANDOM[start : start + step].view(leaf.dtype).reshape(leaf.shape), shape)
                 )
             elif where == "every other" and number % 2:
-                whole = RANDOM[start : start + 2 * length * step].view(leaf.dtype)
-                made.append(whole.reshape(2 * length, *leaf.shape)[::2])
+                doubled = RANDOM[start : start + 2 * length * step].view(leaf.dtype)
+                sources.append(doubled.reshape(2 * length, *leaf.shape)[::2])
             else:
-                made.append(RANDOM[start : start + length * step].view(leaf.dtype).reshape(shape))
+                sources.append(RANDOM[start : start + length * step].view(leaf.dtype).reshape(shape))
         expected = np.zeros(length, dtype)
-        for leaf, column in zip(kind, made, strict=True):
+        for leaf, column in zip(kind, sources, strict=True):
             field(expected, leaf)[...] = column
-        wanted, columns = expected.tobytes(), nested(kind, made)
+        wanted, columns = expected.tobytes(), nested(kind, sources)
         for stores in ("streaming", "ordinary"):
             use_kernels(monkeypatch, stores)
             records = soa_to_aos(columns, dtype, copy=True)
@@ -247,13 +247,13 @@ def test_no_byte_outside_the_arrays_is_accessed(run_python) -> None:
         def walled(nbytes, at_end):
             inner = -(-max(nbytes, 1) // PAGE) * PAGE
             memory = mmap.mmap(-1, inner + 2 * PAGE)
-            whole = np.frombuffer(memory, np.uint8)
+            pages = np.frombuffer(memory, np.uint8)
             for wall in (0, PAGE + inner):
-                address = ctypes.c_void_p(whole.ctypes.data + wall)
+                address = ctypes.c_void_p(pages.ctypes.data + wall)
                 assert libc.mprotect(address, ctypes.c_size_t(PAGE), 0) == 0, ctypes.get_errno()
             start = PAGE + inner - nbytes if at_end else PAGE
             alive.append(memory)
-            return whole[start : start + nbytes]
+            return pages[start : start + nbytes]
 
         transposition.MIN_KERNEL_BYTES = transposition.MIN_STREAMING_BYTES = 0
         for layout, dtype in LAYOUTS.items():

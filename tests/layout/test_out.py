@@ -58,7 +58,7 @@ def test_aos_to_soa_leaves_unsuitable_out_unchanged() -> None:
     records = filled(TREE, 100)
     good = aos_to_soa(records)
     memory = filled("u1", 4000)
-    eights, whole = memory.view("i8"), good["id"]
+    eights, ids = memory.view("i8"), good["id"]
     frozen = np.zeros(100, "i8")
     frozen.flags.writeable = False
     cases: list[tuple[Any, str]] = [
@@ -81,10 +81,10 @@ def test_aos_to_soa_leaves_unsuitable_out_unchanged() -> None:
             "'at.x' overlap",
         ),
         ({**good, "w": np.zeros(100)}, "out has 'w', which is not a field of the records"),
-        ({**good, "at": {**good["at"], "z": whole}}, "out has 'at.z'"),
-        ({**good, "at": whole}, "out has no column 'at.x'"),
+        ({**good, "at": {**good["at"], "z": ids}}, "out has 'at.z'"),
+        ({**good, "at": ids}, "out has no column 'at.x'"),
         ({name: column for name, column in good.items() if name != "v"}, "out has no column 'v'"),
-        ([whole], "out is a list"),
+        ([ids], "out is a list"),
         (np.zeros((4, 100)), "not all of one type"),
     ]
     for out, match in cases:

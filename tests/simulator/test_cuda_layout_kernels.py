@@ -60,20 +60,20 @@ def on_device(array: np.ndarray, shift: int = 0) -> object:
     return buffer[start : start + len(octets)]
 
 
-def check_columns(got: list, rows: np.ndarray, wanted: list[FieldLeaf]) -> None:
-    assert len(got) == len(wanted)
-    for leaf, there in zip(wanted, got, strict=True):
-        assert there.dtype == leaf.dtype
-        assert tuple(there.shape) == (len(rows), *leaf.shape)
-        assert there.copy_to_host().tobytes() == column(rows, leaf).tobytes(), leaf
+def check_columns(result: list, rows: np.ndarray, wanted: list[FieldLeaf]) -> None:
+    assert len(result) == len(wanted)
+    for leaf, values in zip(wanted, result, strict=True):
+        assert values.dtype == leaf.dtype
+        assert tuple(values.shape) == (len(rows), *leaf.shape)
+        assert values.copy_to_host().tobytes() == column(rows, leaf).tobytes(), leaf
 
 
-def check_rows(got: object, rows: np.ndarray) -> None:
+def check_rows(result: object, rows: np.ndarray) -> None:
     expected = without_padding(rows)
-    there = got.copy_to_host()
-    assert there.dtype == np.uint8
-    assert there.shape == (expected.size,)
-    wrong = np.flatnonzero(there != expected.reshape(-1))
+    values = result.copy_to_host()
+    assert values.dtype == np.uint8
+    assert values.shape == (expected.size,)
+    wrong = np.flatnonzero(values != expected.reshape(-1))
     assert not len(wrong), (
         f"byte {wrong[0] % rows.dtype.itemsize} of record {wrong[0] // rows.dtype.itemsize}"
     )
@@ -81,11 +81,11 @@ def check_rows(got: object, rows: np.ndarray) -> None:
 
 def check_both(dtype: np.dtype, length: int, shift: int = 0) -> None:
     rows, all_leaves = records(dtype, length), leaves(dtype)
-    got = aos_to_soa(on_device(rows, shift), all_leaves, dtype.itemsize)
-    check_columns(got, rows, all_leaves)
+    result = aos_to_soa(on_device(rows, shift), all_leaves, dtype.itemsize)
+    check_columns(result, rows, all_leaves)
     # From columns that NumPy made, not from the kernels'.
-    given = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
-    check_rows(soa_to_aos(given, all_leaves, dtype.itemsize), rows)
+    sources = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
+    check_rows(soa_to_aos(sources, all_leaves, dtype.itemsize), rows)
 
 
 LENGTHS = (0, 1, 63, 64, 65, 127)
@@ -115,14 +115,14 @@ def test_records_at_any_address(layout: str, shift: int) -> None:
     length = 9 if layout == "long" else tile_rows + 3
     rows = records(dtype, length)
     check_columns(aos_to_soa(on_device(rows, shift), all_leaves, dtype.itemsize), rows, all_leaves)
-    room = on_device(np.full(rows.nbytes + 64, 0xAB, np.uint8))
-    out = room[16 + shift : 16 + shift + rows.nbytes]
-    given = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
-    assert soa_to_aos(given, all_leaves, dtype.itemsize, out=out) is out
+    memory_block = on_device(np.full(rows.nbytes + 64, 0xAB, np.uint8))
+    out = memory_block[16 + shift : 16 + shift + rows.nbytes]
+    sources = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
+    assert soa_to_aos(sources, all_leaves, dtype.itemsize, out=out) is out
     check_rows(out, rows)
-    whole = room.copy_to_host()
-    assert (whole[: 16 + shift] == 0xAB).all()
-    assert (whole[16 + shift + rows.nbytes :] == 0xAB).all()
+    octets = memory_block.copy_to_host()
+    assert (octets[: 16 + shift] == 0xAB).all()
+    assert (octets[16 + shift + rows.nbytes :] == 0xAB).all()
 
 
 @pytest.mark.parametrize("shift", [0, 1, 2, 3])
@@ -130,34 +130,34 @@ def test_records_at_any_address(layout: str, shift: int) -> None:
 def test_columns_at_any_multiple_of_their_items(layout: str, shift: int) -> None:
     dtype = ON_DEVICE[layout]
     rows, all_leaves = records(dtype, 131), leaves(dtype)
-    rooms, outs = [], []
+    memory_blocks, outs = [], []
     for leaf in all_leaves:
         item = min(8, leaf.dtype.itemsize & -leaf.dtype.itemsize)
         start, size = 8 + shift * item, 131 * leaf.width
-        room = on_device(np.full(size + 80, 0xAB, np.uint8))
-        out = room[start : start + size].view(leaf.dtype).reshape(131, *leaf.shape)
-        rooms.append((room, start, size))
+        memory_block = on_device(np.full(size + 80, 0xAB, np.uint8))
+        out = memory_block[start : start + size].view(leaf.dtype).reshape(131, *leaf.shape)
+        memory_blocks.append((memory_block, start, size))
         outs.append(out)
-    made = aos_to_soa(on_device(rows), all_leaves, dtype.itemsize, out=outs)
-    assert all(a is b for a, b in zip(made, outs, strict=True))
+    result = aos_to_soa(on_device(rows), all_leaves, dtype.itemsize, out=outs)
+    assert all(a is b for a, b in zip(result, outs, strict=True))
     check_columns(outs, rows, all_leaves)
-    for room, start, size in rooms:
-        whole = room.copy_to_host()
-        assert (whole[:start] == 0xAB).all()
-        assert (whole[start + size :] == 0xAB).all()
+    for memory_block, start, size in memory_blocks:
+        octets = memory_block.copy_to_host()
+        assert (octets[:start] == 0xAB).all()
+        assert (octets[start + size :] == 0xAB).all()
     check_rows(soa_to_aos(outs, all_leaves, dtype.itemsize), rows)
 
 
 def test_columns_share_one_aligned_allocation() -> None:
     dtype = ON_DEVICE["8 x f4"]
-    got = aos_to_soa(on_device(records(dtype, 100)), leaves(dtype), dtype.itemsize)
-    starts = [c.__array_interface__["data"][0] for c in got]
+    result = aos_to_soa(on_device(records(dtype, 100)), leaves(dtype), dtype.itemsize)
+    starts = [c.__array_interface__["data"][0] for c in result]
     steps = np.diff(starts)
     assert (steps == steps[0]).all()
     assert steps[0] % 256 == 0
     mixed = ON_DEVICE["nested, text"]
-    got = aos_to_soa(on_device(records(mixed, 70)), leaves(mixed), mixed.itemsize)
-    starts = [c.__array_interface__["data"][0] for c in got]
+    result = aos_to_soa(on_device(records(mixed, 70)), leaves(mixed), mixed.itemsize)
+    starts = [c.__array_interface__["data"][0] for c in result]
     assert (np.diff(starts) > 0).all()
     assert all((start - starts[0]) % 256 == 0 for start in starts)
 
@@ -188,19 +188,19 @@ def test_overlapping_fields(itemsize: int) -> None:
     rows, all_leaves = records(dtype, length), leaves(dtype)
     check_columns(aos_to_soa(on_device(rows), all_leaves, itemsize), rows, all_leaves)
     expected = np.zeros(length, dtype)
-    given = {name: records(dtype[name].newbyteorder("="), length) for name in dtype.names}
-    for name, values in given.items():
+    sources = {name: records(dtype[name].newbyteorder("="), length) for name in dtype.names}
+    for name, values in sources.items():
         expected[name] = values
-    got = soa_to_aos([cuda.to_device(v) for v in given.values()], all_leaves, itemsize)
-    assert got.copy_to_host().tobytes() == expected.tobytes()
+    result = soa_to_aos([cuda.to_device(v) for v in sources.values()], all_leaves, itemsize)
+    assert result.copy_to_host().tobytes() == expected.tobytes()
 
 
 def test_leaves_without_bytes() -> None:
     dtype = np.dtype([("none", "S0"), ("x", "f4"), ("empty", "i4", (0, 2))])
     rows, all_leaves = records(dtype, 5), leaves(dtype)
-    got = aos_to_soa(on_device(rows), all_leaves, dtype.itemsize)
-    assert [tuple(c.shape) for c in got] == [(5,), (5,), (5, 0, 2)]
-    check_rows(soa_to_aos(got, all_leaves, dtype.itemsize), rows)
+    result = aos_to_soa(on_device(rows), all_leaves, dtype.itemsize)
+    assert [tuple(c.shape) for c in result] == [(5,), (5,), (5, 0, 2)]
+    check_rows(soa_to_aos(result, all_leaves, dtype.itemsize), rows)
     alone = aos_to_soa(on_device(rows), all_leaves[2:], dtype.itemsize)
     assert [tuple(c.shape) for c in alone] == [(5, 0, 2)]
     assert aos_to_soa(on_device(rows), [], dtype.itemsize) == []
@@ -212,8 +212,8 @@ def test_structured_arrays_and_streams() -> None:
     for stream in (None, 1, 2, -1, cuda.default_stream() if hasattr(cuda, "default_stream") else 1):
         check_columns(aos_to_soa(cuda.to_device(rows), all_leaves, 12, stream=stream), rows, all_leaves)
     out = cuda.to_device(np.zeros(7, dtype))
-    given = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
-    assert soa_to_aos(given, all_leaves, 12, out=out) is out
+    sources = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
+    assert soa_to_aos(sources, all_leaves, 12, out=out) is out
     assert out.copy_to_host().tobytes() == rows.tobytes()
 
 
@@ -230,13 +230,13 @@ def test_offsets_past_two_and_four_gigabytes() -> None:
     dtype = np.dtype([("a", "u4"), ("b", "u1", (5,))])
     all_leaves = tuple(leaves(dtype))
     length = (5 << 30) // dtype.itemsize
-    made = tile_plan(all_leaves, dtype.itemsize)
-    block = length // made.rows
-    tail = records(dtype, length - block * made.rows)
+    planned = tile_plan(all_leaves, dtype.itemsize)
+    block = length // planned.rows
+    tail = records(dtype, length - block * planned.rows)
     assert len(tail)
 
     def run(kernel: object, *arguments: object) -> None:
-        module = FakeCUDAModule((block + 1, 1, 1), (64, 1, 1), made.shared)
+        module = FakeCUDAModule((block + 1, 1, 1), (64, 1, 1), planned.shared)
         fakes = [FakeWithinKernelCUDAArray(a) if hasattr(a, "_ary") else a for a in arguments]
         with _push_kernel_context(module), swapped_cuda_module(kernel.fn, module):
             BlockManager(kernel.fn, (block + 1, 1, 1), (64, 1, 1), False).run((block, 0, 0), *fakes)
@@ -251,7 +251,7 @@ def test_offsets_past_two_and_four_gigabytes() -> None:
     def over(array: np.ndarray, *names: str) -> list[object]:
         return [memory.window(array.ctypes.data, array.nbytes, name, 0) for name in names]
 
-    shared = (cuda.to_device(made.table), length, 9, 0, *made.swizzle, made.rows, pitch, False)
+    shared = (cuda.to_device(planned.table), length, 9, 0, *planned.swizzle, planned.rows, pitch, False)
     run(
         kernels.to_columns,
         *over(source, "uint8", "uint64"),
@@ -388,8 +388,8 @@ def test_columns_that_do_not_fit_are_refused(case: str) -> None:
 
 def test_source_columns_may_be_the_same_array() -> None:
     x = cuda.to_device(np.arange(5, dtype="f4"))
-    got = soa_to_aos([x, x, x], leaves(XYZ), 12).copy_to_host().view("f4").reshape(5, 3)
-    assert (got == np.arange(5)[:, None]).all()
+    result = soa_to_aos([x, x, x], leaves(XYZ), 12).copy_to_host().view("f4").reshape(5, 3)
+    assert (result == np.arange(5)[:, None]).all()
 
 
 def test_empty_columns_are_refused() -> None:
@@ -408,11 +408,11 @@ def test_empty_columns_are_refused() -> None:
     ],
 )
 def test_out_for_records_that_does_not_fit_is_left_unchanged(out, match: str) -> None:
-    room = cuda.to_device(np.full(64, 7, np.uint8))
-    given = [room[:20].view("f4"), *[cuda.to_device(np.zeros(5, "f4")) for _ in range(2)]]
+    memory_block = cuda.to_device(np.full(64, 7, np.uint8))
+    sources = [memory_block[:20].view("f4"), *[cuda.to_device(np.zeros(5, "f4")) for _ in range(2)]]
     with pytest.raises(zc.UnsupportedConversionError, match=match):
-        soa_to_aos(given, leaves(XYZ), 12, out=out(room))
-    assert (room.copy_to_host() == 7).all()
+        soa_to_aos(sources, leaves(XYZ), 12, out=out(memory_block))
+    assert (memory_block.copy_to_host() == 7).all()
 
 
 def test_read_only_out_is_refused() -> None:
@@ -420,9 +420,9 @@ def test_read_only_out_is_refused() -> None:
     frozen.flags.writeable = False
     from numba.cuda.cudadrv.devicearray import FakeCUDAArray
 
-    given = [cuda.to_device(np.zeros(5, "f4")) for _ in range(3)]
+    sources = [cuda.to_device(np.zeros(5, "f4")) for _ in range(3)]
     with pytest.raises(zc.UnsupportedConversionError, match="read-only"):
-        soa_to_aos(given, leaves(XYZ), 12, out=FakeCUDAArray(frozen))
-    outs = [*given[:2], FakeCUDAArray(frozen[:20].view("f4"))]
+        soa_to_aos(sources, leaves(XYZ), 12, out=FakeCUDAArray(frozen))
+    outs = [*sources[:2], FakeCUDAArray(frozen[:20].view("f4"))]
     with pytest.raises(zc.UnsupportedConversionError, match="read-only"):
         aos_to_soa(cuda.to_device(np.zeros(60, np.uint8)), leaves(XYZ), 12, out=outs)

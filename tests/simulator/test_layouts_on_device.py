@@ -27,12 +27,12 @@ def rows(n: int = 100) -> np.ndarray:
 
 
 def test_round_trip() -> None:
-    given = rows()
-    columns = zc.aos_to_soa(cuda.to_device(given.view(np.uint8)), dtype=NESTED)
+    source = rows()
+    columns = zc.aos_to_soa(cuda.to_device(source.view(np.uint8)), dtype=NESTED)
     assert list(columns) == ["id", "at", "v"]
     assert list(columns["at"]) == ["x", "y"]
-    assert host(columns["id"]).tobytes() == given["id"].astype("i4").tobytes()
-    assert host(columns["at"]["y"]).tobytes() == given["at"]["y"].tobytes()
+    assert host(columns["id"]).tobytes() == source["id"].astype("i4").tobytes()
+    assert host(columns["at"]["y"]).tobytes() == source["at"]["y"].tobytes()
     assert host(columns["v"]).shape == (100, 3)
     sources = {
         "id": cuda.to_device(host(columns["id"])),
@@ -41,27 +41,27 @@ def test_round_trip() -> None:
     }
     back = zc.soa_to_aos(sources, NESTED)
     assert back.dtype == NESTED
-    assert host(back).tobytes() == given.tobytes()
+    assert host(back).tobytes() == source.tobytes()
     native = zc.soa_to_aos(sources)
     assert native.dtype["id"] == np.dtype("i4")
-    assert host(native)["id"].tolist() == given["id"].tolist()
+    assert host(native)["id"].tolist() == source["id"].tolist()
 
 
 def test_selected_fields_and_out() -> None:
-    given = rows()
+    source = rows()
     out = {"v": cuda.to_device(np.zeros((100, 3), np.uint8))}
-    made = zc.aos_to_soa(cuda.to_device(given.view(np.uint8)), dtype=NESTED, fields=["v"], out=out)
-    assert made["v"] is out["v"]
-    assert host(out["v"]).tobytes() == given["v"].tobytes()
+    columns = zc.aos_to_soa(cuda.to_device(source.view(np.uint8)), dtype=NESTED, fields=["v"], out=out)
+    assert columns["v"] is out["v"]
+    assert host(out["v"]).tobytes() == source["v"].tobytes()
     records = cuda.to_device(np.zeros(100, NESTED))
-    on_host = zc.aos_to_soa(given)
+    on_host = zc.aos_to_soa(source)
     on_device = {
         "id": cuda.to_device(on_host["id"]),
         "at": {k: cuda.to_device(v) for k, v in on_host["at"].items()},
     }
     on_device["v"] = cuda.to_device(on_host["v"])
     assert zc.soa_to_aos(on_device, NESTED, out=records) is records
-    assert host(records).tobytes() == given.tobytes()
+    assert host(records).tobytes() == source.tobytes()
 
 
 def test_refusals() -> None:

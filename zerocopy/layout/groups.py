@@ -28,7 +28,7 @@ class Group(NamedTuple):
 
 
 #: 3-field groups come first: they write a fourth, garbage field, which later groups overwrite.
-#: Of a run of fields the largest possible group is taken first, which is the order here too.
+#: A run of fields is split into the largest possible groups first, which is the order here too.
 GROUPS = (
     Group(4, 3, False),
     Group(4, 3, True),

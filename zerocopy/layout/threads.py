@@ -1,4 +1,4 @@
-"""Runs the parts of one task on all cores, in a thread pool that is kept for the next task.
+"""Runs the parts of one task on all cores, in a thread pool that persists between tasks.
 
 Numba's own threading layers are not safe in a library: its ``workqueue`` layer ends the process
 when two Python threads enter it at once ("Concurrent access has been detected", Numba's manual,

@@ -123,9 +123,9 @@ def tile_plan(
     # Bytes per record in the preceding columns.
     before = np.cumsum([0, *(leaf.width for leaf in leaves)]).tolist()
     pieces = [
-        (i, offset, length, into, whole)
+        (i, offset, length, into, complete)
         for i, leaf in enumerate(leaves)
-        for offset, length, into, whole in _pieces(i, leaf, owners if to_rows else None)
+        for offset, length, into, complete in _pieces(i, leaf, owners if to_rows else None)
     ]
     direct = not to_rows and _sparse(leaves, itemsize)
     rows = 0 if direct else _tile_rows(itemsize)
@@ -136,13 +136,13 @@ def tile_plan(
         fit = min(_DIRECT_BYTES // longest, _DIRECT_SPAN // (itemsize + 8))
         rows = min(_DIRECT_ROWS, fit // 8 * 8) or 1
     cuts: list[tuple[int, int, int, tuple[int, ...]]] = []
-    for i, offset, length, into, whole in pieces:
+    for i, offset, length, into, complete in pieces:
         leaf, start = leaves[i], 0 if column_offsets is None else column_offsets[i]
         access, wide = _access(leaf, offset + head, length, into, itemsize, start, rows)
         if direct and access == SHIFTED:
             access = OCTETS  # the last word may reach past the records' end
         column = (leaf.width, into, start, before[i] if column_offsets is None else 0, leaf.swap)
-        cuts.append((access if whole else SINGLE, wide, length, (offset + head, *column)))
+        cuts.append((access if complete else SINGLE, wide, length, (offset + head, *column)))
     cuts += [(GAP, 0, b - a, (a + head, 0, 0, 0, 0, 0)) for a, b in gaps]
     shared = 0 if direct else _round_to_swizzle(head + rows * itemsize)
     has_padding = bool((owners < 0).any())
@@ -266,7 +266,7 @@ def _owners(leaves: Sequence[FieldLeaf], itemsize: int) -> Table:
 
 
 def _pieces(index: int, leaf: FieldLeaf, owners: Table | None) -> Iterator[tuple[int, int, int, bool]]:
-    """Yield a leaf's pieces: offset, length, position in the column's record, and whether whole.
+    """Yield a leaf's pieces: offset, length, position in the column's record, and whether complete.
 
     The tasks of a tile have no order. So if fields overlap, only the last one is written, as with
     NumPy: the shared bytes are removed from the others' pieces.
