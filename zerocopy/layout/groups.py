@@ -53,5 +53,5 @@ GROUPS = (
     Group(2, 1, True),
 )
 
-#: Stands in for the group number of fields in no group: of other widths, or in several pieces.
+#: The group number of fields that are in no group: those of other widths, or in several pieces.
 GENERIC = len(GROUPS)

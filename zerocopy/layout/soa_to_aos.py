@@ -198,7 +198,7 @@ def _matched(columns: dict[str, Any], kind: RecordType) -> tuple[list[Array], in
         listing = ", ".join(f"{'.'.join(path)!r} has {length}" for path, length in lengths.items())
         why = f"the columns differ in length: {listing}"
         raise UnsupportedConversionError(
-            SOA_TO_AOS, why, "pass columns of one length", code="length-mismatch"
+            SOA_TO_AOS, why, "pass columns of one length", code="different-lengths"
         )
     return [_cast(flat[leaf.path], leaf) for leaf in kind.leaves], max(lengths.values(), default=0)
 

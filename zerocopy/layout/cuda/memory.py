@@ -97,7 +97,7 @@ def device_buffer(obj: Any, name: str, asked: str) -> DeviceBuffer:
     except (KeyError, TypeError, ValueError) as error:
         why = f"the interface of {name} could not be read ({type(error).__name__}: {error})"
         remedy = "expose shape, typestr, data and version, as version 3 of the interface specifies"
-        raise UnsupportedConversionError(asked, why, remedy, code="malformed-interface") from error
+        raise UnsupportedConversionError(asked, why, remedy, code="invalid-producer") from error
     try:
         view, stream = cuda_array_interface.read(_Octets(octets))
     except ZeroCopyError as error:
