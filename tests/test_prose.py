@@ -226,7 +226,6 @@ ALLOWED: set[str] = {
     "zerocopy/_frameworks/mxnet.py",
     "zerocopy/_frameworks/nanoarrow.py",
     "zerocopy/_frameworks/numba/__init__.py",
-    "zerocopy/_frameworks/numpy.py",
     "zerocopy/_frameworks/pandas/__init__.py",
     "zerocopy/_frameworks/pandas/columns.py",
     "zerocopy/_frameworks/pandas/values.py",

@@ -116,7 +116,7 @@ class Framework(DeviceHooks, TableHooks):
                 f"pip install {self.distribution or self.name}",
             ) from error
         version = str(getattr(found, "__version__", ""))
-        if self.min_version and _numbers(version) < _numbers(self.min_version):
+        if self.min_version and version_numbers(version) < version_numbers(self.min_version):
             raise FrameworkNotInstalledError(
                 f"to={self.name!r}",
                 f"{self.name} {version} is installed, and {self.min_version} is the oldest that is right",
@@ -274,9 +274,9 @@ class Framework(DeviceHooks, TableHooks):
         return {}
 
 
-def _numbers(version: str) -> list[int]:
-    """Return a version's numbers, as far as there are numbers."""
-    return [int(part) for part in re.findall(r"\d+", version)[:3]]
+def version_numbers(text: str) -> tuple[int, ...]:
+    """Return the first three numbers of a version: ``(2, 13, 0)`` for ``"2.13.0+cu130"``."""
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
 def as_it_is(obj: Any) -> Any:
