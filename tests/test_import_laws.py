@@ -131,6 +131,7 @@ def test_frameworks_never_import_each_other(path: Path) -> None:
         "device",
         "dtype",
         "errors",
+        "source",
         "strided_view",
         "tables",
         "pool",

@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from zerocopy.device import Device
 from zerocopy.device_hooks import DeviceHooks
-from zerocopy.dtype import DType
-from zerocopy.errors import FrameworkNotInstalledError, UnsupportedConversionError, lacking
+from zerocopy.dtype import SUBBYTE_NAMES, DType
+from zerocopy.errors import (
+    DeviceError,
+    FrameworkNotInstalledError,
+    Reason,
+    UnsupportedConversionError,
+    lacking,
+)
 from zerocopy.source import FORMS as FORMS
 from zerocopy.source import Array as Array
 from zerocopy.source import Source as Source
@@ -44,6 +50,8 @@ class Framework(DeviceHooks, TableHooks):
         object's framework from its type without importing anything.
     distribution : str
         What ``pip install`` takes.
+    install_hint : str
+        How to install it, if ``pip install`` and `distribution` are not enough.
     device_kinds : tuple of str
         Where its arrays live, the preferred one first: ``("cpu", "cuda")``.
     mutable : bool
@@ -73,6 +81,7 @@ class Framework(DeviceHooks, TableHooks):
     kind: str = "tensor"
     root_modules: tuple[str, ...] = ()
     distribution: str = ""
+    install_hint: str = ""
     device_kinds: tuple[str, ...] = ("cpu",)
     mutable: bool = True
     marks_readonly: bool = False
@@ -113,7 +122,7 @@ class Framework(DeviceHooks, TableHooks):
             raise FrameworkNotInstalledError(
                 f"to={self.name!r}",
                 f"{self.name} is not installed" if absent else f"importing it failed: {error}",
-                f"pip install {self.distribution or self.name}",
+                self.install_hint or f"pip install {self.distribution or self.name}",
             ) from error
         version = str(getattr(found, "__version__", ""))
         if self.min_version and version_numbers(version) < version_numbers(self.min_version):
@@ -290,6 +299,15 @@ def refuse_dtype(target: str, dtype: DType, remedy: str = "") -> UnsupportedConv
         f"to={target!r}",
         f"{target} has no {dtype.name}",
         remedy or "cast it to a type that both have, in the source framework",
+        code="missing-dtype",
+    )
+
+
+def refuse_extended_dtype(target: str, dtype: DType) -> UnsupportedConversionError:
+    """Return the error for a dtype that NumPy lacks without ``ml_dtypes``, or that it stores unpacked."""
+    in_ml_dtypes = dtype.name not in SUBBYTE_NAMES and dtype.lanes == 1
+    return refuse_dtype(
+        target, dtype, "pip install ml_dtypes, which adds it to NumPy" if in_ml_dtypes else ""
     )
 
 
@@ -299,4 +317,69 @@ def refuse_ndim(target: str, view: StridedView, most: int) -> UnsupportedConvers
         f"to={target!r}",
         f"the array has {view.ndim} dimensions and {target} takes {most} at most",
         "reshape it, or squeeze dimensions of size 1",
+        code="too-many-dimensions",
+    )
+
+
+def refuse_source(name: str, reason: Reason) -> UnsupportedConversionError:
+    """Return the error for an object without memory that another framework can read."""
+    return UnsupportedConversionError(f"convert({name})", reason.why, reason.remedy, code=reason.code)
+
+
+def refuse_source_dtype(name: str, dtype: object, remedy: str) -> UnsupportedConversionError:
+    """Return the error for a dtype that only the source's framework has."""
+    return UnsupportedConversionError(
+        f"convert({name})",
+        f"{dtype} has no counterpart in other frameworks",
+        remedy,
+        code="missing-dtype",
+    )
+
+
+def refuse_table(name: str) -> UnsupportedConversionError:
+    """Return the error for a table where one array is required."""
+    return UnsupportedConversionError(
+        f"convert({name})",
+        "a table is not one array",
+        "pick a column, or convert it to a dict of them",
+        code="not-an-array",
+    )
+
+
+def refuse_index(target: str, device: Device, count: int) -> DeviceError:
+    """Return the error for a CUDA device beyond the `count` that a target sees."""
+    return DeviceError(
+        f"to={target!r}, device={str(device)!r}",
+        f"{target} sees {count} CUDA device{'' if count == 1 else 's'}",
+        f"choose one of: {', '.join(f'cuda:{i}' for i in range(count))}" if count else "check nvidia-smi",
+        code="other-device",
+    )
+
+
+MISALIGNED = Reason(
+    "the memory is not aligned to its item size", "copy it where it is created", code="misaligned"
+)
+UNSAFE_FOR_KERNELS = Reason(
+    "the memory is not aligned to its item size, and CUDA kernels fault on such memory",
+    "align the record where it is created: numpy.dtype(..., align=True)",
+    code="misaligned",
+)
+
+
+def misaligned_for(target: str, view: StridedView, multiple: int) -> Reason:
+    """Return the reason to copy memory that does not start at a multiple of some bytes."""
+    return Reason(
+        f"{target} requires memory aligned to {multiple} bytes, but the address is "
+        f"{view.ptr % multiple} bytes off",
+        "allocate it aligned where it is created (torch, JAX and Arrow do), or allow the copy",
+        code="misaligned",
+    )
+
+
+def gaps_for(target: str, layout: str) -> Reason:
+    """Return the reason to copy memory that is not in the one layout that a target takes."""
+    return Reason(
+        f"{target} takes only {layout}",
+        "make it contiguous where it is created: numpy.ascontiguousarray(x)",
+        code="not-contiguous",
     )

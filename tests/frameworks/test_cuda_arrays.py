@@ -437,7 +437,7 @@ def test_numba_per_thread_default_stream(machine, monkeypatch) -> None:
 def test_numba_takes_nothing_backwards(machine) -> None:
     obj = SpeaksCAI(sample("f4")[::-1])
     assert not zc.explain(obj, "numba").zero_copy
-    with pytest.raises(zc.CopyRequiredError, match="backwards"):
+    with pytest.raises(zc.CopyRequiredError, match="negative strides"):
         zc.convert(obj, to="numba", copy=False)
     assert fetched(zc.convert(obj, to="numba")).tolist() == sample("f4")[::-1].tolist()
 

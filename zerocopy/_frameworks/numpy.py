@@ -7,8 +7,15 @@ from typing import Any
 
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy, to_numpy
-from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
-from zerocopy.framework import Framework, as_it_is, refuse_dtype, refuse_ndim, version_numbers
+from zerocopy.errors import LossyConversionError, Reason
+from zerocopy.framework import (
+    Framework,
+    as_it_is,
+    refuse_dtype,
+    refuse_ndim,
+    refuse_source_dtype,
+    version_numbers,
+)
 from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
@@ -120,12 +127,8 @@ class NumPy(Framework):
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
         if to_numpy(view.dtype) is None:
-            in_ml_dtypes = view.dtype.lanes == 1
-            raise refuse_dtype(
-                "numpy",
-                view.dtype,
-                "pip install ml_dtypes, which adds it to NumPy" if in_ml_dtypes else "",
-            )
+            remedy = "pip install ml_dtypes, which adds it to NumPy" if view.dtype.lanes == 1 else ""
+            raise refuse_dtype("numpy", view.dtype, remedy)
         if view.ndim > _max_ndim():
             raise refuse_ndim("numpy", view, _max_ndim())
         return []
@@ -154,12 +157,7 @@ def _dtype(dtype: Any, name: str) -> DType:
         return standard
     # DLPack has neither dates nor text (dlpack.h, DLDataTypeCode).
     key = dtype.char if dtype.char in "gG" else dtype.kind
-    raise UnsupportedConversionError(
-        f"convert({name})",
-        f"{dtype} has no counterpart in other frameworks",
-        _REMEDIES.get(key, "cast it to a number"),
-        code="missing-dtype",
-    )
+    raise refuse_source_dtype(name, dtype, _REMEDIES.get(key, "cast it to a number"))
 
 
 FRAMEWORK = NumPy()
