@@ -177,7 +177,7 @@ def test_a_mask_is_unpacked_apart_and_on_the_device(machine, target: str) -> Non
     assert len(calls(machine, "is_null")) == 1
     plan = zc.explain(source, target, nulls="mask")
     assert plan.leaves["['a'].values"].zero_copy
-    assert "a byte a row" in plan.leaves["['a'].mask"].reasons[0].why
+    assert "one byte per row" in plan.leaves["['a'].mask"].reasons[0].why
     assert plan.copied_bytes == 3
 
 
@@ -298,7 +298,7 @@ def test_to_pyarrow_is_a_copy_and_says_so(machine) -> None:
     plan = zc.explain(source, "pyarrow")
     assert not plan.zero_copy
     assert plan.copied_bytes > 0
-    assert "on cuda:0 and Arrow's memory is the host's" in plan.leaves["['a']"].reasons[0].why
+    assert "on cuda:0, and Arrow arrays are on the host" in plan.leaves["['a']"].reasons[0].why
     assert not calls(machine, "to_arrow")
     assert zc.convert(source, to="pyarrow").to_pydict() == {"a": [1, None], "s": ["x", "y"]}
     with pytest.raises(zc.CopyRequiredError, match="cuda:0"):
@@ -352,7 +352,7 @@ def test_levels_that_are_made_are_copies() -> None:
     levels = frame(x=[1, 1, 2], y=[4, 5, 6])
     source = DataFrame(frame(a=[1, 2, 3])._data, MultiIndex.from_frame(levels))
     plan = zc.explain(source, "cupy")
-    assert "keeps codes" in plan.leaves["['x']"].reasons[0].why
+    assert "stores codes" in plan.leaves["['x']"].reasons[0].why
     assert plan.leaves["['a']"].zero_copy
     assert list(zc.convert(source, to="cupy")) == ["a", "x", "y"]
     assert host(zc.convert(source, to="cupy")["y"]).tolist() == [4, 5, 6]

@@ -13,7 +13,7 @@ from helpers.mxnet_or_skip import address, in_onednn_layout, mxnet_or_skip
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy._frameworks.mxnet import _canonical, _with_the_gil
+from zerocopy._frameworks.mxnet.capsules import canonical, with_gil
 from zerocopy.device import CUDA, CUDA_HOST, HOST, Device
 from zerocopy.dtype import by_name
 from zerocopy.errors import CopyRequiredError, DeviceError, UnsupportedConversionError
@@ -145,7 +145,7 @@ def test_device_memory_by_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     class Producer:
         def __dlpack__(self, *, stream=None):
             asked.append(stream)
-            return _with_the_gil(given.__dlpack__())  # as those of device memory do it themselves
+            return with_gil(given.__dlpack__())  # as those of device memory do it themselves
 
     given = sample("float32")
     view = StridedView(
@@ -162,7 +162,7 @@ def test_device_memory_by_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
         MXNET.device_copy_reasons(flags)
 
 
-def test_strides_of_size_one_dimensions_are_made_canonical() -> None:
+def test_strides_of_size_one_dimensions_become_row_major() -> None:
     """MXNet compares every stride; torch and others put 1 where the size is 1."""
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
         ("PyCapsule_New", ctypes.pythonapi)
@@ -178,7 +178,7 @@ def test_strides_of_size_one_dimensions_are_made_canonical() -> None:
         mx.nd.from_dlpack(new(ctypes.addressof(managed), b"dltensor", None))
     capsule = new(ctypes.addressof(managed), b"dltensor", None)
     view = dlpack.read(capsule)
-    result = mx.nd.from_dlpack(_canonical(capsule))
+    result = mx.nd.from_dlpack(canonical(capsule))
     assert view.strides != contiguous_strides(view.shape, 4)
     assert result.shape == (3, 1, 3)
     assert bits(result.asnumpy()) == bits(given[1:])

@@ -232,7 +232,10 @@ def test_at_interpreter_exit(run_python: Run, holder: str, thing: str) -> None:
 
 
 @pytest.mark.parametrize("thing", THINGS)
-@pytest.mark.parametrize("module", ["mx", "mx.nd.ndarray", "zc._frameworks.mxnet", "ctypes"])
+@pytest.mark.parametrize(
+    "module",
+    ["mx", "mx.nd.ndarray", "zc._frameworks.mxnet", "zc._frameworks.mxnet.capsules", "ctypes"],
+)
 def test_held_by_what_goes_after_mxnet(run_python: Run, thing: str, module: str) -> None:
     """What was imported first is cleared last, when MXNet's modules, if held, are empty already.
 

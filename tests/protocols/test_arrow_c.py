@@ -180,7 +180,7 @@ def test_lengths_that_make_no_array() -> None:
             return schema, capsule
 
     for values in ({"length": -1}, {"offset": -2}, {"null_count": 4}, {"null_count": -2}):
-        with pytest.raises(zc.UnsupportedConversionError, match="make no array"):
+        with pytest.raises(zc.UnsupportedConversionError, match="are inconsistent"):
             zc.convert(Broken(**values), to="numpy")
 
 

@@ -1,8 +1,7 @@
-"""Arrow memory on a CUDA device: when it is ready, brought to the host, and lent to others.
+"""Arrow memory on a CUDA device: waiting for it, copying it to the host, exporting its buffers.
 
-"The Arrow C Device data interface": of ``struct ArrowDeviceArray`` only `buffers` point
-to the device, and `sync_event`, on the host, points to a ``cudaEvent_t``: "the consumer
-MUST wait" for it before it looks. Who makes the memory may say its stream instead.
+In ``struct ArrowDeviceArray`` ("The Arrow C Device data interface") only `buffers` point to device
+memory. `sync_event` is a host pointer to a ``cudaEvent_t`` for which "the consumer MUST wait".
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from zerocopy.strided_view import StridedView
 
 
 def event_of(address: int) -> int:
-    """Return the event that a `sync_event` points to; 0 for none."""
+    """Return the event at the address `sync_event`; 0 for none."""
     return (ctypes.c_void_p.from_address(address).value or 0) if address else 0
 
 
 def ready(memory: Memory) -> int | None:
-    """Return a stream whose next work sees the memory finished; None where any does.
+    """Return a stream on which the memory is ready; None if it is ready on all streams.
 
-    After an event that is the legacy default stream, which is told to wait for it: the
-    host does not wait (P8).
+    If there is an event, the legacy default stream waits for it and is returned. The host does not
+    wait (P8).
     """
     event = event_of(memory.sync_event)
     if not event:
@@ -38,7 +37,7 @@ def ready(memory: Memory) -> int | None:
 
 
 def fetch(memory: Memory, ptr: int, count: int, dtype: DType) -> np.ndarray[Any, Any]:
-    """Return `count` elements at a device address as an array of the host, finished."""
+    """Copy `count` elements at a device address to the host, and wait for the copy."""
     array = np.empty(count, dtype.storage)
     if array.nbytes:
         stream = ready(memory) or LEGACY_DEFAULT_STREAM
@@ -46,18 +45,10 @@ def fetch(memory: Memory, ptr: int, count: int, dtype: DType) -> np.ndarray[Any,
     return array
 
 
-class Lent:
-    """A buffer of an Arrow array in the clothes of the CUDA Array Interface, version 3.
+class BufferProducer:
+    """Exports a buffer of `memory`, and keeps it alive, through the CUDA Array Interface, version 3.
 
-    It never says "read-only": consumers refuse that rather than mark their arrays, and
-    the plan has told the caller already.
-
-    Parameters
-    ----------
-    view : StridedView
-        The buffer, on the device.
-    memory : Memory
-        The array that it is of, which is kept alive.
+    It is never marked read-only, because consumers refuse read-only memory; the plan warns about it.
     """
 
     __slots__ = ("_memory", "_view")

@@ -1,4 +1,4 @@
-"""The CUDA Array Interface, versions 2 and 3, as Numba's documentation specifies it."""
+"""The CUDA Array Interface, versions 2 and 3, as specified in Numba's documentation."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from zerocopy.strided_view import StridedView, contiguous_strides
 
 
 def of(obj: Any, asked: str) -> Any:
-    """Return an object's interface, or None where it has none.
+    """Return an object's interface, or None if it has none.
 
     Raises
     ------
     UnsupportedConversionError
-        It has one and refuses it: torch of tensors that want gradients.
+        The object refuses to export it: a torch tensor that requires gradients.
     """
     try:
         return getattr(obj, "__cuda_array_interface__", None)
     except RuntimeError as error:
         raise UnsupportedConversionError(
-            asked, f"{type(obj).__name__}: {error}", "pass x.detach()"
+            asked, f"{type(obj).__name__}: {error}", "pass x.detach()", code="requires-grad"
         ) from error
 
 
@@ -36,28 +36,27 @@ def read(producer: Any, device_id: int = 0) -> tuple[StridedView, int | None]:
     producer : object
         Has ``__cuda_array_interface__``, version 2 or later.
     device_id : int
-        The interface names no device: the caller must know it.
+        The interface does not name the device.
 
     Returns
     -------
     view : StridedView
-        Its memory; the pointer is the device's and is not read.
+        Its device memory.
     stream : int or None
-        The producer's stream (version 3), which the consumer must wait for; None
-        when there is nothing to wait for.
+        The producer's stream (version 3), for which the consumer must wait; None if there is
+        nothing to wait for.
 
     Raises
     ------
     LossyConversionError
-        It has a mask, which no consumer keeps.
+        It has a mask, which consumers ignore.
     UnsupportedConversionError
-        A version before 2, a stream of 0, a data type with no counterpart, or a
-        malformed interface.
+        A version before 2, a stream of 0, a data type with no counterpart, or a malformed interface.
 
     Notes
     -----
-    Of zero-size arrays the pointer is 0 (version 2, "Pointer Attributes"); the
-    stream 0 is refused as ambiguous (version 3, "Synchronization").
+    The pointer of zero-size arrays is 0 (version 2, "Pointer Attributes"). Stream 0 is disallowed
+    as ambiguous (version 3, "Synchronization").
     """
     asked = f"{type(producer).__qualname__}.__cuda_array_interface__"
     try:
@@ -70,15 +69,22 @@ def read(producer: Any, device_id: int = 0) -> tuple[StridedView, int | None]:
         raise UnsupportedConversionError(
             asked,
             f"it could not be read ({type(error).__name__}: {error})",
-            "expose shape, typestr, data and version, as version 3 of the interface says",
+            "expose shape, typestr, data and version, as version 3 of the interface requires",
+            code="exporter-error",
         ) from error
     if version < 2:
         raise UnsupportedConversionError(
-            asked, f"version {version} is not supported", "upgrade the producer: 2 and 3 are"
+            asked,
+            f"version {version} is not supported",
+            "upgrade the producer: versions 2 and 3 are supported",
+            code="protocol-version",
         )
     if interface.get("mask") is not None:
         raise LossyConversionError(
-            asked, "it has a mask, which would be lost", "fill or drop the masked elements first"
+            asked,
+            "it has a mask, which would be lost",
+            "fill or drop the masked elements first",
+            code="masked",
         )
     dtype = _dtype(typestr, asked)
     strides = interface.get("strides")
@@ -89,9 +95,12 @@ def read(producer: Any, device_id: int = 0) -> tuple[StridedView, int | None]:
             asked,
             "its stream is 0, which version 3 disallows as ambiguous",
             "export 1 (legacy default), 2 (per-thread default) or None",
+            code="exporter-error",
         )
     if not ptr and 0 not in shape:
-        raise UnsupportedConversionError(asked, f"its pointer is 0 for shape {shape}", "mend the exporter")
+        raise UnsupportedConversionError(
+            asked, f"its pointer is 0 for shape {shape}", "fix the exporter", code="exporter-error"
+        )
     view = StridedView(
         int(ptr or 0), shape, strides, dtype, Device(CUDA, device_id), bool(readonly), producer
     )
@@ -99,21 +108,11 @@ def read(producer: Any, device_id: int = 0) -> tuple[StridedView, int | None]:
 
 
 class Handover:
-    """A view with the interface's dunder, for consumers that want an object and not a description.
+    """A producer with ``__cuda_array_interface__`` over a view of memory that `owner` keeps alive.
 
-    It says what producers leave out or say wrongly: the strides in any case, the type as
-    unsigned integers where NumPy lacks it, and the stream to wait for. It never says
-    "read-only": consumers refuse that rather than mark their arrays, and the plan has
-    told the caller already.
-
-    Parameters
-    ----------
-    view : StridedView
-        Memory on a CUDA device.
-    stream : int or None
-        The producer's stream, None if there is nothing to wait for.
-    owner : object
-        Keeps the memory alive for as long as this object lives.
+    It corrects what producers omit or get wrong: it always has the strides, has unsigned integers
+    for a dtype that NumPy lacks, and the producer's stream (None if the memory is ready). It is never
+    marked read-only, because consumers refuse read-only memory; the plan warns about it.
     """
 
     __slots__ = ("__cuda_array_interface__", "owner")
@@ -137,6 +136,9 @@ def _dtype(typestr: str, asked: str) -> DType:
         dtype = None
     if dtype is None:
         raise UnsupportedConversionError(
-            asked, f"its data type {typestr!r} has no counterpart", "cast it in the producer first"
+            asked,
+            f"its data type {typestr!r} has no counterpart",
+            "cast it in the producer first",
+            code="missing-dtype",
         )
     return dtype
