@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from zerocopy._frameworks._reasons import (
+    refuse_source_dtype,
+)
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy, to_numpy
 from zerocopy.errors import LossyConversionError, Reason
-from zerocopy.framework import (
-    Framework,
-    as_it_is,
-    refuse_dtype,
-    refuse_ndim,
-    refuse_source_dtype,
-    version_numbers,
-)
+from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim, version_numbers
 from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
@@ -121,7 +117,7 @@ class NumPy(Framework):
         import numpy as np
 
         # Exact types only: a subclass may add meaning to the bytes (a mask, units).
-        return {"ndarray": as_it_is} if cls in (np.ndarray, np.memmap) else {}
+        return {"ndarray": identity} if cls in (np.ndarray, np.memmap) else {}
 
     # -- target ---------------------------------------------------------------
 
@@ -141,7 +137,7 @@ class NumPy(Framework):
         return array.view(extended)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        return {"ndarray": as_it_is}
+        return {"ndarray": identity}
 
 
 def _max_ndim() -> int:

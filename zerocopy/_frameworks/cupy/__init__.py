@@ -6,6 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from zerocopy._frameworks._reasons import (
+    UNSAFE_FOR_KERNELS,
+    refuse_extended_dtype,
+    refuse_index,
+    refuse_source_dtype,
+)
 from zerocopy.device import (
     CUDA,
     LEGACY_DEFAULT_STREAM,
@@ -16,14 +22,7 @@ from zerocopy.device import (
 )
 from zerocopy.dtype import SUBBYTE_NAMES, DType, from_numpy, native_numbers, to_numpy
 from zerocopy.errors import DeviceError, Reason
-from zerocopy.framework import (
-    UNSAFE_FOR_KERNELS,
-    Framework,
-    refuse_extended_dtype,
-    refuse_index,
-    refuse_ndim,
-    refuse_source_dtype,
-)
+from zerocopy.framework import Framework, refuse_ndim
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView

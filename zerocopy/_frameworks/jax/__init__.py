@@ -7,20 +7,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import registry
+from zerocopy._frameworks._reasons import (
+    gaps_for,
+    misaligned_for,
+    refuse_index,
+    refuse_source,
+    refuse_source_dtype,
+)
 from zerocopy._frameworks.jax.capsules import AsCuda, OnDevice, from_capsule, on_device, to_capsule
 from zerocopy.device import CPU, CUDA, CUDA_MANAGED, HOST, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, LossyConversionError, Reason
-from zerocopy.framework import (
-    Framework,
-    gaps_for,
-    misaligned_for,
-    refuse_dtype,
-    refuse_index,
-    refuse_ndim,
-    refuse_source,
-    refuse_source_dtype,
-)
+from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_driver, dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable_alias
 from zerocopy.source import Array, Source

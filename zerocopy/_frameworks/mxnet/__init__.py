@@ -10,6 +10,12 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from zerocopy._frameworks._reasons import (
+    MISALIGNED,
+    gaps_for,
+    refuse_index,
+    refuse_source,
+)
 from zerocopy._frameworks.mxnet.capsules import canonical, with_gil
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, Device
 from zerocopy.dtype import UINT, DType, by_name, from_numpy
@@ -19,15 +25,7 @@ from zerocopy.errors import (
     Reason,
     UnsupportedConversionError,
 )
-from zerocopy.framework import (
-    MISALIGNED,
-    Framework,
-    gaps_for,
-    refuse_dtype,
-    refuse_index,
-    refuse_ndim,
-    refuse_source,
-)
+from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import writable_alias
 from zerocopy.source import Array, Source

@@ -10,6 +10,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from zerocopy._frameworks._reasons import (
+    UNSAFE_FOR_KERNELS,
+    refuse_extended_dtype,
+    refuse_index,
+    refuse_source_dtype,
+)
 from zerocopy.device import (
     CUDA,
     HOST,
@@ -21,14 +27,7 @@ from zerocopy.device import (
 )
 from zerocopy.dtype import SUBBYTE_NAMES, DType, by_name, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason
-from zerocopy.framework import (
-    UNSAFE_FOR_KERNELS,
-    Framework,
-    refuse_extended_dtype,
-    refuse_index,
-    refuse_ndim,
-    refuse_source_dtype,
-)
+from zerocopy.framework import Framework, refuse_ndim
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from zerocopy._frameworks._reasons import (
+    gaps_for,
+)
 from zerocopy.device import HOST
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.framework import Framework, gaps_for
+from zerocopy.framework import Framework
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array

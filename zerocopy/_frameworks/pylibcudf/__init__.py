@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._frameworks.pylibcudf import importing
-from zerocopy._frameworks.pylibcudf import memory as libcudf
+from zerocopy._frameworks._reasons import (
+    refuse_table,
+)
+from zerocopy._frameworks.pylibcudf import importing, memory as libcudf
 from zerocopy.device import CUDA, Device
 from zerocopy.dtype import by_name
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
-from zerocopy.framework import Framework, refuse_table
+from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_device, cuda_driver
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field

@@ -7,10 +7,13 @@ from importlib import import_module
 from typing import Any
 
 from zerocopy import registry
+from zerocopy._frameworks._reasons import (
+    MISALIGNED,
+    gaps_for,
+)
 from zerocopy._frameworks.pylibcudf import memory as libcudf
 from zerocopy.device import LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Device
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.framework import MISALIGNED, gaps_for
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Source

@@ -6,20 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from zerocopy._frameworks._reasons import (
+    gaps_for,
+    misaligned_for,
+    refuse_index,
+    refuse_source,
+    refuse_source_dtype,
+)
 from zerocopy._frameworks.tensorflow import fast_path
 from zerocopy.device import HOST, LEGACY_DEFAULT_STREAM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, Reason
-from zerocopy.framework import (
-    Framework,
-    gaps_for,
-    misaligned_for,
-    refuse_dtype,
-    refuse_index,
-    refuse_ndim,
-    refuse_source,
-    refuse_source_dtype,
-)
+from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, address, aligned_copy, writable_alias
 from zerocopy.source import Array, Source

@@ -6,6 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from zerocopy._frameworks._reasons import (
+    MISALIGNED,
+    refuse_index,
+    refuse_source,
+    refuse_source_dtype,
+)
 from zerocopy._frameworks.torch import fast_path
 from zerocopy.device import (
     CUDA,
@@ -18,15 +24,7 @@ from zerocopy.device import (
 )
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
 from zerocopy.errors import DeviceError, Reason
-from zerocopy.framework import (
-    MISALIGNED,
-    Framework,
-    refuse_dtype,
-    refuse_index,
-    refuse_ndim,
-    refuse_source,
-    refuse_source_dtype,
-)
+from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
 from zerocopy.source import Array, Source
