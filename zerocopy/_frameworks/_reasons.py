@@ -53,10 +53,7 @@ def refuse_source(name: str, reason: Reason) -> UnsupportedConversionError:
 def refuse_source_dtype(name: str, dtype: object, remedy: str) -> UnsupportedConversionError:
     """Return the error for a dtype that only the source's framework has."""
     return UnsupportedConversionError(
-        f"convert({name})",
-        f"{dtype} has no counterpart in other frameworks",
-        remedy,
-        code="missing-dtype",
+        f"convert({name})", f"{dtype} has no counterpart in other frameworks", remedy, code="missing-dtype"
     )
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zerocopy._frameworks._reasons import (
-    refuse_source_dtype,
-)
+from zerocopy._frameworks._reasons import refuse_source_dtype
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy, to_numpy
 from zerocopy.errors import LossyConversionError, Reason

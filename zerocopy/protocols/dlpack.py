@@ -50,11 +50,7 @@ class DLTensor(ctypes.Structure):
 class DLManagedTensor(ctypes.Structure):
     """``DLManagedTensor``, in capsules named ``dltensor``."""
 
-    _fields_ = (
-        ("dl_tensor", DLTensor),
-        ("manager_ctx", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-    )
+    _fields_ = (("dl_tensor", DLTensor), ("manager_ctx", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
 class DLManagedTensorVersioned(ctypes.Structure):

@@ -13,9 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import registry
-from zerocopy._frameworks._reasons import (
-    refuse_table,
-)
+from zerocopy._frameworks._reasons import refuse_table
 from zerocopy.device import Device
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Framework

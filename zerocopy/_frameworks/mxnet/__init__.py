@@ -10,21 +10,11 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from zerocopy._frameworks._reasons import (
-    MISALIGNED,
-    gaps_for,
-    refuse_index,
-    refuse_source,
-)
+from zerocopy._frameworks._reasons import MISALIGNED, gaps_for, refuse_index, refuse_source
 from zerocopy._frameworks.mxnet.capsules import canonical, with_gil
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, Device
 from zerocopy.dtype import UINT, DType, by_name, from_numpy
-from zerocopy.errors import (
-    DeviceError,
-    FrameworkNotInstalledError,
-    Reason,
-    UnsupportedConversionError,
-)
+from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import writable_alias

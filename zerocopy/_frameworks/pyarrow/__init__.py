@@ -11,12 +11,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
-from zerocopy._frameworks._reasons import (
-    MISALIGNED,
-    refuse_source,
-    refuse_source_dtype,
-    refuse_table,
-)
+from zerocopy._frameworks._reasons import MISALIGNED, refuse_source, refuse_source_dtype, refuse_table
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zerocopy._frameworks._reasons import (
-    gaps_for,
-)
+from zerocopy._frameworks._reasons import gaps_for
 from zerocopy.device import HOST
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Framework

@@ -11,9 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._frameworks._reasons import (
-    refuse_table,
-)
+from zerocopy._frameworks._reasons import refuse_table
 from zerocopy._frameworks.pylibcudf import importing, memory as libcudf
 from zerocopy.device import CUDA, Device
 from zerocopy.dtype import by_name

@@ -7,10 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._frameworks._reasons import (
-    MISALIGNED,
-    gaps_for,
-)
+from zerocopy._frameworks._reasons import MISALIGNED, gaps_for
 from zerocopy._frameworks.pylibcudf import memory as libcudf
 from zerocopy.device import LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Device
 from zerocopy.errors import Reason, UnsupportedConversionError

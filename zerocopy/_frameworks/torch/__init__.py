@@ -6,22 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zerocopy._frameworks._reasons import (
-    MISALIGNED,
-    refuse_index,
-    refuse_source,
-    refuse_source_dtype,
-)
+from zerocopy._frameworks._reasons import MISALIGNED, refuse_index, refuse_source, refuse_source_dtype
 from zerocopy._frameworks.torch import fast_path
-from zerocopy.device import (
-    CUDA,
-    CUDA_HOST,
-    HOST,
-    LEGACY_DEFAULT_STREAM,
-    NO_SYNC_STREAM,
-    ROCM,
-    Device,
-)
+from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
 from zerocopy.errors import DeviceError, Reason
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
