@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zerocopy._frameworks._reasons import refuse_source_dtype
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy, to_numpy
 from zerocopy.errors import LossyConversionError, Reason
@@ -151,7 +151,7 @@ def _dtype(dtype: Any, name: str) -> DType:
         return standard
     # DLPack has neither dates nor text (dlpack.h, DLDataTypeCode).
     key = dtype.char if dtype.char in "gG" else dtype.kind
-    raise refuse_source_dtype(name, dtype, _REMEDIES.get(key, "cast it to a number"))
+    raise obstacles.refuse_source_dtype(name, dtype, _REMEDIES.get(key, "cast it to a number"))
 
 
 FRAMEWORK = NumPy()

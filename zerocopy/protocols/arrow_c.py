@@ -17,6 +17,7 @@ from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyErr
 from zerocopy.protocols import cuda_driver
 from zerocopy.protocols.arrow_schema import ArrowSchema, Field, read_schema, read_struct
 from zerocopy.protocols.capsule import pointer
+from zerocopy.protocols.exporter_errors import malformed, raised
 
 ARRAY, STREAM, DEVICE_ARRAY = b"arrow_array", b"arrow_array_stream", b"arrow_device_array"
 
@@ -123,27 +124,13 @@ class _Owned:
 
 
 def read_array(producer: Any) -> Memory:
-    """Describe the memory of an object with ``__arrow_c_array__``.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        The exporter raised, or its array does not match its schema.
-    """
+    """Describe the memory of an object with ``__arrow_c_array__``; raise if it violates its schema."""
     asked, field, capsule, address = _export(producer, "__arrow_c_array__", ARRAY)
     return _memory(asked, field, ArrowArray.from_address(address), capsule)
 
 
 def read_device_array(producer: Any) -> Memory:
-    """Describe the memory of an object with ``__arrow_c_device_array__``, on the host or a CUDA device.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        As for :func:`read_array`.
-    DeviceError
-        The memory is on a device of another kind than the host's and CUDA's.
-    """
+    """Describe the memory of an object with ``__arrow_c_device_array__``, on the host or a CUDA device."""
     asked, field, capsule, address = _export(producer, "__arrow_c_device_array__", DEVICE_ARRAY)
     whole = ArrowDeviceArray.from_address(address)
     if whole.device_type in _ON_HOST:
@@ -176,7 +163,7 @@ def _export(producer: Any, method: str, name: bytes) -> tuple[str, Field, Any, i
     except ZeroCopyError:
         raise
     except Exception as error:
-        raise _raised(asked, error) from error
+        raise raised(asked, error) from error
 
 
 def _set_event(memory: Memory, sync_event: int) -> None:
@@ -193,19 +180,14 @@ def read_field(producer: Any) -> Field | None:
     try:
         return read_schema(producer.__arrow_c_schema__())
     except Exception as error:
-        raise _raised(f"{type(producer).__qualname__}.__arrow_c_schema__()", error) from error
+        raise raised(f"{type(producer).__qualname__}.__arrow_c_schema__()", error) from error
 
 
 def read_stream(producer: Any) -> tuple[Field, Iterator[Memory]]:
-    """Read an object with ``__arrow_c_stream__``: return its type, and an iterator of its arrays.
+    """Return the type of an object with ``__arrow_c_stream__``, and an iterator of its arrays.
 
     The stream is moved out of its capsule, so that a producer that exports the same stream twice
     causes an error, not an empty table.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        The exporter raised, the stream failed at any point, or an array does not match the schema.
     """
     asked = f"{type(producer).__qualname__}.__arrow_c_stream__()"
     try:
@@ -214,7 +196,7 @@ def read_stream(producer: Any) -> tuple[Field, Iterator[Memory]]:
     except ZeroCopyError:
         raise
     except Exception as error:
-        raise _raised(asked, error) from error
+        raise raised(asked, error) from error
     if not exported.release:
         raise UnsupportedConversionError(
             asked, "the stream was read already, and can be read once", "export a new one", code="consumed"
@@ -248,21 +230,8 @@ def _call(asked: str, stream: ArrowArrayStream, function: int, out: Any, when: s
         last_error = stream.get_last_error
         text = _GetLastError(last_error)(ctypes.addressof(stream)) if last_error else None
         why = (text or b"").decode(errors="replace") or f"error {code}"
-        raise UnsupportedConversionError(
-            asked,
-            f"the stream failed {when}: {why}",
-            "fix its data source; all arrays read so far were dropped",
-            code="exporter-error",
-        )
-
-
-def _raised(asked: str, error: Exception) -> UnsupportedConversionError:
-    return UnsupportedConversionError(
-        asked,
-        f"the exporter raised {type(error).__name__}: {error}",
-        "see the exporter's message above",
-        code="exporter-error",
-    )
+        remedy = "fix its data source; all arrays read so far were dropped"
+        raise malformed(asked, f"the stream failed {when}: {why}", remedy)
 
 
 def _memory(asked: str, field: Field, array: ArrowArray, owner: Any, device: Device = HOST) -> Memory:
@@ -271,10 +240,6 @@ def _memory(asked: str, field: Field, array: ArrowArray, owner: Any, device: Dev
             asked, "the array was released already", "export it again for new capsules", code="consumed"
         )
     return _node(asked, field, array, owner, device)
-
-
-def _malformed(asked: str, why: str) -> UnsupportedConversionError:
-    return UnsupportedConversionError(asked, why, "fix the exporter", code="exporter-error")
 
 
 def _check_buffers(asked: str, field: Field, array: ArrowArray, device: Device) -> None:
@@ -300,7 +265,7 @@ def _check_buffers(asked: str, field: Field, array: ArrowArray, device: Device) 
         if end > array.children[0].contents.length:
             why = f"its lists end at {end}, and their elements are {array.children[0].contents.length}"
     if why:
-        raise _malformed(asked, f"the {field} array is wrong: {why}")
+        raise malformed(asked, f"the {field} array is wrong: {why}")
 
 
 def _node(asked: str, field: Field, array: ArrowArray, owner: Any, device: Device) -> Memory:
@@ -315,10 +280,10 @@ def _node(asked: str, field: Field, array: ArrowArray, owner: Any, device: Devic
     ):
         if expected != count:
             why = f"the schema is {field} with {expected} {part}, and the array has {count}"
-            raise _malformed(asked, why)
+            raise malformed(asked, why)
     if array.length < 0 or array.offset < 0 or not -1 <= array.null_count <= array.length:
         counts = f"length {array.length}, offset {array.offset} and null count {array.null_count}"
-        raise _malformed(asked, f"{counts} are inconsistent")
+        raise malformed(asked, f"{counts} are inconsistent")
     _check_buffers(asked, field, array, device)
     children = tuple(
         _node(asked, child, array.children[i].contents, owner, device)

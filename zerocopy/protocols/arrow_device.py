@@ -15,6 +15,7 @@ from zerocopy.device import LEGACY_DEFAULT_STREAM
 from zerocopy.dtype import DType
 from zerocopy.protocols import cuda_driver
 from zerocopy.protocols.arrow_c import Memory
+from zerocopy.protocols.cuda_array_interface import interface
 from zerocopy.strided_view import StridedView
 
 
@@ -58,12 +59,4 @@ class BufferProducer:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        view = self._view
-        return {
-            "shape": view.shape,
-            "strides": view.strides,
-            "typestr": view.dtype.storage.str,
-            "data": (view.ptr if view.size else 0, False),
-            "stream": ready(self._memory) if view.size else None,
-            "version": 3,
-        }
+        return interface(self._view, ready(self._memory) if self._view.size else None)

@@ -16,6 +16,7 @@ from zerocopy.device import CUDA, CUDA_MANAGED, HOST, Device
 from zerocopy.dtype import DType, by_dlpack, from_numpy
 from zerocopy.errors import DeviceError, UnsupportedConversionError
 from zerocopy.protocols.array_interface import writable_alias
+from zerocopy.protocols.exporter_errors import malformed, raised
 from zerocopy.strided_view import StridedView, contiguous_strides
 
 LEGACY, VERSIONED = b"dltensor", b"dltensor_versioned"
@@ -80,23 +81,14 @@ def device_of(producer: Any) -> Device:
     try:
         answer = producer.__dlpack_device__()
     except Exception as error:
-        raise UnsupportedConversionError(
-            asked,
-            f"the exporter raised {type(error).__name__}: {error}",
-            "fix the exporter",
-            code="exporter-error",
-        ) from error
+        raise raised(asked, error) from error
     try:
         kind, index = answer
         # Paddle returns (kDLCPU, None) for host memory.
         return Device(int(kind), 0 if index is None else int(index))
     except (TypeError, ValueError) as error:
-        raise UnsupportedConversionError(
-            asked,
-            f"it returned {answer!r}, not a pair of ints",
-            "return (device_type, device_id) as the DLPack specification requires",
-            code="exporter-error",
-        ) from error
+        remedy = "return (device_type, device_id) as the DLPack specification requires"
+        raise malformed(asked, f"it returned {answer!r}, not a pair of ints", remedy) from error
 
 
 def request(
@@ -104,30 +96,10 @@ def request(
 ) -> Capsule:
     """Request a capsule from a producer of any DLPack version.
 
-    Parameters
-    ----------
-    producer : object
-        Has ``__dlpack__``.
-    stream : int, optional
-        The consumer's stream (see :func:`zerocopy.device.parse_stream`). None is not passed, since
-        some versions' CPU exporters refuse it.
-    max_version : tuple of int, optional
-        The highest DLPack version that the consumer takes; None requests a legacy capsule.
-
-    Returns
-    -------
-    PyCapsule
-        Named ``dltensor_versioned``, or ``dltensor`` from a legacy exporter.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        The exporter raised, or did not return an unconsumed DLPack capsule.
-
-    Notes
-    -----
-    Producers older than DLPack 1.0 raise ``TypeError`` for ``max_version``; consumers then repeat
-    the request without it (array API 2023.12, ``array.__dlpack__``, "max_version").
+    `stream` is the consumer's; None is not passed, since some versions' CPU exporters refuse it.
+    `max_version` is the highest version that the consumer takes; None requests a legacy capsule.
+    Producers older than DLPack 1.0 raise ``TypeError`` for it, and the request is repeated without
+    it (array API 2023.12, ``array.__dlpack__``, "max_version").
     """
     keywords: dict[str, Any] = {} if stream is None else {"stream": stream}
     try:
@@ -139,32 +111,16 @@ def request(
             except TypeError:
                 capsule = producer.__dlpack__(**keywords)
     except Exception as error:
-        raise UnsupportedConversionError(
-            f"{_name(producer)}.__dlpack__()",
-            f"the exporter raised {type(error).__name__}: {error}",
-            "see the exporter's message above",
-            code="exporter-error",
-        ) from error
+        raise raised(f"{_name(producer)}.__dlpack__()", error) from error
     name_of(capsule, producer)
     return capsule
 
 
 def name_of(capsule: Capsule, producer: Any = None) -> bytes:
-    """Return the name of an unconsumed DLPack capsule.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        The object is not a capsule, is another protocol's, or was consumed already.
-    """
+    """Return the name of an unconsumed DLPack capsule; refuse other objects."""
     asked = f"{_name(producer)}.__dlpack__()" if producer is not None else "a DLPack capsule"
     if type(capsule).__name__ != "PyCapsule":
-        raise UnsupportedConversionError(
-            asked,
-            f"it returned {type(capsule).__name__}, not a capsule",
-            "fix the exporter",
-            code="exporter-error",
-        )
+        raise malformed(asked, f"it returned {type(capsule).__name__}, not a capsule")
     name: bytes | None = _get_name(capsule)
     if name in (LEGACY, VERSIONED):
         return name
@@ -213,19 +169,8 @@ def tensor_of(capsule: Capsule) -> DLTensor:
 def read(capsule: Capsule, producer: Any = None) -> StridedView:
     """Describe a capsule's memory without consuming the capsule.
 
-    Parameters
-    ----------
-    capsule : PyCapsule
-        Unconsumed; the view holds it, and so keeps the memory alive.
-    producer : object, optional
-        Named in messages; its ``__dlpack_device__`` must agree with the capsule.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        The data type is unknown, or the pointer is NULL and the array has elements.
-    DeviceError
-        The capsule is on another device than ``__dlpack_device__`` reports.
+    The view holds the capsule, and so keeps the memory alive. The device that `producer` reports
+    must be the capsule's.
     """
     tensor, flags = _tensor(capsule)
     asked = f"{_name(producer)}.__dlpack__()" if producer is not None else "a DLPack capsule"
@@ -253,9 +198,7 @@ def read(capsule: Capsule, producer: Any = None) -> StridedView:
         strides = contiguous_strides(shape, dtype.itemsize)
     ptr = (tensor.data or 0) + tensor.byte_offset
     if not tensor.data and 0 not in shape:
-        raise UnsupportedConversionError(
-            asked, f"its data pointer is NULL for shape {shape}", "fix the exporter", code="exporter-error"
-        )
+        raise malformed(asked, f"its data pointer is NULL for shape {shape}")
     return StridedView(ptr, shape, strides, dtype, device, bool(flags & FLAG_READ_ONLY), (capsule, producer))
 
 

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import registry
-from zerocopy._frameworks._reasons import refuse_table
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import Device
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.errors import Reason
 from zerocopy.framework import Framework
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Source
@@ -61,7 +61,7 @@ class CuDF(Framework):
     def source(self, obj: Any) -> Source:
         table = self.table(obj, False)
         if not table.single:
-            raise refuse_table(table.name)
+            raise obstacles.refuse_table(table.name)
         return as_tensor(table.columns[0])
 
     def table(self, obj: Any, index: bool | None = None) -> Table:
@@ -107,7 +107,7 @@ class CuDF(Framework):
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
         why = "cuDF has columns, not arrays"
-        raise UnsupportedConversionError("", why, "leave out layout=", code="not-an-array")
+        raise obstacles.refuse_column(why, "leave out layout=", code="not-an-array")
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons: list[Reason] = _pylibcudf().import_reasons(column)
@@ -115,9 +115,7 @@ class CuDF(Framework):
             return reasons
         type_id = column.plc.type().id().name if hasattr(column, "plc") else ""
         if type_id in ("DICTIONARY32", "DURATION_DAYS"):
-            raise UnsupportedConversionError(
-                "", f"is {type_id}, which cuDF's frames lack", "cast it in pylibcudf", code="missing-dtype"
-            )
+            raise obstacles.refuse_column(f"is {type_id}, which cuDF's frames lack", "cast it in pylibcudf")
         days = column.field is not None and column.field.format == "tdD"
         return [*reasons, _DAYS] if days else reasons
 
@@ -230,8 +228,7 @@ def _is_meaningful(index: Any) -> bool:
 def _unique(labels: Sequence[Hashable]) -> None:
     repeated = sorted({str(name) for name in labels if list(labels).count(name) > 1})
     if repeated:
-        raise UnsupportedConversionError(
-            "",
+        raise obstacles.refuse_column(
             f"several columns are called {', '.join(repeated)}, and cuDF requires unique names",
             "rename them",
             code="duplicate-names",

@@ -6,12 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from zerocopy._frameworks._reasons import (
-    UNSAFE_FOR_KERNELS,
-    refuse_extended_dtype,
-    refuse_index,
-    refuse_source_dtype,
-)
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import (
     CUDA,
     LEGACY_DEFAULT_STREAM,
@@ -60,7 +55,7 @@ class CuPy(Framework):
         name = f"cupy.{type(obj).__name__}"
         dtype = from_numpy(obj.dtype)
         if dtype is None:
-            raise refuse_source_dtype(
+            raise obstacles.refuse_source_dtype(
                 name, obj.dtype, "cast it to a number, or view its bytes: x.view('uint8')"
             )
         kind = ROCM if cupy.cuda.runtime.is_hip else CUDA
@@ -117,12 +112,12 @@ class CuPy(Framework):
             raise refuse_ndim("cupy", view, _MAX_NDIM)
         name = view.dtype.name
         if name in SUBBYTE_NAMES or to_numpy(view.dtype) is None:
-            raise refuse_extended_dtype("cupy", view.dtype)
+            raise obstacles.refuse_extended_dtype("cupy", view.dtype)
         if _plain(view):
             return []
         # A kernel that reads misaligned memory fails with "misaligned address", after which the
         # process cannot use its CUDA context again.
-        return [UNSAFE_FOR_KERNELS]
+        return [obstacles.UNSAFE_FOR_KERNELS]
 
     def can_relay(self, view: StridedView) -> bool:
         # Any layout: _row_major copies misaligned memory byte by byte.
@@ -213,7 +208,7 @@ class CuPy(Framework):
                 asked, f"the CUDA runtime does not answer: {error}", _INSTALL, code="driver-error"
             ) from error
         if device.id >= count:
-            raise refuse_index("cupy", device, count)
+            raise obstacles.refuse_index("cupy", device, count)
 
     def devices(self) -> list[str]:
         cuda = self.module().cuda

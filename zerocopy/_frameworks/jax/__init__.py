@@ -7,13 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import registry
-from zerocopy._frameworks._reasons import (
-    gaps_for,
-    misaligned_for,
-    refuse_index,
-    refuse_source,
-    refuse_source_dtype,
-)
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.jax.capsules import AsCuda, OnDevice, from_capsule, on_device, to_capsule
 from zerocopy.device import CPU, CUDA, CUDA_MANAGED, HOST, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_numpy
@@ -31,21 +25,9 @@ _MAX_NDIM = 64
 _DEVICE_ALIGNMENT = 16  # kEntryParameterAlignBytes, xla/service/gpu
 _WIDE = ("int64", "uint64", "float64", "complex128")
 _FOREIGN = (
-    "bfloat16",
-    "float8_e3m4",
-    "float8_e4m3",
-    "float8_e4m3b11fnuz",
-    "float8_e4m3fn",
-    "float8_e4m3fnuz",
-    "float8_e5m2",
-    "float8_e5m2fnuz",
-    "float8_e8m0fnu",
-    "float4_e2m1fn",
-    "int2",
-    "int4",
-    "uint2",
-    "uint4",
-)
+    "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+    "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn", "int2", "int4", "uint2", "uint4",
+)  # fmt: skip
 _LAYOUT = "memory without gaps, repeats or reversals"
 _X64 = "jax.config.update('jax_enable_x64', True), or cast to 32 bits in the source"
 
@@ -78,10 +60,10 @@ class Jax(Framework):
         name = f"jax.{type(obj).__name__}"
         refusal = _refusal(jax, obj)
         if refusal is not None:
-            raise refuse_source(name, refusal)
+            raise obstacles.refuse_source(name, refusal)
         dtype = from_numpy(obj.dtype)
         if dtype is None:
-            raise refuse_source_dtype(name, obj.dtype, "cast it first: x.astype('float32')")
+            raise obstacles.refuse_source_dtype(name, obj.dtype, "cast it first: x.astype('float32')")
         reason = _reason_to_gather(obj, dtype)
         if reason is not None:
             unknown = StridedView(
@@ -147,9 +129,9 @@ class Jax(Framework):
         if not view.is_aligned(ALIGNMENT):
             # XLA on CPU: "Can't create a view of buffer with unaligned data". With copy=None,
             # jax.dlpack.from_dlpack copies silently.
-            reasons.append(misaligned_for("JAX", view, ALIGNMENT))
+            reasons.append(obstacles.misaligned("JAX", view, ALIGNMENT))
         if not view.compact or view.has_negative_strides:
-            reasons.append(gaps_for("JAX", _LAYOUT))
+            reasons.append(obstacles.layout("JAX", _LAYOUT))
         return reasons
 
     def device_copy_reasons(self, view: StridedView) -> list[Reason]:
@@ -158,9 +140,9 @@ class Jax(Framework):
         if not view.is_aligned(_DEVICE_ALIGNMENT):
             # XLA imports it, and refuses it when a computation reads it
             # (xla/service/gpu/gpu_executable.cc, CheckAlignment).
-            reasons.append(misaligned_for("JAX", view, _DEVICE_ALIGNMENT))
+            reasons.append(obstacles.misaligned("JAX", view, _DEVICE_ALIGNMENT))
         if not view.compact or view.has_negative_strides:
-            reasons.append(gaps_for("JAX", _LAYOUT))
+            reasons.append(obstacles.layout("JAX", _LAYOUT))
         return reasons
 
     def _refuse(self, view: StridedView) -> None:
@@ -344,7 +326,7 @@ def _jax_device(jax: Any, device: Device) -> Any:
     for candidate in devices:
         if candidate.local_hardware_id == device.id:
             return candidate
-    raise refuse_index("jax", device, len(devices))
+    raise obstacles.refuse_index("jax", device, len(devices))
 
 
 FRAMEWORK = Jax()

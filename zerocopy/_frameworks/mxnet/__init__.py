@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from zerocopy._frameworks._reasons import MISALIGNED, gaps_for, refuse_index, refuse_source
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.mxnet.capsules import canonical, with_gil
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, Device
 from zerocopy.dtype import UINT, DType, by_name, from_numpy
@@ -82,12 +82,12 @@ class MXNet(Framework):
         name = _name(obj)
         refusal = _refusal(obj)
         if refusal is not None:
-            raise refuse_source(name, refusal)
+            raise obstacles.refuse_source(name, refusal)
         dtype, device = _dtype(obj), _device(obj)
         if not device.is_host and dtype.name == "bool":
             # MXNet exports them as unsigned integers of 1 bit (mxnet/tensor_blob.h, DTypeTransform), which
             # importers refuse or read as packed bits.
-            raise refuse_source(
+            raise obstacles.refuse_source(
                 name,
                 Reason(
                     "MXNet exports booleans on a device with a wrong dtype",
@@ -102,7 +102,7 @@ class MXNet(Framework):
             if "TBlob for MKLDNN" not in str(error):
                 # Operators run asynchronously, so an earlier one's error is raised here.
                 why = f"an operator that MXNet queued for it failed: {str(error).strip().splitlines()[-1]}"
-                raise refuse_source(
+                raise obstacles.refuse_source(
                     name, Reason(why, "see the cause above", code="exporter-error")
                 ) from error
             # Results of Convolution and others, and weights after an inference.
@@ -159,9 +159,9 @@ class MXNet(Framework):
             )
         reasons = []
         if not view.c_contiguous:
-            reasons.append(gaps_for("MXNet", "row-major memory"))
+            reasons.append(obstacles.layout("MXNet", "row-major memory"))
         if not view.is_aligned(view.dtype.itemsize):
-            reasons.append(MISALIGNED)
+            reasons.append(obstacles.MISALIGNED)
         return reasons
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
@@ -233,7 +233,7 @@ class MXNet(Framework):
                 code="other-device",
             )
         if not device.is_host and device.id >= count:
-            raise refuse_index("mxnet", device, count)
+            raise obstacles.refuse_index("mxnet", device, count)
 
     def devices(self) -> list[str]:
         return ["cpu", *(f"cuda:{i}" for i in range(self._count()))]

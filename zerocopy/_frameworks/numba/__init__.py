@@ -10,12 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from zerocopy._frameworks._reasons import (
-    UNSAFE_FOR_KERNELS,
-    refuse_extended_dtype,
-    refuse_index,
-    refuse_source_dtype,
-)
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import (
     CUDA,
     HOST,
@@ -85,7 +80,7 @@ class Numba(Framework):
         name = f"numba.{type(obj).__name__}"
         dtype = from_numpy(obj.dtype)
         if dtype is None:
-            raise refuse_source_dtype(
+            raise obstacles.refuse_source_dtype(
                 name, obj.dtype, "convert the fields of a record, or x.view('int64') for dates"
             )
         if _simulated():
@@ -122,7 +117,7 @@ class Numba(Framework):
             raise refuse_ndim("numba", view, _MAX_NDIM)
         name = view.dtype.name
         if name in SUBBYTE_NAMES or to_numpy(view.dtype) is None:
-            raise refuse_extended_dtype("numba", view.dtype)
+            raise obstacles.refuse_extended_dtype("numba", view.dtype)
         reasons = []
         if view.has_negative_strides:
             # copy_to_host refuses them, and Numba computes a negative size for the memory.
@@ -134,7 +129,7 @@ class Numba(Framework):
                 )
             )
         if view.has_fractional_strides or not view.is_aligned(view.dtype.itemsize):
-            reasons.append(UNSAFE_FOR_KERNELS)
+            reasons.append(obstacles.UNSAFE_FOR_KERNELS)
         return reasons
 
     def device_copy_reasons(self, view: StridedView) -> list[Reason]:
@@ -216,7 +211,7 @@ class Numba(Framework):
                     asked, f"Numba cannot use the driver: {error}", _INSTALL, code="driver-error"
                 )
         if device.id >= len(cuda.gpus):
-            raise refuse_index("numba", device, len(cuda.gpus))
+            raise obstacles.refuse_index("numba", device, len(cuda.gpus))
 
     def is_out_of_memory(self, error: Exception) -> bool:
         driver = sys.modules.get("numba.cuda.cudadrv.driver")

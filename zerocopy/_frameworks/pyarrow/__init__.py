@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
-from zerocopy._frameworks._reasons import MISALIGNED, refuse_source, refuse_source_dtype, refuse_table
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy
@@ -77,9 +77,9 @@ class PyArrow(Hub):
         if isinstance(obj, pa.Tensor):
             return _tensor(obj, name)
         if isinstance(obj, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
-            raise refuse_table(name)
+            raise obstacles.refuse_table(name)
         if isinstance(obj, pa.Scalar):
-            raise refuse_source(
+            raise obstacles.refuse_source(
                 name,
                 Reason(
                     "a pyarrow scalar is not an array",
@@ -193,7 +193,7 @@ class PyArrow(Hub):
         if not view.is_aligned(view.dtype.itemsize):
             # Arrow's kernels load whole elements; its format requires 8 bytes (Columnar Format, "Buffer
             # Alignment and Padding").
-            reasons.append(MISALIGNED)
+            reasons.append(obstacles.MISALIGNED)
         return reasons
 
     def _form(self, ndim: int) -> str:
@@ -244,8 +244,7 @@ class PyArrow(Hub):
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         if self.form == "ChunkedArray" and not table.single:
-            raise UnsupportedConversionError(
-                "",
+            raise obstacles.refuse_column(
                 f"a table of {len(table.columns)} columns is not a pyarrow.ChunkedArray",
                 "pick one: x['name']",
                 code="not-an-array",
@@ -382,7 +381,7 @@ def _tensor(tensor: Any, name: str) -> Source:
     array.flags.writeable = array.flags.writeable and tensor.is_mutable
     dtype = from_numpy(array.dtype)
     if dtype is None:
-        raise refuse_source_dtype(name, array.dtype, "cast it first")
+        raise obstacles.refuse_source_dtype(name, array.dtype, "cast it first")
     view = StridedView(
         address(array), array.shape, array.strides, dtype, HOST, not array.flags.writeable, array
     )

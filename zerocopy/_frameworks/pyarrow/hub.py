@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zerocopy._frameworks._reasons import gaps_for
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
@@ -61,16 +61,14 @@ class Hub(Framework):
         """Return the reasons to copy a column of a tensor to Arrow."""
         source, field = column.source, column.field
         if source.refusal is not None:
-            raise UnsupportedConversionError(
-                "", source.refusal.why, source.refusal.remedy, code=source.refusal.code
-            )
+            raise obstacles.refuse_column(source.refusal.why, source.refusal.remedy, code=source.refusal.code)
         reasons = list(source.reasons)
         if not source.view.device.is_host:
             why = f"it is on {source.view.device}, and Arrow arrays are on the host"
             reasons.append(Reason(why, code="other-device"))
         if field is not None and field.kind == "fixed_binary":
             if not source.view.c_contiguous:
-                reasons.append(gaps_for("pyarrow.Array", "memory without gaps"))
+                reasons.append(obstacles.layout("pyarrow.Array", "memory without gaps"))
             return reasons
         return reasons + self._form_of(source.view.ndim).copy_reasons(source.view)
 

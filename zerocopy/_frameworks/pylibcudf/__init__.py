@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._frameworks._reasons import refuse_table
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pylibcudf import importing, memory as libcudf
 from zerocopy.device import CUDA, Device
 from zerocopy.dtype import by_name
-from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
+from zerocopy.errors import DeviceError, Reason
 from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_device, cuda_driver
 from zerocopy.protocols.arrow_c import Memory
@@ -57,7 +57,7 @@ class PyLibCuDF(Framework):
     def source(self, obj: Any) -> Source:
         table = self.table(obj)
         if not table.single:
-            raise refuse_table(table.name)
+            raise obstacles.refuse_table(table.name)
         return as_tensor(table.columns[0])
 
     def table(self, obj: Any, index: bool | None = None) -> Table:
@@ -88,15 +88,13 @@ class PyLibCuDF(Framework):
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
         why = "cuDF has columns, not arrays"
-        raise UnsupportedConversionError("", why, "leave out layout=", code="not-an-array")
+        raise obstacles.refuse_column(why, "leave out layout=", code="not-an-array")
 
     def column_reasons(self, column: Column) -> list[Reason]:
         if isinstance(column, LibCudfColumn) and column.field.dictionary is not None:
-            raise UnsupportedConversionError(
-                "",
+            raise obstacles.refuse_column(
                 f"is {column.field}, and its pylibcudf column has only the codes",
                 'convert it to "cudf", or cast it to its values first: x.astype(x.cat.categories.dtype)',
-                code="missing-dtype",
             )
         return self.import_reasons(column)
 
@@ -104,8 +102,7 @@ class PyLibCuDF(Framework):
         """Return the reasons to copy a column; refuse one that libcudf cannot hold."""
         self.check_device(Device(CUDA, importing.current_device()))
         if column.length > _MAX_ROWS:
-            raise UnsupportedConversionError(
-                "",
+            raise obstacles.refuse_column(
                 f"has {column.length:,} rows and cuDF holds {_MAX_ROWS:,}",
                 "convert it in parts",
                 code="too-many-elements",

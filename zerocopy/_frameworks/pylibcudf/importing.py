@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._frameworks._reasons import MISALIGNED, gaps_for
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pylibcudf import memory as libcudf
 from zerocopy.device import LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Device
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.errors import Reason
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Source
@@ -53,8 +53,7 @@ def current_device() -> int:
 
 def _check_current(device: Device) -> None:
     if device.id != current_device():
-        raise UnsupportedConversionError(
-            "",
+        raise obstacles.refuse_column(
             f"is on {device}, and cuDF works on the current device, cuda:{current_device()}",
             f"make that one current first: cupy.cuda.Device({device.id}).use()",
             code="other-device",
@@ -65,33 +64,28 @@ def tensor_reasons(column: TensorColumn) -> list[Reason]:
     """Return the reasons to copy a tensor on the device; refuse one that libcudf cannot hold."""
     source, view = column.source, column.source.view
     if source.refusal is not None:
-        raise UnsupportedConversionError(
-            "", source.refusal.why, source.refusal.remedy, code=source.refusal.code
-        )
+        raise obstacles.refuse_column(source.refusal.why, source.refusal.remedy, code=source.refusal.code)
     check_tensor(view)
     _check_current(view.device)
     reasons = list(source.reasons)
     if not view.c_contiguous:
-        reasons.append(gaps_for("cuDF", "memory without gaps"))
+        reasons.append(obstacles.layout("cuDF", "memory without gaps"))
     if not view.is_aligned(view.dtype.itemsize):
-        reasons.append(MISALIGNED)
+        reasons.append(obstacles.MISALIGNED)
     return reasons
 
 
 def check_tensor(view: StridedView) -> None:
     """Refuse a tensor with other than one dimension, or with a dtype that cuDF lacks."""
     if view.ndim != 1:
-        raise UnsupportedConversionError(
-            "",
+        raise obstacles.refuse_column(
             f"is a tensor of shape {view.shape}, and cuDF's columns are flat",
             "pass its columns one by one",
             code="too-many-dimensions",
         )
     name = view.dtype.name
     if name != "bool" and name.upper() not in libcudf.FORMATS:
-        raise UnsupportedConversionError(
-            "", f"is {name}, which cuDF lacks", "cast it in its own framework", code="missing-dtype"
-        )
+        raise obstacles.refuse_column(f"is {name}, which cuDF lacks", "cast it in its own framework")
 
 
 def device_copy_reasons(column: ArrowColumn) -> list[Reason]:
@@ -101,11 +95,9 @@ def device_copy_reasons(column: ArrowColumn) -> list[Reason]:
     parts = _with_children(column.field)
     not_aliased = [p for p in parts if p.kind in _NOT_ALIASED or p.format == "+L" or p.timezone]
     if not_aliased:
-        raise UnsupportedConversionError(
-            "",
+        raise obstacles.refuse_column(
             f"is {column.field}, and cuDF cannot alias {not_aliased[0]} on the GPU",
             "copy it to the host first",
-            code="missing-dtype",
         )
     bits = any(part.kind == "bool" for part in parts)
     why = Reason("Arrow packs booleans into bits, and cuDF has one byte for each", code="packed-bits")
@@ -127,9 +119,7 @@ def check(field: Field) -> None:
         if part.extension == "arrow.fixed_shape_tensor":
             remedy = "pass its columns one by one: cuDF's are flat"
         if remedy is not None:
-            raise UnsupportedConversionError(
-                "", f"is {field}, which cuDF lacks", remedy, code="missing-dtype"
-            )
+            raise obstacles.refuse_column(f"is {field}, which cuDF lacks", remedy)
 
 
 # -- aliases and casts ------------------------------------------------------------------

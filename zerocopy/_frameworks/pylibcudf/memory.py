@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import Device
 from zerocopy.dtype import by_name
-from zerocopy.errors import UnsupportedConversionError
 from zerocopy.protocols import cuda_array_interface
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
@@ -63,8 +63,8 @@ def read(col: Any, dtype: Any, owner: Any, device: Device, stream: int) -> Memor
     if kind in ("STRING", "LIST"):
         ends = col.child(0) if col.num_children() else None
         if ends is None and (col.size() or kind == "LIST"):
-            raise UnsupportedConversionError(
-                "", "has no offsets: all its rows are null", "fill them, or leave it out", code="nulls"
+            raise obstacles.refuse_column(
+                "has no offsets: all its rows are null", "fill them, or leave it out", code="nulls"
             )
         wide = ends is not None and ends.type().id().name == "INT64"
         first = 0 if ends is None else _address(ends.data()) + ends.offset() * (8 if wide else 4)

@@ -6,13 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zerocopy._frameworks._reasons import (
-    gaps_for,
-    misaligned_for,
-    refuse_index,
-    refuse_source,
-    refuse_source_dtype,
-)
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.tensorflow import fast_path
 from zerocopy.device import HOST, LEGACY_DEFAULT_STREAM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy, to_numpy
@@ -30,17 +24,9 @@ _MAX_NDIM = 64  # NumPy's, which passes host memory on; TensorFlow's own is 254
 # TensorFlow has these dtypes without DLPack support: as a target it copies, as a source NumPy
 # aliases them.
 _BY_COPY = (
-    "float8_e4m3b11fnuz",
-    "float8_e4m3fn",
-    "float8_e4m3fnuz",
-    "float8_e5m2",
-    "float8_e5m2fnuz",
-    "float4_e2m1fn",
-    "int2",
-    "int4",
-    "uint2",
-    "uint4",
-)
+    "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+    "float4_e2m1fn", "int2", "int4", "uint2", "uint4",
+)  # fmt: skip
 
 
 class TensorFlow(Framework):
@@ -71,13 +57,13 @@ class TensorFlow(Framework):
         name = f"tf.{type(obj).__name__}"
         refusal = _refusal(tf, obj)
         if refusal is not None:
-            raise refuse_source(name, refusal)
+            raise obstacles.refuse_source(name, refusal)
         tensor = obj.value() if isinstance(obj, tf.Variable) else obj
         dtype = from_numpy(np.dtype(tensor.dtype.as_numpy_dtype))
         if dtype is None or tensor.dtype.name not in {*NATIVE_NAMES, "bfloat16", *_BY_COPY}:
             # to_dlpack of strings, resources and variants aborts the process (a CHECK that memcpy can
             # copy the dtype), so it is never called for them.
-            raise refuse_source_dtype(
+            raise obstacles.refuse_source_dtype(
                 name,
                 tensor.dtype.name,
                 "decode or encode it as numbers first: tf.io.decode_raw, tf.strings.to_number",
@@ -121,16 +107,16 @@ class TensorFlow(Framework):
         if not view.is_aligned(ALIGNMENT):
             # TensorFlow imports it, and aborts later in a kernel that assumes alignment (Eigen's aligned
             # maps, EIGEN_MAX_ALIGN_BYTES).
-            reasons.append(misaligned_for("TensorFlow", view, ALIGNMENT))
+            reasons.append(obstacles.misaligned("TensorFlow", view, ALIGNMENT))
         if not view.c_contiguous:
-            reasons.append(gaps_for("TensorFlow", "row-major memory"))
+            reasons.append(obstacles.layout("TensorFlow", "row-major memory"))
         return reasons
 
     def device_copy_reasons(self, view: StridedView) -> list[Reason]:
         self._refuse(view)
         if view.dtype.name in _BY_COPY:
             raise refuse_dtype("tensorflow", view.dtype, "pass device='cpu'")
-        return [] if view.c_contiguous else [gaps_for("TensorFlow", "row-major memory")]
+        return [] if view.c_contiguous else [obstacles.layout("TensorFlow", "row-major memory")]
 
     def _refuse(self, view: StridedView) -> None:
         if view.ndim > _MAX_NDIM:
@@ -198,7 +184,7 @@ class TensorFlow(Framework):
                 code="other-device",
             )
         if device.id >= len(gpus):
-            raise refuse_index("tensorflow", device, len(gpus))
+            raise obstacles.refuse_index("tensorflow", device, len(gpus))
 
     def is_out_of_memory(self, error: Exception) -> bool:
         return isinstance(error, self.module().errors.ResourceExhaustedError)

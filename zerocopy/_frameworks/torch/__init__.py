@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zerocopy._frameworks._reasons import MISALIGNED, refuse_index, refuse_source, refuse_source_dtype
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.torch import fast_path
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
@@ -22,15 +22,9 @@ if TYPE_CHECKING:
 
 # Besides NATIVE_NAMES; not every version of torch has all of them.
 _FOREIGN = (
-    "bfloat16",
-    "float8_e4m3fn",
-    "float8_e4m3fnuz",
-    "float8_e5m2",
-    "float8_e5m2fnuz",
-    "float8_e8m0fnu",
-    "float4_e2m1fn_x2",
-    "complex32",
-)
+    "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+    "float4_e2m1fn_x2", "complex32",
+)  # fmt: skip
 _GRAD = Reason(
     "it requires grad, and no other framework would keep the graph",
     "pass x.detach(), an alias without the graph",
@@ -67,10 +61,10 @@ class Torch(Framework):
         name = f"torch.{type(obj).__name__}"
         refusal = _refusal(torch, obj)
         if refusal is not None:
-            raise refuse_source(name, refusal)
+            raise obstacles.refuse_source(name, refusal)
         dtype = _dtypes(torch).get(obj.dtype)
         if dtype is None:
-            raise refuse_source_dtype(name, obj.dtype, "cast it first: x.to(dtype)")
+            raise obstacles.refuse_source_dtype(name, obj.dtype, "cast it first: x.to(dtype)")
         tensor = obj.detach() if obj.requires_grad else obj
         reasons = []
         # Both bits are lazy: the memory holds other values than the tensor, and to_dlpack (for the
@@ -141,7 +135,7 @@ class Torch(Framework):
                 )
             )
         if not view.is_aligned(view.dtype.itemsize):
-            reasons.append(MISALIGNED)
+            reasons.append(obstacles.MISALIGNED)
         return reasons
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
@@ -219,7 +213,7 @@ class Torch(Framework):
                 code="other-device",
             )
         if device.id >= torch.cuda.device_count():
-            raise refuse_index("torch", device, torch.cuda.device_count())
+            raise obstacles.refuse_index("torch", device, torch.cuda.device_count())
 
     def is_out_of_memory(self, error: Exception) -> bool:
         # On the host it is a plain RuntimeError, known by its text alone (c10/core/impl/alloc_cpu.cpp).

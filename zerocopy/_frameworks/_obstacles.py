@@ -18,7 +18,7 @@ UNSAFE_FOR_KERNELS = Reason(
 )
 
 
-def misaligned_for(target: str, view: StridedView, multiple: int) -> Reason:
+def misaligned(target: str, view: StridedView, multiple: int) -> Reason:
     """Return the reason to copy memory that does not start at a multiple of some bytes."""
     return Reason(
         f"{target} requires memory aligned to {multiple} bytes, but the address is "
@@ -28,10 +28,10 @@ def misaligned_for(target: str, view: StridedView, multiple: int) -> Reason:
     )
 
 
-def gaps_for(target: str, layout: str) -> Reason:
+def layout(target: str, required: str) -> Reason:
     """Return the reason to copy memory that is not in the one layout that a target takes."""
     return Reason(
-        f"{target} takes only {layout}",
+        f"{target} takes only {required}",
         "make it contiguous where it is created: numpy.ascontiguousarray(x)",
         code="not-contiguous",
     )
@@ -55,6 +55,11 @@ def refuse_source_dtype(name: str, dtype: object, remedy: str) -> UnsupportedCon
     return UnsupportedConversionError(
         f"convert({name})", f"{dtype} has no counterpart in other frameworks", remedy, code="missing-dtype"
     )
+
+
+def refuse_column(why: str, remedy: str, code: str = "missing-dtype") -> UnsupportedConversionError:
+    """Return the error for a column that the target cannot hold; the caller adds the column's name."""
+    return UnsupportedConversionError("", why, remedy, code=code)
 
 
 def refuse_table(name: str) -> UnsupportedConversionError:
