@@ -24,9 +24,9 @@ pytestmark = MARKS
 
 def run(code: str, **given: object) -> None:
     """Run a program with those names, in a process of its own that must end well and in time."""
-    told = "".join(f"{name} = {value!r}\n" for name, value in given.items())
+    assignments = "".join(f"{name} = {value!r}\n" for name, value in given.items())
     done = subprocess.run(
-        [sys.executable, "-c", told + textwrap.dedent(code)],
+        [sys.executable, "-c", assignments + textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -55,7 +55,7 @@ def _managed(name: str, values: np.ndarray):
 @pytest.mark.parametrize("source", ["cupy", "numba"])
 @pytest.mark.parametrize("copy", [None, True])
 def test_managed_memory(source: str, target: str, copy: bool | None) -> None:
-    """It is its device's memory: whether it is aliased or copied, the plan has said so."""
+    """Managed memory belongs to its device; the plan states whether it is aliased or copied."""
     side(source)
     target = side(target)
     values = sample()
@@ -100,11 +100,11 @@ def test_page_locked_memory(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_the_source_is_dropped_while_the_consumers_kernel_runs(source: str, target: str) -> None:
+def test_memory_survives_a_kernel_that_outlives_the_source(source: str, target: str) -> None:
     """The kernel reads the memory some 100 ms after its owner's last name is gone.
 
     The owner's pool gives it to the next array, in the order of its own stream. JAX's streams
-    do not wait for the default one, and JAX is told nothing of the kernel: it is waited for.
+    do not wait for the default one, and JAX does not know about the kernel, so the test waits for it.
     """
     side("torch")
     torch = importlib.import_module("torch")
@@ -137,7 +137,7 @@ for name in names:
 """
 
 
-def test_jax_with_no_order_asked_for() -> None:
+def test_jax_exports_without_synchronisation() -> None:
     """DLPack's -1 asks for no order; XLA takes it for a stream's handle and hands it to the driver."""
     side("jax")
     run(NO_ORDER, names=[name for name in ("cupy", "torch", "numba") if have(name)])
@@ -165,7 +165,7 @@ os._exit(0)  # the context is lost: what modules do with it at the exit is their
 
 
 @pytest.mark.parametrize("target", ["numpy", "cupy", "numba"])
-def test_an_error_in_flight_is_told_by_the_transfer(target: str) -> None:
+def test_earlier_device_error_is_raised_by_the_transfer(target: str) -> None:
     """The device has failed before: an error of ours with the framework's own as its cause, and no values."""
     side("torch")
     if target != "numpy":

@@ -100,7 +100,7 @@ def test_a_source_outlives_its_result(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("order", ["source first", "result first"])
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_dropping_both_gives_the_memory_back(source: str, target: str, order: str) -> None:
+def test_dropping_both_frees_the_memory(source: str, target: str, order: str) -> None:
     source, target = side(source), side(target)
     host = np.ones((1024, 1024), "f4")
     zc.convert(source.make(host), to=target.name)  # what is made once for all
@@ -123,7 +123,7 @@ def test_dropping_both_gives_the_memory_back(source: str, target: str, order: st
 
 
 @pytest.mark.parametrize("target", ["cupy", "torch", "numba"])
-def test_a_bare_producer_lives_as_long_as_it_is_seen(target: str) -> None:
+def test_bare_producer_stays_alive_while_aliased(target: str) -> None:
     cupy, target = side("cupy"), side(target)
     bare = InterfaceAlone(cupy.make(sample()))
     alive = weakref.ref(bare)
@@ -200,7 +200,7 @@ def test_no_leak_over_transfers(name: str) -> None:
 
 @pytest.mark.parametrize("target", NAMES)
 @pytest.mark.parametrize("source", ["cupy", "torch", "numba"])
-def test_running_out_of_memory(source: str, target: str) -> None:
+def test_out_of_memory_raises_memory_error(source: str, target: str) -> None:
     """4 TiB, of an array that is one number seen often: refused, and all goes on."""
     source, target = side(source), side(target)
     huge = source.broadcast(np.ones(1, "f4"), (1 << 40,))
@@ -228,7 +228,7 @@ def test_threads(source: str, target: str) -> None:
                 values = np.full((64, 64), seed * 100 + i, "f4")
                 same(target, zc.convert(source.make(values), to=target.name), values)
                 same(target, zc.convert(shared, to=target.name, copy=bool(i % 2) or None), sample())
-        except BaseException as error:  # noqa: BLE001 - told by the main thread
+        except BaseException as error:  # noqa: BLE001 - reported by the main thread
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]

@@ -29,7 +29,7 @@ def _kept(source: str, target: str):
 
 
 @pytest.mark.parametrize(("source", "target"), FAST)
-def test_the_fast_way_is_kept(source: str, target: str) -> None:
+def test_fast_path_is_registered(source: str, target: str) -> None:
     side(target)
     x = side(source).make(sample())
     result = _kept(source, target)(x)
@@ -39,7 +39,7 @@ def test_the_fast_way_is_kept(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("source", "target"), FAST)
-def test_the_fast_way_agrees_or_leaves_it(source: str, target: str, dtype: str) -> None:
+def test_fast_path_agrees_with_the_slow_path_or_raises(source: str, target: str, dtype: str) -> None:
     """Of each type: the same array as the planned way's; or BufferError, and convert goes the planned way."""
     own, taker = side(source), side(target)
     route = _kept(source, target)
@@ -90,7 +90,7 @@ def test_layouts_after_a_plain_array(source: str, target: str, cut: str) -> None
     same(taker, zc.convert(CUTS[cut](own.make(sample())), to=target), np.array(CUTS[cut](sample())))
 
 
-def test_torch_tensors_that_are_not_their_memory_leave_it() -> None:
+def test_lazy_torch_tensors_leave_the_fast_path() -> None:
     side("torch")
     side("cupy")
     torch = importlib.import_module("torch")

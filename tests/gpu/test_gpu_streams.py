@@ -2,7 +2,7 @@
 
 A stream is kept busy for some 200 ms, then the producer writes on it; the consumer
 reads on another stream. That the busy stream is not done when ``convert`` returns
-shows both: the order is the device's, and nobody waited. Each step runs once before,
+shows both: the device ordered the work, and the host did not wait. Each step runs once before,
 idle: the first launch of a kernel loads it, and may wait for the whole device.
 """
 
@@ -163,7 +163,7 @@ def _twice(*args):
 @pytest.mark.parametrize("given", ["handle", "object"])
 @pytest.mark.parametrize("target", ["cupy", "torch", "numba"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_given_stream(source: str, target: str, given: str) -> None:
+def test_passed_stream_orders_the_consumer(source: str, target: str, given: str) -> None:
     side(target)
     if source == target:
         pytest.skip("its own array comes back as it is")
@@ -174,7 +174,7 @@ def test_a_given_stream(source: str, target: str, given: str) -> None:
 
 @pytest.mark.parametrize("target", ["cupy", "torch"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_the_current_stream(source: str, target: str) -> None:
+def test_current_stream_orders_the_consumer(source: str, target: str) -> None:
     side(target)
     if source == target:
         pytest.skip("its own array comes back as it is")
@@ -192,7 +192,7 @@ def test_jax_reads_what_was_written(source: str) -> None:
 
 @pytest.mark.parametrize("target", ["cupy", "torch"])
 @pytest.mark.parametrize("source", ["cupy", "torch"])
-def test_the_test_can_fail(source: str, target: str) -> None:
+def test_no_sync_stream_reads_old_values(source: str, target: str) -> None:
     """With -1 nothing is ordered: the consumer overtakes the producer and reads the old values."""
     side(target)
     if source == target:
@@ -203,7 +203,7 @@ def test_the_test_can_fail(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_the_interfaces_stream(target: str) -> None:
+def test_consumer_waits_for_the_interfaces_stream(target: str) -> None:
     """Version 3: the consumer waits for the stream that is exported, whatever is current."""
     cupy = side("cupy")
     side(target)
@@ -291,7 +291,7 @@ def test_a_copy_on_a_stream(name: str) -> None:
 
 
 def test_the_source_may_change_once_a_transfer_returns() -> None:
-    """Pinned memory is read by the device itself, and later, unless somebody waits."""
+    """The device reads pinned memory asynchronously, unless the host waits."""
     torch = _torch()
     side("torch")
     pinned = torch.ones(20_000_000).pin_memory()

@@ -44,7 +44,7 @@ LAYOUTS = {
 
 
 def check(x, source, target, expected, **options) -> None:
-    """Convert and check P1 and P3; where it is refused, that the plan said so."""
+    """Convert and check P1 and P3; if the conversion is refused, check that the plan is too."""
     plan = zc.explain(x, target.name, **options)
     if not plan.possible:
         with pytest.raises(type(plan.error)):
@@ -182,7 +182,7 @@ def test_layouts_of_bare_producers(wrapper: type, layout: str, target: str) -> N
 
 @pytest.mark.parametrize("target", NAMES)
 def test_immutable_memory_of_an_interface(target: str) -> None:
-    """torch refuses the read-only flag; the plan has said that writing would change the source."""
+    """torch refuses the read-only flag; the plan warns that writes would change the source."""
     cupy, target = side("cupy"), side(target)
     expected = sample()
     x = cupy.make(expected)
@@ -282,7 +282,7 @@ def test_every_layout_to_numpy(name: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cupy", "numba"])
-def test_naming_the_target_asks_for_the_transfer(name: str) -> None:
+def test_target_name_transfers_host_memory(name: str) -> None:
     own = side(name)
     x = zc.convert(sample(), to=name)
     assert own.is_array(x)

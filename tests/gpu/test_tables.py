@@ -65,7 +65,7 @@ def installed(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", NUMBERS)
 @pytest.mark.parametrize("target", NAMES)
-def test_a_column_is_aliased(cudf, target: str, dtype: str) -> None:
+def test_cudf_column_is_aliased(cudf, target: str, dtype: str) -> None:
     own = side(target)
     values = numbers(dtype)
     frame = cudf.DataFrame({"x": values, "y": numbers()})
@@ -92,7 +92,7 @@ def test_a_series_and_its_slice(cudf, target: str) -> None:
 
 @pytest.mark.parametrize("start", [0, 1, 7, 8, 31, 33])
 @pytest.mark.parametrize("target", NAMES)
-def test_a_mask_begins_where_the_slice_does(cudf, target: str, start: int) -> None:
+def test_mask_of_a_slice_keeps_its_offset(cudf, target: str, start: int) -> None:
     own = side(target)
     null = np.arange(ROWS) % 3 == 1
     series = cudf.Series(pa.array(numbers(), mask=null))[start : start + 100]
@@ -122,7 +122,7 @@ def test_nulls_are_filled(cudf, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_what_tensors_lack_is_encoded(cudf, target: str) -> None:
+def test_types_without_tensors_are_encoded(cudf, target: str) -> None:
     own = side(target)
     table = pa.table(
         {
@@ -158,7 +158,7 @@ def test_decimals_are_scaled_integers(cudf) -> None:
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_the_index_travels(cudf, target: str) -> None:
+def test_index_is_converted(cudf, target: str) -> None:
     own = side(target)
     frame = cudf.DataFrame({"a": [1, 2, 3]}, index=cudf.Index([7, 8, 9], name="i"))
     result = zc.convert(frame, to=target)
@@ -216,7 +216,7 @@ def test_gaps_are_copied(cudf, source: str) -> None:
 
 
 @pytest.mark.parametrize("source", NAMES)
-def test_a_copy_is_one(cudf, source: str) -> None:
+def test_copy_true_does_not_alias_cudf(cudf, source: str) -> None:
     own = side(source)
     x = own.make(numbers())
     result = zc.convert({"x": x}, to="cudf", copy=True)
@@ -313,7 +313,7 @@ TYPES = {
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_every_type_there_and_back(cudf, kind: str) -> None:
+def test_types_to_the_device_and_back(cudf, kind: str) -> None:
     """A type that comes back as another one, the plan has named."""
     array = TYPES[kind]()
     table = pa.table({"x": array})
@@ -405,7 +405,7 @@ def test_device_arrow_to_cudf(cudf, plc) -> None:
         zc.convert(two, to="cudf")  # a pylibcudf.Table exports no names
 
 
-def test_cudfs_release_needs_the_interpreters_lock(cudf) -> None:
+def test_cudf_release_takes_the_gil(cudf) -> None:
     """Its release callback takes no lock: the capsule's own destructor, under it, must call it."""
     column, _ = cudf.Series(numbers()).to_pylibcudf()
     for _ in range(1000):

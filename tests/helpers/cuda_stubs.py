@@ -27,7 +27,7 @@ KNOWN = ("bfloat16",)  # beyond NumPy's own, what CuPy 14 takes and gives by DLP
 
 
 class Machine:
-    """Devices: which is current, whose an address is, and what streams were told."""
+    """Devices: the current one, the owners of addresses, and a log of calls on streams."""
 
     count = 2
 
@@ -57,8 +57,8 @@ class Machine:
 def over(ptr, shape, dtype, strides, keeps):
     """Return an ndarray over an address."""
     dtype = np.dtype(dtype)
-    found = from_numpy(dtype)
-    storage = found.storage if found is not None else dtype
+    standard = from_numpy(dtype)
+    storage = standard.storage if standard is not None else dtype
     view = SimpleNamespace(
         __array_interface__={
             "shape": tuple(shape),
@@ -228,8 +228,8 @@ def cupy_over(machine: Machine) -> types.ModuleType:
 
         def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
             assert stream != 0
-            found = from_numpy(self.dtype)
-            if not found.in_numpy and found.name not in KNOWN:
+            standard = from_numpy(self.dtype)
+            if not standard.in_numpy and standard.name not in KNOWN:
                 raise BufferError("dtype is not supported for dlpack export")
             machine.log.append(("export", stream))
             return capsule_of(self._host, self.data.device_id, max_version is not None)

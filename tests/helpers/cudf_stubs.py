@@ -462,9 +462,9 @@ class _Empty:
         empty = pd.DataFrame(columns)
         levels = [pd.Index([], dtype="i8", name=n) for n in self._frame.index.names]
         empty.index = levels[0] if len(levels) == 1 else pd.MultiIndex.from_arrays(levels)
-        found = pa.Table.from_pandas(empty, preserve_index=True)
-        assert found.schema.names[-len(names) :] == names
-        return found
+        levels = pa.Table.from_pandas(empty, preserve_index=True)
+        assert levels.schema.names[-len(names) :] == names
+        return levels
 
 
 for _cls, _module in (

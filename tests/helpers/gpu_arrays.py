@@ -200,7 +200,7 @@ class NumbaSide(Side):
     def lay(self, array, change):
         laid = change(array)
         if laid.flags.f_contiguous and not laid.flags.c_contiguous:
-            # Its own .T is no view: a kernel, compiled anew by each call, writes a row-major copy.
+            # Its own .T is not a view: a kernel, compiled in each call, writes a row-major copy.
             return importlib.import_module("numba.cuda").to_device(laid)
         return super().lay(array, change)
 

@@ -102,7 +102,7 @@ def test_pythonapi_is_left_alone() -> None:
     assert ctypes.pythonapi.PyCapsule_GetName.argtypes is None
 
 
-def test_mxnets_own_capsules_still_die_in_peace(capfd: pytest.CaptureFixture[str]) -> None:
+def test_mxnet_capsules_are_released_without_error(capfd: pytest.CaptureFixture[str]) -> None:
     capsule = mx.nd.ones((3,)).to_dlpack_for_read()
     dlpack.read(capsule)
     del capsule

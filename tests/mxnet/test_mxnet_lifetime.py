@@ -1,4 +1,4 @@
-"""Memory lives as long as it is seen, in MXNet too, and no longer; nobody crashes over it."""
+"""Memory stays alive while an alias exists, in MXNet too, is then freed, and nothing crashes."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_dropped_by_mxnets_own_thread() -> None:
     for _ in range(100):
         if not any(reference() is not None for reference in alive):
             return
-        threading.Event().wait(0.05)  # the engine lets go after it has said that it is done
+        threading.Event().wait(0.05)  # the engine releases it after it reports completion
     pytest.fail("MXNet did not give the memory back")
 
 
@@ -149,7 +149,7 @@ def test_the_deleter_takes_the_gil(run_python: Run) -> None:
     assert done.stdout.strip() == "alive"
 
 
-def test_why_numpys_deleter_is_not_enough(run_python: Run) -> None:
+def test_numpy_deleter_without_the_gil_crashes(run_python: Run) -> None:
     """NumPy before 1.24 (numpy/numpy#22507): should this fail, the capsule will do as it is."""
     code = """
         import numpy as np, mxnet as mx
@@ -236,7 +236,7 @@ def test_at_interpreter_exit(run_python: Run, holder: str, thing: str) -> None:
     "module",
     ["mx", "mx.nd.ndarray", "zc._frameworks.mxnet", "zc._frameworks.mxnet.capsules", "ctypes"],
 )
-def test_held_by_what_goes_after_mxnet(run_python: Run, thing: str, module: str) -> None:
+def test_arrays_held_by_modules_cleared_after_mxnet(run_python: Run, thing: str, module: str) -> None:
     """What was imported first is cleared last, when MXNet's modules, if held, are empty already.
 
     mx.nd.from_numpy crashes the process there: its deleter is freed with its module.
@@ -251,7 +251,7 @@ def test_held_by_what_goes_after_mxnet(run_python: Run, thing: str, module: str)
 
 
 def test_conversions_at_exit(run_python: Run) -> None:
-    """After our hook; after its own one MXNet hangs, whoever calls it."""
+    """Conversions after zerocopy's exit hook; after its own hook MXNet hangs on any call."""
     code = """
         import atexit, io, numpy as np, mxnet as mx, zerocopy as zc
         def late():

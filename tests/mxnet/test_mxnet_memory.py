@@ -228,7 +228,7 @@ def test_out_of_mxnet_aliases(kind: str, dtype: str) -> None:
     assert (result == 1).all()
 
 
-def test_views_of_mxnet_begin_where_they_begin() -> None:
+def test_mxnet_views_keep_their_offset() -> None:
     given = mx.nd.arange(12).reshape((4, 3))
     part = given[1:3]
     result = zc.convert(part, "numpy", copy=False)
@@ -240,7 +240,7 @@ def test_views_of_mxnet_begin_where_they_begin() -> None:
     assert not zc.shares_memory(given[:1], given[1:])
 
 
-def test_a_transposed_array_is_mxnets_own_copy() -> None:
+def test_transposed_mxnet_array_is_a_copy() -> None:
     given = mx.nd.arange(6).reshape((2, 3))
     assert zc.convert(given.T, "numpy").tolist() == [[0, 3], [1, 4], [2, 5]]
 
@@ -261,7 +261,7 @@ def test_no_values_is_refused() -> None:
             zc.convert(given, "numpy")
 
 
-def test_what_is_no_array_is_refused() -> None:
+def test_objects_that_are_not_arrays_are_refused() -> None:
     for given in (mx.sym.var("x"), mx.cpu()):
         with pytest.raises(UnsupportedConversionError):
             zc.convert(given, "numpy")
@@ -294,13 +294,13 @@ def test_copy_none_and_false_alias(source: str, target: str, copy: bool | None) 
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_its_own_come_back_as_they_are(kind: str) -> None:
+def test_mxnet_arrays_are_returned_unchanged(kind: str) -> None:
     given = CLASSES[kind](sample("float32"))
     for options in ({}, {}, {"copy": False}, {"device": "cpu"}, {"device": mx.cpu()}, {"writable": True}):
         assert zc.convert(given, "mxnet", **options) is given
 
 
-def test_immutable_memory_is_marked_and_warned_of() -> None:
+def test_immutable_memory_is_marked_with_a_warning() -> None:
     given = sample("float32")
     given.flags.writeable = False
     plan = zc.explain(given, "mxnet")

@@ -1,4 +1,4 @@
-"""CuPy: the stub of ``cuda_stubs``, with what the GPU tests call beside it.
+"""CuPy: the stub of ``cuda_stubs``, plus the functions that the GPU tests call.
 
 It pretends that kernels have run when their call returns, and that managed memory differs from
 other memory in its DLPack number alone. It cannot show which kernels CuPy compiles, what its

@@ -56,11 +56,11 @@ def _list(jax, devices):
     kind = jax.Device
 
     def listing(plain):
-        def found(backend=None):
+        def candidates(backend=None):
             wanted = "cpu" if backend == "cpu" else "gpu"  # its own default is the GPU, too
             return [device for device in plain() if device.platform == wanted]
 
-        return found
+        return candidates
 
     def memory_stats(device):
         return {"bytes_in_use": devices.used}

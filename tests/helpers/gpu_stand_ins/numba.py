@@ -1,7 +1,7 @@
-"""``numba.cuda``: the stub of ``cuda_stubs``, with what the GPU tests call beside it.
+"""``numba.cuda``: the stub of ``cuda_stubs``, plus the functions that the GPU tests call.
 
 It pretends that copies are done when their call returns, and that managed, mapped and pinned
-arrays are plain ones of the host. It compiles nothing: there are no kernels here, and so
+arrays are plain ones of the host. It compiles nothing, so it has no kernels, and
 nothing is shown of NVVM, of launches, or of memory that is freed late.
 """
 

@@ -53,14 +53,14 @@ def _where(torch, devices):
 
     def index(self):
         """Return the device's number, or None on the host."""
-        told = getattr(self, "_cuda_index", None)  # of an import: an empty one has no address
-        if told is not None or self.layout is not torch.strided:
-            return told
+        recorded = getattr(self, "_cuda_index", None)  # of an import: an empty one has no address
+        if recorded is not None or self.layout is not torch.strided:
+            return recorded
         return devices.ordinal(self.untyped_storage().data_ptr())
 
     def device(self):
-        found = index(self)
-        return torch.device("cpu") if found is None else torch.device("cuda", found)
+        position = index(self)
+        return torch.device("cpu") if position is None else torch.device("cuda", position)
 
     tensor.device = property(device)
     tensor.is_cuda = property(lambda self: index(self) is not None)
