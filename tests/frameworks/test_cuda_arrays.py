@@ -1,4 +1,4 @@
-"""CuPy and Numba without a GPU: CuPy's own importers over fake pointers, and both over stubs."""
+"""CuPy and Numba without a GPU: CuPy's importers with fake pointers, and stubs of both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from zerocopy.strided_view import StridedView
 
 
 class FakeStream:
-    """A stream that writes down its events."""
+    """A stream that logs its events."""
 
     log: ClassVar[list[tuple]] = []
 
@@ -60,7 +60,7 @@ FakeStream.null, FakeStream.ptds = FakeStream(0), FakeStream(2)
 
 @pytest.fixture
 def cupy(monkeypatch):
-    """CuPy with what needs a driver replaced: contexts, streams; importers and arrays are its own."""
+    """CuPy without a driver: contexts and streams are replaced, importers and arrays are real."""
     if importlib.util.find_spec("cupy") is None:
         pytest.skip("CuPy is not installed")
     import cupy
@@ -105,7 +105,7 @@ def test_cupy_imports_every_type(cupy, name: str, producer) -> None:
 def test_cupy_refuses_by_name(cupy, name: str) -> None:
     obj = SpeaksDLPack(np.zeros(4, by_name(name).storage), dtype=by_name(name))
     if by_name(name).itemsize * 8 != by_name(name).bits * by_name(name).lanes:
-        # No capsule of NumPy's has such bits: as a description, then.
+        # NumPy cannot export such a capsule, so the test uses a StridedView.
         with pytest.raises(zc.UnsupportedConversionError, match=f"cupy has no {name}"):
             CuPy().copy_reasons(StridedView(POINTER, (4,), (1,), by_name(name), Device(CUDA, 0), False, None))
         return
@@ -167,7 +167,7 @@ def test_cupy_copies_misaligned_memory(cupy) -> None:
 
 
 def test_cupy_exports_dtypes_that_its_exporter_lacks(cupy) -> None:
-    """Of float8 the capsule is CuPy's own, of unsigned integers, with its true type written in."""
+    """CuPy exports float8 as unsigned integers; zerocopy writes the true dtype into the capsule."""
     dtype = by_name("float8_e4m3fn")
     if to_numpy(dtype) is None:
         pytest.skip("ml_dtypes is not installed")
@@ -271,7 +271,7 @@ def test_layouts_between_cupy_and_numba(machine, source, target, dtype, layout, 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_broadcast_arrays_keep_their_strides(machine, name: str) -> None:
-    """Numba's own interface says "row-major" of a broadcast array, and consumers read past its end."""
+    """Numba's interface describes a broadcast array as row-major, so consumers would read past its end."""
     row = put(name, sample("f4", (3,)))
     wide = np.lib.stride_tricks.as_strided(row._host, (4, 3), (0, 4))
     x = zc.convert(row, to="numba")
@@ -327,7 +327,7 @@ def test_cupy_transfers_on_the_given_stream(machine) -> None:
     assert machine.log == [("array", 0, 9)]
     machine.log.clear()
     zc.convert(x, to="numpy", stream=9)
-    # After what the array's own stream was given; and that stream goes on after the copy.
+    # After the work on the array's own stream, which in turn waits for the copy.
     assert machine.log == [("record", 0), ("wait", 9, 0), ("get", 9), ("record", 9), ("wait", 0, 9)]
     machine.log.clear()
     zc.convert(x, to="numpy")
@@ -355,7 +355,7 @@ def test_cupy_requests_capsules_with_its_current_stream(machine) -> None:
 
 def test_numba_transfers_on_the_given_stream(machine) -> None:
     x = zc.convert(sample("f4"), to="numba", stream=9)
-    # After whatever used its memory before, which allocators order on the default stream.
+    # After earlier uses of its memory, which allocators order on the default stream.
     assert machine.log == [("record", 1), ("wait", 9), ("copy_to_device", 0, 9), ("synchronize", 9)]
     assert x.stream.handle.value == 9, "an array made for a stream is bound to it, as Numba has it"
     machine.log.clear()
@@ -382,7 +382,7 @@ def test_numba_copies_on_the_given_stream(machine) -> None:
 
 @pytest.mark.parametrize("dtype", HELD)
 def test_numba_imports_and_holds_capsules_of_any_dtype(machine, dtype: str) -> None:
-    """Numba speaks no DLPack: the capsule is held, and described to it by the other protocol."""
+    """Numba does not import DLPack: the capsule is held, and passed through the CUDA Array Interface."""
 
     class Owner(np.ndarray):
         pass
@@ -419,7 +419,7 @@ def test_numba_orders_by_events(machine) -> None:
 
 @pytest.mark.parametrize(("bound", "ready"), [(0, 1), (None, 1), (2, 2), (9, 9)])
 def test_numba_exports_the_stream_of_pending_work(machine, bound, ready: int) -> None:
-    """Bound to none is not "nothing to wait for": kernels without a stream run on the default one."""
+    """An array without a stream may have pending work: kernels without a stream run on the default one."""
     import numba
 
     x = put("numba", sample("f4"))
@@ -478,7 +478,7 @@ def test_cupy_device_objects_are_accepted(machine) -> None:
 
 
 def test_cuda_runtime_error_is_a_device_error(machine, monkeypatch) -> None:
-    """A driver too old for CuPy's CUDA: the driver answers, and the runtime does not."""
+    """A driver too old for CuPy's CUDA: the driver works, and the runtime fails."""
     import cupy
 
     def refuse():

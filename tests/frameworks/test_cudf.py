@@ -114,7 +114,7 @@ def test_a_series_is_one_tensor(target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_slice_keeps_its_offset(target: str) -> None:
-    """The values' pointer and the mask's bits are without the offset: both have it added."""
+    """The pointers of the values and the mask do not include the offset, which is added to both."""
     whole = series([0, None, 2, 3, None, 5, None, 7, 8, None, 10])
     part = whole[4:10]
     values, mask = zc.convert(part, to=target, nulls="mask")
@@ -196,7 +196,7 @@ def test_nulls_are_filled_on_the_device(machine) -> None:
 
 
 def test_null_dates_are_filled_on_the_host(machine) -> None:
-    """cuDF would want a date, and the caller has named the integer."""
+    """cuDF's fill takes a date; the caller passed the integer."""
     source = series([1, None], pa.timestamp("us"))
     result = zc.convert(source, to="cupy", encode=True, nulls=-1)
     assert host(result.values).tolist() == [1, -1]
@@ -400,7 +400,7 @@ def test_a_tensor_is_a_series() -> None:
 
 
 def test_cudf_waits_for_the_producers_stream(machine) -> None:
-    """cuDF does not look at the interface's stream."""
+    """cuDF ignores the interface's stream."""
     x = zc.convert(np.arange(3.0), to="cupy")
     machine.log.clear()
     bare = SpeaksCAI(x._host, stream=5)
@@ -545,7 +545,7 @@ def test_duplicate_names_are_refused() -> None:
 
 
 def test_the_types_of_cudf_survive() -> None:
-    """pylibcudf keeps neither categories nor zones: these go as series."""
+    """pylibcudf has neither categories nor time zones, so these columns pass as series."""
     zone = pa.array([0, 1], pa.timestamp("ns", "UTC"))
     source = DataFrame(
         {"t": series(zone), "c": series(pa.array(["a", "b"]).dictionary_encode()), "n": series([1, 2])}

@@ -1,4 +1,4 @@
-"""Options and promises on the GPU: copy, writable, device; what is refused, and how."""
+"""Options and promises on the GPU: copy, writable, device, and refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MUTABLE = [pair for pair in PAIRS if pair[0] != "jax"]
 
 @pytest.mark.parametrize(("source", "target"), MUTABLE)
 def test_copy_by_mutation(source: str, target: str) -> None:
-    """A write to the source shows in an alias and not in a copy."""
+    """A write to the source is visible in an alias, not in a copy."""
     source, target = side(source), side(target)
     x = source.make(sample())
     alias = zc.convert(x, to=target.name)

@@ -1,4 +1,4 @@
-"""Tables on the GPU: cuDF and pylibcudf to and from all others, Arrow's device interface, the host's tables.
+"""Tables on the GPU: cuDF and pylibcudf with all others, Arrow's device interface, host tables.
 
 cuDF's own calls and pointers are the measure: nothing here reads a column through zerocopy
 that zerocopy has made, except where two of its conversions are compared.
@@ -46,12 +46,12 @@ def numbers(dtype: str = "float64", rows: int = ROWS) -> np.ndarray:
 
 
 def values_ptr(series) -> int:
-    """Return where cuDF says that a series' first value is."""
+    """Return the address of a series' first value according to cuDF."""
     return series.__cuda_array_interface__["data"][0]
 
 
 def nulls_of(series) -> int:
-    """Return how many rows are null; isna() counts NaN among them."""
+    """Return the number of null rows; isna() would also count NaN."""
     return series.to_pylibcudf()[0].null_count()
 
 
@@ -201,7 +201,7 @@ def test_a_tensor_is_aliased_by_cudf(cudf, source: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("source", NAMES)
 def test_nan_stays_nan(cudf, source: str) -> None:
-    """cudf.Series(x) would make nulls of them."""
+    """cudf.Series(x) would convert NaN to nulls."""
     values = np.array([1.0, np.nan, 3.0])
     result = zc.convert({"x": side(source).make(values)}, to="cudf")
     assert nulls_of(result["x"]) == 0
@@ -246,7 +246,7 @@ def test_tensors_outlive_their_frame(cudf, target: str) -> None:
 
 @pytest.mark.parametrize("source", ["cupy", "torch"])
 def test_work_on_another_stream_is_seen(cudf, source: str) -> None:
-    """cuDF ignores the interface's stream: the order has to be made before."""
+    """cuDF ignores the interface's stream, so zerocopy orders the streams."""
     own = side(source)
     if source == "cupy":
         cupy = importlib.import_module("cupy")
@@ -281,7 +281,7 @@ def test_cudf_to_the_host(cudf, target: str) -> None:
 
 @pytest.mark.parametrize("source", HOSTS)
 def test_the_host_to_cudf(cudf, source: str) -> None:
-    """Naming cuDF is asking for the transfer."""
+    """to="cudf" transfers host memory."""
     installed(source)
     x = zc.convert(pa.table({"x": numbers(), "y": numbers("int32")}), to=source)
     result = zc.convert(x, to="cudf")
@@ -314,7 +314,7 @@ TYPES = {
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_types_to_the_device_and_back(cudf, kind: str) -> None:
-    """A type that comes back as another one, the plan has named."""
+    """The plan names each type that returns as another one."""
     array = TYPES[kind]()
     table = pa.table({"x": array})
     plan = zc.explain(table, "cudf")
@@ -356,7 +356,7 @@ def test_pylibcudf_tables(cudf, plc, target: str) -> None:
 
 
 class DeviceArrow:
-    """Speaks Arrow's device interface and nothing else."""
+    """An object with Arrow's device interface alone."""
 
     def __init__(self, inner):
         self._inner = inner
@@ -406,7 +406,7 @@ def test_device_arrow_to_cudf(cudf, plc) -> None:
 
 
 def test_cudf_release_takes_the_gil(cudf) -> None:
-    """Its release callback takes no lock: the capsule's own destructor, under it, must call it."""
+    """cuDF's release callback does not take the GIL, so the capsule's destructor must hold it."""
     column, _ = cudf.Series(numbers()).to_pylibcudf()
     for _ in range(1000):
         zc.convert(DeviceArrow(column), to="numpy")
@@ -465,7 +465,7 @@ def test_a_matrix_of_a_host_table(target: str) -> None:
 
 
 def test_two_frameworks_share_a_column(cudf) -> None:
-    """What is written through one alias is read through the other, and in the frame."""
+    """A write through one alias is visible in the other, and in the frame."""
     if not have("cupy", "torch"):
         pytest.skip("CuPy and torch are wanted")
     frame = cudf.DataFrame({"x": numbers()})

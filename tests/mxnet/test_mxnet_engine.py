@@ -1,4 +1,4 @@
-"""MXNet's engine, oneDNN's layouts, devices, and where MXNet is not."""
+"""MXNet's engine, oneDNN's layouts, devices, and environments without MXNet."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_conversion_waits_for_pending_writes() -> None:
 
 
 def test_a_conversion_waits_for_pending_reads() -> None:
-    """Operators that are queued must have read the memory before its new holder writes to it."""
+    """Queued operators must read the memory before the alias's owner writes to it."""
     given = mx.nd.ones((1500, 1500))
     given.wait_to_read()
     for i in range(1, 4):
@@ -163,7 +163,7 @@ def test_device_memory_by_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_strides_of_size_one_dimensions_become_row_major() -> None:
-    """MXNet compares every stride; torch and others put 1 where the size is 1."""
+    """MXNet compares every stride; torch and others write 1 for dimensions of size 1."""
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
         ("PyCapsule_New", ctypes.pythonapi)
     )

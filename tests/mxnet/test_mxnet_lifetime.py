@@ -22,14 +22,14 @@ DTYPES = ["float32", "int8", "bool"]
 
 
 def resident() -> int:
-    """Return the bytes of memory that this process holds now."""
+    """Return the resident memory of this process in bytes."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096
 
 
 @pytest.fixture
 def no_gc():
-    """Whatever is freed is freed by reference counts alone."""
+    """Disable the garbage collector, so that only reference counts free objects."""
     gc.collect()
     gc.disable()
     yield
@@ -115,7 +115,7 @@ def test_dropped_in_another_thread(dtype: str) -> None:
 
 
 def test_dropped_by_mxnets_own_thread() -> None:
-    """The engine holds what it has queued: the last to let go is a thread without the GIL."""
+    """The engine holds queued arrays, and releases the last reference on a thread without the GIL."""
     alive = []
     for _ in range(200):
         given = np.ones((300, 300), "float32")
@@ -132,7 +132,7 @@ def test_dropped_by_mxnets_own_thread() -> None:
 
 
 def test_the_deleter_takes_the_gil(run_python: Run) -> None:
-    """Python's debug allocator aborts the process when it is called without the GIL."""
+    """Python's debug allocator aborts if it is called without the GIL."""
     code = """
         import numpy as np, mxnet as mx, zerocopy as zc
         for dtype in ("float32", "bool"):
@@ -150,7 +150,7 @@ def test_the_deleter_takes_the_gil(run_python: Run) -> None:
 
 
 def test_numpy_deleter_without_the_gil_crashes(run_python: Run) -> None:
-    """NumPy before 1.24 (numpy/numpy#22507): should this fail, the capsule will do as it is."""
+    """NumPy before 1.24 (numpy/numpy#22507): if this test fails, the plain capsule is sufficient."""
     code = """
         import numpy as np, mxnet as mx
         held = mx.nd.from_dlpack(np.ones(10_000, "float32").__dlpack__())
@@ -181,7 +181,7 @@ def test_many_threads_at_once() -> None:
 
 
 def test_the_first_conversion_in_many_threads(run_python: Run) -> None:
-    """One thread imports MXNet while others ask for it: they wait, and see a whole module."""
+    """Other threads wait while one imports MXNet, and then see the complete module."""
     done = run_python(
         """
         import threading, time, numpy as np, zerocopy as zc
@@ -237,7 +237,7 @@ def test_at_interpreter_exit(run_python: Run, holder: str, thing: str) -> None:
     ["mx", "mx.nd.ndarray", "zc._frameworks.mxnet", "zc._frameworks.mxnet.capsules", "ctypes"],
 )
 def test_arrays_held_by_modules_cleared_after_mxnet(run_python: Run, thing: str, module: str) -> None:
-    """What was imported first is cleared last, when MXNet's modules, if held, are empty already.
+    """Modules imported first are cleared last, when MXNet's modules are already empty.
 
     mx.nd.from_numpy crashes the process there: its deleter is freed with its module.
     """

@@ -1,4 +1,4 @@
-"""What MXNet can alias and what it cannot, by address and by what a write does."""
+"""Which arrays MXNet aliases and which it copies, by address and by writing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLASSES = {"nd": lambda x: mx.nd.array(x, dtype=x.dtype), "np": lambda x: mx.np.
 
 
 class Legacy:
-    """A producer with DLPack's two dunders and nothing else."""
+    """A producer with DLPack's two methods alone."""
 
     def __init__(self, array: np.ndarray, dtype: str | None = None) -> None:
         self.array, self.dtype = array, dtype
@@ -46,7 +46,7 @@ class Legacy:
 
 @pytest.fixture
 def np_shape():
-    """NumPy's semantics of shapes, which 0-d and zero-size arrays need in MXNet."""
+    """NumPy's shape semantics, required in MXNet for 0-d and zero-size arrays."""
     with mx.util.np_shape(True):
         yield
 
@@ -72,12 +72,12 @@ def test_into_mxnet_aliases(dtype: str) -> None:
 
 
 def test_the_source_stays_writable() -> None:
-    """mx.nd.from_numpy alone marks the array that it is given as read-only."""
+    """Only mx.nd.from_numpy marks its argument as read-only."""
     given = sample("float32")
     plain = given.view()
     mx.nd.from_numpy(plain)
     assert not plain.flags.writeable
-    zc.convert(given, "mxnet")  # the careful way, then the fast one
+    zc.convert(given, "mxnet")  # the slow path, then the fast path
     zc.convert(given, "mxnet")
     assert given.flags.writeable
 
@@ -122,7 +122,7 @@ def test_other_layouts_are_copied(make: Callable[[], np.ndarray]) -> None:
     assert not plan.zero_copy
     assert plan.copied_bytes == given.nbytes
     assert plan.reasons
-    for _ in range(2):  # the careful way, then the fast one
+    for _ in range(2):  # the slow path, then the fast path
         result = zc.convert(given, "mxnet")
         assert bits(result.asnumpy()) == bits(given)
         assert not zc.shares_memory(given, result)
@@ -213,7 +213,7 @@ def test_zero_size_comes_out_without_numpy_shapes() -> None:
 def test_out_of_mxnet_aliases(kind: str, dtype: str) -> None:
     values = sample(dtype)
     given = CLASSES[kind](values)
-    for _ in range(2):  # the careful way, then the fast one
+    for _ in range(2):  # the slow path, then the fast path
         result = zc.convert(given, "numpy")
         assert result.dtype == values.dtype
         assert bits(result) == bits(values)

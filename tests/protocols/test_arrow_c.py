@@ -1,4 +1,4 @@
-"""The Arrow C data interface read by ourselves: what comes right, and what is wrong and refused."""
+"""zerocopy's reader of the Arrow C data interface: correct and malformed producers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pa = pytest.importorskip("pyarrow")
 
 
 class Poisoned:
-    """Every way but one is poison, so that what comes shows which protocol ran."""
+    """All methods but one raise, so that a result shows which protocol was used."""
 
     def __init__(self, x) -> None:
         self.x = x
@@ -143,7 +143,7 @@ def test_a_capsule_of_another_name() -> None:
 
 
 class Mismatch:
-    """Gives the schema of one array and the memory of another."""
+    """Exports the schema of one array with the memory of another."""
 
     def __init__(self, schema, array) -> None:
         self.schema, self.array = schema, array

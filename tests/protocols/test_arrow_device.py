@@ -1,4 +1,4 @@
-"""Arrow memory that says it is on a GPU: aliased, waited for, fetched; and the driver's calls for it."""
+"""Arrow memory reported as on a GPU: aliases, waits, copies, and the driver calls for them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ EVENT = 0xE7E7
 
 
 class OnDevice:
-    """A batch or an array of pyarrow's, whose capsule says that it is on a device."""
+    """A pyarrow batch or array whose capsule reports a device."""
 
     def __init__(self, array, event=EVENT, device_type=CUDA, device_id=0, uncounted=False):
         self._array, self._says = array, (device_type, device_id)
-        # sync_event points to the event, and is on the host.
+        # sync_event is a host pointer to the event.
         self._event = ctypes.c_void_p(event) if event else None
         self._uncounted = uncounted
 
@@ -217,7 +217,7 @@ def test_device_types_that_cudf_does_not_alias(array) -> None:
 
 
 class Driver:
-    """As much of libcuda as is called: it writes its calls down, and copies with memmove."""
+    """The functions of libcuda that are called: it logs calls, and copies with memmove."""
 
     def __init__(self, current=None, fails=""):
         self.current, self.fails, self.log = current, fails, []

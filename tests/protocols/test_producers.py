@@ -1,4 +1,4 @@
-"""Producers that expose one protocol and nothing else; DLPack's versions and flags; bad capsules."""
+"""Producers with a single protocol; DLPack's versions and flags; malformed capsules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEW_NUMPY = tuple(int(n) for n in np.__version__.split(".")[:2]) >= (2, 1)
 
 
 class Legacy:
-    """A producer from before DLPack 1.0: it knows no max_version."""
+    """A producer older than DLPack 1.0, without max_version."""
 
     def __init__(self, x: np.ndarray) -> None:
         self.x, self.asked = x, []

@@ -11,6 +11,11 @@ from zerocopy.strided_view import StridedView
 MISALIGNED = Reason(
     "the memory is not aligned to its item size", "copy it where it is created", code="misaligned"
 )
+FRACTIONAL_STRIDES = Reason(
+    "a stride is not a multiple of the item size (a field of a packed record)",
+    "align the record: numpy.dtype(..., align=True)",
+    code="misaligned",
+)
 UNSAFE_FOR_KERNELS = Reason(
     "the memory is not aligned to its item size, and CUDA kernels fault on such memory",
     "align the record where it is created: numpy.dtype(..., align=True)",

@@ -72,41 +72,19 @@ class ArrowDeviceArray(ctypes.Structure):
 
 @dataclass(slots=True, eq=False)
 class Memory:
-    """One Arrow array: its type, its addresses, and the object that keeps them alive.
-
-    Attributes
-    ----------
-    field : Field
-        Its type.
-    length, offset : int
-        In elements; element 0 is at `offset` in each buffer.
-    nulls : int
-        Number of null elements; -1 if not counted.
-    buffers : tuple of int
-        Addresses in the order of the format's layout, 0 for an absent buffer.
-    children, dictionary
-        Child arrays and the dictionary, described in the same form.
-    owner : object
-        Keeps all the memory alive.
-    device : Device
-    sync_event : int
-        Address of the event after which device memory is ready; 0 for none.
-    stream : int or None
-        Without an event: the stream of the work that writes the device memory, None if the memory
-        is ready.
-    """
+    """One Arrow array: its type, its addresses, and the object that keeps them alive."""
 
     field: Field
     length: int
-    offset: int
-    nulls: int
-    buffers: tuple[int, ...]
+    offset: int  #: position of element 0 in each buffer
+    nulls: int  #: -1 if not counted
+    buffers: tuple[int, ...]  #: addresses in the order of the format's layout, 0 for an absent buffer
     children: tuple[Memory, ...]
     dictionary: Memory | None
     owner: Any
     device: Device = HOST
-    sync_event: int = 0
-    stream: int | None = None
+    sync_event: int = 0  #: address of the event after which device memory is ready; 0 for none
+    stream: int | None = None  #: without an event: the stream that writes the memory; None if it is ready
 
 
 class _Owned:

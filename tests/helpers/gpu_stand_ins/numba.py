@@ -20,7 +20,7 @@ _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY (cuda.h, CUresult)
 
 
 class CudaAPIError(Exception):
-    """What Numba raises for the driver's errors."""
+    """Numba's exception for driver errors."""
 
     def __init__(self, code: int):
         super().__init__(f"[{code}] the driver's error")

@@ -1,4 +1,4 @@
-"""torch for the CPU, with host memory that it takes for that of CUDA devices.
+"""torch for the CPU, with host memory that it treats as CUDA memory.
 
 It pretends that a tensor is where the address of its memory is, and that streams are numbers
 that are always busy. Python code of torch runs as it is, its exporter's checks among it; the
@@ -33,7 +33,7 @@ def use(torch: ModuleType, devices: Devices) -> None:
 
 
 def _placing(torch, devices):
-    """Return what makes a row-major copy of a tensor in a device's memory."""
+    """Return a function that copies a tensor, row-major, to a device's memory."""
 
     def placed(tensor, index=None):
         index = devices.current if index is None else index

@@ -33,7 +33,7 @@ class Stream:
 
 
 def use_streams(torch: ModuleType, devices: Devices) -> None:
-    """Put them in the place of torch's."""
+    """Install them instead of torch's."""
     log = devices.log
 
     class CudaStream(Stream):

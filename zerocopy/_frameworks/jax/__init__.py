@@ -28,7 +28,6 @@ _FOREIGN = (
     "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
     "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn", "int2", "int4", "uint2", "uint4",
 )  # fmt: skip
-_LAYOUT = "memory without gaps, repeats or reversals"
 _X64 = "jax.config.update('jax_enable_x64', True), or cast to 32 bits in the source"
 
 
@@ -122,27 +121,21 @@ class Jax(Framework):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        self._refuse(view)
-        reasons = []
-        if view.dtype.name in SUBBYTE_NAMES:
-            reasons.append(_packed(view.dtype))
-        if not view.is_aligned(ALIGNMENT):
-            # XLA on CPU: "Can't create a view of buffer with unaligned data". With copy=None,
-            # jax.dlpack.from_dlpack copies silently.
-            reasons.append(obstacles.misaligned("JAX", view, ALIGNMENT))
-        if not view.compact or view.has_negative_strides:
-            reasons.append(obstacles.layout("JAX", _LAYOUT))
-        return reasons
+        # XLA on CPU: "Can't create a view of buffer with unaligned data". With copy=None,
+        # jax.dlpack.from_dlpack copies silently.
+        packed = [_packed(view.dtype)] if view.dtype.name in SUBBYTE_NAMES else []
+        return packed + self._layout_reasons(view, ALIGNMENT)
 
     def device_copy_reasons(self, view: StridedView) -> list[Reason]:
+        # XLA imports misaligned device memory, and refuses it when a computation reads it
+        # (xla/service/gpu/gpu_executable.cc, CheckAlignment).
+        return self._layout_reasons(view, _DEVICE_ALIGNMENT)
+
+    def _layout_reasons(self, view: StridedView, alignment: int) -> list[Reason]:
         self._refuse(view)
-        reasons = []
-        if not view.is_aligned(_DEVICE_ALIGNMENT):
-            # XLA imports it, and refuses it when a computation reads it
-            # (xla/service/gpu/gpu_executable.cc, CheckAlignment).
-            reasons.append(obstacles.misaligned("JAX", view, _DEVICE_ALIGNMENT))
+        reasons = [] if view.is_aligned(alignment) else [obstacles.misaligned("JAX", view, alignment)]
         if not view.compact or view.has_negative_strides:
-            reasons.append(obstacles.layout("JAX", _LAYOUT))
+            reasons.append(obstacles.layout("JAX", "memory without gaps, repeats or reversals"))
         return reasons
 
     def _refuse(self, view: StridedView) -> None:

@@ -87,14 +87,8 @@ class MXNet(Framework):
         if not device.is_host and dtype.name == "bool":
             # MXNet exports them as unsigned integers of 1 bit (mxnet/tensor_blob.h, DTypeTransform), which
             # importers refuse or read as packed bits.
-            raise obstacles.refuse_source(
-                name,
-                Reason(
-                    "MXNet exports booleans on a device with a wrong dtype",
-                    "x.astype('uint8')",
-                    code="missing-dtype",
-                ),
-            )
+            why = "MXNet exports booleans on a device with a wrong dtype"
+            raise obstacles.refuse_source(name, Reason(why, "x.astype('uint8')", code="missing-dtype"))
         reasons = []
         try:
             view = _describe(obj, dtype, device)

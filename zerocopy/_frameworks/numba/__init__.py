@@ -121,13 +121,8 @@ class Numba(Framework):
         reasons = []
         if view.has_negative_strides:
             # copy_to_host refuses them, and Numba computes a negative size for the memory.
-            reasons.append(
-                Reason(
-                    "Numba does not support negative strides",
-                    "flip the array in the kernel",
-                    code="negative-strides",
-                )
-            )
+            why, remedy = "Numba does not support negative strides", "flip the array in the kernel"
+            reasons.append(Reason(why, remedy, code="negative-strides"))
         if view.has_fractional_strides or not view.is_aligned(view.dtype.itemsize):
             reasons.append(obstacles.UNSAFE_FOR_KERNELS)
         return reasons

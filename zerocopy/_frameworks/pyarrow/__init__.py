@@ -79,14 +79,8 @@ class PyArrow(Hub):
         if isinstance(obj, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
             raise obstacles.refuse_table(name)
         if isinstance(obj, pa.Scalar):
-            raise obstacles.refuse_source(
-                name,
-                Reason(
-                    "a pyarrow scalar is not an array",
-                    "pass x.as_py(), or an array that has it",
-                    code="not-an-array",
-                ),
-            )
+            why, remedy = "a pyarrow scalar is not an array", "pass x.as_py(), or an array that has it"
+            raise obstacles.refuse_source(name, Reason(why, remedy, code="not-an-array"))
         return as_tensor(_column(pa, obj, name))
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
@@ -167,21 +161,10 @@ class PyArrow(Hub):
         reasons = []
         if form == "Tensor":
             if view.has_negative_strides:
-                reasons.append(
-                    Reason(
-                        "pyarrow.Tensor does not support negative strides",
-                        "pass numpy.ascontiguousarray(x)",
-                        code="negative-strides",
-                    )
-                )
+                why = "pyarrow.Tensor does not support negative strides"
+                reasons.append(Reason(why, "pass numpy.ascontiguousarray(x)", code="negative-strides"))
             if view.has_fractional_strides:
-                reasons.append(
-                    Reason(
-                        "a stride is not a multiple of the item size",
-                        "align the record: numpy.dtype(..., align=True)",
-                        code="misaligned",
-                    )
-                )
+                reasons.append(obstacles.FRACTIONAL_STRIDES)
         elif not view.c_contiguous:
             reasons.append(
                 Reason(

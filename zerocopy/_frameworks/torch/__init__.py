@@ -119,21 +119,10 @@ class Torch(Framework):
         if view.has_negative_strides:
             # torch's DLPack import throws inside a noexcept function, which aborts the process
             # (pytorch/pytorch#188023).
-            reasons.append(
-                Reason(
-                    "torch does not support negative strides",
-                    "pass numpy.ascontiguousarray(x), or flip it in torch",
-                    code="negative-strides",
-                )
-            )
+            remedy = "pass numpy.ascontiguousarray(x), or flip it in torch"
+            reasons.append(Reason("torch does not support negative strides", remedy, code="negative-strides"))
         if view.has_fractional_strides:
-            reasons.append(
-                Reason(
-                    "a stride is not a multiple of the item size (a field of a packed record)",
-                    "align the record: numpy.dtype(..., align=True)",
-                    code="misaligned",
-                )
-            )
+            reasons.append(obstacles.FRACTIONAL_STRIDES)
         if not view.is_aligned(view.dtype.itemsize):
             reasons.append(obstacles.MISALIGNED)
         return reasons
