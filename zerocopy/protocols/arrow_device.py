@@ -16,6 +16,7 @@ from zerocopy.dtype import DType
 from zerocopy.protocols import cuda_driver
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.cuda_array_interface import interface
+from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
 
 
@@ -37,7 +38,7 @@ def ready(memory: Memory) -> int | None:
     return LEGACY_DEFAULT_STREAM
 
 
-def fetch(memory: Memory, ptr: int, count: int, dtype: DType) -> np.ndarray[Any, Any]:
+def fetch(memory: Memory, ptr: int, count: int, dtype: DType) -> Array:
     """Copy `count` elements at a device address to the host, and wait for the copy."""
     array = np.empty(count, dtype.storage)
     if array.nbytes:

@@ -17,6 +17,7 @@ from zerocopy.dtype import DType, by_dlpack, from_numpy
 from zerocopy.errors import DeviceError, UnsupportedConversionError
 from zerocopy.protocols.array_interface import writable_alias
 from zerocopy.protocols.exporter_errors import malformed, raised
+from zerocopy.source import Array
 from zerocopy.strided_view import StridedView, contiguous_strides
 
 LEGACY, VERSIONED = b"dltensor", b"dltensor_versioned"
@@ -247,7 +248,7 @@ def as_cuda(capsule: Capsule) -> Capsule:
     return capsule
 
 
-def export(array: np.ndarray[Any, Any], dtype: DType) -> Capsule:
+def export(array: Array, dtype: DType) -> Capsule:
     """Return a legacy capsule of any dtype that aliases `array` and keeps it alive.
 
     `array` must be writable (see :func:`zerocopy.protocols.array_interface.writable_alias`).
@@ -258,7 +259,7 @@ def export(array: np.ndarray[Any, Any], dtype: DType) -> Capsule:
     return retype(array.view(dtype.storage if not dtype.in_numpy else np.uint8).__dlpack__(), dtype)
 
 
-def as_ndarray(capsule: Capsule, view: StridedView) -> np.ndarray[Any, Any]:
+def as_ndarray(capsule: Capsule, view: StridedView) -> Array:
     """Consume a host capsule: return an ndarray in ``view.dtype.storage``.
 
     NumPy runs the capsule's deleter when the last ndarray over its memory is freed.
