@@ -50,7 +50,7 @@ class Crates(Framework):
 
     name = "crates"
     kind = "table"
-    root_modules = (__name__,)
+    root_modules = (__name__.partition(".")[0],)
     mutable = False
 
     def module(self) -> Any:

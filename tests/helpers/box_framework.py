@@ -26,7 +26,7 @@ class Boxes(Framework):
     """A framework that keeps every promise; what a test wants broken, it overrides."""
 
     name = "boxes"
-    root_modules = (__name__,)
+    root_modules = (__name__.partition(".")[0],)
     distribution = "boxes-for-arrays"
 
     def module(self) -> Any:

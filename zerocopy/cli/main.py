@@ -187,7 +187,7 @@ def _columns(asked: _Asked, data: Data) -> tuple[dict[str, Any], str]:
             }, ""
         except LookupError as error:
             raise _wrong(f"--types: {error.args[0]}") from error
-    why = f"Columns by type need pyarrow: {missing}" if missing else f"{data.name} has no columns of a table"
+    why = missing or f"{data.name} has no columns of a table"
     if types is not None or asked.only == "columns" or not data.arrays:
         raise _wrong(why)
     return {}, why if missing else ""

@@ -26,7 +26,7 @@ _TEXTS = ("", "a", "Zürich", "longer than the twelve bytes that a view holds", 
 def missing() -> str | None:
     """Return what to install for columns, or None where they can be had."""
     hub = registry.by_name(_HUB)
-    return None if hub.installed() else f"pip install {hub.distribution}"
+    return None if hub.installed() else f"Columns by type need pyarrow: pip install {hub.distribution}"
 
 
 def samples() -> dict[str, Any]:
