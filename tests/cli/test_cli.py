@@ -22,13 +22,14 @@ import zerocopy
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy.cli import doctor, extras
-from zerocopy.cli.matrix.arrays import Cell
+from zerocopy.cli.matrix.arrays import ArrayCell
 from zerocopy.errors import DeviceError, Reason
 from zerocopy.framework import Framework
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
 from click.testing import CliRunner, Result
+from packaging.specifiers import SpecifierSet
 
 from zerocopy.cli.main import command
 
@@ -66,7 +67,7 @@ def rows(text: str) -> dict[str, list[str]]:
     start = next(i for i, line in enumerate(lines) if line.startswith("from"))
     found = {}
     for line in lines[start + 2 :]:
-        match = re.match(r"(\S+)\s+([=+\-!.] .*)", line)
+        match = re.match(r"(\S+)\s+([=+\-!.x] .*)", line)
         if match:
             found[match[1]] = [part.strip() for part in re.split(r"\s{2,}", match[2])]
         if line.startswith(("= zero-copy the", "- refused   an")):
@@ -224,7 +225,7 @@ def test_json_says_what_the_grid_says(tmp_path: Path) -> None:
     assert [(c["source"], c["target"]) for c in cells] == [
         (a, b) for a in ("numpy", "torch") for b in ("numpy", "torch")
     ]
-    assert {f.name for f in Cell.__dataclass_fields__.values()} == set(cells[0])
+    assert {f.name for f in ArrayCell.__dataclass_fields__.values()} == set(cells[0])
     for c in cells:
         assert (c["outcome"], c["zero_copy"], c["copied_bytes"]) == ("zero-copy", True, 0)
         assert (c["dtype"], c["shape"], c["samples"]) == ("int16", [2, 3], 3)
@@ -346,7 +347,7 @@ def test_doctor_shows_the_pools_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(install, "cards", lambda: ([Card(0, "stand-in", 80 << 30)], None))
     monkeypatch.setenv("ZEROCOPY_POOL", "driver,initial=1GiB")
     text = invoke("doctor").stdout
-    assert "what zerocopy.install_pool() would come to" in text
+    assert "what zerocopy.install_pool() would install" in text
     assert re.search(r"device\s+0, stand-in, 80 GiB; no limit", text)
     assert re.search(r"[-+]\s+cupy\s+(absent|pending_import)", text)
     assert install.installed_pool() is None
@@ -410,20 +411,20 @@ def test_nvidia_smi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     smi.write_text("#!/bin/sh\necho 'Card One, 999.1, 81559'\necho 'Card Two, 999.1, 81559'\n")
     smi.chmod(0o755)
     monkeypatch.setattr(doctor.shutil, "which", lambda name: str(smi))
-    assert doctor._by_smi() == [
+    assert doctor._nvidia_smi() == [
         {"name": f"Card {n}", "driver": "999.1", "memory_mib": "81559"} for n in ("One", "Two")
     ]
     smi.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
-    assert doctor._by_smi() == "nvidia-smi failed with code 9: NVIDIA-SMI has failed"
+    assert doctor._nvidia_smi() == "nvidia-smi failed with code 9: NVIDIA-SMI has failed"
 
 
 REQUIRES = [
     "numpy>=1.23",
     "click>=8.1; extra == 'cli'",
     "not-a-thing>=1.0 ; extra == 'arrow'",
-    "zerocopy[arrow,cli]; extra == 'all'",
+    "zerocopy-interchange[arrow,cli]; extra == 'all'",
     "numpy[dev] (<1) ; extra == 'old'",
-    "zerocopy[loop]; extra == 'loop'",
+    "zerocopy-interchange[loop]; extra == 'loop'",
 ]
 
 
@@ -431,9 +432,9 @@ _real = metadata.distribution
 
 
 def _distribution(name: str) -> Any:
-    if name != "zerocopy":
+    if name != extras.DISTRIBUTION:
         return _real(name)
-    names = ["cli", "arrow", "all", "old", "none"]
+    names = ["cli", "arrow", "all", "old", "none", "loop"]
     return SimpleNamespace(requires=REQUIRES, metadata=SimpleNamespace(get_all=lambda key: names))
 
 
@@ -454,7 +455,7 @@ def test_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     done = invoke("doctor")
     assert "not-a-thing>=1.0" in done.stdout
-    assert "pip install '.[arrow]'" in done.stdout
+    assert "pip install 'zerocopy-interchange[arrow]'" in done.stdout
     assert f"numpy[dev]<1 (here: {np.__version__})" in done.stdout
 
 
@@ -489,7 +490,7 @@ def test_extras_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_versions(version: str, clause: str, fits: bool) -> None:
-    assert extras._fits(version, clause) is fits
+    assert extras._fits(version, SpecifierSet(clause)) is fits
 
 
 # -- the command itself -------------------------------------------------------------------
@@ -513,5 +514,7 @@ def test_without_click_or_rich(run_python: Callable[..., Any], absent: str) -> N
         """
     )
     assert done.returncode == 1
-    assert done.stderr == "zerocopy: the command needs click and rich: pip install click rich\n"
+    assert (
+        done.stderr == "zerocopy: the command needs click and rich: pip install 'zerocopy-interchange[cli]'\n"
+    )
     assert done.stdout == ""

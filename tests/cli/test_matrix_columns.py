@@ -16,14 +16,12 @@ import pytest
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy.cli import datasets
-from zerocopy.cli.matrix import arrays as matrix
-from zerocopy.cli.matrix import checks as evidence
-from zerocopy.cli.matrix import columns as column_matrix
-from zerocopy.cli.matrix import samples as columns
-from zerocopy.cli.matrix.columns import ColumnCell
+from zerocopy.cli.matrix import arrays, checks, columns, comparison, samples
+from zerocopy.cli.matrix.columns import ColumnCell, ColumnRow
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.tables.column import Column, Table
+from zerocopy.tables.result import to_pylist
 
 pa = pytest.importorskip("pyarrow")
 
@@ -78,9 +76,9 @@ def tried(
     sources: Iterable[str], targets: Iterable[str], *names: str
 ) -> dict[tuple[str, str, str], ColumnCell]:
     """Return the cells of some of the samples."""
-    every = columns.samples()
+    every = samples.samples()
     some = {name: every[name] for name in names} if names else every
-    found = column_matrix.measure(some, targets, sources)
+    found = columns.measure(some, targets, sources)
     return {(c.source, c.target, c.column): c for c in found.cells}
 
 
@@ -93,7 +91,7 @@ def crated(name: str = "int64") -> ColumnCell:
 
 def test_the_nine_by_nine_is_accounted_for() -> None:
     """Each is in the grid, or has a reason why it is not; and so has each pair."""
-    result = matrix.measure(datasets.iris().arrays, repeat=1)
+    result = arrays.measure(datasets.iris().arrays, samples=1)
     for name in NINE:
         where = (name in result.frameworks, name in result.not_usable, name in result.not_installed)
         assert sum(where) == 1, name
@@ -107,7 +105,7 @@ def test_the_nine_by_nine_is_accounted_for() -> None:
 def test_no_framework_here_breaks_a_promise(source: str) -> None:
     cells = tried([source], USABLE)
     assert {key: cell.broken for key, cell in cells.items() if cell.broken} == {}
-    assert len(cells) == len(columns.samples()) * len(USABLE)
+    assert len(cells) == len(samples.samples()) * len(USABLE)
     for cell in cells.values():
         assert bool(cell.options) == (cell.outcome in ("encoded", "masked"))
         assert bool(cell.refusals) == (cell.outcome in ("encoded", "masked", "refused", "no source"))
@@ -156,7 +154,7 @@ def test_what_comes_of_each_type_in_torch() -> None:
 def test_arrays_are_tables_of_columns(add: Callable[[Framework], None]) -> None:
     """A 2-D array in a framework of tables: a column for each of its own, and back."""
     add(Crates())
-    result = matrix.measure(datasets.iris().arrays, ["numpy", "crates"], repeat=1)
+    result = arrays.measure(datasets.iris().arrays, ["numpy", "crates"], samples=1)
     assert not result.broken
     found = {(c.source, c.target): (c.outcome, c.copied_bytes) for c in result.cells}
     assert found["crates", "numpy"] == ("zero-copy", 0)
@@ -168,7 +166,7 @@ def test_arrays_are_tables_of_columns(add: Callable[[Framework], None]) -> None:
 
 def test_sources_can_be_picked(add: Callable[[Framework], None]) -> None:
     add(Crates())
-    result = matrix.measure(datasets.iris().arrays, ["numpy", "crates"], 1, sources=["crates"])
+    result = arrays.measure(datasets.iris().arrays, ["numpy", "crates"], 1, sources=["crates"])
     assert {cell.source for cell in result.cells} == {"crates"}
     assert [cell.target for cell in result.cells] == ["numpy", "crates"]
 
@@ -193,12 +191,12 @@ def _fresh(column: Any) -> Any:
 @pytest.mark.parametrize(
     ("change", "found"),
     [
-        (_fresh, "explain says zero_copy=True, and the result is not all in the source's memory"),
+        (_fresh, "explain reports zero_copy=True, and the result is not all in the source's memory"),
         (_fresh, "copy=False copies"),
         (lambda c: pa.chunked_array([pa.array([0, *c.to_pylist()[1:]])]), "1 of 96 values differ"),
-        (lambda c: c.cast("int32"), "the type is int32, not int64, and no plan says so"),
+        (lambda c: c.cast("int32"), "the type is int32, not int64, and the plan does not report it"),
         (lambda c: c.slice(1), "it has 95 rows, not 96"),
-        (lambda c: c.cast("string"), "the type is string, not int64, and no plan says so"),
+        (lambda c: c.cast("string"), "the type is string, not int64, and the plan does not report it"),
     ],
     ids=["copies", "copies-false", "value", "narrow", "short", "type"],
 )
@@ -221,7 +219,7 @@ def test_a_column_that_is_called_otherwise_is_found(add: Callable[[Framework], N
             return Crate(super().from_table(table).table.rename_columns(["y"]))
 
     add(Renaming())
-    assert "it comes back as a table of the columns y" in " ".join(crated().broken)
+    assert "converted back it is a table with the columns y" in " ".join(crated().broken)
 
 
 def test_a_type_that_a_plan_speaks_of_may_change(add: Callable[[Framework], None]) -> None:
@@ -251,7 +249,7 @@ def test_copy_true_that_aliases_is_found(add: Callable[[Framework], None]) -> No
 
     add(Lazy())
     assert crated().broken == [
-        "explain with copy=True says zero_copy=False, and the result is all in the source's memory",
+        "explain with copy=True reports zero_copy=False, and the result is all in the source's memory",
         "copy=True aliases",
     ]
 
@@ -275,11 +273,13 @@ def test_a_source_that_is_changed_in_place_is_found(add: Callable[[Framework], N
 
     add(Crates())
     add(Aside())
-    table = columns.made_of(columns.samples()["int64 chunks"])
+    table = comparison.table_of_column(samples.samples()["int64 chunks"])
     crate = Crate(table)
-    cell = ColumnCell("crates", "aside", "int64 chunks", "int64")
-    column_matrix._check(cell, table["x"], crate)
-    assert "the source lies elsewhere afterwards" in cell.broken
+    row = ColumnRow("crates", "int64 chunks", table["x"])
+    row.source = crate
+    cell = row.new_cell("aside")
+    row.check(cell)
+    assert "the conversion moved the source in memory" in cell.broken
 
 
 def test_a_refusal_is_no_broken_promise(add: Callable[[Framework], None]) -> None:
@@ -299,10 +299,9 @@ def test_refusals_with_options_are_told(add: Callable[[Framework], None], run_py
     pytest.importorskip("jax")
     done = run_python(
         """
-        from zerocopy.cli.matrix import columns as column_matrix
-        from zerocopy.cli.matrix import samples as columns
-        every = columns.samples()
-        found = column_matrix.measure({"time": every["time"]}, ["jax"], ["pyarrow"])
+        from zerocopy.cli.matrix import columns, samples
+        every = samples.samples()
+        found = columns.measure({"time": every["time"]}, ["jax"], ["pyarrow"])
         (cell,) = found.cells
         assert (cell.outcome, cell.options) == ("refused", {})
         assert "tensors do not have" in cell.refusals[0].why
@@ -362,7 +361,7 @@ def _column(values: Any, kind: Any = None) -> Any:
     ids=["nan", "wide", "view", "list", "codes", "bool8", "nested"],
 )
 def test_columns_that_say_the_same(ours: Any, theirs: Any) -> None:
-    assert columns.compare(ours, theirs, told=False) == []
+    assert comparison.column_differences(ours, theirs, allow_type_change=False) == []
 
 
 @pytest.mark.parametrize(
@@ -370,26 +369,34 @@ def test_columns_that_say_the_same(ours: Any, theirs: Any) -> None:
     [
         (_column([0.0]), _column([-0.0]), "1 of 1 values differ"),
         (_column([1, None]), _column([1, 0]), "1 of 2 values differ"),
-        (_column([1]), _column([1], pa.int32()), "the type is int32, not int64, and no plan says so"),
-        (_column([1], pa.timestamp("us")), _column([1], pa.timestamp("us", "UTC")), "no plan says so"),
+        (
+            _column([1]),
+            _column([1], pa.int32()),
+            "the type is int32, not int64, and the plan does not report it",
+        ),
+        (
+            _column([1], pa.timestamp("us")),
+            _column([1], pa.timestamp("us", "UTC")),
+            "the plan does not report it",
+        ),
         (_column([[1, 2]]), _column([[2, 1]]), "1 of 1 values differ"),
         (_column(["a"]), _column(["a", "b"]), "it has 2 rows, not 1"),
     ],
     ids=["zero", "null", "narrow", "zone", "list", "rows"],
 )
 def test_columns_that_differ(ours: Any, theirs: Any, said: str) -> None:
-    assert any(said in text for text in columns.compare(ours, theirs, told=False))
+    assert any(said in text for text in comparison.column_differences(ours, theirs, allow_type_change=False))
 
 
-@pytest.mark.parametrize("name", columns.samples())
+@pytest.mark.parametrize("name", samples.samples())
 def test_decoding_is_the_opposite_of_encoding(name: str) -> None:
-    column = columns.samples()[name]
-    result = zc.convert(columns.made_of(column), "numpy", encode=True, nulls="mask")
-    assert columns.decoded(result["x"]) == columns.stored(column)
+    column = samples.samples()[name]
+    result = zc.convert(comparison.table_of_column(column), "numpy", encode=True, nulls="mask")
+    assert to_pylist(result["x"]) == comparison.tensor_rows(column)
 
 
 def test_samples_have_all_that_their_names_say() -> None:
-    found = columns.samples()
+    found = samples.samples()
     assert all(len(column) == 96 for column in found.values())
     assert all(bool(column.null_count) == name.endswith("nulls") for name, column in found.items())
     assert {name for name, column in found.items() if column.num_chunks > 1} == {"int64 chunks"}
@@ -397,27 +404,27 @@ def test_samples_have_all_that_their_names_say() -> None:
 
 
 def test_pick() -> None:
-    every = columns.samples()
-    assert list(columns.pick(every, ["string", "int64"])) == [
+    every = samples.samples()
+    assert list(samples.pick(every, ["string", "int64"])) == [
         *("int64", "int64 nulls", "int64 chunks", "string", "string nulls")
     ]
-    assert list(columns.pick(every, ["int64 nulls"])) == ["int64 nulls"]
-    assert list(columns.pick(every, ["timestamp[us]"])) == ["timestamp"]
+    assert list(samples.pick(every, ["int64 nulls"])) == ["int64 nulls"]
+    assert list(samples.pick(every, ["timestamp[us]"])) == ["timestamp"]
     with pytest.raises(LookupError, match="did you mean 'decimal'"):
-        columns.pick(every, ["decimals"])
-    with pytest.raises(LookupError, match="there are int64, int64 nulls"):
-        columns.pick(every, ["zzz"])
+        samples.pick(every, ["decimals"])
+    with pytest.raises(LookupError, match="known: int64, int64 nulls"):
+        samples.pick(every, ["zzz"])
 
 
 def test_sharing() -> None:
     x = np.arange(8)
-    assert evidence.sharing(x, {"a": x[:4], "b": x[4:]}) == evidence.Sharing(True, True, True)
-    assert evidence.sharing(x, {"a": x[:4], "b": x.copy()}).whole is False
-    assert evidence.sharing({"a": x}, {"a": x}) == evidence.Sharing(True, True, True)
-    assert evidence.sharing(x, x.copy()) == evidence.Sharing(False, False, False)
+    assert checks.sharing(x, {"a": x[:4], "b": x[4:]}) == checks.Sharing(True, True, True)
+    assert checks.sharing(x, {"a": x[:4], "b": x.copy()}).whole is False
+    assert checks.sharing({"a": x}, {"a": x}) == checks.Sharing(True, True, True)
+    assert checks.sharing(x, x.copy()) == checks.Sharing(False, False, False)
     reader = pa.table({"x": x}).to_reader()
-    assert evidence.sharing(reader, x) is None
-    assert evidence.blocks_of(reader) is None
+    assert checks.sharing(reader, x) is None
+    assert checks.block_bounds(reader) is None
 
 
 # -- the command --------------------------------------------------------------------
@@ -431,7 +438,7 @@ def test_a_block_for_each_source(invoke: Callable[..., Any], monkeypatch: pytest
     assert done.exit_code == 0, done.stdout
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 110
-    start = lines.index("Columns by type, 96 rows, each as a table of one column")
+    start = lines.index("Columns by type, 96 rows, each as the column 'x' of a table")
     assert [line.split() for line in lines[start:] if line.startswith("from ")] == [
         ["from", "pyarrow", "numpy", "torch", "pyarrow"]
     ]
@@ -440,7 +447,7 @@ def test_a_block_for_each_source(invoke: Callable[..., Any], monkeypatch: pytest
     assert found["string"] == ["e=", "e=", "="]
     assert found["bool"][0] == "+"
     assert found["string nulls"][:3:2] == ["em+", "em+"]
-    assert list(found) == list(columns.samples())
+    assert list(found) == list(samples.samples())
     number = found["bool"][1]
     assert f" [{number}] Arrow packs booleans into bits" in lines
     assert any(line.startswith("e ") and "encode=True" in line for line in lines)
@@ -478,7 +485,7 @@ def test_a_broken_column_exits_1(add: Callable[[Framework], None], invoke: Calla
     arguments = ("matrix", "--frameworks", "pyarrow,crates", "--only", "columns", "--types", "float32")
     done = invoke(*arguments)
     assert done.exit_code == 1
-    assert "BROKEN: a promise does not hold" in done.stdout
+    assert "! BROKEN    a promise does not hold" in done.stdout
     assert "copy=False copies" in done.stdout
     assert "! 1 of 4 conversions broke a promise" in done.stdout
     document = json.loads(invoke(*arguments, "--json").stdout)
@@ -495,7 +502,7 @@ def test_files_keep_text_dates_and_nulls_as_columns(tmp_path: Path, invoke: Call
     assert "Left out" not in done.stdout
     for row in ("id, year int64", "name string", "day date32[day]"):
         assert f"\n{row} " in done.stdout
-    assert "7 rows, each as a table of one column" in done.stdout
+    assert "7 rows, each as the column 'x' of a table" in done.stdout
     done = invoke("matrix", "--frameworks", "numpy", "--repeat", "1", "--input", str(path))
     assert "Columns by type" not in done.stdout
     assert "Left out of t.csv" in done.stdout
