@@ -240,7 +240,6 @@ ALLOWED: set[str] = {
     "zerocopy/_frameworks/tensorflow/__init__.py",
     "zerocopy/_frameworks/torch/__init__.py",
     "zerocopy/_view.py",
-    "zerocopy/cli/datasets.py",
     "zerocopy/device.py",
     "zerocopy/device_hooks.py",
     "zerocopy/dtype.py",

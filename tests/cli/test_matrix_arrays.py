@@ -328,7 +328,7 @@ def test_numpys_files(tmp_path: Path) -> None:
         "a": ("int64", (3,)),
         "b": ("float32", (2, 2)),
     }
-    assert many.left_out == {"text": "<U1 is no type of number"}
+    assert many.left_out == {"text": "<U1 is not a numeric type"}
 
 
 def test_csv(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_csv(tmp_path: Path) -> None:
     assert np.isnan(data.arrays["score"][2])
     assert data.left_out == {
         "name, full": "not numeric: 'ann'",
-        "gap": "1 of 3 values are missing, and an array has no place for that",
+        "gap": "1 of 3 values are missing, which an array cannot represent",
     }
     path.write_text("a\n" + "9" * 30 + "\n")
     assert datasets.load(path).left_out == {"a": "integers beyond 64 bits"}
@@ -416,13 +416,13 @@ BAD = [
     ("x.npy", _cut, "malformed"),
     ("x.npy", _object_npy, "holds Python objects"),
     ("x.npz", _object_npz, "'b' holds Python objects"),
-    ("x.npz", lambda p: p.write_bytes(b"hello there"), "no whole zip archive"),
+    ("x.npz", lambda p: p.write_bytes(b"hello there"), "not a complete zip archive"),
     ("x.npy", lambda p: np.save(p, np.zeros(2, [("a", "i4")])), "structured"),
-    ("x.npy", lambda p: np.save(p, np.array(["2020"], "M8[D]")), "no type of number"),
+    ("x.npy", lambda p: np.save(p, np.array(["2020"], "M8[D]")), "not a numeric type"),
     ("x.csv", lambda p: p.write_text(""), "empty"),
     ("x.csv", lambda p: p.write_text("a,b\n1,2\n3\n"), "line 3 has 1 fields"),
     ("x.npz", lambda p: np.savez(p, text=np.array(["x"])), "no array of numbers"),
-    ("x.csv", lambda p: p.write_bytes("grö\n".encode("latin-1")), "no UTF-8 text"),
+    ("x.csv", lambda p: p.write_bytes("grö\n".encode("latin-1")), "not UTF-8 text"),
 ]
 
 

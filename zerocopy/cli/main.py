@@ -102,16 +102,17 @@ def command() -> click.Group:
     )
     def doctor(as_json: bool, importing: bool) -> None:
         """Report what is installed, what is missing, and what the machine has."""
-        from zerocopy.cli.doctor import print_report, report
+        from zerocopy.cli.doctor import report
 
         _quiet_tensorflow()
         document = report(importing)
         if as_json:
             _print_json(document)
         else:
+            from zerocopy.cli.print_doctor import print_doctor
             from zerocopy.cli.terminal import Output
 
-            print_report(document, Output())
+            print_doctor(document, Output())
 
     return group
 

@@ -38,14 +38,7 @@ _ASCII = Signs("=", "+", "-", ".", "!", "x", "+", "-", "u", "from \\ to", "...",
 
 
 class Output:
-    """Standard output: a terminal, or a pipe or file, which gets 80 columns of text.
-
-    Attributes
-    ----------
-    plain : bool
-        Whether it is not a terminal.
-    signs : Signs
-    """
+    """Standard output: a terminal, or a pipe or file, which gets 80 columns of text."""
 
     def __init__(self) -> None:
         # A terminal may not have the characters of a column's name.

@@ -26,17 +26,7 @@ from zerocopy.framework import Array
 
 @dataclass(slots=True, kw_only=True)
 class ArrayCell(Cell):
-    """The outcome of converting an array.
-
-    Attributes
-    ----------
-    array, dtype, shape
-        The array's name, its dtype's name and its shape.
-    median_ns : float or None
-        The median time of one call of ``convert`` with default options.
-    samples : int
-        The number of times that `median_ns` is the median of.
-    """
+    """The outcome of converting an array, and the median time of one call with default options."""
 
     array: str
     dtype: str
@@ -72,20 +62,11 @@ def measure(
     Parameters
     ----------
     arrays : dict of str to numpy.ndarray
-        Each framework converts from its own copy.
-    names : iterable of str, optional
-        Frameworks, as for ``to=``. None: all that are installed.
+    names, sources : iterable of str, optional
+        The frameworks, and those to convert from. None: all that are installed.
     samples : int, optional
-        Times to measure per cell. None: up to 50, as many as a tenth of a second allows.
+        Times to measure per cell. None: as many as `time_conversion` takes.
     progress : callable, optional
-        Called with the current step, the number of finished cells and the number of all cells.
-    sources : collection of str, optional
-        The frameworks to convert from. None: all of them.
-
-    Raises
-    ------
-    UnknownFrameworkError
-        A name that no framework has.
     """
     known = zerocopy.frameworks()
     # Tensor frameworks first: a grid that is too wide is split between them and the tables.

@@ -15,21 +15,11 @@ from zerocopy.tables.result import parts
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How much of a result is in its source's memory.
+    """How much of a result is in its source's memory."""
 
-    Attributes
-    ----------
-    some : bool
-        At least one byte.
-    whole : bool
-        A part of each of its blocks, of which there is at least one.
-    same_start : bool
-        Both begin at the same address.
-    """
-
-    some: bool
-    whole: bool
-    same_start: bool
+    some: bool  # at least one byte
+    whole: bool  # a part of each of its blocks, of which there is at least one
+    same_start: bool  # both begin at the same address
 
 
 def sharing(source: Any, result: Any) -> Sharing | None:

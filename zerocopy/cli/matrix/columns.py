@@ -38,49 +38,24 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 
 @dataclass(slots=True, kw_only=True)
 class ColumnCell(Cell):
-    """The outcome of converting a column; it and `zero_copy` are for a conversion with `options`.
-
-    Attributes
-    ----------
-    column : str
-        The column's name.
-    type : str
-        Its Arrow type in the source's framework.
-    options : dict
-        The options that it needs: ``{"encode": True}``, ``{"nulls": "mask"}``, both, or none.
-    refusals : list of Reason
-        Why it is refused by default, and with each of the options if none of them helps.
-    """
+    """The outcome of converting a column, with the options that it needs."""
 
     column: str
-    type: str
+    type: str  # the Arrow type in the source's framework
     options: dict[str, Any] = field(default_factory=dict)
-    refusals: list[Reason] = field(default_factory=list)
+    refusals: list[Reason] = field(default_factory=list)  # by default, and with options that do not help
 
 
 @dataclass(slots=True)
 class ColumnMatrix:
-    """The cells of columns.
+    """The cells of columns, by source, column and target."""
 
-    Attributes
-    ----------
-    types : dict of str to str
-        The Arrow type of each column.
-    sources, targets : list of str
-    cells : list of ColumnCell
-        By source, by column, by target.
-    rows : dict of str to int
-        The number of rows that were tried of each column.
-    named : bool
-        Whether the columns are called after their types.
-    """
-
-    types: dict[str, str]
+    types: dict[str, str]  # the Arrow type of each column
     sources: list[str]
     targets: list[str]
     cells: list[ColumnCell]
-    rows: dict[str, int]
-    named: bool = True
+    rows: dict[str, int]  # the number of rows of each column
+    named: bool = True  # whether the columns are called after their types
 
     @property
     def broken(self) -> list[ColumnCell]:
@@ -94,16 +69,7 @@ def measure(
     sources: Iterable[str],
     progress: Progress = lambda step, done, total: None,
 ) -> ColumnMatrix:
-    """Convert each column from each source to each framework.
-
-    Parameters
-    ----------
-    columns : dict of str to chunked Arrow arrays
-    frameworks, sources : iterable of str
-        The targets and the sources; all of them must be usable.
-    progress : callable, optional
-        Called with the current step, the number of finished cells and the number of all cells.
-    """
+    """Convert each column, a chunked Arrow array, from each source to each framework; all must be usable."""
     targets, origins = list(frameworks), list(sources)
     rows = [ColumnRow(origin, name, column) for origin in origins for name, column in columns.items()]
     return ColumnMatrix(

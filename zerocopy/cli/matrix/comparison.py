@@ -21,13 +21,7 @@ def table_of_column(column: Any) -> Any:
 
 
 def column_of(obj: Any) -> Any:
-    """Return the one column of an object of any framework, as ``pyarrow.ChunkedArray``.
-
-    Raises
-    ------
-    ValueError
-        Converted to Arrow, it is not a table with one column called `LABEL`.
-    """
+    """Return the one column of any table, as ``pyarrow.ChunkedArray``; raise ValueError for other objects."""
     back = zerocopy.convert(obj, to=_HUB)
     labels = getattr(back, "column_names", None)
     if labels != [LABEL]:
@@ -43,14 +37,7 @@ def changes_type(obj: Any) -> bool:
 
 
 def column_differences(expected: Any, actual: Any, allow_type_change: bool) -> list[str]:
-    """Return how two ``pyarrow.ChunkedArray`` differ.
-
-    Parameters
-    ----------
-    expected, actual : pyarrow.ChunkedArray
-    allow_type_change : bool
-        Whether a plan reports that the type changes; otherwise another type is a difference.
-    """
+    """Return how two ``pyarrow.ChunkedArray`` differ; in type too, unless a plan reports the change."""
     if len(actual) != len(expected):
         return [f"it has {len(actual):,} rows, not {len(expected):,}"]
     differences = []

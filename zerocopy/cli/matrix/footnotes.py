@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from zerocopy.cli.matrix.cell import Cell
 from zerocopy.cli.terminal import Output, printable
 
 #: The kinds of footnotes, in the order of the headings.
@@ -29,78 +30,66 @@ Key = tuple[str, str, str]
 
 @dataclass(slots=True)
 class Footnote:
-    """Reasons that differ in numbers alone, and the cells that have them."""
+    """Reasons that differ in numbers alone, and the cells that have them; 0 for a footnote without number."""
 
     kind: str
-    texts: dict[tuple[str, str], None] = field(default_factory=dict)
     number: int = 0
-    names: dict[str, None] = field(default_factory=dict)
-    sources: dict[str, None] = field(default_factory=dict)
-    targets: dict[str, None] = field(default_factory=dict)
+    reasons: list[tuple[str, str]] = field(default_factory=list)
+    cells: list[Any] = field(default_factory=list)
 
     @property
     def why(self) -> str:
         """The reason, with the numbers of all cells."""
-        return _merged([why for why, _ in self.texts])
+        return _merged([why for why, _ in self.reasons])
 
     @property
     def remedy(self) -> str:
         """The fix, with the numbers of all cells."""
-        return _merged([remedy for _, remedy in self.texts])
+        return _merged([remedy for _, remedy in self.reasons])
 
-    def place(self, total: int) -> str:
-        """Return where it applies: the arrays or columns unless all, and for a warning the frameworks."""
-        parts = [f"in {join_names(list(self.names))}"] if len(self.names) < total else []
+    def place(self, names: Sequence[str], total: int) -> str:
+        """Return the names of the cells unless all have it; without a number the frameworks as well."""
+        parts = [f"in {join_names(names)}"] if len(set(names)) < total else []
         if not self.number:
-            to = len(self.targets) <= len(self.sources)
-            frameworks = join_names(list(self.targets if to else self.sources))
-            parts.insert(0, f"{'to' if to else 'from'} {frameworks}")
+            sources, targets = {cell.source for cell in self.cells}, {cell.target for cell in self.cells}
+            side = "target" if len(targets) <= len(sources) else "source"
+            frameworks = join_names([getattr(cell, side) for cell in self.cells])
+            parts.insert(0, f"{'to' if side == 'target' else 'from'} {frameworks}")
         return ", ".join(parts)
 
 
 class Footnotes:
-    """The footnotes of all cells, numbered in the order in which they are printed.
+    """The footnotes of all cells, numbered from `first` in the order in which they are printed.
 
-    Parameters
-    ----------
-    cells : iterable of Cell
-    keys : callable
-        Returns a cell's footnotes.
-    name : callable
-        Returns the name of a cell's array or column.
-    first : int
-        The first number.
-    unnumbered : collection of str, optional
-        The kinds that cells do not refer to: these name the frameworks instead.
+    `keys` returns a cell's footnotes, `name` its array or column. Cells do not refer to the
+    `unnumbered` kinds: these name their frameworks instead.
     """
 
     def __init__(
         self,
-        cells: Iterable[Any],
+        cells: Iterable[Cell],
         keys: Callable[[Any], list[Key]],
         name: Callable[[Any], str],
         first: int = 1,
         unnumbered: Collection[str] = (),
     ) -> None:
-        self._keys, self._unnumbered = keys, unnumbered
+        self._keys, self._name = keys, name
         self._footnotes: dict[Key, Footnote] = {}
         for cell in cells:
             for key in keys(cell):
                 footnote = self._footnotes.setdefault(_general(key), Footnote(key[0]))
-                footnote.texts[key[1:]] = None
-                footnote.names[name(cell)] = None
-                footnote.sources[cell.source] = None
-                footnote.targets[cell.target] = None
+                footnote.reasons.append(key[1:])
+                footnote.cells.append(cell)
         self.listed = sorted(self._footnotes.values(), key=lambda note: list(HEADINGS).index(note.kind))
         numbered = [footnote for footnote in self.listed if footnote.kind not in unnumbered]
         for number, footnote in enumerate(numbered, first):
             footnote.number = number
         self.next = first + len(numbered)
 
-    def numbers(self, cells: Iterable[Any]) -> list[int]:
+    def numbers(self, cells: Iterable[Cell]) -> list[int]:
         """Return the numbers of some cells' footnotes."""
-        keys = {_general(key) for cell in cells for key in self._keys(cell)}
-        return sorted({self._footnotes[key].number for key in keys if key[0] not in self._unnumbered})
+        numbers = {self._footnotes[_general(key)].number for cell in cells for key in self._keys(cell)}
+        return sorted(numbers - {0})
 
     def print(self, total: int, out: Output) -> None:
         """Print the footnotes; `total` is the number of arrays or columns."""
@@ -110,7 +99,7 @@ class Footnotes:
                 kind = footnote.kind
                 out.show("", Text(HEADINGS[kind], "bold red" if kind == "broken" else "bold"))
             text = with_fix(footnote.why, footnote.remedy)
-            if place := footnote.place(total):
+            if place := footnote.place([self._name(cell) for cell in footnote.cells], total):
                 text.append(f"\n{place}", "dim")
             sign = f"[{footnote.number}]" if footnote.number else out.signs.no
             print_rows([(Text(sign, "bold"), text)], out)
@@ -131,7 +120,7 @@ def _merged(texts: list[str]) -> str:
     >>> _merged(["it is at 8", "it is at 16", "it is at 8", "it is at 32"])
     'it is at 8, 16 or 32'
     """
-    columns = zip(*(_NUMBER.findall(text) for text in texts), strict=True)
+    columns = zip(*map(_NUMBER.findall, dict.fromkeys(texts)), strict=True)
     numbers = iter([_either(list(dict.fromkeys(values))) for values in columns])
     return _NUMBER.sub(lambda _: next(numbers), texts[0])
 
@@ -142,10 +131,11 @@ def _either(values: list[str]) -> str:
     return " or ".join(filter(None, [", ".join(values[:-1]), values[-1]]))
 
 
-def join_names(names: list[str], most: int = 6) -> str:
-    """Return the first names, and the number of the others."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(printable(name) for name in names[:most]) + more
+def join_names(names: Iterable[str], most: int = 6) -> str:
+    """Return the first distinct names, and the number of the others."""
+    distinct = list(dict.fromkeys(names))
+    more = f" and {len(distinct) - most} more" if len(distinct) > most else ""
+    return ", ".join(map(printable, distinct[:most])) + more
 
 
 def with_fix(why: str, remedy: str) -> Text:

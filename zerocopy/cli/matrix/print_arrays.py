@@ -15,13 +15,7 @@ from zerocopy.cli.terminal import Output, Signs, format_duration, printable
 
 
 def print_arrays(matrix: ArrayMatrix, out: Output) -> int:
-    """Print a grid for arrays with the same outcomes, the legend and the footnotes.
-
-    Returns
-    -------
-    int
-        The number of the next footnote.
-    """
+    """Print the grids, the legend and the footnotes; return the number of the next footnote."""
     footnotes = Footnotes(matrix.cells, _footnote_keys, lambda cell: str(cell.array))
     for cells in _alike(matrix.cells):
         _print_group(matrix, cells, footnotes, out)

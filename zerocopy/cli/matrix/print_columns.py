@@ -16,15 +16,7 @@ _TYPE = "<type>"
 
 
 def print_columns(matrix: ColumnMatrix, first: int, out: Output) -> None:
-    """Print a grid for each source, the legend and the footnotes.
-
-    Parameters
-    ----------
-    matrix : ColumnMatrix
-    first : int
-        The number of the first footnote.
-    out : Output
-    """
+    """Print the grids, the legend and the footnotes, whose first number is `first`."""
     counts = " or ".join(f"{n:,}" for n in sorted(set(matrix.rows.values())))
     title = Text.assemble(("Columns by type", "bold"), f", {counts} rows")
     out.show("", title.append(f", each as the column {LABEL!r} of a table", "dim"))

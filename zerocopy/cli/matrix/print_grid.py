@@ -19,19 +19,10 @@ def print_grid(
     blank_lines: int,
     out: Output,
 ) -> None:
-    """Print a grid, or as many as needed to keep each within the width.
+    """Print a grid, split to fit the width.
 
-    Parameters
-    ----------
-    heads : dict of str to Text
-        The rows, each with the text in front of it.
-    targets : list of str
-        The columns.
-    texts : dict of (row, column) to Text
-    corner : Text
-    blank_lines : int
-        Between rows.
-    out : Output
+    `heads` has each row's first text, `texts` each cell's by row and column, and `blank_lines` is
+    their number between rows.
     """
     first = max([corner.cell_len, *map(_width, heads.values())]) + 2
     widths = {
@@ -55,17 +46,7 @@ def print_grid(
 def print_legend(
     outcomes: Collection[str], remarks: dict[str, str], more: Sequence[tuple[str, str]], out: Output
 ) -> None:
-    """Print the meaning of some outcomes.
-
-    Parameters
-    ----------
-    outcomes : collection of str
-    remarks : dict of str to str
-        What to add to the meaning of an outcome.
-    more : sequence of (str, str)
-        Other terms and their meanings.
-    out : Output
-    """
+    """Print the meaning of some outcomes, with remarks on some, and of more terms."""
     table = Table.grid(padding=(0, 1))
     for outcome, style in STYLES.items():
         if outcome in outcomes:

@@ -22,17 +22,7 @@ from zerocopy.errors import Reason
 def print_matrix(
     arrays: ArrayMatrix, columns: ColumnMatrix | None, data: Data, out: Output, why: str = ""
 ) -> None:
-    """Print everything that ``zerocopy matrix`` measured.
-
-    Parameters
-    ----------
-    arrays : ArrayMatrix
-    columns : ColumnMatrix or None
-    data : Data
-    out : Output
-    why : str
-        Why there are no columns.
-    """
+    """Print what ``zerocopy matrix`` measured; `why` explains missing columns."""
     size = sum(array.nbytes for array in data.arrays.values())
     version = (f"zerocopy {zerocopy.__version__}", "bold")
     note = (f" ({data.note})" if data.note else "", "dim")

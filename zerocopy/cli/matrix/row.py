@@ -45,13 +45,7 @@ class Attempt(NamedTuple):
 
 
 class Row(ABC, Generic[C]):
-    """A source that is converted to every target.
-
-    Parameters
-    ----------
-    origin : str
-        The framework of the source.
-    """
+    """A source of the framework `origin`, converted to every target."""
 
     def __init__(self, origin: str) -> None:
         self.origin = origin

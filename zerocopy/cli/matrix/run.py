@@ -62,13 +62,7 @@ class Result:
 
 
 def run_matrix(options: Options) -> Result:
-    """Convert the data between the frameworks.
-
-    Raises
-    ------
-    InputError
-        An option or the file is wrong, or the data do not fit into memory.
-    """
+    """Convert the data between the frameworks; raise InputError if an option or the file is wrong."""
     frameworks = _installed("--frameworks", options.frameworks)
     sources = _installed("--from", options.sources)
     if frameworks is not None and sources is not None:

@@ -67,13 +67,7 @@ def _chunked(pa: Any, column: Any) -> Any:
 
 
 def pick(columns: dict[str, Any], wanted: list[str]) -> dict[str, Any]:
-    """Return the columns with these names, first words of names, or types.
-
-    Raises
-    ------
-    LookupError
-        A name that no column has; the message has similar names.
-    """
+    """Return the columns with these names, first words of names, or types; raise LookupError for others."""
     picked: set[str] = set()
     for word in wanted:
         matches = {

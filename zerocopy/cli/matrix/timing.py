@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from itertools import repeat
 from statistics import median
+from timeit import Timer
 from typing import Any
 
 import zerocopy
@@ -16,25 +15,13 @@ _SAMPLE_NS = 20_000  # one sample: far above the clock's step, far below the sch
 
 def time_conversion(source: Any, target: str, samples: int | None) -> tuple[float, int]:
     """Return the median time of one call in nanoseconds, and the number of samples."""
-    convert = zerocopy.convert
-    start = time.perf_counter_ns()
-    convert(source, target)
-    once = max(time.perf_counter_ns() - start, 1)
-    calls = max(1, min(1000, _SAMPLE_NS // once))
+    names = {"convert": zerocopy.convert, "source": source, "target": target}
+    timer = Timer("convert(source, target)", timer=time.perf_counter_ns, globals=names)
+    calls = int(max(1, min(1000, _SAMPLE_NS // max(timer.timeit(1), 1))))
     times: list[float] = []
-    collecting = gc.isenabled()
-    gc.disable()  # as timeit does
-    try:
-        begin = time.perf_counter_ns()
-        while len(times) < (samples or _SAMPLES):
-            start = time.perf_counter_ns()
-            for _ in repeat(None, calls):
-                convert(source, target)
-            now = time.perf_counter_ns()
-            times.append((now - start) / calls)
-            if samples is None and now - begin > _BUDGET_NS and len(times) >= 3:
-                break
-    finally:
-        if collecting:
-            gc.enable()
+    begin = time.perf_counter_ns()
+    while len(times) < (samples or _SAMPLES):
+        times.append(timer.timeit(calls) / calls)
+        if samples is None and time.perf_counter_ns() - begin > _BUDGET_NS and len(times) >= 3:
+            break
     return median(times), len(times)
