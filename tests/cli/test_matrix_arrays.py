@@ -1,4 +1,4 @@
-"""The matrix: what it calls zero-copy is, and each way to break a promise is found."""
+"""Arrays in the matrix: outcomes, proofs, every kind of broken promise, and data files."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from zerocopy.strided_view import StridedView
 
 
 def cell(result: arrays.ArrayMatrix, source: str, target: str) -> arrays.ArrayCell:
-    (found,) = [c for c in result.cells if (c.source, c.target) == (source, target)]
-    return found
+    (match,) = [c for c in result.cells if (c.source, c.target) == (source, target)]
+    return match
 
 
 def grid(*names: str, data: np.ndarray | None = None) -> arrays.ArrayMatrix:
     return arrays.measure({"x": sample("float32") if data is None else data}, names, samples=1)
 
 
-# -- what holds ---------------------------------------------------------------------
+# -- kept promises ---------------------------------------------------------------------
 
 
-def test_numpy_and_torch_alias_and_it_is_proved() -> None:
+def test_numpy_and_torch_alias_with_proof() -> None:
     pytest.importorskip("torch")
     result = arrays.measure(datasets.iris().arrays, ["numpy", "torch"])
     assert [c.outcome for c in result.cells] == ["zero-copy"] * 4
@@ -71,7 +71,7 @@ def test_numpy_and_torch_alias_and_it_is_proved() -> None:
     ],
     ids=lambda a: f"{a.dtype}-{a.shape}",
 )
-def test_no_framework_here_breaks_a_promise(data: np.ndarray) -> None:
+def test_installed_frameworks_keep_every_promise(data: np.ndarray) -> None:
     result = arrays.measure({"x": data}, HOST, samples=1)
     assert {(c.source, c.target): c.broken for c in result.broken} == {}
     assert len(result.cells) == len(HOST) ** 2
@@ -91,7 +91,7 @@ def test_immutable_sources_are_never_written_to(add: Callable[[Framework], None]
     assert cell(result, "boxes", "numpy").proof == ["shares_memory", "address"]
 
 
-def test_the_source_is_as_before_after_the_write() -> None:
+def test_write_check_restores_the_source() -> None:
     source = sample("int32")
     before = source.copy()
     assert arrays._write_seen("numpy", source, source) is True
@@ -99,7 +99,7 @@ def test_the_source_is_as_before_after_the_write() -> None:
     assert (source == before).all()
 
 
-def test_copies_say_why(add: Callable[[Framework], None]) -> None:
+def test_copy_has_its_reason(add: Callable[[Framework], None]) -> None:
     class Picky(Boxes):
         def copy_reasons(self, view: StridedView) -> list[Reason]:
             return [] if view.readonly else [Reason("boxes want read-only memory", "freeze it")]
@@ -112,7 +112,7 @@ def test_copies_say_why(add: Callable[[Framework], None]) -> None:
     assert there.median_ns is not None
 
 
-def test_a_refusal_is_no_broken_promise(add: Callable[[Framework], None]) -> None:
+def test_refusal_is_not_a_broken_promise(add: Callable[[Framework], None]) -> None:
     class Narrow(Boxes):
         def copy_reasons(self, view: StridedView) -> list[Reason]:
             if view.dtype.name == "float64":
@@ -132,7 +132,7 @@ def test_a_refusal_is_no_broken_promise(add: Callable[[Framework], None]) -> Non
     assert not grid("numpy", "boxes").broken
 
 
-def test_python_warnings_are_told(add: Callable[[Framework], None]) -> None:
+def test_python_warnings_are_recorded(add: Callable[[Framework], None]) -> None:
     class Grumbling(Boxes):
         def from_host(self, array: np.ndarray, dtype: Any, device: Device, stream: int | None) -> Any:
             warnings.warn("grumble", UserWarning, stacklevel=1)
@@ -142,7 +142,7 @@ def test_python_warnings_are_told(add: Callable[[Framework], None]) -> None:
     assert "UserWarning: grumble" in cell(grid("numpy", "boxes"), "numpy", "boxes").warnings
 
 
-# -- what is found --------------------------------------------------------------------
+# -- broken promises --------------------------------------------------------------------
 
 
 def _wrong(array: np.ndarray) -> Any:
@@ -152,7 +152,7 @@ def _wrong(array: np.ndarray) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("make", "found"),
+    ("make", "message"),
     [
         (
             lambda a: Box(a.copy()),
@@ -167,8 +167,8 @@ def _wrong(array: np.ndarray) -> Any:
     ],
     ids=["copies", "copies-false", "value", "dtype", "shape", "reversed", "type"],
 )
-def test_wrong_results_are_found(
-    add: Callable[[Framework], None], make: Callable[[np.ndarray], Any], found: str
+def test_wrong_results_are_reported(
+    add: Callable[[Framework], None], make: Callable[[np.ndarray], Any], message: str
 ) -> None:
     good = Boxes()
 
@@ -180,14 +180,14 @@ def test_wrong_results_are_found(
     assert not grid("numpy", "boxes").broken
     add(Broken())
     result = grid("numpy", "boxes")
-    assert any(found in text for text in cell(result, "numpy", "boxes").broken)
+    assert any(message in text for text in cell(result, "numpy", "boxes").broken)
     assert cell(result, "numpy", "boxes").outcome == "broken"
     assert cell(result, "numpy", "numpy").outcome == "zero-copy"
 
 
-def test_an_alias_that_begins_elsewhere_is_found(add: Callable[[Framework], None]) -> None:
+def test_alias_with_another_address_is_reported(add: Callable[[Framework], None]) -> None:
     class Shifted(Boxes):
-        """Says of its memory that it begins one element early; the values are right all the same."""
+        """Reports an address one element too low; the values are right."""
 
         def source(self, obj: Any) -> Source:
             source = super().source(obj)
@@ -204,7 +204,7 @@ def test_an_alias_that_begins_elsewhere_is_found(add: Callable[[Framework], None
     )
 
 
-def test_copy_true_that_aliases_is_found(add: Callable[[Framework], None]) -> None:
+def test_copy_true_that_aliases_is_reported(add: Callable[[Framework], None]) -> None:
     class Lazy(Boxes):
         can_copy_to_device = True
 
@@ -219,20 +219,21 @@ def test_copy_true_that_aliases_is_found(add: Callable[[Framework], None]) -> No
 
 
 @pytest.mark.parametrize("where", ["copy_reasons", "owns", "source"])
-def test_foreign_exceptions_are_found(add: Callable[[Framework], None], where: str) -> None:
+def test_foreign_exceptions_are_reported(add: Callable[[Framework], None], where: str) -> None:
     def fail(*args: Any) -> Any:
         raise ZeroDivisionError("first line\nsecond line")
 
     add(type("Bomb", (Boxes,), {where: fail})())
     result = grid("numpy", "boxes")
-    found = cell(result, "numpy", "boxes")
-    assert found.broken == ["raises ZeroDivisionError instead of a ZeroCopyError: first line"]
-    # What a source raises when it is described is told in the one vocabulary (P9).
+    assert cell(result, "numpy", "boxes").broken == [
+        "raises ZeroDivisionError instead of a ZeroCopyError: first line"
+    ]
+    # convert() turns an exception of source() into a ZeroCopyError (P9).
     assert cell(result, "boxes", "numpy").outcome == ("no source" if where == "source" else "broken")
     assert cell(result, "numpy", "numpy").outcome == "zero-copy"
 
 
-def test_a_second_call_that_differs_is_found(add: Callable[[Framework], None]) -> None:
+def test_second_call_that_differs_is_reported(add: Callable[[Framework], None]) -> None:
     class Forgetful(Boxes):
         def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
             return {"ndarray": lambda array: Box(array.copy())}
@@ -241,7 +242,7 @@ def test_a_second_call_that_differs_is_found(add: Callable[[Framework], None]) -
     assert "the second call differs from the first" in cell(grid("numpy", "boxes"), "numpy", "boxes").broken
 
 
-def test_memory_errors_are_not_called_broken(add: Callable[[Framework], None]) -> None:
+def test_memory_error_is_raised(add: Callable[[Framework], None]) -> None:
     class Hungry(Boxes):
         def from_host(self, array: np.ndarray, dtype: Any, device: Device, stream: int | None) -> Any:
             if array.size > 1:
@@ -253,7 +254,7 @@ def test_memory_errors_are_not_called_broken(add: Callable[[Framework], None]) -
         grid("numpy", "boxes")
 
 
-# -- what cannot take part ---------------------------------------------------------------
+# -- frameworks that are not usable ---------------------------------------------------------------
 
 
 def test_frameworks_without_a_device_are_not_in_the_grid(add: Callable[[Framework], None]) -> None:
@@ -270,7 +271,7 @@ def test_frameworks_without_a_device_are_not_in_the_grid(add: Callable[[Framewor
     assert len(result.cells) == 1
 
 
-def test_failing_imports_and_absent_frameworks(add: Callable[[Framework], None]) -> None:
+def test_failing_and_absent_frameworks_are_listed(add: Callable[[Framework], None]) -> None:
     class Failing(Boxes):
         def module(self) -> Any:
             raise FrameworkNotInstalledError("", "importing it failed: no libgomp", "apt install it")
@@ -304,17 +305,17 @@ def test_command_names_no_framework(path: Path) -> None:
 # -- data -----------------------------------------------------------------------------------
 
 
-def test_iris() -> None:
+def test_iris_has_fishers_values() -> None:
     array = datasets.iris().arrays["iris"]
     assert (array.shape, array.dtype) == ((150, 4), np.float32)
     assert array.flags.c_contiguous
     assert array.ctypes.data % 64 == 0
-    # Fisher's own sums, of 150 flowers; and the two that other copies have wrong.
+    # The sums in Fisher's paper, and the two rows that are wrong in other copies.
     assert np.allclose(array.sum(axis=0, dtype="f8"), [876.5, 458.6, 563.7, 179.9], atol=1e-3)
     assert array[[34, 37]].tolist() == np.array([[4.9, 3.1, 1.5, 0.2], [4.9, 3.6, 1.4, 0.1]], "f4").tolist()
 
 
-def test_numpys_files(tmp_path: Path) -> None:
+def test_numpy_files(tmp_path: Path) -> None:
     fortran = np.asfortranarray(sample(">i4", (5, 3)))
     np.save(tmp_path / "one.npy", fortran)
     one = datasets.load(tmp_path / "one.npy").arrays["one"]
@@ -331,7 +332,7 @@ def test_numpys_files(tmp_path: Path) -> None:
     assert many.left_out == {"text": "<U1 is not a numeric type"}
 
 
-def test_csv(tmp_path: Path) -> None:
+def test_csv_columns_become_arrays(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text('id,"name, full",score,gap\n1,ann,2.5,1\n2,bob,3,\n3,cy,nan,4\n')
     data = datasets.load(path)
@@ -352,7 +353,7 @@ def test_csv(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "feather", "arrow", "stream.arrow"])
-def test_arrows_files(tmp_path: Path, suffix: str) -> None:
+def test_arrow_files(tmp_path: Path, suffix: str) -> None:
     pa = pytest.importorskip("pyarrow")
     import pyarrow.feather
     import pyarrow.parquet
@@ -427,7 +428,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("name", "make", "message"), BAD, ids=[f"{n}-{m}" for n, _, m in BAD])
-def test_bad_files(tmp_path: Path, name: str, make: Callable[[Path], Any], message: str) -> None:
+def test_bad_file_is_reported_in_one_line(
+    tmp_path: Path, name: str, make: Callable[[Path], Any], message: str
+) -> None:
     path = tmp_path / name
     if path.suffix == ".parquet":
         pytest.importorskip("pyarrow")
@@ -441,7 +444,7 @@ def test_bad_files(tmp_path: Path, name: str, make: Callable[[Path], Any], messa
 # -- all columns of a file --------------------------------------------------------------
 
 
-def test_a_csv_keeps_its_columns(tmp_path: Path) -> None:
+def test_csv_keeps_its_columns(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     path = tmp_path / "t.csv"
     path.write_text('id,name,day,score\n1,"a\nb",2020-01-02,1.5\n2,,2020-01-03,\n')

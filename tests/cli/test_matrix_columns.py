@@ -1,4 +1,4 @@
-"""Tables in the matrix: columns of every type, what they become, and each way to break a promise."""
+"""Columns in the matrix: the outcome of each type, and every kind of broken promise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zerocopy.tables.result import to_pylist
 
 pa = pytest.importorskip("pyarrow")
 
-#: The table of NVIDIA's series on interoperability: all of its rows and columns.
+#: All frameworks in the table of NVIDIA's series on interoperability.
 NINE = ("pandas", "numpy", "cudf", "cupy", "numba", "jax", "torch", "tensorflow", "mxnet")
 
 USABLE = [
@@ -37,14 +37,14 @@ TABLES = [name for name in USABLE if registry.by_name(name).tables]
 
 
 class Crate:
-    """The tables of the framework that is made up here."""
+    """A table of `Crates`."""
 
     def __init__(self, table: Any) -> None:
         self.table = table
 
 
 class Crates(Framework):
-    """A framework of tables that keeps every promise; what a test wants broken, it overrides."""
+    """A framework of tables that keeps every promise; tests override methods to break one."""
 
     name = "crates"
     kind = "table"
@@ -61,9 +61,9 @@ class Crates(Framework):
         return issubclass(cls, Crate)
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
-        found = registry.by_name("pyarrow").table(obj.table)
-        assert found is not None
-        return replace(found, name="crates.Crate", obj=obj)
+        described = registry.by_name("pyarrow").table(obj.table)
+        assert described is not None
+        return replace(described, name="crates.Crate", obj=obj)
 
     def from_table(self, table: Table) -> Any:
         return Crate(registry.by_name("pyarrow").from_table(table))
@@ -78,19 +78,19 @@ def tried(
     """Return the cells of some of the samples."""
     every = samples.samples()
     some = {name: every[name] for name in names} if names else every
-    found = columns.measure(some, targets, sources)
-    return {(c.source, c.target, c.column): c for c in found.cells}
+    matrix = columns.measure(some, targets, sources)
+    return {(c.source, c.target, c.column): c for c in matrix.cells}
 
 
 def crated(name: str = "int64") -> ColumnCell:
     return tried(["pyarrow"], ["crates"], name)["pyarrow", "crates", name]
 
 
-# -- what holds ---------------------------------------------------------------------
+# -- kept promises ---------------------------------------------------------------------
 
 
-def test_the_nine_by_nine_is_accounted_for() -> None:
-    """Each is in the grid, or has a reason why it is not; and so has each pair."""
+def test_every_pair_of_nine_frameworks_has_a_cell_or_a_reason() -> None:
+    """Each framework is in the grid, or has a reason why it is not."""
     result = arrays.measure(datasets.iris().arrays, samples=1)
     for name in NINE:
         where = (name in result.frameworks, name in result.not_usable, name in result.not_installed)
@@ -102,7 +102,7 @@ def test_the_nine_by_nine_is_accounted_for() -> None:
 
 
 @pytest.mark.parametrize("source", TABLES)
-def test_no_framework_here_breaks_a_promise(source: str) -> None:
+def test_installed_frameworks_keep_every_promise(source: str) -> None:
     cells = tried([source], USABLE)
     assert {key: cell.broken for key, cell in cells.items() if cell.broken} == {}
     assert len(cells) == len(samples.samples()) * len(USABLE)
@@ -113,7 +113,7 @@ def test_no_framework_here_breaks_a_promise(source: str) -> None:
         assert cell.zero_copy <= (cell.copied_bytes == 0)
 
 
-def test_tensors_as_sources() -> None:
+def test_tensor_framework_as_source() -> None:
     pytest.importorskip("torch")
     cells = tried(["torch"], ["numpy", "pyarrow"], "float32", "bool", "string", "int64 nulls")
     assert cells["torch", "pyarrow", "float32"].outcome == "zero-copy"
@@ -124,12 +124,12 @@ def test_tensors_as_sources() -> None:
     assert "tensors do not have" in cell.refusals[0].why or "nulls" in cell.refusals[0].why
 
 
-def test_what_comes_of_each_type_in_torch() -> None:
+def test_outcome_of_each_type_in_torch() -> None:
     pytest.importorskip("torch")
     cells = {name: cell for (_, _, name), cell in tried(["pyarrow"], ["torch"]).items()}
-    found = {name: (cell.outcome, cell.zero_copy, cell.options) for name, cell in cells.items()}
+    outcomes = {name: (cell.outcome, cell.zero_copy, cell.options) for name, cell in cells.items()}
     encoded, masked = {"encode": True}, {"nulls": "mask"}
-    assert found == {
+    assert outcomes == {
         "int64": ("zero-copy", True, {}),
         "int64 nulls": ("masked", False, masked),
         "int64 chunks": ("copy", False, {}),
@@ -151,32 +151,32 @@ def test_what_comes_of_each_type_in_torch() -> None:
     assert not cells["int64 nulls"].refusals[0].why.startswith("column")
 
 
-def test_arrays_are_tables_of_columns(add: Callable[[Framework], None]) -> None:
-    """A 2-D array in a framework of tables: a column for each of its own, and back."""
+def test_2d_array_is_a_table_of_columns(add: Callable[[Framework], None]) -> None:
+    """A framework of tables holds a 2-D array as one column for each of the array's."""
     add(Crates())
     result = arrays.measure(datasets.iris().arrays, ["numpy", "crates"], samples=1)
     assert not result.broken
-    found = {(c.source, c.target): (c.outcome, c.copied_bytes) for c in result.cells}
-    assert found["crates", "numpy"] == ("zero-copy", 0)
-    assert found["numpy", "crates"] == ("copy", 2400)  # a column of a row-major array has gaps
+    outcomes = {(c.source, c.target): (c.outcome, c.copied_bytes) for c in result.cells}
+    assert outcomes["crates", "numpy"] == ("zero-copy", 0)
+    assert outcomes["numpy", "crates"] == ("copy", 2400)  # a column of a row-major array has gaps
     (back,) = [c for c in result.cells if (c.source, c.target) == ("crates", "numpy")]
     assert back.proof == ["shares_memory", "address"]
     assert back.median_ns is not None
 
 
-def test_sources_can_be_picked(add: Callable[[Framework], None]) -> None:
+def test_sources_can_be_selected(add: Callable[[Framework], None]) -> None:
     add(Crates())
     result = arrays.measure(datasets.iris().arrays, ["numpy", "crates"], 1, sources=["crates"])
     assert {cell.source for cell in result.cells} == {"crates"}
     assert [cell.target for cell in result.cells] == ["numpy", "crates"]
 
 
-# -- what is found --------------------------------------------------------------------
+# -- broken promises --------------------------------------------------------------------
 
 
 @pytest.fixture
 def add() -> Callable[[Framework], None]:
-    """Register frameworks for one test; conftest takes them away again."""
+    """Register frameworks for one test; a fixture of tests/conftest.py removes them."""
     return zc.register
 
 
@@ -189,7 +189,7 @@ def _fresh(column: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("change", "found"),
+    ("change", "message"),
     [
         (_fresh, "explain reports zero_copy=True, and the result is not all in the source's memory"),
         (_fresh, "copy=False copies"),
@@ -200,7 +200,7 @@ def _fresh(column: Any) -> Any:
     ],
     ids=["copies", "copies-false", "value", "narrow", "short", "type"],
 )
-def test_wrong_results_are_found(add: Callable[[Framework], None], change: Any, found: str) -> None:
+def test_wrong_results_are_reported(add: Callable[[Framework], None], change: Any, message: str) -> None:
     class Broken(Crates):
         def from_table(self, table: Table) -> Any:
             return Crate(_changed(super().from_table(table).table, change))
@@ -210,10 +210,10 @@ def test_wrong_results_are_found(add: Callable[[Framework], None], change: Any, 
     add(Broken())
     cell = crated()
     assert cell.outcome == "broken"
-    assert any(found in text for text in cell.broken), cell.broken
+    assert any(message in text for text in cell.broken), cell.broken
 
 
-def test_a_column_that_is_called_otherwise_is_found(add: Callable[[Framework], None]) -> None:
+def test_renamed_column_is_reported(add: Callable[[Framework], None]) -> None:
     class Renaming(Crates):
         def from_table(self, table: Table) -> Any:
             return Crate(super().from_table(table).table.rename_columns(["y"]))
@@ -222,7 +222,7 @@ def test_a_column_that_is_called_otherwise_is_found(add: Callable[[Framework], N
     assert "converted back it is a table with the columns y" in " ".join(crated().broken)
 
 
-def test_a_type_that_a_plan_speaks_of_may_change(add: Callable[[Framework], None]) -> None:
+def test_type_change_in_the_plan_is_allowed(add: Callable[[Framework], None]) -> None:
     class Narrowing(Crates):
         def column_reasons(self, column: Column) -> list[Reason]:
             return [Reason("crates have integers of 32 bits", "cast it first")]
@@ -236,7 +236,7 @@ def test_a_type_that_a_plan_speaks_of_may_change(add: Callable[[Framework], None
     assert cell.reasons == [Reason("crates have integers of 32 bits", "cast it first")]
 
 
-def test_copy_true_that_aliases_is_found(add: Callable[[Framework], None]) -> None:
+def test_copy_true_that_aliases_is_reported(add: Callable[[Framework], None]) -> None:
     kept: list[Any] = []
 
     class Lazy(Crates):
@@ -254,8 +254,8 @@ def test_copy_true_that_aliases_is_found(add: Callable[[Framework], None]) -> No
     ]
 
 
-def test_a_source_that_is_changed_in_place_is_found(add: Callable[[Framework], None]) -> None:
-    """As polars' exporters join the chunks of the data frame itself."""
+def test_source_changed_in_place_is_reported(add: Callable[[Framework], None]) -> None:
+    """polars' exporters, for example, join the chunks of the data frame itself."""
 
     class Joining(Crates):
         def table(self, obj: Any, index: bool | None = None) -> Table | None:
@@ -282,7 +282,7 @@ def test_a_source_that_is_changed_in_place_is_found(add: Callable[[Framework], N
     assert "the conversion moved the source in memory" in cell.broken
 
 
-def test_a_refusal_is_no_broken_promise(add: Callable[[Framework], None]) -> None:
+def test_refusal_is_not_a_broken_promise(add: Callable[[Framework], None]) -> None:
     class Narrow(Crates):
         def column_reasons(self, column: Column) -> list[Reason]:
             raise UnsupportedConversionError("", f"is {column.field}, which crates lack", "leave it")
@@ -295,14 +295,14 @@ def test_a_refusal_is_no_broken_promise(add: Callable[[Framework], None]) -> Non
     assert cells["crates", "numpy", "date"].outcome == "no source"
 
 
-def test_refusals_with_options_are_told(add: Callable[[Framework], None], run_python: Any) -> None:
+def test_refusals_with_options_are_recorded(add: Callable[[Framework], None], run_python: Any) -> None:
     pytest.importorskip("jax")
     done = run_python(
         """
         from zerocopy.cli.matrix import columns, samples
         every = samples.samples()
-        found = columns.measure({"time": every["time"]}, ["jax"], ["pyarrow"])
-        (cell,) = found.cells
+        matrix = columns.measure({"time": every["time"]}, ["jax"], ["pyarrow"])
+        (cell,) = matrix.cells
         assert (cell.outcome, cell.options) == ("refused", {})
         assert "tensors do not have" in cell.refusals[0].why
         assert "x64" in cell.refusals[1].why
@@ -313,7 +313,7 @@ def test_refusals_with_options_are_told(add: Callable[[Framework], None], run_py
 
 
 @pytest.mark.parametrize("where", ["from_table", "table"])
-def test_foreign_exceptions_are_found(add: Callable[[Framework], None], where: str) -> None:
+def test_foreign_exceptions_are_reported(add: Callable[[Framework], None], where: str) -> None:
     def fail(*args: Any) -> Any:
         raise ZeroDivisionError("first line\nsecond line")
 
@@ -323,7 +323,7 @@ def test_foreign_exceptions_are_found(add: Callable[[Framework], None], where: s
     assert "second line" not in text
 
 
-def test_python_warnings_are_told_and_memory_errors_are_not_broken(add: Callable[[Framework], None]) -> None:
+def test_python_warnings_are_recorded_and_memory_errors_are_raised(add: Callable[[Framework], None]) -> None:
     class Grumbling(Crates):
         def from_table(self, table: Table) -> Any:
             warnings.warn("grumble", UserWarning, stacklevel=1)
@@ -360,12 +360,12 @@ def _column(values: Any, kind: Any = None) -> Any:
     ],
     ids=["nan", "wide", "view", "list", "codes", "bool8", "nested"],
 )
-def test_columns_that_say_the_same(ours: Any, theirs: Any) -> None:
+def test_equal_columns_have_no_differences(ours: Any, theirs: Any) -> None:
     assert comparison.column_differences(ours, theirs, allow_type_change=False) == []
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "said"),
+    ("ours", "theirs", "message"),
     [
         (_column([0.0]), _column([-0.0]), "1 of 1 values differ"),
         (_column([1, None]), _column([1, 0]), "1 of 2 values differ"),
@@ -384,26 +384,28 @@ def test_columns_that_say_the_same(ours: Any, theirs: Any) -> None:
     ],
     ids=["zero", "null", "narrow", "zone", "list", "rows"],
 )
-def test_columns_that_differ(ours: Any, theirs: Any, said: str) -> None:
-    assert any(said in text for text in comparison.column_differences(ours, theirs, allow_type_change=False))
+def test_columns_that_differ(ours: Any, theirs: Any, message: str) -> None:
+    assert any(
+        message in text for text in comparison.column_differences(ours, theirs, allow_type_change=False)
+    )
 
 
 @pytest.mark.parametrize("name", samples.samples())
-def test_decoding_is_the_opposite_of_encoding(name: str) -> None:
+def test_decoding_inverts_encoding(name: str) -> None:
     column = samples.samples()[name]
     result = zc.convert(comparison.table_of_column(column), "numpy", encode=True, nulls="mask")
     assert to_pylist(result["x"]) == comparison.tensor_rows(column)
 
 
-def test_samples_have_all_that_their_names_say() -> None:
-    found = samples.samples()
-    assert all(len(column) == 96 for column in found.values())
-    assert all(bool(column.null_count) == name.endswith("nulls") for name, column in found.items())
-    assert {name for name, column in found.items() if column.num_chunks > 1} == {"int64 chunks"}
-    assert len({str(column.type) for column in found.values()}) == 15
+def test_samples_match_their_names() -> None:
+    by_name = samples.samples()
+    assert all(len(column) == 96 for column in by_name.values())
+    assert all(bool(column.null_count) == name.endswith("nulls") for name, column in by_name.items())
+    assert {name for name, column in by_name.items() if column.num_chunks > 1} == {"int64 chunks"}
+    assert len({str(column.type) for column in by_name.values()}) == 15
 
 
-def test_pick() -> None:
+def test_pick_selects_by_name_and_type() -> None:
     every = samples.samples()
     assert list(samples.pick(every, ["string", "int64"])) == [
         *("int64", "int64 nulls", "int64 chunks", "string", "string nulls")
@@ -416,7 +418,7 @@ def test_pick() -> None:
         samples.pick(every, ["zzz"])
 
 
-def test_sharing() -> None:
+def test_sharing_of_containers() -> None:
     x = np.arange(8)
     assert checks.sharing(x, {"a": x[:4], "b": x[4:]}) == checks.Sharing(True, True, True)
     assert checks.sharing(x, {"a": x[:4], "b": x.copy()}).whole is False
@@ -430,7 +432,7 @@ def test_sharing() -> None:
 # -- the command --------------------------------------------------------------------
 
 
-def test_a_block_for_each_source(invoke: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_source_has_a_grid(invoke: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.setenv("COLUMNS", "110")
     arguments = ("matrix", "--frameworks", "numpy,torch,pyarrow", "--repeat", "1")
@@ -442,18 +444,18 @@ def test_a_block_for_each_source(invoke: Callable[..., Any], monkeypatch: pytest
     assert [line.split() for line in lines[start:] if line.startswith("from ")] == [
         ["from", "pyarrow", "numpy", "torch", "pyarrow"]
     ]
-    found = {line[:16].strip(): line[16:].split() for line in lines[start + 4 : start + 23]}
-    assert found["int64"] == ["=", "=", "="]
-    assert found["string"] == ["e=", "e=", "="]
-    assert found["bool"][0] == "+"
-    assert found["string nulls"][:3:2] == ["em+", "em+"]
-    assert list(found) == list(samples.samples())
-    number = found["bool"][1]
+    cells = {line[:16].strip(): line[16:].split() for line in lines[start + 4 : start + 23]}
+    assert cells["int64"] == ["=", "=", "="]
+    assert cells["string"] == ["e=", "e=", "="]
+    assert cells["bool"][0] == "+"
+    assert cells["string nulls"][:3:2] == ["em+", "em+"]
+    assert list(cells) == list(samples.samples())
+    number = cells["bool"][1]
     assert f" [{number}] Arrow packs booleans into bits" in lines
     assert any(line.startswith("e ") and "encode=True" in line for line in lines)
 
 
-def test_the_document_has_the_columns(invoke: Callable[..., Any]) -> None:
+def test_json_has_the_columns(invoke: Callable[..., Any]) -> None:
     arguments = ("matrix", "--frameworks", "numpy,pyarrow", "--repeat", "1", "--json")
     document = json.loads(invoke(*arguments, "--types", "date,int64 nulls").stdout)
     assert document["columns"] == {
@@ -476,7 +478,7 @@ def test_the_document_has_the_columns(invoke: Callable[..., Any]) -> None:
     assert {cell["source"] for cell in rest["column_cells"]} == {"numpy"}
 
 
-def test_a_broken_column_exits_1(add: Callable[[Framework], None], invoke: Callable[..., Any]) -> None:
+def test_broken_column_exits_1(add: Callable[[Framework], None], invoke: Callable[..., Any]) -> None:
     class Copying(Crates):
         def from_table(self, table: Table) -> Any:
             return Crate(_changed(super().from_table(table).table, _fresh))
@@ -540,7 +542,7 @@ def test_wrong_input_exits_2(
     assert message in done.stderr
 
 
-def test_without_pyarrow_the_arrays_are_there(run_python: Callable[..., Any]) -> None:
+def test_without_pyarrow_only_arrays_are_converted(run_python: Callable[..., Any]) -> None:
     done = run_python(
         """
         import sys
@@ -558,7 +560,7 @@ def test_without_pyarrow_the_arrays_are_there(run_python: Callable[..., Any]) ->
 
 @pytest.fixture
 def invoke(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Run the command in this process; its output is that of a pipe."""
+    """Run the command in this process, as if its output were a pipe."""
     pytest.importorskip("click")
     pytest.importorskip("rich")
     from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""A framework made for tests: it keeps every promise, and a subclass breaks one."""
+"""A framework for tests. It keeps every promise; a test's subclass breaks one."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
-from zerocopy.device import HOST as CPU_DEVICE
-from zerocopy.device import Device
+from zerocopy.device import HOST as CPU_DEVICE, Device
 from zerocopy.errors import Reason
 from zerocopy.framework import Framework, Source
 from zerocopy.strided_view import StridedView
 
 
 class Box:
-    """The arrays of the frameworks that are made up here."""
+    """An array of `Boxes`."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
 
 
 class Boxes(Framework):
-    """A framework that keeps every promise; what a test wants broken, it overrides."""
+    """A framework that keeps every promise; tests override methods to break one."""
 
     name = "boxes"
     root_modules = (__name__.partition(".")[0],)

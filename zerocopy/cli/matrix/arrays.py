@@ -21,7 +21,7 @@ from zerocopy.cli.matrix.checks import sharing
 from zerocopy.cli.matrix.row import Attempt, Progress, Row, fill_cells
 from zerocopy.cli.matrix.timing import time_conversion
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason
-from zerocopy.framework import Array
+from zerocopy.source import Array
 
 
 @dataclass(slots=True, kw_only=True)

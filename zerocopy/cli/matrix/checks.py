@@ -8,8 +8,8 @@ from typing import Any
 
 import zerocopy
 from zerocopy import registry
+from zerocopy._engine.memory import blocks
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
-from zerocopy.tables.blocks import blocks
 from zerocopy.tables.result import parts
 
 

@@ -24,8 +24,9 @@ from zerocopy.cli.matrix.comparison import (
     tensor_rows,
 )
 from zerocopy.cli.matrix.row import Failure, Progress, Row, fill_cells, plan_reasons
+from zerocopy.describe import describe
 from zerocopy.errors import Reason, ZeroCopyError
-from zerocopy.tables.describe import table_of
+from zerocopy.tables.column import Table
 from zerocopy.tables.result import to_pylist
 
 #: The options that a refused conversion is tried with, in this order.
@@ -104,8 +105,8 @@ class ColumnRow(Row[ColumnCell]):
         allow_type_change = bool(plan.warnings or plan_reasons(plan)) or changes_type(source)
         differences = column_differences(self.expected, column, allow_type_change)
         if not differences:
-            described = table_of(source)
-            arrow_field = None if described is None else described.columns[0].field
+            table = describe(source)
+            arrow_field = table.columns[0].field if isinstance(table, Table) else None
             self.source, self.expected = source, column
             self.type = str(column.type if arrow_field is None else arrow_field)
         return differences

@@ -41,7 +41,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The data, the cells, and why there are no columns if that needs an explanation."""
+    """The data and the cells; `why` explains missing columns."""
 
     data: Data
     arrays: arrays.ArrayMatrix
