@@ -89,10 +89,8 @@ def load(path: str | Path) -> Data:
 
 
 def _first_line(error: BaseException) -> str:
-    if isinstance(error, KeyError) and error.args:
-        return str(error.args[0])
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0]
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return (text.strip() or type(error).__name__).splitlines()[0]
 
 
 def _numbers(arrays: dict[str, Array], left_out: dict[str, str]) -> Iterator[tuple[str, Array]]:
@@ -115,11 +113,11 @@ def _together(arrays: dict[str, Array], path: Path) -> dict[str, Array]:
     return {path.stem: aligned_copy(np.column_stack(list(arrays.values())))}
 
 
-# -- NumPy's own files ------------------------------------------------------------
+# -- NumPy's files ----------------------------------------------------------------
 
 
 def _npy(path: Path) -> _Read:
-    # numpy.load takes unknown bytes for a pickle, and its message would be about pickles.
+    # numpy.load takes unknown bytes for a pickle, and reports that.
     with path.open("rb") as file:
         if file.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
             raise DataError(f"{path}: malformed: it does not begin as a .npy file does")
@@ -146,10 +144,8 @@ def _no_pickle(path: Path, name: str, read: Callable[[], Array]) -> Array:
         return read()
     except ValueError as error:
         if "allow_pickle" in str(error):
-            raise DataError(
-                f"{path}: {name!r} holds Python objects, which are not loaded: "
-                "loading them would run the file's code"
-            ) from error
+            why = f"{name!r} holds Python objects: loading them would run the file's code"
+            raise DataError(f"{path}: {why}") from error
         raise
 
 
@@ -172,9 +168,8 @@ def _csv(path: Path) -> _Read:
     names = _distinct(head if named else [f"column {i}" for i in range(len(head))])
     for line, row in rows:
         if len(row) != len(head):
-            raise DataError(
-                f"{path}: malformed: line {line} has {len(row)} fields, the first one has {len(head)}"
-            )
+            why = f"line {line} has {len(row)} fields, the first one has {len(head)}"
+            raise DataError(f"{path}: malformed: {why}")
     body = [row for _, row in rows[named:]]
     arrays: dict[str, Array] = {}
     left_out = {}
@@ -211,12 +206,11 @@ def _csv_columns(
 
 def _column(values: list[str]) -> Array | str:
     """Return a column's numbers, as int64 if all are integers, or the reason to leave it out."""
-    missing = sum(not v.strip() for v in values)
     other = next((v for v in values if v.strip() and not _is_number(v)), None)
     if other is not None:
         shown = other if len(other) <= 24 else other[:21] + "..."
         return f"not numeric: {shown!r}"
-    if missing:
+    if missing := sum(not v.strip() for v in values):
         return f"{missing:,} of {len(values):,} values are missing, which an array cannot represent"
     try:
         return np.array([int(v) for v in values], np.int64)
@@ -279,9 +273,8 @@ def _pyarrow(path: Path) -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise DataError(
-            f"{path}: reading it needs pyarrow ({_first_line(error)}): pip install pyarrow"
-        ) from error
+        why = f"reading it needs pyarrow ({_first_line(error)}): pip install pyarrow"
+        raise DataError(f"{path}: {why}") from error
     if not path.exists():
         raise FileNotFoundError(path)
     if path.is_dir():

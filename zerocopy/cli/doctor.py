@@ -36,6 +36,7 @@ def report(importing: bool = False) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """Return Python, the platform, the CPU and the memory."""
+    affinity = getattr(os, "sched_getaffinity", None)
     return {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
@@ -45,7 +46,7 @@ def machine() -> dict[str, Any]:
         "architecture": platform.machine(),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "cores_usable": _usable_cores(),
+        "cores_usable": os.cpu_count() if affinity is None else len(affinity(0)),
         **_memory(),
     }
 
@@ -61,11 +62,6 @@ def _cpu() -> str:
     except OSError:
         pass  # not Linux: the fallback is below
     return platform.processor() or platform.machine()
-
-
-def _usable_cores() -> int | None:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return os.cpu_count() if affinity is None else len(affinity(0))
 
 
 def _memory() -> dict[str, int | None]:
@@ -107,12 +103,8 @@ def nvidia_driver() -> dict[str, Any]:
 def _device(index: int) -> dict[str, Any]:
     name, total = cuda_driver.name_and_memory(index)
     major, minor = cuda_driver.compute_capability(index)
-    return {
-        "index": index,
-        "name": name,
-        "memory_bytes": total,
-        "compute_capability": f"{major}.{minor}",
-    }
+    capability = f"{major}.{minor}"
+    return {"index": index, "name": name, "memory_bytes": total, "compute_capability": capability}
 
 
 def _nvidia_smi() -> list[dict[str, str]] | str | None:
@@ -128,10 +120,8 @@ def _nvidia_smi() -> list[dict[str, str]] | str | None:
         lines = (done.stderr or done.stdout).strip().splitlines()
         return f"nvidia-smi failed with code {done.returncode}" + (f": {lines[0]}" if lines else "")
     keys = ("name", "driver", "memory_mib")
-    return [
-        dict(zip(keys, (v.strip() for v in line.split(",")), strict=False))
-        for line in done.stdout.splitlines()
-    ]
+    values = ([value.strip() for value in line.split(",")] for line in done.stdout.splitlines())
+    return [dict(zip(keys, line, strict=False)) for line in values]
 
 
 # -- frameworks -----------------------------------------------------------------------

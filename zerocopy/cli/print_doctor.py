@@ -123,12 +123,11 @@ def _print_extras(document: dict[str, Any], out: Output) -> None:
     table = _grid(out, "extra", "has", "would add")
     for name, extra in document["extras"].items():
         installed = ", ".join(part["name"] for part in extra["parts"] if part["fits"])
-        missing = ", ".join(_missing(part) for part in extra["parts"] if not part["fits"])
+        missing = ", ".join(
+            part["name"] + part["wanted"] + (f" (here: {part['version']})" if part["version"] else "")
+            for part in extra["parts"]
+            if not part["fits"]
+        )
         more = Text.assemble(missing, (f"\n{extra['install']}" if missing else "", "dim"))
         table.add_row(_sign(extra["complete"], out), Text(name, "bold"), Text(installed, "dim"), more)
     out.show(table)
-
-
-def _missing(part: dict[str, Any]) -> str:
-    installed = f" (here: {part['version']})" if part["version"] is not None else ""
-    return f"{part['name']}{part['wanted']}{installed}"

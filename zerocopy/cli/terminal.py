@@ -41,7 +41,7 @@ class Output:
     """Standard output: a terminal, or a pipe or file, which gets 80 columns of text."""
 
     def __init__(self) -> None:
-        # A terminal may not have the characters of a column's name.
+        # Names may have characters that the terminal lacks.
         reconfigure = getattr(sys.stdout, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
@@ -51,14 +51,9 @@ class Output:
             # Rich takes the width from standard error: the text would depend on the window.
             columns = os.environ.get("COLUMNS", "")
             console.width = int(columns) if columns.isdecimal() and int(columns) else PLAIN_WIDTH
-        self.console = console
+        self.console, self.width = console, console.width
         unicode = not self.plain and console.encoding.lower().startswith("utf")
         self.signs = _UNICODE if unicode else _ASCII
-
-    @property
-    def width(self) -> int:
-        """The number of columns of a line."""
-        return self.console.width
 
     def show(self, *parts: RenderableType) -> None:
         """Print some parts, one below the other."""

@@ -115,13 +115,8 @@ class ArrayRow(Row[ArrayCell]):
         return not self.data.size
 
     def new_cell(self, target: str) -> ArrayCell:
-        return ArrayCell(
-            source=self.origin,
-            target=target,
-            array=self.label,
-            dtype=self.data.dtype.name,
-            shape=self.data.shape,
-        )
+        dtype, shape = self.data.dtype.name, self.data.shape
+        return ArrayCell(source=self.origin, target=target, array=self.label, dtype=dtype, shape=shape)
 
     def make_source(self) -> list[str]:
         # A plain NumPy copy, unlike the data, is usually not 64-byte aligned, as users' arrays are not.

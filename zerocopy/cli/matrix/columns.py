@@ -12,17 +12,9 @@ from typing import Any
 
 import zerocopy
 from zerocopy import registry
+from zerocopy.cli.matrix import comparison
 from zerocopy.cli.matrix.cell import Cell
 from zerocopy.cli.matrix.checks import block_bounds
-from zerocopy.cli.matrix.comparison import (
-    LABEL,
-    changes_type,
-    column_differences,
-    column_of,
-    row_differences,
-    table_of_column,
-    tensor_rows,
-)
 from zerocopy.cli.matrix.row import Failure, Progress, Row, fill_cells, plan_reasons
 from zerocopy.describe import describe
 from zerocopy.errors import Reason, ZeroCopyError
@@ -97,13 +89,13 @@ class ColumnRow(Row[ColumnCell]):
         return ColumnCell(source=self.origin, target=target, column=self.name, type=self.type)
 
     def make_source(self) -> list[str]:
-        table = table_of_column(self.expected)
+        table = comparison.table_of_column(self.expected)
         # With the default copy=None: some frameworks alias Arrow's own memory, and users' tables do.
         source = zerocopy.convert(table, to=self.origin)
         plan = zerocopy.explain(table, self.origin)
-        column = column_of(source)
-        allow_type_change = bool(plan.warnings or plan_reasons(plan)) or changes_type(source)
-        differences = column_differences(self.expected, column, allow_type_change)
+        column = comparison.column_of(source)
+        allow_type_change = bool(plan.warnings or plan_reasons(plan)) or comparison.changes_type(source)
+        differences = comparison.column_differences(self.expected, column, allow_type_change)
         if not differences:
             table = describe(source)
             arrow_field = table.columns[0].field if isinstance(table, Table) else None
@@ -113,7 +105,7 @@ class ColumnRow(Row[ColumnCell]):
 
     def reason(self, error: ZeroCopyError) -> Reason:
         # The only column's reason, without the column's label.
-        return error.columns.get(LABEL, error.reason)
+        return error.columns.get(comparison.LABEL, error.reason)
 
     def give_up(self, cell: ColumnCell, failure: Failure) -> None:
         super().give_up(cell, failure)
@@ -125,7 +117,7 @@ class ColumnRow(Row[ColumnCell]):
         if refusal is not None:
             cell.refusals = [self.reason(refusal)]
             self._check_with_options(cell)
-        after = column_differences(self.expected, column_of(self.source), False)
+        after = comparison.column_differences(self.expected, comparison.column_of(self.source), False)
         cell.broken += [f"the source afterwards: {text}" for text in after]
         if block_bounds(self.source) != before:
             cell.broken.append("the conversion moved the source in memory")
@@ -143,8 +135,10 @@ class ColumnRow(Row[ColumnCell]):
 
     def differences(self, result: Any, plan: zerocopy.Plan, options: dict[str, Any]) -> list[str]:
         if options.keys() - {"copy"} and not registry.by_name(plan.target).tables:
-            return row_differences(tensor_rows(self.expected), to_pylist(result[LABEL]))
+            return comparison.row_differences(
+                comparison.tensor_rows(self.expected), to_pylist(result[comparison.LABEL])
+            )
         # A reason without a remedy is that the caller asked for a copy: the type stays.
         changed = plan.warnings or any(reason.remedy for reason in plan_reasons(plan))
-        allow_type_change = bool(changed) or changes_type(result)
-        return column_differences(self.expected, column_of(result), allow_type_change)
+        allow_type_change = bool(changed) or comparison.changes_type(result)
+        return comparison.column_differences(self.expected, comparison.column_of(result), allow_type_change)

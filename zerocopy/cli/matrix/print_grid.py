@@ -64,14 +64,9 @@ def _width(text: Text) -> int:
 
 def _split(widths: dict[str, int], width: int) -> list[list[str]]:
     """Return the columns in as few grids as fit the width, all of about one width."""
-    grids = _filled(widths, width)
-    while len(grids) > 1:
-        width = max(sum(widths[target] for target in grid) for grid in grids) - 1
-        narrower = _filled(widths, width)
-        if len(narrower) > len(grids) or width < max(widths.values()):
-            break
-        grids = narrower
-    return grids
+    count = len(_filled(widths, width))
+    narrower = range(max(widths.values(), default=0), width)
+    return _filled(widths, next((w for w in narrower if len(_filled(widths, w)) == count), width))
 
 
 def _filled(widths: dict[str, int], width: int) -> list[list[str]]:

@@ -19,43 +19,34 @@ from zerocopy.cli.terminal import Output, printable
 from zerocopy.errors import Reason
 
 
-def print_matrix(
-    arrays: ArrayMatrix, columns: ColumnMatrix | None, data: Data, out: Output, why: str = ""
-) -> None:
+def print_matrix(arrays: ArrayMatrix, columns: ColumnMatrix, data: Data, out: Output, why: str) -> None:
     """Print what ``zerocopy matrix`` measured; `why` explains missing columns."""
     size = sum(array.nbytes for array in data.arrays.values())
     version = (f"zerocopy {zerocopy.__version__}", "bold")
     note = (f" ({data.note})" if data.note else "", "dim")
     out.show(Text.assemble(version, f"  {printable(data.name)}, {size:,} bytes", note))
     footnote = print_arrays(arrays, out)
-    if columns is not None and columns.cells:
+    if columns.cells:
         print_columns(columns, footnote, out)
     if why:
         out.show("", Text(printable(why)))
-    _print_absent(arrays, out)
-    _print_left_out(data, columns, out)
-    _print_verdict([*arrays.cells, *(columns.cells if columns is not None else [])], out)
+    by_reason: dict[Reason, list[str]] = {}
+    for name, reason in arrays.not_usable.items():
+        by_reason.setdefault(reason, []).append(name)
+    unusable = [(join_names(names), with_fix(r.why, r.remedy)) for r, names in by_reason.items()]
+    _print_list("Installed, and not usable here", unusable, out)
+    absent = [(printable(name), Text(line)) for name, line in arrays.not_installed.items()]
+    _print_list("Known, and not installed", absent, out)
+    left_out = {name: reason for name, reason in data.left_out.items() if name not in columns.types}
+    rows = [(printable(name), Text(printable(text))) for name, text in left_out.items()]
+    _print_list(f"Left out of {printable(data.name)}", rows, out)
+    _print_verdict([*arrays.cells, *columns.cells], out)
 
 
-def _print_absent(arrays: ArrayMatrix, out: Output) -> None:
-    if arrays.not_usable:
-        out.show("", Text("Installed, and not usable here", "bold"))
-        by_reason: dict[Reason, list[str]] = {}
-        for name, reason in arrays.not_usable.items():
-            by_reason.setdefault(reason, []).append(name)
-        rows = [(Text(join_names(names)), with_fix(r.why, r.remedy)) for r, names in by_reason.items()]
-        print_rows(rows, out)
-    if arrays.not_installed:
-        out.show("", Text("Known, and not installed", "bold"))
-        print_rows([(Text(printable(n)), Text(line)) for n, line in arrays.not_installed.items()], out)
-
-
-def _print_left_out(data: Data, columns: ColumnMatrix | None, out: Output) -> None:
-    tried = columns.types if columns is not None else {}
-    left_out = {name: why for name, why in data.left_out.items() if name not in tried}
-    if left_out:
-        out.show("", Text(f"Left out of {printable(data.name)}", "bold"))
-        print_rows([(Text(printable(n)), Text(printable(why))) for n, why in left_out.items()], out)
+def _print_list(title: str, rows: list[tuple[str, Text]], out: Output) -> None:
+    if rows:
+        out.show("", Text(title, "bold"))
+        print_rows([(Text(name), text) for name, text in rows], out)
 
 
 def _print_verdict(cells: list[Cell], out: Output) -> None:

@@ -9,15 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import zerocopy
+from zerocopy.cli.matrix import checks
 from zerocopy.cli.matrix.cell import Cell
-from zerocopy.cli.matrix.checks import (
-    Sharing,
-    block_bounds,
-    describe_exception,
-    first_line,
-    foreign_types,
-    sharing,
-)
+from zerocopy.cli.matrix.checks import Sharing, first_line
 from zerocopy.errors import CopyRequiredError, Reason, ZeroCopyError
 
 C = TypeVar("C", bound=Cell)
@@ -41,6 +35,7 @@ class Attempt(NamedTuple):
     result: Any
     sharing: Sharing
     measured: bool  # False for a query: `sharing` is then what the plan reports
+    plan: zerocopy.Plan
     refusal: ZeroCopyError | None = None
 
 
@@ -92,7 +87,7 @@ class Row(ABC, Generic[C]):
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - the matrix exists to report such exceptions
-            differences = [describe_exception(error)]
+            differences = [checks.describe_exception(error)]
         if not differences:
             return None
         return Failure("broken", broken=[f"making the source: {text}" for text in differences])
@@ -108,17 +103,16 @@ class Row(ABC, Generic[C]):
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - the matrix exists to report such exceptions
-            cell.broken.append(describe_exception(error))
+            cell.broken.append(checks.describe_exception(error))
         cell.broken = list(dict.fromkeys(cell.broken))
         if cell.broken:
             cell.outcome = "broken"
 
     def check_options(self, cell: C, options: dict[str, Any]) -> Attempt:
         """Convert with some options, twice and with both values of ``copy``; record the outcome."""
-        plan = zerocopy.explain(self.source, cell.target, **options)
         first = self._convert(cell, options)
         if first.refusal is None:
-            whole = first.sharing.whole
+            whole, plan = first.sharing.whole, first.plan
             cell.outcome = "zero-copy" if whole else "empty" if self.is_empty else "copy"
             cell.zero_copy, cell.protocol, cell.copied_bytes = whole, plan.protocol, plan.copied_bytes
             cell.reasons = [] if whole else plan_reasons(plan)
@@ -159,14 +153,14 @@ class Row(ABC, Generic[C]):
             result = zerocopy.convert(self.source, cell.target, **options)
         except ZeroCopyError as error:
             # The plan of a query does not know its values: nulls, dates out of range.
-            if plan.possible and block_bounds(self.source) is not None:
+            if plan.possible and checks.block_bounds(self.source) is not None:
                 cell.broken.append(
                     f"explain{call} reports that it works, and convert refuses: {first_line(error.why)}"
                 )
-            return Attempt(None, Sharing(False, False, False), False, error)
+            return Attempt(None, Sharing(False, False, False), False, plan, error)
         if not plan.possible:
             cell.broken.append(f"explain{call} reports a refusal, and convert returns")
-        measured = sharing(self.source, result)
+        measured = checks.sharing(self.source, result)
         shares = measured or Sharing(plan.zero_copy, plan.zero_copy, False)
         if shares.whole != plan.zero_copy:
             extent = "is all" if shares.whole else "is not all"
@@ -174,10 +168,10 @@ class Row(ABC, Generic[C]):
                 f"explain{call} reports zero_copy={plan.zero_copy}, "
                 f"and the result {extent} in the source's memory"
             )
-        for name in dict.fromkeys(foreign_types(result, cell.target)):
+        for name in dict.fromkeys(checks.foreign_types(result, cell.target)):
             cell.broken.append(f"the result{call} is a {name}, which is not a type of {cell.target}")
         cell.broken += [f"the result{call}: {text}" for text in self.differences(result, plan, options)]
-        return Attempt(result, shares, measured is not None)
+        return Attempt(result, shares, measured is not None, plan)
 
 
 def fill_cells(rows: Sequence[Row[C]], targets: Sequence[str], progress: Progress) -> list[C]:

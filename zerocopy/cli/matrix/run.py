@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 import zerocopy
 from zerocopy import registry
@@ -45,20 +47,15 @@ class Result:
 
     data: Data
     arrays: arrays.ArrayMatrix
-    columns: columns.ColumnMatrix | None
+    columns: columns.ColumnMatrix
     why: str
-
-    @property
-    def broken(self) -> int:
-        """The number of cells that break a promise."""
-        return len(self.arrays.broken) + (0 if self.columns is None else len(self.columns.broken))
 
     @property
     def exit_code(self) -> int:
         """1 for a broken promise, 2 if nothing was converted."""
-        if self.broken:
+        if self.arrays.broken or self.columns.broken:
             return 1
-        return 0 if self.arrays.cells or (self.columns is not None and self.columns.cells) else 2
+        return 0 if self.arrays.cells or self.columns.cells else 2
 
 
 def run_matrix(options: Options) -> Result:
@@ -129,9 +126,6 @@ def _measure(
     sources: list[str] | None,
 ) -> Result:
     """Fill the cells, with a progress bar if standard error is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
     console = Console(stderr=True)
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -140,19 +134,12 @@ def _measure(
         def show_progress(step: str, done: int, total: int) -> None:
             bar.update(task, description=f"{step:<24}", completed=done, total=total or None)
 
-        of_arrays = arrays.measure(
-            {} if options.only == "columns" else data.arrays,
-            frameworks,
-            options.samples,
-            show_progress,
-            sources,
-        )
+        named = {} if options.only == "columns" else data.arrays
+        of_arrays = arrays.measure(named, frameworks, options.samples, show_progress, sources)
         usable = list(of_arrays.frameworks)
         with_tables = [name for name in usable if registry.by_name(name).tables]
         origins = with_tables if sources is None else [name for name in sources if name in usable]
-        if not chosen or not origins:
-            return Result(data, of_arrays, None, why)
-        of_columns = columns.measure(chosen, usable, origins, show_progress)
+        of_columns = columns.measure(chosen if origins else {}, usable, origins, show_progress)
         of_columns.named = data.columns is None
         return Result(data, of_arrays, of_columns, why)
 
@@ -175,10 +162,10 @@ def document(result: Result) -> dict[str, Any]:
             },
             "left_out": data.left_out,
         },
-        "broken": result.broken,
+        "broken": len(of_arrays.broken) + len(of_columns.broken),
         "cells": [asdict(cell) | {"shape": list(cell.shape)} for cell in of_arrays.cells],
-        "columns": {}
-        if of_columns is None
-        else {name: {"type": kind, "rows": of_columns.rows[name]} for name, kind in of_columns.types.items()},
-        "column_cells": [] if of_columns is None else [asdict(cell) for cell in of_columns.cells],
+        "columns": {
+            name: {"type": kind, "rows": of_columns.rows[name]} for name, kind in of_columns.types.items()
+        },
+        "column_cells": [asdict(cell) for cell in of_columns.cells],
     }
