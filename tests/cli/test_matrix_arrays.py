@@ -121,7 +121,7 @@ def test_refusal_is_not_a_broken_promise(add: Callable[[Framework], None]) -> No
 
     add(Narrow())
     result = grid("numpy", "boxes", data=sample("float64"))
-    reasons = [Reason("boxes are too small for float64", "cast it")]
+    reasons = [Reason("boxes are too small for float64", "cast it", code="unsupported")]
     assert not result.broken
     assert cell(result, "numpy", "boxes").outcome == "refused"
     assert cell(result, "numpy", "boxes").median_ns is None
@@ -266,7 +266,7 @@ def test_frameworks_without_a_device_are_not_in_the_grid(add: Callable[[Framewor
 
     add(OnGpu())
     result = grid("numpy", "boxes")
-    assert result.not_usable == {"boxes": Reason("no device is here", "plug one in")}
+    assert result.not_usable == {"boxes": Reason("no device is here", "plug one in", code="device")}
     assert list(result.frameworks) == ["numpy"]
     assert len(result.cells) == 1
 

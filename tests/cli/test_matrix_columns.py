@@ -291,7 +291,7 @@ def test_refusal_is_not_a_broken_promise(add: Callable[[Framework], None]) -> No
     cells = tried(["pyarrow", "crates"], ["crates", "numpy"], "date")
     refused = cells["pyarrow", "crates", "date"]
     assert (refused.outcome, refused.broken) == ("refused", [])
-    assert refused.refusals == [Reason("is date32[day], which crates lack", "leave it")]
+    assert refused.refusals == [Reason("is date32[day], which crates lack", "leave it", code="unsupported")]
     assert cells["crates", "numpy", "date"].outcome == "no source"
 
 
