@@ -9,8 +9,8 @@ import numba as nb
 import numpy as np
 from numba import config, njit, prange
 
-from zerocopy.layout.kernels.instructions import move1, store_fence, stream_line
-from zerocopy.layout.plan import LINE
+from zerocopy.layout.kernels.instructions import copy1, store_fence, stream_line
+from zerocopy.layout.record_plan import LINE
 
 # The threads of the OpenMP layer go on spinning after a parallel loop, on the cores of whatever
 # is timed next. Those of this layer sleep. It holds if no parallel loop was run before.
@@ -25,7 +25,7 @@ def copy_lines(target: Any, source: Any, nbytes: Any) -> None:
         stream_line(target + byte, source + byte)
     store_fence()
     for byte in range(whole, nbytes):
-        move1(target + byte, source + byte)
+        copy1(target + byte, source + byte)
 
 
 def split(dtype: np.dtype[Any], *, parallel: bool) -> Callable[..., None]:

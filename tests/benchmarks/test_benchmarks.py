@@ -115,7 +115,7 @@ LEFT_OUT = {
 def by_kernels(monkeypatch):
     """Leave nothing to NumPy, however few records there are."""
     transposition = pytest.importorskip("zerocopy.layout.transposition")
-    monkeypatch.setattr(transposition, "SMALL", 0)
+    monkeypatch.setattr(transposition, "MIN_KERNEL_BYTES", 0)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
