@@ -72,8 +72,8 @@ def show_changes(
             change.where,
             f"{change.ratio:.2f}x",
             f"{change.drift:.2f}x",
-            duration(change.after),
-            duration(change.before),
+            format_duration(change.after),
+            format_duration(change.before),
         )
     console.print(table)
 
@@ -101,12 +101,12 @@ def _kind(results: Results) -> str:
     return ", quick" if results.quick else ""
 
 
-def duration(nanoseconds: float) -> str:
+def format_duration(nanoseconds: float) -> str:
     """Write a time with three digits.
 
     Examples
     --------
-    >>> duration(1234), duration(12.3e6), duration(430)
+    >>> format_duration(1234), format_duration(12.3e6), format_duration(430)
     ('1.23 us', '12.3 ms', '430 ns')
     """
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
@@ -116,12 +116,12 @@ def duration(nanoseconds: float) -> str:
     return f"{nanoseconds:.0f} ns"
 
 
-def quantity(value: float, unit: str) -> str:
+def format_quantity(value: float, unit: str) -> str:
     """Write a value in its unit.
 
     Examples
     --------
-    >>> quantity(-12.3, "ns"), quantity(0.456, "x"), quantity(0.00123, "x"), quantity(2048, "bytes")
+    >>> format_quantity(-12.3, "ns"), format_quantity(0.456, "x"), format_quantity(0.00123, "x"), format_quantity(2048, "bytes")
     ('-12 ns', '0.46x', '0.0012x', '2.0 KiB')
     """
     if unit == "x":
@@ -132,7 +132,7 @@ def quantity(value: float, unit: str) -> str:
                 return f"{value / size:.1f} {name}"
         return f"{value:.0f} B"
     if unit == "ns":
-        return f"{value:.0f} ns" if abs(value) < 1e4 else duration(value)
+        return f"{value:.0f} ns" if abs(value) < 1e4 else format_duration(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g} {unit}".strip()
 
 
@@ -168,7 +168,7 @@ def _contest(cases: Sequence[Case], width: int) -> list[Table]:
         hand = case.fastest("documented", "idiom")
         row = [case.name]
         if documented:
-            row.append(quantity(median(ours) / median(call), "x") if ours and call else "-")
+            row.append(format_quantity(median(ours) / median(call), "x") if ours and call else "-")
         row.append(_against(ours, hand) if wide else _times(ours, hand))
         row.append(_time(ours, wide))
         if documented and wide:
@@ -177,7 +177,7 @@ def _contest(cases: Sequence[Case], width: int) -> list[Table]:
         if others:
             named = [_brief(entry) for role in _OTHERS if (entry := case.fastest(role))]
             row.append("\n".join(named))
-        row += [quantity(case.figures[name], "") if name in case.figures else "" for name in figures]
+        row += [format_quantity(case.figures[name], "") if name in case.figures else "" for name in figures]
         table.add_row(*map(Text, row))
     return [table]
 
@@ -190,11 +190,11 @@ def _against(ours: Entry | None, other: Entry | None) -> str:
         return "-"
     added = median(ours) - median(other)
     sign = "+" if added >= 0 else "-"
-    return f"{_times(ours, other)} {sign}{duration(abs(added))}"
+    return f"{_times(ours, other)} {sign}{format_duration(abs(added))}"
 
 
 def _times(ours: Entry | None, other: Entry | None) -> str:
-    return "-" if ours is None or other is None else quantity(median(ours) / median(other), "x")
+    return "-" if ours is None or other is None else format_quantity(median(ours) / median(other), "x")
 
 
 def _series(cases: Sequence[Case], width: int) -> list[Table]:
@@ -263,7 +263,7 @@ def _figures(cases: Sequence[Case], width: int) -> list[Table]:
 def _figure(case: Case, name: str) -> str:
     if name not in case.figures:
         return ""
-    return quantity(case.figures[name], "bytes" if "bytes" in name else "")
+    return format_quantity(case.figures[name], "bytes" if "bytes" in name else "")
 
 
 def _rivals(cases: Sequence[Case], width: int) -> list[Table]:
@@ -300,9 +300,14 @@ def _goals(goals: Sequence[Goal], width: int) -> Table:
         missed = [goal for goal in same if not goal.met]
         worst = max(same, key=lambda goal: goal.value - goal.limit)
         kept = Text(f"{len(same) - len(missed)} of {len(same)}", style="red" if missed else "green")
-        row = [Text(name), kept, quantity(worst.value, worst.unit), quantity(worst.limit, worst.unit)]
+        row = [
+            Text(name),
+            kept,
+            format_quantity(worst.value, worst.unit),
+            format_quantity(worst.limit, worst.unit),
+        ]
         if width >= WIDE:
-            row.append(_some([f"{goal.case} ({quantity(goal.value, goal.unit)})" for goal in missed]))
+            row.append(_some([f"{goal.case} ({format_quantity(goal.value, goal.unit)})" for goal in missed]))
         table.add_row(*row)
     return table
 
@@ -343,11 +348,11 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _named(entry: Entry | None) -> str:
-    return "-" if entry is None else f"{duration(median(entry))}  {entry.label}{_note(entry)}"
+    return "-" if entry is None else f"{format_duration(median(entry))}  {entry.label}{_note(entry)}"
 
 
 def _brief(entry: Entry) -> str:
-    return f"{duration(median(entry))}  {entry.note or entry.label}"
+    return f"{format_duration(median(entry))}  {entry.note or entry.label}"
 
 
 def _note(entry: Entry) -> str:
@@ -358,8 +363,8 @@ def _note(entry: Entry) -> str:
 def _time(entry: Entry | None, spread: bool = True) -> str:
     if entry is None or not isinstance(entry.timing, Timing):
         return "-"
-    told = duration(entry.timing.median)
-    return f"{told} ({duration(entry.timing.spread)})" if spread else told
+    told = format_duration(entry.timing.median)
+    return f"{told} ({format_duration(entry.timing.spread)})" if spread else told
 
 
 def _cell(entry: Entry | None, noted: bool = True) -> str:
@@ -367,7 +372,7 @@ def _cell(entry: Entry | None, noted: bool = True) -> str:
         return ""
     if entry.timing is None:
         return "-"
-    return duration(median(entry)) + (_note(entry) if noted else "*" * bool(entry.note))
+    return format_duration(median(entry)) + (_note(entry) if noted else "*" * bool(entry.note))
 
 
 def _own(results: Results) -> str:

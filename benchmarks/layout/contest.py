@@ -1,4 +1,4 @@
-"""The rules of a contest between ways to move records: checked, then timed in turns."""
+"""The rules of a contest between methods to move records: checked, then timed in turns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MODULES = {
     "zc": "zerocopy",
 }
 
-#: Which library a name needs, so that a way without it is left out.
+#: Which library a name needs, so that a method without it is left out.
 _NEEDS = {"pd": "pandas", "pl": "polars", "pa": "pyarrow"} | dict.fromkeys(
     ("stream", "split", "split_parallel", "merge", "merge_parallel"), "numba"
 )
@@ -48,8 +48,8 @@ _LONG_LOOP = 4
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to move records, as a user would write it.
+class Method:
+    """One method to move records, as a user would write it.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Contest:
-    """One case: what the ways begin with, and what they have to give.
+    """One case: what the methods begin with, and what they have to give.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Contest:
     names : mapping of str to object
         Those of :func:`namespace` and its own, among them ``dtype``.
     targets : sequence of array
-        What is written to: cleared before each way is checked.
+        What is written to: cleared before each method is checked.
     differs : callable
         ``differs(result)`` is how it is another result than the right one, or nothing.
     """
@@ -115,10 +115,12 @@ class Contest:
     targets: Sequence[Array]
     differs: Callable[[Any], str]
 
-    def check(self, way: Way) -> str:
-        """Return why a way does not do the work, or nothing if it does."""
-        missing = sorted(name for name in way.needs() if importlib.util.find_spec(name) is None)
-        refused = way.refuses(self.names["dtype"]) or f"{', '.join(missing)} is not installed" * bool(missing)
+    def check(self, method: Method) -> str:
+        """Return why a method does not do the work, or nothing if it does."""
+        missing = sorted(name for name in method.needs() if importlib.util.find_spec(name) is None)
+        refused = method.refuses(self.names["dtype"]) or f"{', '.join(missing)} is not installed" * bool(
+            missing
+        )
         if refused:
             return refused
         for target in self.targets:
@@ -126,15 +128,15 @@ class Contest:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found = way.result(self.names)
+                found = method.result(self.names)
         except Exception as error:  # noqa: BLE001 - whatever a library raises is the finding
             return Raised.of(error).why
         if isinstance(found, np.ndarray) and found.dtype == np.uint8:  # a copy of the bytes
             return "" if np.array_equal(found, self.names["raw"]) else "gives other bytes"
         return self.differs(found)
 
-    def run(self, ways: Sequence[Way], settings: Settings) -> Case:
-        """Check the ways, then time those that do the work.
+    def run(self, methods: Sequence[Method], settings: Settings) -> Case:
+        """Check the methods, then time those that do the work.
 
         Raises
         ------
@@ -143,16 +145,16 @@ class Contest:
         """
         case = Case(self.case)
         able = {}
-        for way in ways:
-            if not way.wanted(settings):
+        for method in methods:
+            if not method.wanted(settings):
                 continue
-            long = settings.quick and way.note.startswith(LOOP) and len(self.names["dtype"]) > _LONG_LOOP
-            refused = "takes seconds to compile: not with --quick" if long else self.check(way)
-            if refused and way.role == "ours":
-                raise AssertionError(f"{way.code} {refused}")
-            case.entries.append(Entry(way.code, way.role, note=way.note, left_out=refused))
+            long = settings.quick and method.note.startswith(LOOP) and len(self.names["dtype"]) > _LONG_LOOP
+            refused = "takes seconds to compile: not with --quick" if long else self.check(method)
+            if refused and method.role == "ours":
+                raise AssertionError(f"{method.code} {refused}")
+            case.entries.append(Entry(method.code, method.role, note=method.note, left_out=refused))
             if not refused:
-                able[way.code] = Statement(way.code, self.names)
+                able[method.code] = Statement(method.code, self.names)
         timings = measure(able, pace(settings))
         for entry in case.entries:
             entry.timing = timings.get(entry.label)

@@ -10,7 +10,7 @@ from benchmarks.conversion.inputs import NOISE
 from benchmarks.layout.contest import (
     FRESH,
     Contest,
-    Way,
+    Method,
     at_least,
     differs_from_columns,
     namespace,
@@ -24,11 +24,11 @@ from benchmarks.suite import Case, Goal, Section, Settings, Task
 _WANTED = (["x"], ["id", "vy", "t"])
 _LAYOUTS = tuple(layout for layout in LAYOUTS if layout.name in ("particle", "particle, aligned"))
 
-WAYS = (
-    Way("zc.aos_to_soa(r, fields=fields, out=o)", "ours", gives="o"),
-    Way("zc.aos_to_soa(r, fields=fields)", "ours", note=FRESH),
-    Way("for f in fields: np.copyto(o[f], r[f])", "idiom", gives="o"),
-    Way("{f: np.ascontiguousarray(r[f]) for f in fields}", "idiom", note=FRESH),
+METHODS = (
+    Method("zc.aos_to_soa(r, fields=fields, out=o)", "ours", gives="o"),
+    Method("zc.aos_to_soa(r, fields=fields)", "ours", note=FRESH),
+    Method("for f in fields: np.copyto(o[f], r[f])", "idiom", gives="o"),
+    Method("{f: np.ascontiguousarray(r[f]) for f in fields}", "idiom", note=FRESH),
     COPIES[0],  # of the whole records: what reading and writing all of it takes
 )
 
@@ -58,7 +58,7 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def _run(layout: Layout, wanted: Sequence[str], settings: Settings) -> list[Case]:
-    case = contest(layout, wanted, size(settings)).run(WAYS, settings)
+    case = contest(layout, wanted, size(settings)).run(METHODS, settings)
     case.figures = {
         "bytes a record": layout.dtype.itemsize,
         "bytes wanted of a record": sum(layout.dtype[name].itemsize for name in wanted),
@@ -71,7 +71,7 @@ def goals(cases: Sequence[Case]) -> list[Goal]:
     found = []
     for case in cases:
         for i, what in ((0, ""), (1, ", fresh memory")):
-            ours, theirs = timed(case, WAYS[i].code), timed(case, WAYS[i + 2].code)
+            ours, theirs = timed(case, METHODS[i].code), timed(case, METHODS[i + 2].code)
             if ours and theirs:
                 name = f"some fields{what}: never slower than NumPy per field, within noise ({NOISE}x)"
                 found.append(Goal(name, case.name, share(ours, theirs), NOISE, "x"))

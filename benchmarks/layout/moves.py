@@ -13,7 +13,7 @@ from benchmarks.layout.contest import (
     FRESH,
     LOOP,
     Contest,
-    Way,
+    Method,
     at_least,
     differs_from_columns,
     differs_from_records,
@@ -50,14 +50,14 @@ def _foreign(dtype: np.dtype[Any]) -> str:
 _THREADS = f"{cores()} threads" if cores() > 1 else "one thread"
 
 COPIES = (
-    Way(
+    Method(
         ORDINARY,
         "reference",
         "ordinary copy",
         f"ordinary copy: np.copyto of as many bytes as the records, {_THREADS}",
         gives="w",
     ),
-    Way(
+    Method(
         STREAMED,
         "reference",
         "non-temporal copy",
@@ -67,24 +67,24 @@ COPIES = (
 )
 
 TO_COLUMNS = (
-    Way("zc.aos_to_soa(r, out=o)", "ours", "zerocopy", gives="o"),
-    Way("zc.aos_to_soa(r)", "ours", "zerocopy, fresh memory", FRESH),
+    Method("zc.aos_to_soa(r, out=o)", "ours", "zerocopy", gives="o"),
+    Method("zc.aos_to_soa(r)", "ours", "zerocopy, fresh memory", FRESH),
     *COPIES,
-    Way("for f in o: np.copyto(o[f], r[f])", "idiom", "np.copyto per field", gives="o"),
-    Way(
+    Method("for f in o: np.copyto(o[f], r[f])", "idiom", "np.copyto per field", gives="o"),
+    Method(
         "{f: np.ascontiguousarray(r[f]) for f in r.dtype.names}",
         "idiom",
         "np.ascontiguousarray per field",
         FRESH,
     ),
-    Way(
+    Method(
         "np.copyto(m, rf.structured_to_unstructured(r).T)",
         "idiom",
         "structured_to_unstructured, np.copyto",
         gives="dict(zip(o, m))",
         refuses=_mixed,
     ),
-    Way(
+    Method(
         "np.ascontiguousarray(rf.structured_to_unstructured(r).T)",
         "idiom",
         "structured_to_unstructured",
@@ -92,8 +92,8 @@ TO_COLUMNS = (
         reads="dict(zip(o, y))",
         refuses=_mixed,
     ),
-    Way("split(r, *columns)", "idiom", "Numba loop", f"{LOOP}, one thread", gives="o", refuses=_foreign),
-    Way(
+    Method("split(r, *columns)", "idiom", "Numba loop", f"{LOOP}, one thread", gives="o", refuses=_foreign),
+    Method(
         "split_parallel(r, *columns)",
         "idiom",
         "Numba loop, parallel",
@@ -101,9 +101,11 @@ TO_COLUMNS = (
         gives="o",
         refuses=_foreign,
     ),
-    Way("pd.DataFrame(r)", "library", "pandas.DataFrame", FRESH, reads="{f: y[f].to_numpy() for f in y}"),
-    Way("pl.from_numpy(r)", "library", "polars.from_numpy", FRESH, reads="{s.name: s.to_numpy() for s in y}"),
-    Way(
+    Method("pd.DataFrame(r)", "library", "pandas.DataFrame", FRESH, reads="{f: y[f].to_numpy() for f in y}"),
+    Method(
+        "pl.from_numpy(r)", "library", "polars.from_numpy", FRESH, reads="{s.name: s.to_numpy() for s in y}"
+    ),
+    Method(
         "{f: pa.array(np.ascontiguousarray(r[f])) for f in r.dtype.names}",
         "library",
         "pyarrow per field",
@@ -113,20 +115,20 @@ TO_COLUMNS = (
 )
 
 TO_ROWS = (
-    Way("zc.soa_to_aos(c, dtype, out=r)", "ours", "zerocopy", gives="r"),
-    Way("zc.soa_to_aos(c, dtype)", "ours", "zerocopy, fresh memory", FRESH),
+    Method("zc.soa_to_aos(c, dtype, out=r)", "ours", "zerocopy", gives="r"),
+    Method("zc.soa_to_aos(c, dtype)", "ours", "zerocopy, fresh memory", FRESH),
     *COPIES,
-    Way("for f in c: r[f] = c[f]", "idiom", "assignment per field", gives="r"),
-    Way("np.rec.fromarrays([*c.values()], dtype=dtype)", "idiom", "np.rec.fromarrays", FRESH),
-    Way(
+    Method("for f in c: r[f] = c[f]", "idiom", "assignment per field", gives="r"),
+    Method("np.rec.fromarrays([*c.values()], dtype=dtype)", "idiom", "np.rec.fromarrays", FRESH),
+    Method(
         "rf.unstructured_to_structured(m.T, dtype)",
         "idiom",
         "unstructured_to_structured",
         FRESH,
         refuses=_mixed,
     ),
-    Way("merge(r, *columns)", "idiom", "Numba loop", f"{LOOP}, one thread", gives="r", refuses=_foreign),
-    Way(
+    Method("merge(r, *columns)", "idiom", "Numba loop", f"{LOOP}, one thread", gives="r", refuses=_foreign),
+    Method(
         "merge_parallel(r, *columns)",
         "idiom",
         "Numba loop, parallel",
@@ -134,10 +136,10 @@ TO_ROWS = (
         gives="r",
         refuses=_foreign,
     ),
-    Way(
+    Method(
         "pd.DataFrame(c, copy=False).to_records(index=False)", "library", "pandas.DataFrame.to_records", FRESH
     ),
-    Way("pl.DataFrame(c).to_numpy(structured=True)", "library", "polars.DataFrame.to_numpy", FRESH),
+    Method("pl.DataFrame(c).to_numpy(structured=True)", "library", "polars.DataFrame.to_numpy", FRESH),
 )
 
 
@@ -170,7 +172,7 @@ def _loops(dtype: np.dtype[Any], name: str) -> dict[str, Any]:
     try:
         from benchmarks.layout import loops
     except ImportError:
-        return {}  # then the ways that need them are left out
+        return {}  # then the methods that need them are left out
     make = getattr(loops, name)
     return {name: make(dtype, parallel=False), f"{name}_parallel": make(dtype, parallel=True)}
 
@@ -189,32 +191,34 @@ def fresh(layout: Layout, nbytes: int) -> Contest:
 
 
 IN_FRESH = (
-    Way("zc.aos_to_soa(r)", "ours", note=FRESH),
-    Way("zc.soa_to_aos(c, dtype)", "ours", note=FRESH),
-    Way("r.copy()", "reference", note=FRESH),
+    Method("zc.aos_to_soa(r)", "ours", note=FRESH),
+    Method("zc.soa_to_aos(c, dtype)", "ours", note=FRESH),
+    Method("r.copy()", "reference", note=FRESH),
     # NumPy is slower at copying records than bytes: so that nobody takes its speed for the memory's.
-    Way("raw.copy()", "reference", note=f"{FRESH}, the same bytes and no records"),
+    Method("raw.copy()", "reference", note=f"{FRESH}, the same bytes and no records"),
 )
 
 
-def _tasks(make: Callable[[Layout, int], Contest], ways: Sequence[Way], settings: Settings) -> list[Task]:
+def _tasks(
+    make: Callable[[Layout, int], Contest], methods: Sequence[Method], settings: Settings
+) -> list[Task]:
     """One task a type of records."""
     at_least(settings, max(layout.dtype.itemsize for layout in LAYOUTS))
-    return [Task(layout.case, partial(_run, make, ways, layout, settings)) for layout in LAYOUTS]
+    return [Task(layout.case, partial(_run, make, methods, layout, settings)) for layout in LAYOUTS]
 
 
 def _run(
-    make: Callable[[Layout, int], Contest], ways: Sequence[Way], layout: Layout, settings: Settings
+    make: Callable[[Layout, int], Contest], methods: Sequence[Method], layout: Layout, settings: Settings
 ) -> list[Case]:
     contest = make(layout, size(settings))
-    case = contest.run(ways, settings)
+    case = contest.run(methods, settings)
     source: Array = contest.names["r"]
     case.figures = {"bytes a record": layout.dtype.itemsize, "records": len(source)}
     rates = {
         # So many digits that rounding them again gives what the page, which divides itself, says.
-        f"GB/s {way.name or way.code}": round(source.nbytes / median(entry), 6)
-        for way in ways
-        if way.role in ("ours", "reference") and (entry := timed(case, way.code))
+        f"GB/s {method.name or method.code}": round(source.nbytes / median(entry), 6)
+        for method in methods
+        if method.role in ("ours", "reference") and (entry := timed(case, method.code))
     }
     case.figures |= rates
     said = ", ".join(f"{name.removeprefix('GB/s ')} {rate:.1f}" for name, rate in rates.items())
@@ -265,11 +269,11 @@ def _row_goals(cases: Sequence[Case]) -> list[Goal]:
 
 
 def _ahead(where: str, case: Case, ours: Entry, in_fresh: Entry | None) -> list[Goal]:
-    """Judge that ours is ahead of each other way; and ours in fresh memory of those that take it."""
+    """Judge that ours is ahead of each other method; and ours in fresh memory of those that take it."""
     found: list[Goal] = []
     for entry in case.timed("idiom", "library"):
         against = f"{case.name} against {entry.label}"
-        what = "a Numba loop for the dtype" if entry.note.startswith(LOOP) else "every other way"
+        what = "a Numba loop for the dtype" if entry.note.startswith(LOOP) else "every other method"
         found += _goal(f"{where}: ahead of {what}", against, ours, entry, 1)
         if entry.note == FRESH and in_fresh is not None:
             found += _goal(f"{where}, fresh memory on both sides: ahead", against, in_fresh, entry, 1)
@@ -280,8 +284,8 @@ def _fresh_goals(cases: Sequence[Case]) -> list[Goal]:
     found: list[Goal] = []
     for case in cases:
         copied = timed(case, "r.copy()")
-        for way, name in zip(IN_FRESH, ("to columns", "to rows"), strict=False):
-            ours = timed(case, way.code)
+        for method, name in zip(IN_FRESH, ("to columns", "to rows"), strict=False):
+            ours = timed(case, method.code)
             if ours is not None:
                 found += _goal(f"{name}, fresh memory: as fast as r.copy()", case.name, ours, copied, 1)
     return found

@@ -11,7 +11,7 @@ import zerocopy as zc
 from benchmarks.conversion.inputs import NOISE
 from benchmarks.layout.contest import (
     Contest,
-    Way,
+    Method,
     differs_from_columns,
     differs_from_records,
     pace,
@@ -24,19 +24,21 @@ from benchmarks.timing import Statement, measure
 
 _ROWS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000, 10_000_000)
 
-#: Ours, and NumPy's way to do the same.
+#: Ours, and NumPy's method to do the same.
 PAIRS = (
     (
-        Way("zc.aos_to_soa(r, out=o)", "ours", gives="o"),
-        Way("for f in o: np.copyto(o[f], r[f])", name="np.copyto per field", gives="o"),
+        Method("zc.aos_to_soa(r, out=o)", "ours", gives="o"),
+        Method("for f in o: np.copyto(o[f], r[f])", name="np.copyto per field", gives="o"),
     ),
     (
-        Way("zc.aos_to_soa(r)", "ours"),
-        Way("{f: np.ascontiguousarray(r[f]) for f in r.dtype.names}", name="np.ascontiguousarray per field"),
+        Method("zc.aos_to_soa(r)", "ours"),
+        Method(
+            "{f: np.ascontiguousarray(r[f]) for f in r.dtype.names}", name="np.ascontiguousarray per field"
+        ),
     ),
     (
-        Way("zc.soa_to_aos(o, dtype, out=r)", "ours", gives="r"),
-        Way("for f in o: r[f] = o[f]", name="assignment per field", gives="r"),
+        Method("zc.soa_to_aos(o, dtype, out=r)", "ours", gives="r"),
+        Method("for f in o: r[f] = o[f]", name="assignment per field", gives="r"),
     ),
 )
 
@@ -62,20 +64,22 @@ def tasks(settings: Settings) -> list[Task]:
 
 def _run(rows: int, settings: Settings) -> list[Case]:
     given = contest(rows)
-    ways = [way for pair in PAIRS for way in pair]
-    for way in ways:
-        refused = given.check(way)
-        assert not refused, f"{way.code} {refused}"
+    methods = [method for pair in PAIRS for method in pair]
+    for method in methods:
+        refused = given.check(method)
+        assert not refused, f"{method.code} {refused}"
     # By name: these are the heads of columns, too narrow for code.
-    labels = {way.name or way.code: way for way in ways}
-    timings = measure({k: Statement(way.code, given.names) for k, way in labels.items()}, pace(settings))
-    entries = [Entry(label, way.role, timings[label]) for label, way in labels.items()]
+    labels = {method.name or method.code: method for method in methods}
+    timings = measure(
+        {k: Statement(method.code, given.names) for k, method in labels.items()}, pace(settings)
+    )
+    entries = [Entry(label, method.role, timings[label]) for label, method in labels.items()]
     figures = {"bytes of records": PARTICLE.dtype.itemsize * rows}
     return [Case(given.case, entries, figures)]
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge ours against NumPy's way, at each number of records."""
+    """Judge ours against NumPy's method, at each number of records."""
     found = []
     name = f"few records or many: never slower than NumPy per field, within noise ({NOISE}x)"
     for case in cases:

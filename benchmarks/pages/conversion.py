@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.pages.words import added, best, goals, picture, ratio, table, time
-from benchmarks.report import duration
+from benchmarks.report import format_duration
 
 TITLE = "Benchmarks of conversions"
 ABOUT = "What a conversion costs, beside the calls that people write by hand."
@@ -193,7 +193,7 @@ def _rivals(data: dict[str, Any]) -> list[str]:
         rows.append([case["name"], time(ours), *(found.get(name, "") for name in _LIBRARIES.values())])
     text = (
         "The pairs again. Each library's time, and how many times ours that is. A dash: it cannot, or it "
-        "copies. Nothing: it has no such target, or no way in from there. array-api-compat's `to_device` "
+        "copies. Nothing: it has no such target, or no method in from there. array-api-compat's `to_device` "
         "stays within one framework."
     )
     parts = [f"\n## Other libraries\n\n{text}\n\n" + table(["pair", "zerocopy", *_LIBRARIES.values()], rows)]
@@ -236,7 +236,7 @@ def _gpu(cases: Cases) -> str:
             [
                 *(case["name"], ratio(ours, documented), added(ours, hand), time(ours), time(documented)),
                 f"{time(hand)} `{hand['label']}`" if hand else "-",
-                *(duration(figures[n]) if n in figures else "-" for n in _ON_DEVICE),
+                *(format_duration(figures[n]) if n in figures else "-" for n in _ON_DEVICE),
             ]
         )
     text = (

@@ -10,7 +10,7 @@ TITLE = "Benchmarks of layouts"
 ABOUT = "What it costs to turn records into columns and back, beside copies and what people call today."
 ON_GPU = "What it costs a GPU to turn records into columns and back, beside a copy of its own memory."
 
-#: What is asked of the speed against an ordinary copy where cores share no way to the memory.
+#: What is asked of the speed against an ordinary copy where cores share no method to the memory.
 COLUMNS_APART, ROWS_APART = 0.95, 0.8
 
 Case = dict[str, Any]
@@ -23,7 +23,7 @@ GB/s counts the bytes of the records once, in copies too; padding is a part of t
 The records are {size} of random values. Input and output were touched before; the output
 is used again unless a row says *fresh memory*: then each call takes it, writes it and gives it
 back. The C library keeps arrays of up to 32 MiB for the next call; larger ones the system
-clears anew. Each way has to give what NumPy gives, field by field, before it is timed.
+clears anew. Each method has to give what NumPy gives, field by field, before it is timed.
 
 - *Ordinary copy*: `np.copyto` of as many bytes as the records have, one part on each of
   {threads} threads.
@@ -34,10 +34,10 @@ zerocopy takes as many threads as the copies, and so does a Numba loop with `par
 
 """
 
-_PICTURE = "GB/s of zerocopy, of copies, and of other ways, for each type of records, in both directions"
+_PICTURE = "GB/s of zerocopy, of copies, and of other methods, for each type of records, in both directions"
 
 _WHY = f"""
-The limits against an ordinary copy are for cores that share one way to the memory, where
+The limits against an ordinary copy are for cores that share one method to the memory, where
 stores that go past the caches gain the most. Where each core has its own,
 {COLUMNS_APART} times an ordinary copy is asked to columns, and {ROWS_APART} times to rows.
 
@@ -48,7 +48,7 @@ Where a goal is missed, and why:
   dict: some microseconds a call, and about one a field.
 - **Text and short arrays** (S10, 3 x f4) are no groups that are transposed in registers. They are put
   side by side in the first cache, value by value, and leave it in full lines.
-- **Wide and mixed records on the way back** are stored field by field into records that lie across the
+- **Wide and mixed records on the method back** are stored field by field into records that lie across the
   lines of the cache: it is the stores, one a field, that take the time.
 """
 
@@ -83,7 +83,7 @@ def _compared(data: dict[str, Any]) -> str:
 
 
 def _moves(cases: list[Case] | None, title: str) -> list[str]:
-    """Ours and the copies, a row a type of records; then all ways; then who was left out."""
+    """Ours and the copies, a row a type of records; then all methods; then who was left out."""
     if not cases:
         return []
     rows = []
@@ -101,13 +101,13 @@ def _moves(cases: list[Case] | None, title: str) -> list[str]:
     heads = ["records", "zerocopy, GB/s", *(f"to the {name}" for name in copies), "to the next best"]
     return [
         f"## {title}\n\nSpeed, and how many times that of others it is.\n\n{table(heads, rows)}",
-        f"### {title}: all ways, in GB/s\n\n{_all_ways(cases)}",
+        f"### {title}: all methods, in GB/s\n\n{_all_ways(cases)}",
         _left_out(cases),
     ]
 
 
 def _all_ways(cases: list[Case]) -> str:
-    """A row a way, a column a type of records."""
+    """A row a method, a column a type of records."""
     labels = {entry["label"]: entry for case in cases for entry in case["entries"]}
     rows = []
     for label, entry in labels.items():
@@ -182,7 +182,7 @@ def _start(cases: list[Case] | None) -> list[str]:
 
 
 def _gpu(cases: list[Case], judged: list[dict[str, Any]]) -> list[str]:
-    """Rates, and of the ways that have a goal how much of the copy they reach, and what is asked."""
+    """Rates, and of the methods that have a goal how much of the copy they reach, and what is asked."""
     asked = {goal["case"]: 1 / goal["limit"] for goal in judged}
     labels = list(dict.fromkeys(entry["label"] for case in cases for entry in case["entries"]))
     ours = {e["label"] for case in cases for e in case["entries"] if e["role"] == "ours"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.pages.words import goals, picture, ratio, table, time
-from benchmarks.pipeline.contenders import WAYS
-from benchmarks.report import duration, quantity
+from benchmarks.pipeline.contenders import METHODS
+from benchmarks.report import format_duration, format_quantity
 
 TITLE = "Benchmarks of a pipeline"
 ABOUT = "From Parquet to scores through five frameworks: what the borders between them cost, beside the work."
@@ -39,7 +39,7 @@ what is written at the borders:
 - **aliases by hand**: at each border the one call that is known to alias there.
 
 Before anything is timed, all of them must give the same scores, labels and metrics. They do, though
-pandas makes floats of integers with nulls on the way: these are small enough to survive it.
+pandas makes floats of integers with nulls on the method: these are small enough to survive it.
 """
 
 _WHY = """
@@ -138,7 +138,7 @@ def _told(remarks: list[str]) -> str:
 
 def _copied(case: Case, label: str) -> str:
     value = case.get("figures", {}).get(_COPIED + label)
-    return "" if value is None else quantity(value, "bytes") if value else "nothing"
+    return "" if value is None else format_quantity(value, "bytes") if value else "nothing"
 
 
 def _borders(cases: list[Case]) -> str:
@@ -151,7 +151,7 @@ def _borders(cases: list[Case]) -> str:
             continue
         spent = sum(case["entries"][i]["ns"]["median"] for case in between)
         share = f"{100 * spent / entry['ns']['median']:.1f}%"
-        rows.append([entry["label"], duration(spent), share, _copied(whole, entry["label"])])
+        rows.append([entry["label"], format_duration(spent), share, _copied(whole, entry["label"])])
     told = "The medians of the borders, added up, and what part of the median of the whole that is."
     return f"### The borders together\n\n{told}\n\n{table(['', 'time', 'of the whole', 'copied'], rows)}\n"
 
@@ -161,7 +161,7 @@ def _memory(cases: list[Case] | None) -> str:
         return ""
     (case,) = cases
     figures = {name.removeprefix(_PEAK): value for name, value in case["figures"].items()}
-    rows = [[label, quantity(value, "bytes")] for label, value in figures.items()]
+    rows = [[label, format_quantity(value, "bytes")] for label, value in figures.items()]
     remarks = _told(case.get("remarks", []))
     return f"## Memory\n\n{table(['', 'at the peak'], rows)}\n\n{remarks}\n"
 
@@ -171,6 +171,8 @@ def _written(cases: list[Case]) -> str:
     rows = []
     for border in (tuple(case["name"].split(" -> ")) for case in cases if " -> " in case["name"]):
         rows.append([" to ".join(border)])
-        rows[-1] += [" then ".join(f"`{code}`" for code in way.borders[border]) for way in WAYS]
+        rows[-1] += [" then ".join(f"`{code}`" for code in method.borders[border]) for method in METHODS]
     told = "`x` is what comes in, and after *then* what the code before it gave."
-    return f"## What is written\n\n{told}\n\n{table(['border', *(way.label for way in WAYS)], rows)}\n"
+    return (
+        f"## What is written\n\n{told}\n\n{table(['border', *(method.label for method in METHODS)], rows)}\n"
+    )

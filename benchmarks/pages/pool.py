@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.pages.words import goals, picture, ratio, rivals, table, time
-from benchmarks.report import quantity
+from benchmarks.report import format_quantity
 
 TITLE = "Benchmarks of the pool"
 ABOUT = "What one memory pool under every framework gains, and what it costs."
@@ -35,7 +35,7 @@ The limits are times over times: 0.20x is five times as fast. What loses, and wh
 
 - **Small blocks, allocated and dropped at once.** Time without is some 100 to 200 ns, nearly all of
   it NumPy's; what the C library has in its free lists moves it by some tens of nanoseconds either
-  way. With `aligned`, a block above 1 KB that does not fall on a multiple of 64 by itself is
+  method. With `aligned`, a block above 1 KB that does not fall on a multiple of 64 by itself is
   asked for a second time.
 - **Zeros below 32 MiB.** Fresh pages are zero, kept ones are written first: so zeros that are filled
   afterwards are written twice.
@@ -72,7 +72,7 @@ def on_gpu(data: dict[str, Any]) -> list[str]:
 def _seen(cases: list[Case]) -> str:
     """What was measured beside times: rates, memory at the peak; and what the pool said."""
     rows = [
-        [case["name"], name, quantity(value, "bytes") if "bytes" in name else f"{value:,.1f}"]
+        [case["name"], name, format_quantity(value, "bytes") if "bytes" in name else f"{value:,.1f}"]
         for case in cases
         for name, value in case.get("figures", {}).items()
     ]
@@ -107,7 +107,9 @@ def _recycle(cases: list[Case] | None) -> list[str]:
     rows, kept = [], []
     for case in cases:
         if not case["entries"]:
-            kept.append([case["name"], *(quantity(value, "bytes") for value in case["figures"].values())])
+            kept.append(
+                [case["name"], *(format_quantity(value, "bytes") for value in case["figures"].values())]
+            )
             continue
         plain, *ours = case["entries"]
         rows.append([case["name"], time(plain)])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.pages.words import goals, rivals, series, table
-from benchmarks.report import quantity
+from benchmarks.report import format_quantity
 
 TITLE = "Benchmarks of tables"
-ABOUT = "What a table costs on its way to tensors and to other tables, beside what people call today."
+ABOUT = "What a table costs on its method to tensors and to other tables, beside what people call today."
 
 _NUMBERS = "1,000,000 rows x 10 columns of float64"
 _FLIGHTS = "336,776 rows x 19 columns, nulls, text and time stamps"
@@ -47,5 +47,7 @@ Where a goal is missed, and why:
 def _memory(data: dict[str, Any]) -> str:
     cases = data["sections"]["tables/memory"]
     figures = list(dict.fromkeys(name for case in cases for name in case["figures"]))
-    rows = [[case["name"], *(quantity(case["figures"][f], "bytes") for f in figures)] for case in cases]
+    rows = [
+        [case["name"], *(format_quantity(case["figures"][f], "bytes") for f in figures)] for case in cases
+    ]
     return "## Growth of the resident set in one conversion\n\n" + table(["", *figures], rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.report import duration, quantity
+from benchmarks.report import format_duration, format_quantity
 
 
 def picture(name: str, alt: str) -> str:
@@ -31,9 +31,9 @@ def goals(data: dict[str, Any], why: str = "") -> str:
             [
                 name,
                 f"{len(same) - len(missed)} of {len(same)}",
-                quantity(worst["value"], worst["unit"]),
-                quantity(worst["limit"], worst["unit"]),
-                ", ".join(f"{g['case']} ({quantity(g['value'], g['unit'])})" for g in missed) or "-",
+                format_quantity(worst["value"], worst["unit"]),
+                format_quantity(worst["limit"], worst["unit"]),
+                ", ".join(f"{g['case']} ({format_quantity(g['value'], g['unit'])})" for g in missed) or "-",
             ]
         )
     if not rows:
@@ -81,7 +81,7 @@ def best(case: dict[str, Any], *roles: str) -> dict[str, Any] | None:
 
 def ratio(ours: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
     """Return one median over another."""
-    return quantity(ours["ns"]["median"] / other["ns"]["median"], "x") if ours and other else "-"
+    return format_quantity(ours["ns"]["median"] / other["ns"]["median"], "x") if ours and other else "-"
 
 
 def added(ours: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
@@ -89,12 +89,12 @@ def added(ours: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
     if ours is None or other is None:
         return "-"
     more = ours["ns"]["median"] - other["ns"]["median"]
-    return f"{ratio(ours, other)} {'+' if more >= 0 else '-'}{duration(abs(more))}"
+    return f"{ratio(ours, other)} {'+' if more >= 0 else '-'}{format_duration(abs(more))}"
 
 
 def time(entry: dict[str, Any] | None) -> str:
     """Return an entry's median."""
-    return duration(entry["ns"]["median"]) if entry and entry.get("ns") else "-"
+    return format_duration(entry["ns"]["median"]) if entry and entry.get("ns") else "-"
 
 
 def table(heads: list[str], rows: list[list[str]]) -> str:

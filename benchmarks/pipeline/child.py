@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.machine import peak, reset_peak, resident
-from benchmarks.pipeline.contenders import WAYS
+from benchmarks.pipeline.contenders import METHODS
 from benchmarks.pipeline.data import Files
 from benchmarks.pipeline.run import Runner, quiet
 from benchmarks.pipeline.stages import cpu
@@ -26,8 +26,8 @@ def grown(label: str, given: Files, few: Files) -> int:
     Before it there is one of a few flights: enough that everything is imported, compiled and
     started, and so few that allocators keep next to nothing of it.
     """
-    (way,) = (way for way in WAYS if way.label == label)
-    runner = Runner(way, cpu())
+    (method,) = (method for method in METHODS if method.label == label)
+    runner = Runner(method, cpu())
     with quiet():
         runner.run(few)
         gc.collect()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from benchmarks.pipeline.contenders import WAYS
+from benchmarks.pipeline.contenders import METHODS
 from benchmarks.pipeline.data import QUICK, Files, files
 from benchmarks.pipeline.run import Outcome, Runner, differs, quiet, race
 from benchmarks.pipeline.stages import WHOLE, Place, cpu, gpu, lacks, needs, stages
-from benchmarks.report import quantity
+from benchmarks.report import format_quantity
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Raised, Timing
 
@@ -54,11 +54,11 @@ def on_gpu(settings: Settings) -> list[Task]:
 def left_out(settings: Settings, place: Place) -> dict[str, str]:
     """Return the contenders that cannot run, by label, and why."""
     told = {}
-    for way in WAYS:
-        if gone := lacks(place, way):
-            told[way.label] = f"{', '.join(gone)}: not installed"
-        elif not settings.wants("pandas") and "pandas" in needs(place, way):
-            told[way.label] = "it uses pandas, which is not among the frameworks asked for"
+    for method in METHODS:
+        if gone := lacks(place, method):
+            told[method.label] = f"{', '.join(gone)}: not installed"
+        elif not settings.wants("pandas") and "pandas" in needs(place, method):
+            told[method.label] = "it uses pandas, which is not among the frameworks asked for"
     return told
 
 
@@ -74,7 +74,7 @@ def check(runners: Sequence[Runner], given: Files) -> tuple[dict[str, Outcome], 
         # This is the warm-up too: compilers, caches, pools of threads.
         expected = runners[0].run(given, look=True)
         for runner in runners:
-            label = runner.way.label
+            label = runner.method.label
             try:
                 outcome = expected if runner is runners[0] else runner.run(given, look=True)
             except Exception as error:  # noqa: BLE001 - whatever a library raises is the finding
@@ -91,31 +91,39 @@ def check(runners: Sequence[Runner], given: Files) -> tuple[dict[str, Outcome], 
 def measure(settings: Settings, place: Place) -> list[Case]:
     """Check the contenders, look up what they copy, and time them stage by stage."""
     refused = left_out(settings, place)
-    if WAYS[0].label in refused:
+    if METHODS[0].label in refused:
         return [
-            Case(WHOLE, [Entry(way.label, way.role, left_out=refused.get(way.label, "")) for way in WAYS])
+            Case(
+                WHOLE,
+                [
+                    Entry(method.label, method.role, left_out=refused.get(method.label, ""))
+                    for method in METHODS
+                ],
+            )
         ]
     with files(rows(settings)) as given:
-        runners = [Runner(way, place) for way in WAYS if way.label not in refused]
+        runners = [Runner(method, place) for method in METHODS if method.label not in refused]
         checked, others = check(runners, given)
         refused |= others
         copied = {label: outcome.copied for label, outcome in checked.items()}
-        ours = checked[WAYS[0].label].values
+        ours = checked[METHODS[0].label].values
         flights, scored = len(ours["flights"]), len(ours["scores"]["score"])
         del checked, ours  # megabytes of results that nobody needs any more
-        able = [runner for runner in runners if runner.way.label not in refused]
+        able = [runner for runner in runners if runner.method.label not in refused]
         samples = race(able, given, settings.pace.rounds)
     cases = []
     for name in [*(stage.name for stage in stages(place)), WHOLE]:
         case = Case(name)
-        for way in WAYS:
-            entry = Entry(way.label, way.role, left_out=refused.get(way.label, ""))
-            if way.label in samples:
-                entry.timing = Timing.of([float(spent[name]) for spent in samples[way.label]])
-                bytes_ = sum(copied[way.label].values()) if name == WHOLE else copied[way.label].get(name)
+        for method in METHODS:
+            entry = Entry(method.label, method.role, left_out=refused.get(method.label, ""))
+            if method.label in samples:
+                entry.timing = Timing.of([float(spent[name]) for spent in samples[method.label]])
+                bytes_ = (
+                    sum(copied[method.label].values()) if name == WHOLE else copied[method.label].get(name)
+                )
                 if bytes_ is not None:
-                    case.figures[COPIED + way.label] = bytes_
-                    entry.note = f"{quantity(bytes_, 'bytes')} copied" if bytes_ else "nothing copied"
+                    case.figures[COPIED + method.label] = bytes_
+                    entry.note = f"{format_quantity(bytes_, 'bytes')} copied" if bytes_ else "nothing copied"
             case.entries.append(entry)
         cases.append(case)
     cases[-1].remarks += [_TOLD[place.name], f"{flights:,} flights were read, and {scored:,} scored"]
@@ -125,9 +133,9 @@ def measure(settings: Settings, place: Place) -> list[Case]:
 def goals(cases: Sequence[Case]) -> list[Goal]:
     """Judge the bytes at each border against the aliases by hand, and the whole against the fastest."""
     found = []
-    narrow = next(way.label for way in WAYS if way.role == "narrow")
+    narrow = next(method.label for method in METHODS if method.role == "narrow")
     for case in cases:
-        ours = case.figures.get(COPIED + WAYS[0].label)
+        ours = case.figures.get(COPIED + METHODS[0].label)
         by_hand = case.figures.get(COPIED + narrow)
         if case.name != WHOLE and ours is not None and by_hand is not None:
             name = "no bytes copied at a border that can alias: no more than by hand"

@@ -9,12 +9,12 @@ import sys
 from functools import partial
 
 from benchmarks.children import environment
-from benchmarks.pipeline.contenders import WAYS
-from benchmarks.pipeline.contenders.way import Way
+from benchmarks.pipeline.contenders import METHODS
+from benchmarks.pipeline.contenders.method import Method
 from benchmarks.pipeline.contest import left_out, rows, wanted
 from benchmarks.pipeline.data import Files, files
 from benchmarks.pipeline.stages import cpu
-from benchmarks.report import quantity
+from benchmarks.report import format_quantity
 from benchmarks.suite import Case, Entry, Section, Settings, Task
 
 PEAK = "bytes at the peak, "
@@ -42,17 +42,17 @@ def measure(settings: Settings) -> list[Case]:
     """
     case = Case("one run")
     refused = left_out(settings, cpu())
-    case.entries = [Entry(w.label, w.role, left_out=refused[w.label]) for w in WAYS if w.label in refused]
-    able = [way for way in WAYS if way.label not in refused]
+    case.entries = [Entry(w.label, w.role, left_out=refused[w.label]) for w in METHODS if w.label in refused]
+    able = [method for method in METHODS if method.label not in refused]
     if not able:
         return [case]
-    found: dict[str, list[int]] = {way.label: [] for way in able}
-    turns = [able] if settings.quick else [[way] for _ in range(RUNS) for way in able]
+    found: dict[str, list[int]] = {method.label: [] for method in able}
+    turns = [able] if settings.quick else [[method] for _ in range(RUNS) for method in able]
     with files(rows(settings)) as given, files(WARM_UP) as few:
         for turn in turns:
-            started = [(way, start(way, given, few)) for way in turn]
-            for way, process in started:
-                found[way.label].append(answer(way, process))
+            started = [(method, start(method, given, few)) for method in turn]
+            for method, process in started:
+                found[method.label].append(answer(method, process))
     case.figures = {f"{PEAK}{label}": statistics.median(values) for label, values in found.items()}
     case.remarks.append(
         f"resident memory at the peak of a run in a fresh process, beyond what was resident after imports "
@@ -60,24 +60,24 @@ def measure(settings: Settings) -> list[Case]:
     )
     if not settings.quick:
         spans = (
-            f"{quantity(min(values), 'bytes')} to {quantity(max(values), 'bytes')} {label}"
+            f"{format_quantity(min(values), 'bytes')} to {format_quantity(max(values), 'bytes')} {label}"
             for label, values in found.items()
         )
         case.remarks.append(f"the median of {RUNS} processes each, which took {', '.join(spans)}")
     return [case]
 
 
-def start(way: Way, given: Files, few: Files) -> subprocess.Popen[str]:
+def start(method: Method, given: Files, few: Files) -> subprocess.Popen[str]:
     """Start a process for one run."""
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.pipeline.child", way.label, str(given.folder), str(few.folder)],
+        [sys.executable, "-m", "benchmarks.pipeline.child", method.label, str(given.folder), str(few.folder)],
         env=environment(),
         stdout=subprocess.PIPE,
         text=True,
     )
 
 
-def answer(way: Way, process: subprocess.Popen[str]) -> int:
+def answer(method: Method, process: subprocess.Popen[str]) -> int:
     """Return what a process says.
 
     Raises
@@ -87,7 +87,7 @@ def answer(way: Way, process: subprocess.Popen[str]) -> int:
     """
     said, _ = process.communicate()
     if process.returncode:
-        raise RuntimeError(f"the process of {way.label!r} ended ({process.returncode})")
+        raise RuntimeError(f"the process of {method.label!r} ended ({process.returncode})")
     return int(json.loads(said))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pipeline.contenders.way import Hop, Way
+from benchmarks.pipeline.contenders.method import Hop, Method
 from benchmarks.pipeline.copied import copied
 from benchmarks.pipeline.data import Files
 from benchmarks.pipeline.stages import WHOLE, Place, Stage, begin, stages
@@ -46,10 +46,10 @@ class Outcome:
 class Runner:
     """A contender at a place, with its code compiled and its modules imported."""
 
-    def __init__(self, way: Way, place: Place) -> None:
-        self.way, self.place = way, place
+    def __init__(self, method: Method, place: Place) -> None:
+        self.method, self.place = method, place
         self._steps: list[tuple[Stage, tuple[Hop, ...]]] = [
-            (stage, way.hops(stage.border) if stage.border else ()) for stage in stages(place)
+            (stage, method.hops(stage.border) if stage.border else ()) for stage in stages(place)
         ]
 
     def run(self, files: Files, look: bool = False) -> Outcome:
@@ -64,7 +64,7 @@ class Runner:
         Notes
         -----
         All values live to the end, as those of a script do that gives each a name. What a chain
-        makes on its way is dropped at once.
+        makes on its method is dropped at once.
         """
         found = Outcome(begin(files))
         values = found.values
@@ -108,7 +108,7 @@ def differs(found: Outcome, expected: Outcome) -> str:
 
 def race(runners: Sequence[Runner], files: Files, rounds: int) -> dict[str, list[dict[str, int]]]:
     """Run them in turns, in an order that changes from round to round; return what each spent, by label."""
-    samples: dict[str, list[dict[str, int]]] = {runner.way.label: [] for runner in runners}
+    samples: dict[str, list[dict[str, int]]] = {runner.method.label: [] for runner in runners}
     order = list(runners)
     # Fixed, so that two runs differ by the machine alone.
     shuffle = random.Random(0).shuffle
@@ -117,7 +117,7 @@ def race(runners: Sequence[Runner], files: Files, rounds: int) -> dict[str, list
             shuffle(order)
             for runner in order:
                 gc.collect()
-                samples[runner.way.label].append(runner.run(files).spent)
+                samples[runner.method.label].append(runner.run(files).spent)
     return samples
 
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from benchmarks.pipeline import work
-from benchmarks.pipeline.contenders.way import Border, Way
+from benchmarks.pipeline.contenders.method import Border, Method
 from benchmarks.pipeline.data import Files
 from zerocopy.pool.cards import cards
 
@@ -114,16 +114,16 @@ def begin(files: Files) -> dict[str, Any]:
     return {"flights file": files.flights, "weather file": files.weather, "scores file": files.scores}
 
 
-def needs(place: Place, way: Way) -> set[str]:
+def needs(place: Place, method: Method) -> set[str]:
     """Return the packages that the work and the code at the borders import."""
     borders = [stage.border for stage in stages(place) if stage.border]
-    used = {module for border in borders for module in way.modules(border).values()}
+    used = {module for border in borders for module in method.modules(border).values()}
     return {name.partition(".")[0] for name in (*used, *place.modules)}
 
 
-def lacks(place: Place, way: Way) -> list[str]:
+def lacks(place: Place, method: Method) -> list[str]:
     """Return those of them that are not installed; none is imported."""
-    return sorted(name for name in needs(place, way) if find_spec(name) is None)
+    return sorted(name for name in needs(place, method) if find_spec(name) is None)
 
 
 def cpu() -> Place:

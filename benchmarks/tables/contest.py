@@ -1,4 +1,4 @@
-"""The rules of a contest between ways to convert a table: checked, then timed in turns."""
+"""The rules of a contest between methods to convert a table: checked, then timed in turns."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from benchmarks.timing import Raised, Statement, measure
 
 Array = np.ndarray[Any, Any]
 
-#: What is made of which libraries, so that a way without them is left out.
+#: What is made of which libraries, so that a method without them is left out.
 _NEEDS = {"d": "polars", "df": "pandas", "dn": "pandas", "rel": "duckdb"} | {
     f"ds_{form}": "datasets" for form in ("torch", "numpy", "jax")
 }
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to convert, as a user would write it.
+class Method:
+    """One method to convert, as a user would write it.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Question:
-    """One case: a table and the ways to convert it, ours first.
+    """One case: a table and the methods to convert it, ours first.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Question:
         The case.
     table : callable
         Gives ``t``, the pyarrow.Table that all of them begin with.
-    ways : sequence of Way
+    methods : sequence of Method
     extra : callable, optional
         ``extra(t) -> dict`` of further names.
     reads : callable
@@ -80,7 +80,7 @@ class Question:
 
     name: str
     table: Callable[[], Any]
-    ways: Sequence[Way]
+    methods: Sequence[Method]
     reads: Callable[[Any], Any]
     frameworks: tuple[str, ...] = ()
     extra: Callable[[Any], Mapping[str, Any]] = lambda table: {}
@@ -90,15 +90,15 @@ class Question:
         return all(settings.wants(name) and installed(name) for name in self.frameworks)
 
     def names(self, table: Any, quick: bool = False) -> dict[str, Any]:
-        """Return the names of all its ways that can run here; in a quick run without slow ones."""
-        able = [way for way in self.ways if way.installed() and not (quick and way.slow)]
-        used = sorted(set().union(*(way.names() for way in able)))
+        """Return the names of all its methods that can run here; in a quick run without slow ones."""
+        able = [method for method in self.methods if method.installed() and not (quick and method.slow)]
+        used = sorted(set().union(*(method.names() for method in able)))
         return namespace(table, (name for name in used if name in MODULES or name in MAKERS)) | dict(
             self.extra(table)
         )
 
     def run(self, settings: Settings) -> list[Case]:
-        """Check the ways, then time those that do the work.
+        """Check the methods, then time those that do the work.
 
         Raises
         ------
@@ -110,39 +110,39 @@ class Question:
             names = self.names(table, settings.quick)
             case = Case(self.name)
             able = {}
-            for way in self.ways:
-                refused, note = self.check(way, names, table, settings)
-                notes = [part for part in (way.note, note) if part]
-                case.entries.append(Entry(way.code, way.role, note=", ".join(notes), left_out=refused))
-                if refused and way.role == "ours":
-                    raise AssertionError(f"{way.code} {refused}")
+            for method in self.methods:
+                refused, note = self.check(method, names, table, settings)
+                notes = [part for part in (method.note, note) if part]
+                case.entries.append(Entry(method.code, method.role, note=", ".join(notes), left_out=refused))
+                if refused and method.role == "ours":
+                    raise AssertionError(f"{method.code} {refused}")
                 if not refused:
-                    able[way.code] = Statement(way.code, names)
+                    able[method.code] = Statement(method.code, names)
             timings = measure(able, settings.pace)
             for entry in case.entries:
                 entry.timing = timings.get(entry.label)
             return [case]
 
     def check(
-        self, way: Way, names: Mapping[str, Any], table: Any, settings: Settings | None = None
+        self, method: Method, names: Mapping[str, Any], table: Any, settings: Settings | None = None
     ) -> tuple[str, str]:
-        """Return why a way does not do the work, or nothing; and whether it copies."""
-        if not way.installed():
+        """Return why a method does not do the work, or nothing; and whether it copies."""
+        if not method.installed():
             return "is not installed", ""
-        if way.slow and settings is not None and settings.quick:
+        if method.slow and settings is not None and settings.quick:
             return "takes seconds: not with --quick", ""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                result = Statement(way.code, names).value()
-                if way.role == "reference":  # other work, to compare with
+                result = Statement(method.code, names).value()
+                if method.role == "reference":  # other work, to compare with
                     return "", ""
                 found = self.reads(result)
         except Exception as error:  # noqa: BLE001 - whatever a library raises is the finding
             return Raised.of(error).why, ""
-        ours = self.reads(Statement(self.ways[0].code, names).value())
+        ours = self.reads(Statement(self.methods[0].code, names).value())
         refused = differ(found, ours)
-        memory = spans(table) + (spans_of_frame(names["dn"]) if "dn" in way.names() else [])
+        memory = spans(table) + (spans_of_frame(names["dn"]) if "dn" in method.names() else [])
         return refused, "" if refused else _copies(found, memory)
 
 

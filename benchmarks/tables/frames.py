@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.conversion.inputs import within_memory
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.tables.contest import Array, Way
+from benchmarks.tables.contest import Array, Method
 from benchmarks.tables.data import COLUMNS, aliases, flights, floats, installed, namespace, spans
 from benchmarks.timing import Raised, Statement, measure
 
@@ -23,35 +23,35 @@ FLIGHTS = "flights"
 Pair = tuple[str, str]
 
 #: By source and target: what people call. pandas is backed by Arrow on both sides.
-WAYS: dict[Pair, list[Way]] = {
+METHODS: dict[Pair, list[Method]] = {
     ("pyarrow", "polars"): [
-        Way('zc.convert(t, "polars")', "ours"),
-        Way("pl.from_arrow(t)", "documented"),
-        Way("pl.DataFrame(t)"),
+        Method('zc.convert(t, "polars")', "ours"),
+        Method("pl.from_arrow(t)", "documented"),
+        Method("pl.DataFrame(t)"),
     ],
     ("polars", "pyarrow"): [
-        Way('zc.convert(d, "pyarrow")', "ours"),
-        Way("d.to_arrow()", "documented"),
-        Way("pa.table(d)"),
+        Method('zc.convert(d, "pyarrow")', "ours"),
+        Method("d.to_arrow()", "documented"),
+        Method("pa.table(d)"),
     ],
     ("pyarrow", "pandas"): [
-        Way('zc.convert(t, "pandas")', "ours"),
-        Way("t.to_pandas(types_mapper=pd.ArrowDtype)", "documented"),
-        Way("t.to_pandas()", "reference"),
-        Way("t.to_pandas(split_blocks=True)", "reference"),
+        Method('zc.convert(t, "pandas")', "ours"),
+        Method("t.to_pandas(types_mapper=pd.ArrowDtype)", "documented"),
+        Method("t.to_pandas()", "reference"),
+        Method("t.to_pandas(split_blocks=True)", "reference"),
     ],
     ("pandas", "pyarrow"): [
-        Way('zc.convert(df, "pyarrow")', "ours"),
-        Way("pa.Table.from_pandas(df)", "documented"),
-        Way("pa.table(df)"),
+        Method('zc.convert(df, "pyarrow")', "ours"),
+        Method("pa.Table.from_pandas(df)", "documented"),
+        Method("pa.table(df)"),
     ],
     ("pandas", "polars"): [
-        Way('zc.convert(df, "polars")', "ours"),
-        Way("pl.from_pandas(df)", "documented"),
+        Method('zc.convert(df, "polars")', "ours"),
+        Method("pl.from_pandas(df)", "documented"),
     ],
     ("polars", "pandas"): [
-        Way('zc.convert(d, "pandas")', "ours"),
-        Way("d.to_pandas(use_pyarrow_extension_array=True)", "documented"),
+        Method('zc.convert(d, "pandas")', "ours"),
+        Method("d.to_pandas(use_pyarrow_extension_array=True)", "documented"),
     ],
 }
 
@@ -70,10 +70,10 @@ class Input:
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a pair: all its ways and sizes take turns."""
+    """One task a pair: all its methods and sizes take turns."""
     if not all(map(installed, ("pyarrow", "polars", "pandas"))):
         return []
-    wanted = [pair for pair in WAYS if all(map(settings.wants, pair))]
+    wanted = [pair for pair in METHODS if all(map(settings.wants, pair))]
     return [Task(" -> ".join(pair), partial(_series, pair, settings)) for pair in wanted]
 
 
@@ -88,28 +88,28 @@ def _inputs(settings: Settings) -> list[Input]:
 def _series(pair: Pair, settings: Settings) -> list[Case]:
     inputs = _inputs(settings)
     cases, able = [], {}
-    for way in WAYS[pair]:
-        case = Case(f"{' -> '.join(pair)}: {way.code}")
+    for method in METHODS[pair]:
+        case = Case(f"{' -> '.join(pair)}: {method.code}")
         for given in inputs:
-            refused, copied = check(way, pair, given)
-            entry = Entry(given.label, way.role, note="copies" if copied else "", left_out=refused)
+            refused, copied = check(method, pair, given)
+            entry = Entry(given.label, method.role, note="copies" if copied else "", left_out=refused)
             case.entries.append(entry)
-            if refused and way.role == "ours":
-                raise AssertionError(f"{way.code} of {given.label} {refused}")
+            if refused and method.role == "ours":
+                raise AssertionError(f"{method.code} of {given.label} {refused}")
             if not refused:
-                able[way.code, given.label] = Statement(way.code, given.names)
-                if way.role == "ours":
+                able[method.code, given.label] = Statement(method.code, given.names)
+                if method.role == "ours":
                     case.figures[f"bytes copied, {given.label}"] = copied
         cases.append(case)
     timings = measure({f"{code} {label}": s for (code, label), s in able.items()}, settings.pace)
-    for way, case in zip(WAYS[pair], cases, strict=True):
+    for method, case in zip(METHODS[pair], cases, strict=True):
         for entry in case.entries:
-            entry.timing = timings.get(f"{way.code} {entry.label}")
+            entry.timing = timings.get(f"{method.code} {entry.label}")
     return cases
 
 
-def check(way: Way, pair: Pair, given: Input) -> tuple[str, int]:
-    """Return why a way does not do the work, or nothing; and how many bytes it copies.
+def check(method: Method, pair: Pair, given: Input) -> tuple[str, int]:
+    """Return why a method does not do the work, or nothing; and how many bytes it copies.
 
     The bytes are counted where they lie: those of each buffer of numbers, or of text, that
     is outside the source's memory.
@@ -117,10 +117,10 @@ def check(way: Way, pair: Pair, given: Input) -> tuple[str, int]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = Statement(way.code, given.names).value()
+            result = Statement(method.code, given.names).value()
     except Exception as error:  # noqa: BLE001 - whatever a library raises is the finding
         return Raised.of(error).why, 0
-    if way.role == "reference":
+    if method.role == "reference":
         return "", 0
     expected = given.names["t"]
     if given.label != FLIGHTS:

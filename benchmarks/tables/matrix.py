@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.conversion.inputs import NOISE
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.tables.contest import Question, Way, array
+from benchmarks.tables.contest import Method, Question, array
 from benchmarks.tables.data import COLUMNS, ROWS, block, floats, installed, namespace, x64
 from benchmarks.timing import Statement, measure
 
@@ -18,35 +18,35 @@ _SMALL = 1_000  # rows
 
 _PYARROW = {
     ("numpy", "C"): [
-        Way("b.to_tensor(row_major=True).to_numpy()", "documented"),
-        Way('d.to_numpy(order="c")', "library"),
-        Way("np.column_stack([c.chunk(0).to_numpy() for c in t.columns])"),
-        Way("np.stack([c.chunk(0).to_numpy() for c in t.columns], axis=1)"),
-        Way("np.ascontiguousarray(df.to_numpy())", "library", fails="gives object"),
+        Method("b.to_tensor(row_major=True).to_numpy()", "documented"),
+        Method('d.to_numpy(order="c")', "library"),
+        Method("np.column_stack([c.chunk(0).to_numpy() for c in t.columns])"),
+        Method("np.stack([c.chunk(0).to_numpy() for c in t.columns], axis=1)"),
+        Method("np.ascontiguousarray(df.to_numpy())", "library", fails="gives object"),
     ],
     ("numpy", "F"): [
-        Way("b.to_tensor(row_major=False).to_numpy()", "documented"),
-        Way('d.to_numpy(order="fortran")', "library"),
-        Way("np.stack([c.chunk(0).to_numpy() for c in t.columns]).T"),
-        Way("np.asfortranarray(df.to_numpy())", "library", fails="gives object"),
+        Method("b.to_tensor(row_major=False).to_numpy()", "documented"),
+        Method('d.to_numpy(order="fortran")', "library"),
+        Method("np.stack([c.chunk(0).to_numpy() for c in t.columns]).T"),
+        Method("np.asfortranarray(df.to_numpy())", "library", fails="gives object"),
     ],
     ("torch", "C"): [
-        Way("torch.from_numpy(b.to_tensor(row_major=True).to_numpy())", "documented"),
-        Way("d.to_torch().contiguous()", "library"),
-        Way("torch.stack([torch.from_dlpack(c.chunk(0)) for c in t.columns], dim=1)"),
-        Way("torch.stack([torch.from_dlpack(c.chunk(0)) for c in t.columns]).T.contiguous()"),
+        Method("torch.from_numpy(b.to_tensor(row_major=True).to_numpy())", "documented"),
+        Method("d.to_torch().contiguous()", "library"),
+        Method("torch.stack([torch.from_dlpack(c.chunk(0)) for c in t.columns], dim=1)"),
+        Method("torch.stack([torch.from_dlpack(c.chunk(0)) for c in t.columns]).T.contiguous()"),
     ],
     ("torch", "F"): [
-        Way("torch.from_numpy(b.to_tensor(row_major=False).to_numpy())", "documented"),
-        Way("d.to_torch()", "library"),
-        Way("torch.stack([torch.from_dlpack(c.chunk(0)) for c in t.columns]).T"),
+        Method("torch.from_numpy(b.to_tensor(row_major=False).to_numpy())", "documented"),
+        Method("d.to_torch()", "library"),
+        Method("torch.stack([torch.from_dlpack(c.chunk(0)) for c in t.columns]).T"),
     ],
 }
 _POLARS = {
-    ("numpy", "C"): [Way('d.to_numpy(order="c")', "documented")],
-    ("numpy", "F"): [Way('d.to_numpy(order="fortran")', "documented")],
-    ("torch", "C"): [Way("d.to_torch().contiguous()", "documented")],
-    ("torch", "F"): [Way("d.to_torch()", "documented")],
+    ("numpy", "C"): [Method('d.to_numpy(order="c")', "documented")],
+    ("numpy", "F"): [Method('d.to_numpy(order="fortran")', "documented")],
+    ("torch", "C"): [Method("d.to_torch().contiguous()", "documented")],
+    ("torch", "F"): [Method("d.to_torch()", "documented")],
 }
 
 
@@ -56,12 +56,12 @@ def questions(rows: int = ROWS) -> list[Question]:
         Question(
             f"{source} -> {target}, {order} order",
             partial(floats, rows),
-            [Way(f'zc.convert({name}, "{target}", layout="matrix:{order}")', "ours"), *listed],
+            [Method(f'zc.convert({name}, "{target}", layout="matrix:{order}")', "ours"), *listed],
             array,
             (source, target),
         )
-        for source, name, ways in (("pyarrow", "t", _PYARROW), ("polars", "d", _POLARS))
-        for (target, order), listed in ways.items()
+        for source, name, methods in (("pyarrow", "t", _PYARROW), ("polars", "d", _POLARS))
+        for (target, order), listed in methods.items()
     ]
 
 
@@ -82,10 +82,10 @@ def goals(cases: Sequence[Case]) -> list[Goal]:
 
 
 BLOCK = [
-    Way('zc.convert(t, "numpy", layout="matrix")', "ours"),
-    Way('zc.convert(t, "torch", layout="matrix")', "ours"),
-    Way("d.to_numpy()", "library"),
-    Way("b.to_tensor(row_major=False)", "library"),
+    Method('zc.convert(t, "numpy", layout="matrix")', "ours"),
+    Method('zc.convert(t, "torch", layout="matrix")', "ours"),
+    Method("d.to_numpy()", "library"),
+    Method("b.to_tensor(row_major=False)", "library"),
 ]
 
 
@@ -101,29 +101,29 @@ def _block(settings: Settings) -> list[Case]:
     wanted = ("t", "d", "b") if installed("polars") else ("t", "b")
     for rows in (_SMALL, ROWS):
         given[f"{rows:,} rows"] = namespace(block(rows), wanted)
-    ways = [way for way in BLOCK if way.installed()]
+    methods = [method for method in BLOCK if method.installed()]
     with x64():
         statements = {
-            f"{way.code} {label}": Statement(way.code, names)
-            for way in ways
+            f"{method.code} {label}": Statement(method.code, names)
+            for method in methods
             for label, names in given.items()
         }
-        for way in ways:
-            if way.role == "ours":
+        for method in methods:
+            if method.role == "ours":
                 for label, names in given.items():
-                    told = moved(way, names)
+                    told = moved(method, names)
                     if told:
-                        raise AssertionError(f"{way.code} of {label} {told}")
+                        raise AssertionError(f"{method.code} of {label} {told}")
         timings = measure(statements, settings.pace)
     return [
-        Case(way.code, [Entry(label, way.role, timings[f"{way.code} {label}"]) for label in given])
-        for way in ways
+        Case(method.code, [Entry(label, method.role, timings[f"{method.code} {label}"]) for label in given])
+        for method in methods
     ]
 
 
-def moved(way: Way, names: Mapping[str, Any]) -> str:
+def moved(method: Method, names: Mapping[str, Any]) -> str:
     """Return in what a matrix is not the columns of ``t`` where they lay; nothing if it is."""
-    matrix = array(Statement(way.code, names).value())
+    matrix = array(Statement(method.code, names).value())
     for i, column in enumerate(names["t"].columns):
         values = column.chunk(0).to_numpy()
         if not np.array_equal(matrix[:, i], values):

@@ -19,7 +19,7 @@ import zerocopy as zc
 from benchmarks.page import newest, page, refusal
 from benchmarks.pipeline import contest, memory, work
 from benchmarks.pipeline.contenders import WAYS
-from benchmarks.pipeline.contenders.way import MODULES, Way
+from benchmarks.pipeline.contenders.method import MODULES, Way
 from benchmarks.pipeline.copied import copied, size
 from benchmarks.pipeline.data import OBSERVATION, files, weather
 from benchmarks.pipeline.run import Outcome, Runner, differs, quiet, race

@@ -4,10 +4,10 @@ One table, which the clock, the memory and the tests share.
 """
 
 from benchmarks.pipeline.contenders import by_hand, copies, ours
-from benchmarks.pipeline.contenders.way import Way
+from benchmarks.pipeline.contenders.method import Method
 
-WAYS = (
-    Way("zerocopy", "ours", ours.BORDERS),
-    Way("as people write it", "idiom", copies.BORDERS),
-    Way("aliases by hand", "narrow", by_hand.BORDERS),
+METHODS = (
+    Method("zerocopy", "ours", ours.BORDERS),
+    Method("as people write it", "idiom", copies.BORDERS),
+    Method("aliases by hand", "narrow", by_hand.BORDERS),
 )

@@ -29,8 +29,8 @@ MODULES = {
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way over all borders.
+class Method:
+    """One method over all borders.
 
     Attributes
     ----------
