@@ -1,9 +1,9 @@
-"""What compilers make of the layout kernels for CUDA devices; no device is needed.
+"""Registers and bank conflicts of the compiled layout kernels for CUDA; needs no device.
 
     python -m benchmarks.layout_cuda_compiled
 
-It needs NVVM and ptxas, as ``pip install 'numba-cuda[cu12]'`` brings them. A file of results is
-written, and the tables of docs/layouts-gpu.md are printed: no figure there is typed by hand.
+It needs NVVM and ptxas, which ``pip install 'numba-cuda[cu12]'`` installs. It writes a file of
+results and prints the tables of docs/layouts-gpu.md: figures there are not typed by hand.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ RESULTS = Path(__file__).parent / "results"
 ARCHITECTURES = ((7, 0), (7, 5), (8, 0), (8, 6), (9, 0))
 BANKS = 32
 
-#: Wheels that have NVVM and ptxas.
+#: Distributions that contain NVVM and ptxas.
 _NVCC = ("nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc")
-_SAID = {
+_PTXAS_OUTPUT = {
     "registers": r"Used (\d+) registers",
     "stack_bytes": r"(\d+) bytes stack frame",
     "spill_store_bytes": r"(\d+) bytes spill stores",
@@ -45,7 +45,7 @@ _SAID = {
 
 
 def kernels() -> Iterator[dict[str, Any]]:
-    """Yield what ptxas says of each kernel on each architecture."""
+    """Yield the figures of ptxas for each kernel on each architecture."""
     from numba import cuda, types
 
     from zerocopy.layout.cuda import kernels as compiled
@@ -64,14 +64,14 @@ def kernels() -> Iterator[dict[str, Any]]:
     }
     for name, signature in arguments.items():
         for architecture in ARCHITECTURES:
-            # Whatever is compiled for, functions on the device ask which one there is.
+            # Numba looks up the current device even when it compiles for another one.
             dispatcher.get_current_device = lambda cc=architecture: SimpleNamespace(compute_capability=cc)
             function = getattr(compiled, name).py_func
             ptx, _ = cuda.compile_ptx(function, signature, cc=architecture, device=False)
             arch = "sm_{}{}".format(*architecture)
-            said = _assemble(ptx, arch)
-            found = {key: int(re.search(pattern, said)[1]) for key, pattern in _SAID.items()}  # type: ignore[index]
-            yield {"kernel": name, "architecture": arch, **found}
+            output = _assemble(ptx, arch)
+            figures = {key: int(re.search(pattern, output)[1]) for key, pattern in _PTXAS_OUTPUT.items()}  # type: ignore[index]
+            yield {"kernel": name, "architecture": arch, **figures}
 
 
 def _assemble(ptx: str, architecture: str) -> str:
@@ -91,7 +91,7 @@ def _assemble(ptx: str, architecture: str) -> str:
 
 
 def _ptxas() -> str:
-    """Return the path of ptxas: that of the wheels, or the one that a shell would find."""
+    """Return the path of ptxas in the installed distributions or on PATH."""
     for name in _NVCC:
         try:
             files = importlib.metadata.files(name) or []
@@ -100,37 +100,37 @@ def _ptxas() -> str:
         for file in files:
             if file.name == "ptxas":
                 return str(file.locate())
-    found = shutil.which("ptxas")
-    if found is None:
-        raise SystemExit("there is no ptxas: pip install 'numba-cuda[cu12]' brings one")
-    return found
+    path = shutil.which("ptxas")
+    if path is None:
+        raise SystemExit("ptxas is not installed. To fix: pip install 'numba-cuda[cu12]'")
+    return path
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what compiles."""
-    found = {}
+    """Return the versions of the compilers."""
+    installed = {}
     for name in ("numba", "numba-cuda", *_NVCC):
         try:
-            found[name] = importlib.metadata.version(name)
+            installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 # -- banks ------------------------------------------------------------------------
 
 
 def tiles() -> Iterator[dict[str, Any]]:
-    """Yield the tile of each layout, and reads in turn for an access of a warp to it.
+    """Yield the tile of each record type, with the serialised reads of one access by a warp.
 
-    Computed from the plans: of the tasks that move words, half of 8 bytes a thread at a time.
+    They are computed from the plans, for the tasks that move words: 4 bytes of each thread at a time.
     """
     for layout in LAYOUTS:
         size = layout.dtype.itemsize
-        made = plan(tuple(leaves(layout.dtype)), size)
-        shift, mask = made.swizzle
+        record_plan = plan(tuple(leaves(layout.dtype)), size)
+        shift, mask = record_plan.swizzle
         plain, swizzled = [], []
-        for task in made.table.reshape(-1, len(ROW)):
+        for task in record_plan.table.reshape(-1, len(ROW)):
             if task[KIND] not in (ALIGNED, SHIFTED):
                 continue
             for start in range(task[START], task[STOP], 8 * WARP):
@@ -138,41 +138,41 @@ def tiles() -> Iterator[dict[str, Any]]:
                     byte = start + 8 * np.arange(WARP) + half
                     byte = byte[byte < task[STOP]]
                     at = byte // task[LENGTH] * size + task[OFFSET] + byte % task[LENGTH]
-                    for place in (at,) if task[KIND] == ALIGNED else (at, at + 3):
-                        plain.append(_in_turn(place))
-                        swizzled.append(_in_turn(place ^ (place >> shift & mask)))
+                    for address in (at,) if task[KIND] == ALIGNED else (at, at + 3):
+                        plain.append(_serialised(address))
+                        swizzled.append(_serialised(address ^ (address >> shift & mask)))
         yield {
             "records": layout.name,
             "bytes": size,
-            "shared_bytes": made.shared,
+            "shared_bytes": record_plan.shared,
             "plain": round(float(np.mean(plain)), 2),
             "swizzled": round(float(np.mean(swizzled)), 2),
         }
 
 
-def _in_turn(place: Any) -> int:
-    """Return how many words of one bank are asked for, at most."""
-    return int(np.bincount(np.unique(place // 4) % BANKS).max())
+def _serialised(address: Any) -> int:
+    """Return the most words that are read from one bank."""
+    return int(np.bincount(np.unique(address // 4) % BANKS).max())
 
 
 # -- the document -----------------------------------------------------------------
 
 
-def compiled_table(told: list[dict[str, Any]]) -> str:
+def compiled_table(kernels: list[dict[str, Any]]) -> str:
     """Return the table of registers."""
-    names = list(dict.fromkeys(one["kernel"] for one in told))
-    architectures = list(dict.fromkeys(one["architecture"] for one in told))
-    registers = {(one["kernel"], one["architecture"]): one["registers"] for one in told}
+    names = list(dict.fromkeys(one["kernel"] for one in kernels))
+    architectures = list(dict.fromkeys(one["architecture"] for one in kernels))
+    registers = {(one["kernel"], one["architecture"]): one["registers"] for one in kernels}
     lines = [f"| kernel | {' | '.join(architectures)} |", "|---" * (1 + len(architectures)) + "|"]
     for name in names:
         lines.append(f"| `{name}` | {' | '.join(str(registers[name, arch]) for arch in architectures)} |")
     return "\n".join(lines)
 
 
-def tiles_table(told: list[dict[str, Any]]) -> str:
-    """Return the table of reads in turn."""
+def tiles_table(tiles: list[dict[str, Any]]) -> str:
+    """Return the table of serialised reads."""
     lines = ["| records | bytes | bytes of a tile | plain | swizzled |", "|---" * 5 + "|"]
-    for one in told:
+    for one in tiles:
         lines.append(
             f"| {one['records']} | {one['bytes']} | {one['shared_bytes']:,} "
             f"| {one['plain']:.2f} | {one['swizzled']:.2f} |"
@@ -183,7 +183,7 @@ def tiles_table(told: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Compile, write the results, print the tables."""
     day = datetime.now(UTC).date().isoformat()
-    told = {
+    results = {
         "schema": 1,
         "command": "python -m benchmarks.layout_cuda_compiled",
         "date": day,
@@ -192,8 +192,8 @@ def main() -> None:
         "tiles": list(tiles()),
     }
     path = RESULTS / f"layout-cuda-compiled-{day}.json"
-    path.write_text(json.dumps(told, indent=1) + "\n")
-    print(path.name, compiled_table(told["kernels"]), tiles_table(told["tiles"]), sep="\n\n")
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    print(path.name, compiled_table(results["kernels"]), tiles_table(results["tiles"]), sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The process that one contender runs in once, to see how much memory it takes.
+"""The process that runs one contender once, to measure its memory.
 
-It writes one line, the bytes at the peak of a run beyond what was resident before it::
+It prints one line, the peak of resident bytes minus those before the run::
 
     python -m benchmarks.pipeline.child LABEL FOLDER-OF-FILES FOLDER-OF-A-FEW-FLIGHTS
 """
@@ -21,10 +21,10 @@ from benchmarks.pipeline.stages import cpu
 
 
 def grown(label: str, given: Files, few: Files) -> int:
-    """Return the bytes at the peak of one run, beyond what was resident before it.
+    """Return the peak of resident bytes of one run minus those before it.
 
-    Before it there is one of a few flights: enough that everything is imported, compiled and
-    started, and so few that allocators keep next to nothing of it.
+    An earlier run with a few flights imports, compiles and starts everything; with so few flights,
+    allocators keep almost no memory of it.
     """
     (method,) = (method for method in METHODS if method.label == label)
     runner = Runner(method, cpu())
@@ -32,7 +32,7 @@ def grown(label: str, given: Files, few: Files) -> int:
         runner.run(few)
         gc.collect()
         if not reset_peak():
-            raise SystemExit("this system does not start the peak of a process anew")
+            raise SystemExit("this system cannot reset the peak of a process")
         before = resident()
         outcome = runner.run(given)
         after = peak()
@@ -41,8 +41,8 @@ def grown(label: str, given: Files, few: Files) -> int:
 
 
 def main() -> None:
-    """Measure, and say it."""
-    # What libraries print must not stand where the answer is expected.
+    """Measure, and print the result."""
+    # Libraries that print to stdout must not disturb the result.
     label, given, few = sys.argv[1:]
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

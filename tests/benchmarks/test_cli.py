@@ -756,11 +756,11 @@ def test_an_interrupt_that_a_library_has_swallowed_ends_the_run():
     """DuckDB makes a RuntimeError of it."""
 
     def swallow() -> None:
-        interrupt.ask()
+        interrupt.request()
         raise RuntimeError("Query interrupted")
 
     try:
         with pytest.raises(KeyboardInterrupt):
             measure({"x": Statement("f()", {"f": swallow})}, SHORT)
     finally:
-        interrupt.forget()
+        interrupt.reset()
