@@ -21,6 +21,47 @@ SCHEMA = 1
 #: Texts of kept results that have changed since, old to new: the measurements stay as they are.
 RENAMED = {
     "as people write it": "documented calls",
+    "cells where explain and the proof differ": "cells where explain is wrong",
+    "cells with a write seen or not": "cells verified with a write",
+    "cells without a proof": "cells not verified",
+    "has no proof: a query has no memory before it has run": (
+        "is not verified: a query has no memory before it runs"
+    ),
+    "explain agrees with the proof in every cell of the grid": "explain is correct in every cell of the grid",
+    "where it is the fastest way by hand": "where it is the fastest by hand",
+    "imports the standard library alone": "imports only the standard library",
+    "modules of others that it imports": "third-party modules that it imports",
+    "dtypes that zerocopy carries and the documented call does not": "dtypes that only zerocopy supports",
+    "ahead of every other way": "ahead of every other method",
+    "to rows, wide ones": "to rows, wider records",
+    "few records or many: never slower": "any number of records: not slower",
+    "some fields: never slower": "some fields: not slower",
+    "some fields, fresh memory: never slower": "some fields, fresh memory: not slower",
+    "the same bytes and no records": "the same bytes, not as records",
+    "first call, cache warm: 50 ms at most beyond": "first call, warm cache: 50 ms at most in addition to",
+    "no bytes copied at a border that can alias: no more than by hand": (
+        "bytes copied at a border: at most those of aliases by hand"
+    ),
+    "no slower than by hand: time over that of the fastest by hand": "time relative to the fastest by hand",
+    "torch has one thread, pyarrow, polars and JAX as many as they take: for all contenders alike": (
+        "for all contenders, torch has one thread; pyarrow, polars and JAX have their default threads"
+    ),
+    "resident memory at the peak of a run in a fresh process, beyond what was resident after imports": (
+        "peak resident memory of a run in a fresh process, minus the resident memory after imports"
+    ),
+    "all that has a name in the pipeline lives to its end": (
+        "all named values of the pipeline stay alive until its end"
+    ),
+    "that JAX takes without a copy": "that JAX aliases",
+    "aligned: 64 MB reach JAX": "aligned: 64 MB to JAX",
+    "recycle: nothing below 0.91 times the speed": "recycle: each workload at least 0.91x as fast",
+    "recycle: nothing below 0.95 times the speed": "recycle: each workload at least 0.95x as fast",
+    ": time with it over time without": " (limit: ratio of times)",
+    "aligned: NumPy's arrays lie at multiples of 64 bytes": "aligned: NumPy arrays are 64-byte-aligned",
+    "called zero-copy by its plan": "plan is zero-copy",
+    "fills nulls without saying so": "fills nulls silently",
+    "NumPy-backed: NaN already": "NumPy-backed, has NaN already",
+    "time stamp": "timestamp",
 }
 
 #: Distributions whose versions matter on a GPU, in addition to those of a suite.

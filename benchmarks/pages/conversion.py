@@ -46,8 +46,8 @@ _REASONS = {
     "alignment, because TensorFlow aborts on unaligned memory.",
     "numpy -> tensorflow": "zerocopy checks the alignment, because TensorFlow aborts on unaligned memory.",
     "pyarrow -> tensorflow": "zerocopy checks the alignment, because TensorFlow aborts on unaligned memory.",
-    "tensorflow -> numpy": "`__array__` returns immutable memory as a writable array. zerocopy marks it read-only, "
-    "which takes one more call.",
+    "tensorflow -> numpy": "`__array__` returns immutable memory as a writable array. zerocopy marks it "
+    "read-only, which takes one more call.",
 }
 
 
@@ -75,9 +75,9 @@ def _grid(cases: Cases) -> str:
     written, unproved, wrong = (
         int(sum(f.get(name, 0) for f in figures))
         for name in (
-            "cells with a write seen or not",
-            "cells without a proof",
-            "cells where explain and the proof differ",
+            "cells verified with a write",
+            "cells not verified",
+            "cells where explain is wrong",
         )
     )
     text = (
@@ -194,9 +194,9 @@ def _rivals(data: dict[str, Any]) -> list[str]:
                 times.setdefault(name, _against(entry, ours))
         rows.append([case["name"], time(ours), *(times.get(name, "") for name in _LIBRARIES.values())])
     text = (
-        "The pairs again. Each library's time, and how many times ours that is. A dash: it cannot, or it "
-        "copies. Nothing: it has no such target, or no method in from there. array-api-compat's `to_device` "
-        "stays within one framework."
+        "Times of other libraries for the same pairs, with the ratio to zerocopy. A dash: the library fails "
+        "or copies. Empty: the library does not support the source or the target. array-api-compat's "
+        "`to_device` stays within one framework."
     )
     parts = [f"\n## Other libraries\n\n{text}\n\n" + table(["pair", "zerocopy", *_LIBRARIES.values()], rows)]
     cases = _cases(data, "pydlpack")
@@ -210,8 +210,8 @@ def _rivals(data: dict[str, Any]) -> list[str]:
                 [case["name"], time(ours), time(best(case, "documented")), _against(theirs, ours), *counted]
             )
         text = (
-            "pydlpack adds a `__dlpack__` to any array, in pure Python. It ran in a separate process, because "
-            "it can keep destructors of capsules that it has exported."
+            "pydlpack adds a `__dlpack__` to any array, in pure Python. It ran in a separate process, "
+            "because it can keep destructors of capsules that it has exported."
         )
         heads = ["pair", "zerocopy", "documented", "pydlpack", *_KEPT]
         parts.append(f"\n### pydlpack\n\n{text}\n\n" + table(heads, rows))

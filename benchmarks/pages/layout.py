@@ -10,7 +10,7 @@ TITLE = "Benchmarks of layouts"
 ABOUT = "Records to columns and back, compared with copies and with other methods."
 ON_GPU = "Records to columns and back on a GPU, compared with a copy on the device."
 
-#: What is asked of the speed against an ordinary copy where cores share no method to the memory.
+#: Goals relative to an ordinary copy, on machines whose cores do not share memory bandwidth.
 COLUMNS_APART, ROWS_APART = 0.95, 0.8
 
 Case = dict[str, Any]

@@ -9,9 +9,7 @@ from benchmarks.pipeline.contenders import METHODS
 from benchmarks.report import format_duration, format_quantity
 
 TITLE = "Benchmarks of a pipeline"
-ABOUT = (
-    "From Parquet to scores through five frameworks: the cost of the borders between them, and of the work."
-)
+ABOUT = "From Parquet to scores through five frameworks: the cost of the borders, and of the work."
 
 ON_GPU = (
     "The pipeline from Parquet to scores with engines on a GPU: the cost of the borders, and of the work."
@@ -28,20 +26,21 @@ _COPIED, _PEAK = "bytes copied, ", "bytes at the peak, "
 _JOB = """\
 ## The job
 
-The flights that left New York in 2013 are read from Parquet, and the weather at their airports from
-a file of records. Both go to polars, which joins them and makes features of them: columns of float32.
-torch fits a logistic model to them, which says whether a flight will be more than a quarter of an
-hour late. JAX scores all flights, NumPy says how good the scores are, and they are written as Parquet.
+The pipeline reads the flights that left New York in 2013 from Parquet, and the weather at their
+airports from a file of records. polars joins them and computes features, as columns of float32.
+torch fits a logistic model that predicts whether a flight arrives more than 15 minutes late. JAX
+scores all flights, NumPy computes metrics of the scores, and pyarrow writes them as Parquet.
 
-Each stage is the work of one engine, and it is the same code for all contenders. What differs is
-what is written at the borders:
+Each stage is the work of one engine, with the same code for all contenders. The contenders differ
+in the code at the borders between engines:
 
-- **zerocopy**: `zc.convert`, and `zc.aos_to_soa` where records come in.
-- **as people write it**: what tutorials do, with pandas in between and constructors that copy.
-- **aliases by hand**: at each border the one call that is known to alias there.
+- **zerocopy**: `zc.convert`, and `zc.aos_to_soa` for records.
+- **documented calls**: the calls of documentation and tutorials, with pandas in between and
+  constructors that copy.
+- **aliases by hand**: at each border the call that is known to alias.
 
-Before anything is timed, all of them must give the same scores, labels and metrics. They do, though
-pandas makes floats of integers with nulls on the method: these are small enough to survive it.
+Before anything is timed, all contenders must give the same scores, labels and metrics. pandas
+converts integers with nulls to floats, but these integers are small enough to keep their values.
 """
 
 _WHY = """
@@ -174,4 +173,5 @@ def _written(cases: list[Case]) -> str:
         rows.append([" to ".join(border)])
         rows[-1] += [" then ".join(f"`{code}`" for code in method.borders[border]) for method in METHODS]
     text = "`x` is the input, and after *then* the value of the code before it."
-    return f"## The code at the borders\n\n{text}\n\n{table(['border', *(method.label for method in METHODS)], rows)}\n"
+    heads = ["border", *(method.label for method in METHODS)]
+    return f"## The code at the borders\n\n{text}\n\n{table(heads, rows)}\n"

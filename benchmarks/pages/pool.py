@@ -29,18 +29,17 @@ that the one before left; several sets of processes take a part of the blocks ea
 """
 
 _WHY = """
-The limits are times over times: 0.20x is five times as fast. What loses, and why:
+Limits are ratios of times: 0.20x is five times as fast. Workloads that are slower with the pool:
 
-- **Small blocks, allocated and dropped at once.** Time without is some 100 to 200 ns, nearly all of
-  it NumPy's; what the C library has in its free lists moves it by some tens of nanoseconds either
-  method. With `aligned`, a block above 1 KB that does not fall on a multiple of 64 by itself is
-  asked for a second time.
-- **Zeros below 32 MiB.** Fresh pages are zero, kept ones are written first: so zeros that are filled
+- **Small blocks, allocated and freed immediately.** Without a pool they take 100 to 200 ns, most of it
+  in NumPy; the free lists of the C library change this by some tens of nanoseconds. With `aligned`, a
+  block above 1 KB that is not 64-byte-aligned by chance is allocated a second time.
+- **Zeros below 32 MiB.** Fresh pages are zero, but kept pages must be cleared: zeros that are filled
   afterwards are written twice.
-- **Rows that differ by a process's luck.** Where the heap of a process lies makes tens of percent in
-  loads that touch few megabytes, and stays for its life. A row that is missed here and kept in another
-  run is of that kind; arithmetic of pandas' columns was slower in each of ours, and why is not known.
-- **Memory.** What was freed stays resident until `pool.trim()`: see the last table.
+- **Rows that vary between processes.** The address of the heap changes workloads on few megabytes by
+  tens of percent, for the lifetime of a process. A goal that is missed in one run and met in another is
+  of this kind. Arithmetic on pandas columns was slower in every run, for an unknown reason.
+- **Memory.** Freed memory stays resident until `pool.trim()`: see the last table.
 """
 
 

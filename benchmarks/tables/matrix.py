@@ -1,4 +1,4 @@
-"""Columns become one matrix: in either order, and without a copy where they lie in one allocation."""
+"""Columns to one matrix: in both orders, and without a copy if they are in one allocation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _POLARS = {
 
 
 def questions(rows: int = ROWS) -> list[Question]:
-    """Return one question a source, target and order."""
+    """Return a question for each source, target and order."""
     return [
         Question(
             f"{source} -> {target}, {order} order",
@@ -66,19 +66,19 @@ def questions(rows: int = ROWS) -> list[Question]:
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a source, target and order."""
+    """Return a task for each source, target and order."""
     return [Task(q.name, partial(q.run, settings)) for q in questions() if q.wanted(settings)]
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge ours against the fastest of pyarrow's and polars' calls."""
-    found = []
+    """Compare zerocopy with the fastest call of pyarrow and polars."""
+    judged = []
     for case in cases:
         ours, theirs = case.fastest("ours"), case.fastest("documented", "library")
         if ours and theirs:
             name = f"matrix: as fast as pyarrow's to_tensor and polars, within noise ({NOISE}x)"
-            found.append(Goal(name, case.name, median(ours) / median(theirs), NOISE, "x"))
-    return found
+            judged.append(Goal(name, case.name, median(ours) / median(theirs), NOISE, "x"))
+    return judged
 
 
 BLOCK = [
@@ -90,7 +90,7 @@ BLOCK = [
 
 
 def block_tasks(settings: Settings) -> list[Task]:
-    """One task: what it costs against the rows, where the columns lie in one allocation."""
+    """Return one task: the time by the number of rows, with columns in one allocation."""
     if not all(map(installed, ("pyarrow", "torch"))):
         return []
     return [Task("one allocation", partial(_block, settings))]
@@ -111,9 +111,9 @@ def _block(settings: Settings) -> list[Case]:
         for method in methods:
             if method.role == "ours":
                 for label, names in given.items():
-                    told = moved(method, names)
-                    if told:
-                        raise AssertionError(f"{method.code} of {label} {told}")
+                    wrong = differs(method, names)
+                    if wrong:
+                        raise AssertionError(f"{method.code} of {label} {wrong}")
         timings = measure(statements, settings.pace)
     return [
         Case(method.code, [Entry(label, method.role, timings[f"{method.code} {label}"]) for label in given])
@@ -121,8 +121,8 @@ def _block(settings: Settings) -> list[Case]:
     ]
 
 
-def moved(method: Method, names: Mapping[str, Any]) -> str:
-    """Return in what a matrix is not the columns of ``t`` where they lay; nothing if it is."""
+def differs(method: Method, names: Mapping[str, Any]) -> str:
+    """Return how a matrix differs from an alias of the columns of ``t``, or nothing."""
     matrix = array(Statement(method.code, names).value())
     for i, column in enumerate(names["t"].columns):
         values = column.chunk(0).to_numpy()
@@ -134,22 +134,22 @@ def moved(method: Method, names: Mapping[str, Any]) -> str:
 
 
 def _block_goals(cases: Sequence[Case]) -> list[Goal]:
-    found = []
+    judged = []
     for case in cases:
         if case.timed("ours"):
             small, large = (median(entry) for entry in case.entries)
             name = (
                 f"matrix, one allocation: {ROWS:,} rows take as long as {_SMALL:,}, within noise ({NOISE}x)"
             )
-            found.append(Goal(name, case.name, large / small, NOISE, "x"))
-    return found
+            judged.append(Goal(name, case.name, large / small, NOISE, "x"))
+    return judged
 
 
 SECTIONS = (
     Section("matrix", f"{ROWS:,} rows x {COLUMNS} columns of float64, to one matrix", tasks, "rivals", goals),
     Section(
         "block",
-        f"the same, {COLUMNS} columns that lie in one allocation: nothing is copied",
+        f"the same with {COLUMNS} columns in one allocation: no bytes are copied",
         block_tasks,
         "series",
         _block_goals,

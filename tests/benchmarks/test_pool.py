@@ -7,11 +7,11 @@ import pytest
 pytest.importorskip("psutil", reason="the benchmarks need it")
 
 from benchmarks.page import page
-from benchmarks.pool import arrays, loads, recycle
-from benchmarks.pool.loads import GROUPS
+from benchmarks.pool import arrays, recycle, workloads
 from benchmarks.pool.sides import WITHOUT, contest, sides, turns
+from benchmarks.pool.workloads import GROUPS
 from benchmarks.results import Results
-from benchmarks.suite import SUITES, Case, Entry, Settings, load
+from benchmarks.suite import SUITES, Case, Entry, Settings, workload
 from benchmarks.timing import Pace, Timing
 from zerocopy.pool.host import c_library
 
@@ -22,7 +22,7 @@ SHORT = Pace(rounds=2, block=1000, patience=1000)
 
 
 def test_the_suite_is_registered():
-    suite = load("pool")
+    suite = workload("pool")
     assert "pool" in SUITES
     assert [section.name for section in suite.sections][:2] == ["aligned", "recycle"]
     assert all(section.tasks(Settings(quick=True)) is not None for section in suite.sections)
@@ -37,7 +37,7 @@ def test_loads_have_names_of_their_own():
 def test_every_load_runs(group):
     settings = Settings()
     able = [given for given in GROUPS[group] if given.wanted(settings)]
-    names = loads.namespace(group)
+    names = workloads.namespace(group)
     for given in able:
         exec(given.code, dict(names))
 
@@ -87,7 +87,7 @@ def test_goals_are_times_over_times():
 def test_results_become_a_page(tmp_path, monkeypatch):
     monkeypatch.setitem(GROUPS, "zeros", GROUPS["zeros"][:2])
     pytest.importorskip("jax")
-    suite, settings = load("pool"), Settings(quick=True, pace=SHORT)
+    suite, settings = workload("pool"), Settings(quick=True, pace=SHORT)
     found = Results.begin([suite], settings)
     aligned, recycling = suite.sections[:2]
     for section, names in ((aligned, ("arrays", "64 MB to JAX")), (recycling, ("zeros",))):
