@@ -211,7 +211,7 @@ def load(name: str) -> Suite:
     Raises
     ------
     KeyError
-        There is no suite with that name.
+        `name` is not a suite.
     """
     suite: Suite = import_module(SUITES[name]).SUITE
     return suite

@@ -244,7 +244,7 @@ def _gpu(cases: Cases) -> str:
     text = (
         "1,000 float32 values in CUDA memory, and to and from NumPy. Times are those of the host, until "
         "the call returns. The last columns have the time of the device, between two events on its stream; "
-        "JAX uses private streams, so that there is no such figure. There are no goals for these: compare "
+        "JAX uses private streams, and does not have these figures. No goals are set: compare "
         "the ratios."
     )
     return f"## From framework to framework\n\n{text}\n\n" + table(heads, rows) + _remarks(cases) + "\n"

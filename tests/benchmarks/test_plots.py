@@ -221,7 +221,7 @@ def test_results_of_interrupted_run_are_drawn(draw, tmp_path):
     assert "sort" not in drawn["pool"]
     assert "Peak memory" not in drawn["pipeline"]
     assert "broken" not in drawn["pipeline"]
-    # Without borders among the stages there is no panel for them.
+    # Without borders among the stages their panel is missing.
     assert "read Parquet 20 ms" in drawn["pipeline"]
     assert "Time of the conversions alone" not in drawn["pipeline"]
 
