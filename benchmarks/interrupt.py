@@ -1,4 +1,4 @@
-"""A record of Ctrl-C, for libraries that replace ``KeyboardInterrupt`` with an error of their own.
+"""A record of Ctrl-C, for libraries that replace ``KeyboardInterrupt`` with another error.
 
 DuckDB raises ``RuntimeError`` if the interrupt arrives during one of its calls. Code that catches
 all errors of a contender calls :func:`check` to find out.

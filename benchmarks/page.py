@@ -55,7 +55,7 @@ from that file.
 
 ```sh
 pip install -e '.[bench]'
-python -m benchmarks {asked}
+python -m benchmarks {arguments}
 ```
 
 {contenders}, interleaved, {rounds} blocks each; the
@@ -93,13 +93,13 @@ def page(path: Path, suite: str = "") -> str:
         data = _only(data, own) | {"goals": _only(data, chosen)["goals"]}
         parts = module.on_gpu(data)
         title, about = f"{module.TITLE} on a GPU", module.ON_GPU
-        asked = " ".join(name for name in data["asked"] if name.partition("/")[0] == suite)
+        arguments = " ".join(name for name in data["asked"] if name.partition("/")[0] == suite)
         gpu = _gpu(data["machine"])
     else:
         data = _only(data, own) if len(data["suites"]) > 1 else data
-        parts, title, about, asked = module.body(data), module.TITLE, module.ABOUT, suite
+        parts, title, about, arguments = module.body(data), module.TITLE, module.ABOUT, suite
         gpu = "Nothing here was measured on a GPU."
-    return "\n".join([_intro(path, data, asked, title, about, contenders, gpu), *parts]) + "\n"
+    return "\n".join([_intro(path, data, arguments, title, about, contenders, gpu), *parts]) + "\n"
 
 
 def on_gpu(results: storage.Results, suite: str) -> bool:
@@ -125,7 +125,7 @@ def _only(data: dict[str, Any], sections: Collection[str]) -> dict[str, Any]:
 
 
 def _intro(
-    path: Path, data: dict[str, Any], asked: str, title: str, about: str, contenders: str, gpu: str
+    path: Path, data: dict[str, Any], arguments: str, title: str, about: str, contenders: str, gpu: str
 ) -> str:
     machine = data["machine"]
     versions = ", ".join(f"{k} {v}" for k, v in data["versions"].items() if k != "zerocopy")
@@ -133,7 +133,7 @@ def _intro(
         title=title,
         about=about,
         contenders=contenders,
-        asked=asked,
+        arguments=arguments,
         file=f"benchmarks/results/{path.name}",
         cpu=machine["cpu"],
         cores=machine["cores"],
@@ -170,8 +170,8 @@ def refusal(results: storage.Results, suite: str) -> str:
         return "they are from a run with --quick"
     if not results.complete:
         return "they are not complete: interrupted, or a task failed"
-    asked = facts.get("asked", facts["suites"])
-    if suite not in asked and not on_gpu(results, suite):
+    measured = facts.get("asked", facts["suites"])
+    if suite not in measured and not on_gpu(results, suite):
         return f"they have only a part of {suite}"
     narrowed = [f"--{name}" for name in ("frameworks", "sizes") if facts["settings"].get(name)]
     return f"they are from a run with {' and '.join(narrowed)}" if narrowed else ""

@@ -115,14 +115,14 @@ class Results:
         return bool(self.facts["settings"]["quick"])
 
     @classmethod
-    def begin(cls, suites: Iterable[Suite], settings: Settings, asked: Sequence[str] = ()) -> Results:
+    def begin(cls, suites: Iterable[Suite], settings: Settings, names: Sequence[str] = ()) -> Results:
         """Start the results of a run on this machine.
 
         Parameters
         ----------
         suites : iterable of Suite
         settings : Settings
-        asked : sequence of str
+        names : sequence of str
             Suites and sections as named on the command line; empty for all suites.
         """
         suites = list(suites)
@@ -133,7 +133,7 @@ class Results:
         return cls(
             facts={
                 "suites": [suite.name for suite in suites],
-                "asked": list(asked) or [suite.name for suite in suites],
+                "asked": list(names) or [suite.name for suite in suites],
                 "started": _now(),
                 "machine": computer,
                 "load_before": load(),

@@ -36,33 +36,33 @@ def tasks(settings: Settings) -> list[Task]:
 
 def arrays(source: Subject, names: tuple[str, ...] = DTYPES) -> Arrays:
     """Make an array of each dtype."""
-    made: dict[str, tuple[Any, Array] | str] = {}
+    samples: dict[str, tuple[Any, Array] | str] = {}
     for name in names:
         values = aligned_values(COUNT, name)
         try:
-            made[name] = source.make(values), values.copy()
+            samples[name] = source.make(values), values.copy()
         except Exception as error:  # noqa: BLE001 - frameworks raise different errors for a missing dtype
-            made[name] = f"{source.name} cannot make it: {str(error).partition(chr(10))[0][:100]}"
-    return made
+            samples[name] = f"{source.name} cannot make it: {str(error).partition(chr(10))[0][:100]}"
+    return samples
 
 
 def run(source: Subject, settings: Settings) -> list[Case]:
     """Check both rows of each pair, and time the dtypes that are supported."""
-    made = arrays(source, QUICK_DTYPES if settings.quick else DTYPES)
+    samples = arrays(source, QUICK_DTYPES if settings.quick else DTYPES)
     timed: dict[str, Statement] = {}
     cases = []
     for target in targets(source, settings):
         pair = (source.name, target)
         rows = [Case(" -> ".join(pair)), Case(f"{' -> '.join(pair)} {DOCUMENTED}")]
         for case, contender in zip(rows, essential(pair), strict=True):
-            for name, given in made.items():
+            for name, sample in samples.items():
                 entry = Entry(name, contender.role)
-                if not isinstance(given, str):
-                    entry.left_out, entry.note = check(contender, pair, *given)
+                if not isinstance(sample, str):
+                    entry.left_out, entry.note = check(contender, pair, *sample)
                     if not entry.left_out:
-                        timed[f"{case.name}: {name}"] = statement(contender, pair, given[0])
+                        timed[f"{case.name}: {name}"] = statement(contender, pair, sample[0])
                 elif contender.role == "ours":  # once for each pair
-                    entry.left_out = given
+                    entry.left_out = sample
                 else:
                     continue
                 case.entries.append(entry)

@@ -40,8 +40,8 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def _run(layout: Layout, settings: Settings) -> list[Case]:
-    given = settings.sizes[0] if settings.sizes else _QUICK if settings.quick else _FULL
-    return [run(layout, given // layout.dtype.itemsize, settings.pace)]
+    nbytes = settings.sizes[0] if settings.sizes else _QUICK if settings.quick else _FULL
+    return [run(layout, nbytes // layout.dtype.itemsize, settings.pace)]
 
 
 def run(layout: Layout, rows: int, pace: Pace) -> Case:

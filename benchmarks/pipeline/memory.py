@@ -48,9 +48,9 @@ def measure(settings: Settings) -> list[Case]:
         return [case]
     peaks: dict[str, list[int]] = {method.label: [] for method in able}
     turns = [able] if settings.quick else [[method] for _ in range(RUNS) for method in able]
-    with files(rows(settings)) as given, files(WARM_UP) as few:
+    with files(rows(settings)) as inputs, files(WARM_UP) as warm_up:
         for turn in turns:
-            started = [(method, start(method, given, few)) for method in turn]
+            started = [(method, start(method, inputs, warm_up)) for method in turn]
             for method, process in started:
                 peaks[method.label].append(answer(method, process))
     case.figures = {f"{PEAK}{label}": statistics.median(values) for label, values in peaks.items()}
@@ -67,10 +67,17 @@ def measure(settings: Settings) -> list[Case]:
     return [case]
 
 
-def start(method: Method, given: Files, few: Files) -> subprocess.Popen[str]:
+def start(method: Method, inputs: Files, warm_up: Files) -> subprocess.Popen[str]:
     """Start a process for one run."""
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.pipeline.child", method.label, str(given.folder), str(few.folder)],
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.pipeline.child",
+            method.label,
+            str(inputs.folder),
+            str(warm_up.folder),
+        ],
         env=environment(),
         stdout=subprocess.PIPE,
         text=True,

