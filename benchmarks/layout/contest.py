@@ -31,7 +31,7 @@ MODULES = {
     "zc": "zerocopy",
 }
 
-#: Which library a name needs, so that a method without it is left out.
+#: Libraries by the names that need them: a method whose library is missing is left out.
 _NEEDS = {"pd": "pandas", "pl": "polars", "pa": "pyarrow"} | dict.fromkeys(
     ("stream", "split", "split_parallel", "merge", "merge_parallel"), "numba"
 )

@@ -53,7 +53,7 @@ class Workload:
         )
 
 
-#: Loads by group: those of a group run in the same processes, in sequence.
+#: Workloads by group: those of a group run in the same processes, in sequence.
 GROUPS: dict[str, tuple[Workload, ...]] = {
     "large blocks": (
         Workload("torch, fill 64 MB on one thread", "torch.full((16 * MIB,), 1.0)", "torch", 5, slow=True),

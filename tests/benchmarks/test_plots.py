@@ -276,7 +276,7 @@ def test_command_draws_from_files(draw, tmp_path):
     assert CliRunner().invoke(main, [str(tables), "--out", str(out)]).exit_code == 1
     refused = CliRunner().invoke(main, [str(bad), "--out", str(out)])
     assert refused.exit_code == 2
-    assert "holds no results of benchmarks" in refused.output
+    assert "does not contain benchmark results" in refused.output
 
 
 def test_missing_matplotlib_error_names_install_command(run_python, tmp_path):
