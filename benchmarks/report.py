@@ -272,7 +272,7 @@ def _rivals(cases: Sequence[Case], width: int) -> list[Table]:
     """Return a row for each contender, the fastest first: its time, and the ratio to zerocopy."""
     table = _table()
     _add_names(table, cases, width)
-    for name in ("ratio", "time"):
+    for name in ("to zerocopy", "time"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("contender", overflow="fold")
     for case in cases:

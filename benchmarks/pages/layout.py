@@ -158,7 +158,7 @@ def _sizes(cases: list[Case] | None) -> list[str]:
         return []
     heads: list[str] = []
     for ours, theirs in _pairs(cases[0]["entries"]):
-        heads += [f"`{ours['label']}`", theirs["label"], "ratio"]
+        heads += [f"`{ours['label']}`", theirs["label"], "to NumPy"]
     rows = []
     for case in cases:
         rows.append([case["name"]])

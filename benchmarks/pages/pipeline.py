@@ -102,7 +102,7 @@ def _against(cases: list[Case], on_cpu: list[Case] | None) -> str:
         for e in whole["entries"]
         if e.get("ns") and e["label"] in there
     ]
-    heads = ["whole pipeline", "on the GPU", "on the CPU", "ratio"]
+    heads = ["whole pipeline", "on the GPU", "on the CPU", "to the CPU"]
     return f"## Compared with the CPU of the same machine\n\n{table(heads, rows)}\n"
 
 
@@ -111,7 +111,7 @@ def _stages(title: str, cases: list[Case]) -> str:
     labels = [entry["label"] for entry in cases[0]["entries"]]
     heads = ["stage"]
     for label in labels:
-        heads += [label, *(["ratio"] if label != labels[0] else []), "copied"]
+        heads += [label, *(["to zerocopy"] if label != labels[0] else []), "copied"]
     rows = []
     for case in cases:
         ours = case["entries"][0]

@@ -93,7 +93,7 @@ def _aligned(cases: list[Case] | None) -> list[str]:
             faster = in_words(plain["ns"]["median"] / ours["ns"]["median"])
             rows.append([case["name"], time(plain), time(ours), f"{ratio(ours, plain)} ({faster})"])
     remarks = [line for case in cases for line in case.get("remarks", [])]
-    heads = ["", "without", '`host="aligned"`', "ratio"]
+    heads = ["", "without", '`host="aligned"`', "to without"]
     return [
         "### NumPy to JAX\n\n" + table(heads, rows) + "\n\n" + "\n".join(f"> {line}" for line in remarks),
     ]
@@ -115,7 +115,7 @@ def _recycle(cases: list[Case] | None) -> list[str]:
             rows[-1] += [time(entry), ratio(entry, plain)]
     heads = ["workload", "without"]
     for entry in next(case for case in cases if case["entries"])["entries"][1:]:
-        heads += [f"`{entry['label']}`", "ratio"]
+        heads += [f"`{entry['label']}`", "to without"]
     parts = ["### Workloads\n\n" + table(heads, rows)]
     if kept:
         names = next(case for case in cases if not case["entries"])["figures"]

@@ -49,7 +49,7 @@ def rivals(data: dict[str, Any], section: str, title: str) -> str:
         timed = sorted((e for e in case["entries"] if e.get("ns")), key=lambda e: float(e["ns"]["median"]))
         rows = [[code(e), e.get("note", ""), time(e), "" if e is ours else ratio(e, ours)] for e in timed]
         left_out = [[code(e), e["left_out"], "", ""] for e in case["entries"] if e.get("left_out")]
-        contenders = table(["contender", "note", "time", "ratio"], rows + left_out)
+        contenders = table(["contender", "note", "time", "to zerocopy"], rows + left_out)
         parts.append(f"### {case['name']}\n\n{contenders}\n")
     return "\n".join(parts)
 
