@@ -35,8 +35,6 @@ ALLOWED = {
     "zerocopy.tables.blocks",
     "zerocopy.tables.column",
     "zerocopy.tables.describe",
-    "zerocopy.tables.matrix",
-    "zerocopy.tables.to_tensors",
 }
 
 

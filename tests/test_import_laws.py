@@ -131,7 +131,9 @@ def test_frameworks_never_import_each_other(path: Path) -> None:
         "device",
         "dtype",
         "errors",
+        "source",
         "strided_view",
+        "layout",
         "tables",
         "pool",
     )

@@ -56,6 +56,8 @@ class Framework(DeviceHooks, TableHooks):
         Whether its arrays hold dates and durations of 64 bits, as NumPy's do.
     min_version : str
         The oldest version that is used; nothing for any.
+    has_records : bool
+        Whether its arrays hold records, as ``layout="records"`` asks for.
     can_export_dlpack : bool
         Whether it takes device memory through each protocol and exports it through
         DLPack: then it lends its exporter to memory whose producer has none (law 7).
@@ -79,6 +81,7 @@ class Framework(DeviceHooks, TableHooks):
     can_copy_to_device: bool = False
     has_datetime64: bool = False
     min_version: str = ""
+    has_records: bool = False
     can_export_dlpack: bool = False
     _module: ModuleType | None = None
 

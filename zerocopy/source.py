@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
+
+def type_name(obj: Any) -> str:
+    """Return an object's type for messages, with its module unless it is a built-in."""
+    cls = type(obj)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
 #: Forms in which memory passes from a fast exporter to a fast importer; all but the last are the host's.
 #: ``ndarray``: an ndarray that aliases, with any strides, read-only if immutable.
 #: ``readonly``: an ndarray that is read-only whatever the object, since it is immutable.

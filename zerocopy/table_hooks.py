@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from zerocopy.errors import Reason, lacking
@@ -49,7 +50,7 @@ class TableHooks:
         Raises
         ------
         ZeroCopyError
-            The framework cannot hold it: the reason begins with what follows "column 'x'".
+            The framework cannot hold it; the message is prefixed with "column 'x': ".
         """
         return column.arrow_reasons()
 
@@ -117,6 +118,23 @@ class TableHooks:
             f"{self.name} takes its memory never to change: writing to the source would change "
             "the result (copy=True takes a snapshot)",
         )
+
+    def select_metadata(self, metadata: dict[bytes, bytes], labels: Sequence[str]) -> dict[bytes, bytes]:
+        """Return a schema's metadata, with the framework's own entry adapted to a selection of columns.
+
+        Parameters
+        ----------
+        metadata : dict of bytes to bytes
+            It has an entry whose key is the framework's `name`.
+        labels : sequence of str
+            The columns that are kept.
+
+        Returns
+        -------
+        dict of bytes to bytes
+            `metadata` itself where the entry needs no change.
+        """
+        return metadata
 
     def from_table(self, table: Table) -> Any:
         """Make a table of columns that `column_reasons` took.

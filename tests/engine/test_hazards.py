@@ -314,7 +314,7 @@ def test_torch_would_write_through_immutable_memory(framework: str) -> None:
 def test_masks_are_not_lost() -> None:
     x = np.ma.masked_array([1.0, 2.0, 3.0], mask=[False, True, False])
     for target in ("torch", "jax", "tensorflow", "pyarrow"):
-        with pytest.raises(zc.LossyConversionError, match="1 of 3 elements masked"):
+        with pytest.raises(zc.LossyConversionError, match="1 of 3 elements are masked"):
             zc.convert(x, to=target)
     assert zc.convert(x, to="numpy") is x
     unmasked = np.ma.masked_array([1.0, 2.0])

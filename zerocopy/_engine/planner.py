@@ -22,9 +22,8 @@ from zerocopy.protocols.array_interface import address, aligned_copy
 from zerocopy.strided_view import StridedView
 from zerocopy.tables import planner as tables
 from zerocopy.tables.describe import described, holds_tables, table_of
-from zerocopy.tables.options import NAMES as TABLE_OPTIONS
-from zerocopy.tables.options import NOTHING, Options
-from zerocopy.tables.request import Request
+from zerocopy.tables.options import DEFAULTS, Options, Request
+from zerocopy.tables.options import OPTION_NAMES as TABLE_OPTIONS
 from zerocopy.tables.result import Masked
 
 #: What ``convert`` takes beside the object and the target.
@@ -83,7 +82,7 @@ def make(
             where = _where(source, target, device)
             return _between(source, target, where, copy, handle, writable)
 
-        asked = Options(**table_options) if table_options else NOTHING
+        asked = Options(**table_options) if table_options else DEFAULTS
         with _looked_at(obj, to):
             table = described(obj, target, asked)
             if table is not None:

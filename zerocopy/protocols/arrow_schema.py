@@ -12,9 +12,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zerocopy.dtype import by_name
-from zerocopy.protocols.capsule import pointer
 
 SCHEMA = b"arrow_schema"
+
+# A prototype of its own, for the reason given in zerocopy.protocols.dlpack.
+_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def pointer(capsule: Any, name: bytes) -> int:
+    """Return the address in a capsule; ValueError if it has another name, as a consumed one does."""
+    address: int = _get_pointer(capsule, name)
+    return address
+
 
 #: Primitive types: what their elements are.
 NUMBERS = {

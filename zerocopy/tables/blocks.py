@@ -11,8 +11,8 @@ from zerocopy._view import describe
 from zerocopy.device import HOST
 from zerocopy.dtype import by_name
 from zerocopy.errors import UnsupportedConversionError
-from zerocopy.framework import Array
 from zerocopy.protocols.array_interface import address
+from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.describe import table_of
 from zerocopy.tables.result import Encoded, parts

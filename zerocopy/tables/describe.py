@@ -10,11 +10,12 @@ from zerocopy import registry
 from zerocopy._view import describe
 from zerocopy.device import HOST
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
-from zerocopy.framework import Array, Framework, Source
+from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_c
-from zerocopy.tables.arrow_column import ArrowColumn, Typed
+from zerocopy.source import Array, Source
+from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.options import NOTHING, Options
+from zerocopy.tables.options import DEFAULTS, Options
 from zerocopy.tables.result import Encoded, Masked
 from zerocopy.tables.tensor_column import TensorColumn
 
@@ -49,8 +50,8 @@ def described(obj: Any, target: Framework, asked: Options) -> Table | None:
             )
         return table
     if names is None and (target.kind != "table"):
-        if asked is not NOTHING:
-            said = ", ".join(f"{name}=" for name in asked.said)
+        if asked is not DEFAULTS:
+            said = ", ".join(f"{name}=" for name in asked.explicit)
             raise UnsupportedConversionError(
                 "", f"{said} is for tables, and this is a tensor", "leave it out"
             )
@@ -100,7 +101,7 @@ def _of_stream(obj: Any, tables: bool) -> Table:
 
     single = field is not None and (field.kind != "struct" or bool(field.extension))
     parts = () if field is None else (field,) if single else field.children
-    columns = [Typed(name, part) for part in parts]
+    columns = [UnreadColumn(name, part) for part in parts]
     labels = [part.name for part in parts]
     return Table(name, labels, columns, 0, single=single, read=read, once=True, obj=obj)
 

@@ -1,10 +1,11 @@
-"""What a column becomes where a tensor alone cannot say it: ``Masked`` and ``Encoded``."""
+"""Results for columns that one tensor cannot represent: ``Masked`` and ``Encoded``."""
 
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 _TEXT = ("string", "large_string", "binary", "large_binary")
@@ -16,14 +17,14 @@ class Masked(NamedTuple):
     Attributes
     ----------
     values : tensor
-        What stands at a null is not defined.
+        Undefined where a value is null.
     mask : tensor
-        Of bool, of the rows' number, True where a value is null, as in ``numpy.ma`` and pandas.
+        One bool per row, True where a value is null, as in ``numpy.ma`` and pandas.
 
     Notes
     -----
-    Arrow's validity bitmap says the opposite, a bit each (Arrow Columnar Format, "Validity bitmaps"): the
-    mask is always a copy of it. `values` are an alias where the column's memory allows it.
+    The mask is always a copy: Arrow's validity bitmap is the opposite, with one bit per row (Arrow Columnar
+    Format, "Validity bitmaps"). `values` are an alias if the column's memory allows it.
 
     Examples
     --------
@@ -48,28 +49,25 @@ class Encoded:
     values : tensor, Encoded or dict
         Integers, codes, the bytes of text, the elements of lists, a struct's fields.
     offsets : tensor, optional
-        Of text and lists: row ``i`` is ``values[offsets[i]:offsets[i + 1]]``.
+        For text and lists: row ``i`` is ``values[offsets[i]:offsets[i + 1]]``.
     sizes : tensor, optional
-        Of list views: row ``i`` is ``values[offsets[i]:offsets[i] + sizes[i]]``.
+        For list views: row ``i`` is ``values[offsets[i]:offsets[i] + sizes[i]]``.
     categories : tensor or Encoded, optional
-        What the codes stand for: row ``i`` is ``categories[values[i]]``.
-    run_ends : tensor, optional
-        Of run-end encoding: where each run stops.
+        For codes: row ``i`` is ``categories[values[i]]``.
     unit : str, optional
-        Of dates, times and durations: ``"D"``, ``"s"``, ``"ms"``, ``"us"``, ``"ns"``; dates and
-        timestamps count it from 1970-01-01T00:00:00, in UTC where there is a time zone.
+        For dates, times and durations: ``"D"``, ``"s"``, ``"ms"``, ``"us"``, ``"ns"``; dates and
+        timestamps count from 1970-01-01T00:00:00, in UTC if there is a time zone.
     timezone : str, optional
-        Of timestamps: its name, ``"Europe/Zurich"``, or an offset, ``"+01:00"``.
+        For timestamps: its name, ``"Europe/Zurich"``, or an offset, ``"+01:00"``.
     scale : int, optional
-        Of decimals: the value is the integer times ``10 ** -scale``.
+        For decimals: the value is the integer times ``10 ** -scale``.
     ordered : bool
         Whether the categories have an order.
 
     Notes
     -----
     The parts are Arrow's buffers (Arrow Columnar Format, "Variable-size Binary Layout", "Variable-size
-    List Layout", "ListView Layout", "Dictionary-encoded Layout", "Run-End Encoded Layout"), and are
-    aliased wherever the target takes them.
+    List Layout", "ListView Layout", "Dictionary-encoded Layout"), and are aliased if the target takes them.
 
     Examples
     --------
@@ -84,14 +82,13 @@ class Encoded:
     offsets: Any = None
     sizes: Any = None
     categories: Any = None
-    run_ends: Any = None
     unit: str | None = None
     timezone: str | None = None
     scale: int | None = None
     ordered: bool = False
 
     def to_pylist(self) -> list[Any]:
-        """Return the rows of text, or of numbers, as Python objects: for looking at them.
+        """Return the rows of text, or of numbers, as Python objects.
 
         Returns
         -------
@@ -101,45 +98,47 @@ class Encoded:
         Raises
         ------
         TypeError
-            The type is another one.
+            The rows are of another type.
         """
-        import numpy as np
-
         from zerocopy import convert
 
         if isinstance(self.values, (dict, Encoded, Masked)):
-            raise TypeError(f"rows of {self.type} are not put together here; take its parts")
+            raise TypeError(f"to_pylist() does not assemble rows of {self.type}; read the parts instead")
         values = convert(self.values, "numpy")
         if self.scale is not None:
-            return [decimal.Decimal(_whole(value)).scaleb(-self.scale) for value in values.tolist()]
+            return [decimal.Decimal(integer_of(value)).scaleb(-self.scale) for value in values.tolist()]
         if self.categories is not None:
             names = self.categories
             rows = names.to_pylist() if isinstance(names, Encoded) else convert(names, "numpy").tolist()
-            # A code below nought stands for nothing: that is how nulls=-1 fills them.
+            # nulls=-1 fills codes of null rows with -1.
             return [rows[code] if code >= 0 else None for code in values.tolist()]
         if self.offsets is None:
-            found: list[Any] = values.tolist()
-            return found
-        ends = np.asarray(convert(self.offsets, "numpy")).tolist()
+            return list(values.tolist())
         sizes = None if self.sizes is None else convert(self.sizes, "numpy").tolist()
-        rows = []
-        for i, start in enumerate(ends[: len(ends) if sizes else -1]):
-            row = values[start : start + sizes[i] if sizes else ends[i + 1]]
-            text = row.tobytes() if self.type.startswith(_TEXT) else row.tolist()
-            rows.append(text.decode() if "string" in self.type and isinstance(text, bytes) else text)
-        return rows
+        rows = split_rows(values, convert(self.offsets, "numpy").tolist(), sizes)
+        if not self.type.startswith(_TEXT):
+            return [row.tolist() for row in rows]
+        texts = [row.tobytes() for row in rows]
+        return [text.decode() for text in texts] if "string" in self.type else texts
 
     def __repr__(self) -> str:
-        said = (
+        parts = (
             f"{f.name}={v!r}"
             for f in fields(self)
             if (v := getattr(self, f.name)) is not None and v is not False
         )
-        return f"Encoded({', '.join(said)})"
+        return f"Encoded({', '.join(parts)})"
 
 
-def _whole(limbs: Any) -> int:
-    """Return a decimal's integer, which wide ones have in limbs of 64 bits, the lowest first."""
+def split_rows(values: Any, offsets: Sequence[int], sizes: Sequence[int] | None = None) -> list[Any]:
+    """Return each row's slice of the values of lists, or of list views, which have sizes."""
+    if sizes is None:
+        return [values[start:stop] for start, stop in pairwise(offsets)]
+    return [values[start : start + size] for start, size in zip(offsets, sizes, strict=True)]
+
+
+def integer_of(limbs: Any) -> int:
+    """Return a decimal's integer from its limbs of 64 bits, the lowest first, in two's complement."""
     if isinstance(limbs, int):
         return limbs
     whole: int = sum(limb << (64 * i) for i, limb in enumerate(limbs))
@@ -147,10 +146,10 @@ def _whole(limbs: Any) -> int:
 
 
 def parts(tree: Any, path: str = "") -> list[tuple[str, Any]]:
-    """Return the leaves of a result, or of what will be one, with their paths."""
-    found: list[tuple[str, Any]] = []
-    rebuild(tree, lambda leaf, where: found.append((where, leaf)), path)
-    return found
+    """Return the leaves of a result, or of a plan's tree, with their paths."""
+    leaves: list[tuple[str, Any]] = []
+    rebuild(tree, lambda leaf, place: leaves.append((place, leaf)), path)
+    return leaves
 
 
 def rebuild(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any:
@@ -162,7 +161,7 @@ def rebuild(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any:
     if isinstance(tree, Encoded):
         inner = {
             name: rebuild(value, leaf, f"{path}.{name}")
-            for name in ("values", "offsets", "sizes", "categories", "run_ends")
+            for name in ("values", "offsets", "sizes", "categories")
             if (value := getattr(tree, name)) is not None
         }
         return replace(tree, **inner)

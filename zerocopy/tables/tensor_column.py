@@ -1,4 +1,4 @@
-"""Columns in memory that is no Arrow array: an ndarray of pandas, a tensor in a dict."""
+"""Columns in memory other than Arrow's: the rows are the first dimension of a tensor."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy as np
 
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Reason
-from zerocopy.framework import Array, Source
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column
+from zerocopy.tables.hub import hub
 
 _BOOL = by_name("bool")
 
@@ -25,13 +26,13 @@ class TensorColumn(Column):
     Parameters
     ----------
     source : Source
-        The values: of integers where `field` says that they stand for something else.
+        The values; integers where `field` gives them another meaning.
     field : Field, optional
-        What integers stand for: dates, times, codes. None: they are what they are.
+        The meaning of integers: dates, times, codes. None: they are numbers.
     mask : callable, optional
         ``mask() -> ndarray or None``, of bool, True where a row is null.
     categories : Column, optional
-        What codes stand for.
+        The values that codes refer to.
     reasons : tuple of Reason
         See :class:`Column`.
     """
@@ -51,7 +52,7 @@ class TensorColumn(Column):
 
     @cached_property
     def nulls(self) -> Array | None:
-        """Which rows are null, or None: where the producer must be asked, once."""
+        """Which rows are null, or None; computed once."""
         return self._mask() if self._mask is not None else None
 
     @property
@@ -66,34 +67,23 @@ class TensorColumn(Column):
         return replace(self.source, reasons=(*self.reasons, *self.source.reasons))
 
     def mask(self) -> Source:
-        made = self.nulls if self.nulls is not None else np.zeros(self.length, np.bool_)
-        view = StridedView(
-            made.ctypes.data, made.shape, made.strides, _BOOL, self.source.view.device, True, made
-        )
-        return Source(self.name, view, lambda: made, "buffer", obj=made)
+        mask = self.nulls if self.nulls is not None else np.zeros(self.length, np.bool_)
+        device = self.source.view.device
+        view = StridedView(mask.ctypes.data, mask.shape, mask.strides, _BOOL, device, True, mask)
+        return Source(self.name, view, lambda: mask, "buffer", obj=mask)
 
     def dictionary(self) -> Column:
         assert self._categories is not None
         return self._categories
 
     def arrow(self) -> Any:
-        return _hub().tensor_to_arrow(self)
+        return hub().tensor_to_arrow(self)
 
     def arrow_reasons(self) -> list[Reason]:
-        found: list[Reason] = _hub().tensor_reasons(self)
-        return [*self.reasons, *found]
+        return [*self.reasons, *hub().tensor_reasons(self)]
 
     def extents(self) -> Iterator[tuple[int, int]]:
         if not self.source.reasons and self.source.view.device.is_host:
             low, high = self.source.view.bounds
             if high > low:
                 yield low, high
-
-
-def _hub() -> Any:
-    """Return pyarrow's file: it alone knows how Arrow arrays are made of memory."""
-    from zerocopy import registry
-
-    hub = registry.by_name("pyarrow")
-    hub.module()
-    return hub

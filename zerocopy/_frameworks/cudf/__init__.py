@@ -124,7 +124,7 @@ class CuDF(Framework):
         lies = column.plc.type().id().name if hasattr(column, "plc") else ""
         if lies in ("DICTIONARY32", "DURATION_DAYS"):
             raise UnsupportedConversionError(
-                "", f"is {lies}, which cuDF's frames lack", "cast it in pylibcudf"
+                "", f"it is {lies}, which cuDF's frames lack", "cast it in pylibcudf"
             )
         days = column.field is not None and column.field.format == "tdD"
         return [*reasons, _DAYS] if days else reasons

@@ -122,7 +122,7 @@ class PyLibCuDF(Framework):
         if isinstance(column, LibCudfColumn) and column.field.dictionary is not None:
             raise UnsupportedConversionError(
                 "",
-                f"is {column.field}, and its pylibcudf column is the codes alone",
+                f"it is {column.field}, and its pylibcudf column is the codes alone",
                 'convert it to "cudf", or cast it to its values first: x.astype(x.cat.categories.dtype)',
             )
         return self.fits(column)
@@ -132,7 +132,7 @@ class PyLibCuDF(Framework):
         self.check_device(Device(CUDA, fitting.current_device()))
         if column.length > _MAX_ROWS:
             raise UnsupportedConversionError(
-                "", f"has {column.length:,} rows and cuDF holds {_MAX_ROWS:,}", "convert it in parts"
+                "", f"it has {column.length:,} rows and cuDF holds {_MAX_ROWS:,}", "convert it in parts"
             )
         if isinstance(column, LibCudfColumn):
             return list(column.reasons)
@@ -268,7 +268,7 @@ class LibCudfColumn(ArrowColumn):
             return FRAMEWORK.source(there()).host()
 
         view = StridedView(0, (self.length,), (1,), _BOOL, self.device, True, self)
-        return on_device.made(Source(self.name, view, host, "cuda-array-interface", (_VALIDITY,)), there)
+        return on_device.via_host(Source(self.name, view, host, "cuda-array-interface", (_VALIDITY,)), there)
 
     def filled(self, value: Any) -> Callable[[], Any] | None:
         plc = FRAMEWORK.module()

@@ -54,7 +54,7 @@ def _here(device: Device) -> None:
     if device.id != current_device():
         raise UnsupportedConversionError(
             "",
-            f"is on {device}, and cuDF works on the current device, cuda:{current_device()}",
+            f"it is on {device}, and cuDF works on the current device, cuda:{current_device()}",
             f"make that one current first: cupy.cuda.Device({device.id}).use()",
         )
 
@@ -79,12 +79,14 @@ def check_tensor(view: StridedView) -> None:
     if view.ndim != 1:
         raise UnsupportedConversionError(
             "",
-            f"is a tensor of shape {view.shape}, and cuDF's columns are flat",
+            f"it is a tensor of shape {view.shape}, and cuDF's columns are flat",
             "pass its columns one by one",
         )
     name = view.dtype.name
     if name != "bool" and name.upper() not in libcudf.FORMATS:
-        raise UnsupportedConversionError("", f"is {name}, which cuDF lacks", "cast it in its own framework")
+        raise UnsupportedConversionError(
+            "", f"it is {name}, which cuDF lacks", "cast it in its own framework"
+        )
 
 
 def device_copy_reasons(column: ArrowColumn) -> list[Reason]:
@@ -96,7 +98,7 @@ def device_copy_reasons(column: ArrowColumn) -> list[Reason]:
     if lost:
         raise UnsupportedConversionError(
             "",
-            f"is {column.field}, and of {lost[0]} no alias on the GPU makes a column of cuDF",
+            f"it is {column.field}, and of {lost[0]} no alias on the GPU makes a column of cuDF",
             "bring it to the host first",
         )
     bits = any(part.kind == "bool" for part in parts)
@@ -119,7 +121,7 @@ def check(field: Field) -> None:
         if part.extension == "arrow.fixed_shape_tensor":
             remedy = "pass its columns one by one: cuDF's are flat"
         if remedy is not None:
-            raise UnsupportedConversionError("", f"is {field}, which cuDF lacks", remedy)
+            raise UnsupportedConversionError("", f"it is {field}, which cuDF lacks", remedy)
 
 
 # -- how they are made --------------------------------------------------------------

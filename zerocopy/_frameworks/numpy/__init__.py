@@ -1,4 +1,4 @@
-"""NumPy: host memory, and the form in which host memory passes between frameworks."""
+"""NumPy: arrays in host memory, and the form in which other frameworks exchange host memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy, to_numpy
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Framework, Source, as_it_is, refuse_dtype, refuse_ndim
+from zerocopy.framework import Framework, as_it_is, refuse_dtype, refuse_ndim
 from zerocopy.protocols.array_interface import address
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
 
@@ -22,6 +23,7 @@ class NumPy(Framework):
     distribution = "numpy"
     marks_readonly = True
     has_datetime64 = True
+    has_records = True
 
     def owns(self, cls: type) -> bool:
         import numpy as np
@@ -31,7 +33,7 @@ class NumPy(Framework):
     def is_native(self, obj: Any) -> bool:
         import numpy as np
 
-        return isinstance(obj, np.ndarray)  # a scalar is NumPy's, and no array
+        return isinstance(obj, np.ndarray)  # a NumPy scalar is not an array
 
     # -- source ---------------------------------------------------------------
 
@@ -42,18 +44,18 @@ class NumPy(Framework):
         if isinstance(obj, np.generic):
             return self._scalar(obj, name)
         if isinstance(obj, np.ma.MaskedArray):
-            # numpy.ma exports its data through every protocol and says nothing of
-            # the mask (numpy/numpy#26669).
+            # numpy.ma exports its data through every protocol without the mask (numpy/numpy#26669).
             hidden = int(np.count_nonzero(np.ma.getmaskarray(obj)))  # type: ignore[no-untyped-call]
             if hidden:
                 raise LossyConversionError(
                     f"convert({name})",
-                    f"{hidden} of {obj.size} elements masked, and the target has no mask",
+                    f"{hidden} of {obj.size} elements are masked, and the target has no mask",
                     "x.filled(value) gives them a value, x.compressed() drops them, x.data ignores the mask",
+                    code="masked",
                 )
-        # NumPy's own view: a subclass may have another one (Numba's managed and mapped arrays).
+        # ndarray.view, since a subclass may override view() (Numba's managed and mapped arrays).
         array = np.ndarray.view(obj, np.ndarray) if type(obj) is not np.ndarray else obj
-        # Only where it is needed: StringDType has no byte order, and raises.
+        # StringDType has no byte order: newbyteorder() raises.
         native = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
         dtype = _dtype(native, name)
         reasons = []
@@ -61,7 +63,8 @@ class NumPy(Framework):
             reasons.append(
                 Reason(
                     f"the bytes are in the other order ({array.dtype.str}), which no other framework has",
-                    "swap once, where the data are read: x.astype(x.dtype.newbyteorder('='))",
+                    "swap the bytes once, after reading: x.astype(x.dtype.newbyteorder('='))",
+                    code="byte-order",
                 )
             )
 
@@ -77,26 +80,27 @@ class NumPy(Framework):
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         import numpy as np
 
-        from zerocopy.tables import record_column
+        from zerocopy._frameworks.numpy import records
 
         if not isinstance(obj, np.ndarray):
             return None
-        return record_column.table(obj, f"numpy.{type(obj).__name__}")
+        return records.records_table(obj, f"numpy.{type(obj).__name__}")
 
     def _scalar(self, obj: Any, name: str) -> Source:
-        """A scalar is a value: its bytes lie inside a Python object that must not change."""
+        """Describe a scalar, whose bytes are inside an immutable Python object."""
         import numpy as np
 
         array = np.asarray(obj)
         dtype = _dtype(array.dtype, name)
         view = StridedView(address(array), (), (), dtype, HOST, True, array)
-        why = Reason("a NumPy scalar is a value and no array", "pass numpy.asarray(x), which copies it")
+        remedy = "pass numpy.asarray(x), which copies it"
+        why = Reason("a NumPy scalar is a value and not an array", remedy, code="not-an-array")
         return Source(name, view, lambda: array.view(dtype.storage), "buffer", [why])
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         import numpy as np
 
-        # Exactly these: a subclass may mean more than its bytes say (a mask, units).
+        # Exactly these types: a subclass may add meaning to its bytes (a mask, units).
         return {"ndarray": as_it_is} if cls in (np.ndarray, np.memmap) else {}
 
     # -- target ---------------------------------------------------------------
@@ -131,17 +135,17 @@ def _max_ndim() -> int:
 
 
 def _dtype(dtype: Any, name: str) -> DType:
-    """Return the standard type of a native NumPy dtype, or refuse it with what helps."""
-    found = from_numpy(dtype)
-    if found is not None:
-        return found
+    """Return the standard type of a native NumPy dtype, or refuse it with a remedy."""
+    standard = from_numpy(dtype)
+    if standard is not None:
+        return standard
     remedy = {
-        "M": "view it as integers, x.view('int64'), and keep the unit beside it",
-        "m": "view it as integers, x.view('int64'), and keep the unit beside it",
+        "M": "view it as integers, x.view('int64'), and keep the unit separately",
+        "m": "view it as integers, x.view('int64'), and keep the unit separately",
         "S": "view its bytes: x.view('uint8').reshape(*x.shape, -1)",
         "U": "view its code points: x.view('uint32').reshape(*x.shape, -1)",
         "T": "encode the strings as numbers first; pyarrow.array(x) holds strings",
-        "O": "make numbers of the objects first, if they are: x.astype('float64')",
+        "O": "convert the objects to numbers first, if they are numbers: x.astype('float64')",
         "V": "pick a field, x['name'], or flatten it, x.ravel(): records in one dimension are a table",
         "g": "cast it: x.astype('float64')",
         "G": "cast it: x.astype('complex128')",
@@ -152,6 +156,7 @@ def _dtype(dtype: Any, name: str) -> DType:
         f"convert({name})",
         f"tensors have no counterpart of {dtype}",
         remedy.get(key, "cast it to a number"),
+        code="missing-dtype",
     )
 
 
