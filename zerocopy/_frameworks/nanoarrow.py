@@ -6,7 +6,6 @@ offset of a sliced struct.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -18,7 +17,7 @@ from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Source
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
 
 _HOST = 1  # ARROW_DEVICE_CPU
@@ -57,20 +56,10 @@ class Nanoarrow(Framework):
         table = self.table(obj)
         assert table is not None
         if table.read is not None:
-            raise UnsupportedConversionError(
-                f"convert({name})",
-                "a stream can be read once, and is not an array before that",
-                "pass x.read_all()",
-                code="unread-stream",
-            )
-        if not table.single:
-            raise UnsupportedConversionError(
-                f"convert({name})",
-                "an array of structs is a table and not one array",
-                "pick a column of it",
-                code="not-an-array",
-            )
-        return as_tensor(table.columns[0])
+            why = "a stream can be read once, and is not an array before that"
+            remedy = "pass x.read_all()"
+            raise UnsupportedConversionError(f"convert({name})", why, remedy, code="unread-stream")
+        return as_one_tensor(table)
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         name = _name(obj)
@@ -79,21 +68,14 @@ class Nanoarrow(Framework):
         field = _field(obj, name)
         device = obj if _is_c_array(type(obj)) else obj.device
         if device.device_type_id != _HOST:
-            raise DeviceError(
-                f"convert({name})",
-                f"it is on {device.device_type}",
-                "copy it to the host first",
-                code="other-device",
-            )
-        if any(part.kind in _VIEWS for part in _parts(field)):
+            why = f"it is on {device.device_type}"
+            raise DeviceError(f"convert({name})", why, "copy it to the host first", code="other-device")
+        if any(part.kind in _VIEWS for part in field.walk()):
             # nanoarrow 0.9 loses the sizes of the blocks of text: exporting or reading such an array
             # aborts the process. Its streams are not affected.
-            raise UnsupportedConversionError(
-                f"convert({name})",
-                f"it is {field}, and nanoarrow aborts the process when it exports views from an array",
-                "make a nanoarrow.ArrayStream of its source instead, or cast that to large_string first",
-                code="crash",
-            )
+            why = f"it is {field}, and nanoarrow aborts the process when it exports views from an array"
+            remedy = "make a nanoarrow.ArrayStream of its source instead, or cast that to large_string first"
+            raise UnsupportedConversionError(f"convert({name})", why, remedy, code="crash")
         if _is_c_array(type(obj)):
             chunks = [arrow_c.read_array(obj)]
         else:
@@ -107,18 +89,16 @@ class Nanoarrow(Framework):
         parts = (field,) if _is_column(field) else field.children
 
         def read() -> Table:
-            if any(part.kind in _VIEWS for part in _parts(field)):
+            if any(part.kind in _VIEWS for part in field.walk()):
                 table: Table | None = hub().table(hub().read_all(obj))
             else:
                 try:
                     array = obj.read_all()
                 except Exception as error:
-                    raise UnsupportedConversionError(
-                        f"convert({name})",
-                        f"reading the stream failed: {error}",
-                        "create a new stream: its producer failed, or it was read before",
-                        code="framework-error",
-                    ) from error
+                    asked = f"convert({name})"
+                    why = f"reading the stream failed: {error}"
+                    remedy = "create a new stream: its producer failed, or it was read before"
+                    raise UnsupportedConversionError(asked, why, remedy, code="framework-error") from error
                 table = self.table(array)
             assert table is not None
             return replace(table, name=name, obj=None)
@@ -133,7 +113,7 @@ class Nanoarrow(Framework):
         reasons = column.arrow_reasons()
         if column.field is None or self.form == "ArrayStream":
             return reasons
-        for kind in dict.fromkeys(part.kind for part in _parts(column.field) if part.kind in _VIEWS):
+        for kind in dict.fromkeys(part.kind for part in column.field.walk() if part.kind in _VIEWS):
             if not _castable(column.field):
                 why = f"it is {column.field}, and nanoarrow aborts the process when it exports a {kind}"
                 raise UnsupportedConversionError("", why, _ASK_FOR_STREAM, code="crash")
@@ -145,7 +125,7 @@ class Nanoarrow(Framework):
     def table_warnings(self, table: Table) -> tuple[str, ...]:
         warnings = []
         for label, column in zip(table.labels, table.columns, strict=True):
-            parts = [] if column.field is None else list(_parts(column.field))
+            parts = [] if column.field is None else list(column.field.walk())
             subject = f"column {label!r}" if not table.single else "the column"
             if hidden := [part for part in parts if _cannot_show(part)]:
                 warnings.append(
@@ -197,23 +177,11 @@ def _field(obj: Any, name: str) -> Field:
     try:
         field = arrow_c.read_field(obj.schema)
     except (RuntimeError, ValueError) as error:
-        raise UnsupportedConversionError(
-            f"convert({name})",
-            f"its type cannot be read: {error}",
-            "create a new array: this one was released",
-            code="released",
-        ) from error
+        why = f"its type cannot be read: {error}"
+        remedy = "create a new array: this one was released"
+        raise UnsupportedConversionError(f"convert({name})", why, remedy, code="released") from error
     assert field is not None
     return field
-
-
-def _parts(field: Field) -> Iterator[Field]:
-    """Yield a type and all types inside it."""
-    yield field
-    for child in field.children:
-        yield from _parts(child)
-    if field.dictionary is not None:
-        yield from _parts(field.dictionary)
 
 
 def _is_column(field: Field) -> bool:
@@ -233,12 +201,8 @@ def _described(obj: Any, name: str, field: Field, chunks: list[arrow_c.Memory]) 
     if _is_column(field):
         return Table(name, [field.name], [whole], whole.length, single=True, obj=obj)
     if whole.null_count:
-        raise UnsupportedConversionError(
-            f"convert({name})",
-            f"{whole.null_count:,} of its rows are null, and a table has no null rows",
-            "drop them first",
-            code="nulls",
-        )
+        why = f"{whole.null_count:,} of its rows are null, and a table has no null rows"
+        raise UnsupportedConversionError(f"convert({name})", why, "drop them first", code="nulls")
 
     def nth(i: int) -> Any:
         pa, structs = hub().module(), arrow()
@@ -262,7 +226,7 @@ def _part(whole: ArrowColumn, i: int, nth: Any) -> ArrowColumn:
 
 def _castable(field: Field) -> bool:
     """Whether pyarrow can cast the views in a type to the large types."""
-    inside = list(_parts(field))
+    inside = list(field.walk())
     if not any(part.kind in _VIEWS for part in inside):
         return True
     if field.extension or field.kind in ("list_view", "run_end_encoded", "union"):

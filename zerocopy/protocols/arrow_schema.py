@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -164,6 +165,12 @@ class Field:
     def extension(self) -> str:
         """The name of the extension type, or nothing."""
         return self.metadata.get(b"ARROW:extension:name", b"").decode()
+
+    def walk(self) -> Iterator[Field]:
+        """Yield the type and all types inside it."""
+        yield self
+        for child in (*self.children, *([self.dictionary] if self.dictionary is not None else ())):
+            yield from child.walk()
 
     @property
     def storage(self) -> Field:

@@ -78,12 +78,9 @@ class ArrowColumn(Column):
     def arrow_reasons(self) -> list[Reason]:
         if not self.device.is_host:
             # pyarrow's wheels lack CUDA, and would read the addresses as host memory.
-            raise UnsupportedConversionError(
-                "",
-                f"it is on {self.device}, and Arrow's tables are in host memory",
-                "copy it to the host in its own framework, or ask for tensors",
-                code="other-device",
-            )
+            why = f"it is on {self.device}, and Arrow's tables are in host memory"
+            remedy = "copy it to the host in its own framework, or ask for tensors"
+            raise UnsupportedConversionError("", why, remedy, code="other-device")
         return list(self.reasons)
 
     # -- nulls ------------------------------------------------------------------
@@ -176,12 +173,9 @@ class ArrowColumn(Column):
     def dictionary(self) -> Column:
         dictionaries = [chunk.dictionary for chunk in self.chunks if chunk.dictionary is not None]
         if any(not _same(dictionaries[0], other) for other in dictionaries[1:]):
-            raise UnsupportedConversionError(
-                "",
-                "its chunks have different dictionaries",
-                "unify them first: x.unify_dictionaries() in pyarrow",
-                code="chunks",
-            )
+            why = "its chunks have different dictionaries"
+            remedy = "unify them first: x.unify_dictionaries() in pyarrow"
+            raise UnsupportedConversionError("", why, remedy, code="chunks")
         inner = self.field.dictionary
         assert inner is not None
         count = dictionaries[0].length if dictionaries else 0
@@ -263,12 +257,8 @@ class ArrowColumn(Column):
                 # In Python's integers: int32 offsets of two chunks may exceed 2^31 together.
                 end = int(out[row]) + int(own[-1]) - int(own[0])
                 if end > np.iinfo(dtype).max:
-                    raise UnsupportedConversionError(
-                        "",
-                        "it has more than 2^31 bytes or elements in its chunks",
-                        "cast it to the large_ type",
-                        code="too-large",
-                    )
+                    why = "it has more than 2^31 bytes or elements in its chunks"
+                    raise UnsupportedConversionError("", why, "cast it to the large_ type", code="too-large")
                 out[row + 1 : row + 1 + chunk.length] = own[1:] - own[0] + out[row]
                 row += chunk.length
         return out

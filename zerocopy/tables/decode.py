@@ -82,9 +82,13 @@ class Decoder:
         field = column.field
         if field is None:
             return self._leaf(column, column.values(_BYTE))
-        if field.extension:
-            return self._extension(column, field)
-        return _KINDS.get(field.kind, Decoder._other)(self, column, field)
+        return self._extension(column, field) if field.extension else self._kind(column, field)
+
+    def _kind(self, column: Column, field: Field) -> Any:
+        decode = _KINDS.get(field.kind)
+        if decode is None or (field.kind in _ENCODED and not self.encode):
+            raise _no_tensor_type(field, _ENCODED.get(field.kind, _OTHERS.get(field.kind, "")))
+        return decode(self, column, field)
 
     def _leaf(self, column: Column, values: Source, datetime_dtype: str = "") -> Any:
         tree = self.nulls.apply(column, values, bool(datetime_dtype))
@@ -114,14 +118,11 @@ class Decoder:
         if self.encode:
             return self._counted(column, field)
         if self.datetimes and field.timezone:
-            raise UnsupportedConversionError(
-                "",
-                f"it is {field}, and NumPy's datetime64 has no time zone",
-                "encode=True gives integers, counted in UTC, and the name of the zone",
-                code="no-tensor-type",
-            )
+            why = f"it is {field}, and NumPy's datetime64 has no time zone"
+            remedy = "encode=True gives integers, counted in UTC, and the name of the zone"
+            raise UnsupportedConversionError("", why, remedy, code="no-tensor-type")
         if not self.datetimes:
-            raise _no_tensor_type(field)
+            raise _no_tensor_type(field, _INTEGERS)
         values = column.values(by_name(field.dtype))
         if field.dtype == "int32":
             values = _widened(values)
@@ -130,8 +131,6 @@ class Decoder:
 
     def _counted(self, column: Column, field: Field) -> Any:
         """Return a date, time or duration as integers with their unit."""
-        if not self.encode:
-            raise _no_tensor_type(field)
         encoded = Encoded(str(field), None, unit=field.unit, timezone=field.timezone or None)
         return self._encoded(column, column.values(by_name(field.dtype)), encoded)
 
@@ -140,9 +139,6 @@ class Decoder:
         return _each(self._leaf(column, values), lambda leaf: replace(encoded, values=leaf))
 
     def _decimal(self, column: Column, field: Field) -> Any:
-        if not self.encode:
-            cast = "cast it in Arrow, x.cast('float64'), or encode=True gives scaled integers"
-            raise _no_tensor_type(field, cast)
         if field.dtype:
             values = column.values(by_name(field.dtype))
         else:  # little-endian limbs of 64 bits, the lowest first: (rows, 2) or (rows, 4)
@@ -150,13 +146,9 @@ class Decoder:
         return self._encoded(column, values, Encoded(str(field), None, scale=field.scale))
 
     def _fixed_binary(self, column: Column, field: Field) -> Any:
-        if not self.encode:
-            raise _no_tensor_type(field, "encode=True gives its bytes, (rows, width)")
         return self._encoded(column, column.values(_BYTE, (field.width,)), Encoded(str(field), None))
 
     def _dictionary(self, column: Column, field: Field) -> Any:
-        if not self.encode:
-            raise _no_tensor_type(field, "encode=True gives its codes and its categories")
         decoder = replace(self, nulls=Nulls("mask") if self.nulls.how == "mask" else Nulls())
         dictionary = column.dictionary()
         categories = decoder.decode(dictionary)
@@ -166,9 +158,6 @@ class Decoder:
         return self._encoded(column, column.values(by_name(field.dtype)), encoded)
 
     def _text(self, column: Column, field: Field) -> Any:
-        if not self.encode:
-            remedy = "encode=True gives its bytes with their offsets; x.to_pylist() gives objects"
-            raise _no_tensor_type(field, remedy)
         tree = Encoded(str(field), TensorLeaf(column.text()), offsets=self._offsets(column))
         return self._masked(column, tree)
 
@@ -177,29 +166,17 @@ class Decoder:
         return TensorLeaf(column.offsets(), constant=not column.length)
 
     def _list(self, column: Column, field: Field) -> Any:
-        if not self.encode:
-            remedy = "encode=True gives its elements with their offsets; lists of one length fit"
-            raise _no_tensor_type(field, remedy)
         sizes = TensorLeaf(column.sizes()) if field.kind == "list_view" else None
         inner = self.decode(column.child())
         tree = Encoded(str(field), inner, offsets=self._offsets(column), sizes=sizes)
         return self._masked(column, tree)
 
     def _struct(self, column: Column, field: Field) -> Any:
-        if not self.encode:
-            raise _no_tensor_type(
-                field,
-                "encode=True gives a dict of its fields; zc.aos_to_soa(x) makes columns of them, "
-                "and an Arrow table's x.flatten()",
-            )
         names = [child.name for child in field.children]
         if len({*names}) != len(names):
-            raise UnsupportedConversionError(
-                "",
-                f"it is {field}, with two fields of one name",
-                "rename them, or flatten it: x.flatten()",
-                code="duplicate-names",
-            )
+            why = f"it is {field}, with two fields of one name"
+            remedy = "rename them, or flatten it: x.flatten()"
+            raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
         inner = {name: self.decode(column.child(i)) for i, name in enumerate(names)}
         return self._masked(column, Encoded(str(field), inner))
 
@@ -218,12 +195,8 @@ class Decoder:
         inner = elements.field
         assert inner is not None
         if inner.kind not in ("number", "bool") or (inner.extension and inner.extension != "arrow.bool8"):
-            raise UnsupportedConversionError(
-                "",
-                f"it is {column.field}, whose elements are not numbers",
-                "flatten it first: x.flatten()",
-                code="no-tensor-type",
-            )
+            why = f"it is {column.field}, whose elements are not numbers"
+            raise UnsupportedConversionError("", why, "flatten it first: x.flatten()", code="no-tensor-type")
         _refuse_inner_nulls(column, [*outer, elements])
         is_bool = inner.extension or inner.kind == "bool"
         flat = elements.values(_BOOL if is_bool else by_name(inner.dtype))
@@ -238,18 +211,27 @@ class Decoder:
             return _each(tree, lambda leaf: TensorLeaf(permuted(leaf.source, order))) if order else tree
         if not self.encode:
             raise _no_tensor_type(field, "encode=True gives its storage")
-        return _KINDS.get(field.kind, Decoder._other)(self, column, field)
-
-    def _run_ends(self, column: Column, field: Field) -> Any:
-        raise _no_tensor_type(field, "decode it first: pyarrow.compute.run_end_decode(x)")
-
-    def _null(self, column: Column, field: Field) -> Any:
-        raise _no_tensor_type(field, "leave it out with columns=[...]: it has no values")
-
-    def _other(self, column: Column, field: Field) -> Any:
-        raise _no_tensor_type(field, "cast it first, or leave it out with columns=[...]")
+        return self._kind(column, field)
 
 
+_INTEGERS = "encode=True gives integers with their unit"
+_TEXT = "encode=True gives its bytes with their offsets; x.to_pylist() gives objects"
+_LIST = "encode=True gives its elements with their offsets; lists of one length fit"
+#: The kinds that need encode=True, and the kinds that have no encoding, each with a remedy.
+_ENCODED = {
+    "time": _INTEGERS,
+    "decimal": "cast it in Arrow, x.cast('float64'), or encode=True gives scaled integers",
+    "fixed_binary": "encode=True gives its bytes, (rows, width)",
+    "dictionary": "encode=True gives its codes and its categories",
+    "struct": "encode=True gives a dict of its fields; zc.aos_to_soa(x) makes columns of them, "
+    "and an Arrow table's x.flatten()",
+    **dict.fromkeys(("string", "binary", "string_view", "binary_view"), _TEXT),
+    **dict.fromkeys(("list", "list_view", "map"), _LIST),
+}
+_OTHERS = {
+    "run_end_encoded": "decode it first: pyarrow.compute.run_end_decode(x)",
+    "null": "leave it out with columns=[...]: it has no values",
+}
 _KINDS: dict[str, Callable[[Decoder, Column, Field], Any]] = {
     "number": Decoder._number,
     "bool": Decoder._bool,
@@ -259,8 +241,6 @@ _KINDS: dict[str, Callable[[Decoder, Column, Field], Any]] = {
     "dictionary": Decoder._dictionary,
     "struct": Decoder._struct,
     "fixed_list": Decoder._fixed_list,
-    "run_end_encoded": Decoder._run_ends,
-    "null": Decoder._null,
     **dict.fromkeys(("date", "timestamp", "duration"), Decoder._datetime),
     **dict.fromkeys(("string", "binary", "string_view", "binary_view"), Decoder._text),
     **dict.fromkeys(("list", "list_view", "map"), Decoder._list),
@@ -288,18 +268,25 @@ def as_tensor(column: Column) -> Source:
     return tree.source
 
 
+def as_one_tensor(table: Table) -> Source:
+    """Return the one column of a series as a tensor; raise ZeroCopyError for a table of several."""
+    if not table.single:
+        remedy = "pick a column, or convert it to a dict of them"
+        raise UnsupportedConversionError(
+            f"convert({table.name})", "a table is not one array", remedy, code="not-an-array"
+        )
+    return as_tensor(table.columns[0])
+
+
 def refused_by(refusal: Reason) -> UnsupportedConversionError:
     """Return the error for a column or a source that has a refusal."""
     return UnsupportedConversionError("", refusal.why, refusal.remedy, code=refusal.code)
 
 
 def _no_tensor_type(field: Field, remedy: str = "") -> UnsupportedConversionError:
-    return UnsupportedConversionError(
-        "",
-        f"it is {field}, which tensors do not have",
-        remedy or "encode=True gives integers with their unit",
-        code="no-tensor-type",
-    )
+    why = f"it is {field}, which tensors do not have"
+    remedy = remedy or "cast it first, or leave it out with columns=[...]"
+    return UnsupportedConversionError("", why, remedy, code="no-tensor-type")
 
 
 def _refuse_inner_nulls(column: Column, levels: Sequence[Column]) -> None:

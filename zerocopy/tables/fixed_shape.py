@@ -36,12 +36,9 @@ def shape_of(field: Field) -> tuple[tuple[int, ...], tuple[int, ...]]:
         if prod(shape) != field.list_size or (order and sorted(order) != list(range(len(shape)))):
             raise ValueError(f"{shape} and {order} do not fit lists of {field.list_size}")
     except (ValueError, KeyError, TypeError) as error:
-        raise UnsupportedConversionError(
-            "",
-            f"it is a column of tensors whose metadata does not fit its lists: {text!r}",
-            "fix the program that wrote the metadata",
-            code="invalid-metadata",
-        ) from error
+        why = f"it is a column of tensors whose metadata does not fit its lists: {text!r}"
+        remedy = "fix the program that wrote the metadata"
+        raise UnsupportedConversionError("", why, remedy, code="invalid-metadata") from error
     return shape, () if order == tuple(range(len(shape))) else order
 
 

@@ -232,12 +232,8 @@ def _on_device(sources: list[Source], view: StridedView) -> Handover:
     speaking = [s.producer for s in sources if hasattr(type(s.producer), "__cuda_array_interface__")]
     streams = {cuda_array_interface.read(producer, view.device.id)[1] for producer in speaking}
     if len(speaking) < len(sources) or len(streams) != 1:
-        raise UnsupportedConversionError(
-            "",
-            "its columns are on a device, and do not name one stream on which all are ready",
-            _STACK,
-            code="several-streams",
-        )
+        why = "its columns are on a device, and do not name one stream on which all are ready"
+        raise UnsupportedConversionError("", why, _STACK, code="several-streams")
     return Handover(view, streams.pop(), view.owner)
 
 

@@ -38,28 +38,9 @@ class Nulls:
     value: Any = None
 
     def apply(self, column: Column, values: Source, datetimes: bool = False) -> Any:
-        """Apply the policy to a column's values.
+        """Return a column's values, filled, or as `Masked` values; refuse nulls that cannot be represented.
 
-        Parameters
-        ----------
-        column : Column
-            The column of the values.
-        values : Source
-            ``(length, ...)``, undefined where they are null.
-        datetimes : bool
-            Whether the target reads the integers as dates or durations, so that
-            the smallest integer is NaT.
-
-        Returns
-        -------
-        Source or Masked
-            The values, with a mask if the policy asks for one.
-
-        Raises
-        ------
-        LossyConversionError
-            There are nulls and they are refused, or the type cannot hold the value
-            that fills them.
+        With `datetimes` the target reads the integers as dates or durations: the smallest one is NaT.
         """
         if self.how == "mask":
             return Masked(values, column.mask())
@@ -101,20 +82,14 @@ class Nulls:
         if self.how == "nan" and datetimes:
             return _NAT
         if self.how == "nan" and storage.kind not in "fc":
-            raise LossyConversionError(
-                "",
-                f"it has nulls and is {values.view.dtype}, which has no NaN",
-                f"{_MASK}, an integer such as nulls=-1 fills them",
-                code="nulls",
-            )
+            why = f"it has nulls and is {values.view.dtype}, which has no NaN"
+            remedy = f"{_MASK}, an integer such as nulls=-1 fills them"
+            raise LossyConversionError("", why, remedy, code="nulls")
         value = math.nan if self.how == "nan" else self.value
         if not _fits(value, storage):
-            raise LossyConversionError(
-                "",
-                f"it has nulls and is {values.view.dtype}, which does not hold {value!r}",
-                "pass a value of that type, or one per column: nulls={'a': 0, 'b': -1}",
-                code="nulls",
-            )
+            why = f"it has nulls and is {values.view.dtype}, which does not hold {value!r}"
+            remedy = "pass a value of that type, or one per column: nulls={'a': 0, 'b': -1}"
+            raise LossyConversionError("", why, remedy, code="nulls")
         return storage.type(value)
 
 

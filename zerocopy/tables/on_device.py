@@ -51,10 +51,6 @@ def fetch(source: Source) -> Array:
     if source.view.device.is_host:
         return source.host()
     if source.to_host is None:
-        raise UnsupportedConversionError(
-            "",
-            f"it is on {source.view.device}, and its framework cannot copy it to the host",
-            "copy it to the host first",
-            code="other-device",
-        )
+        why = f"it is on {source.view.device}, and its framework cannot copy it to the host"
+        raise UnsupportedConversionError("", why, "copy it to the host first", code="other-device")
     return source.to_host(None)

@@ -16,23 +16,7 @@ _LAYOUTS = ("columns", "matrix", "matrix:C", "matrix:F", "records")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of ``convert`` that concern tables; None where the caller passed nothing.
-
-    Attributes
-    ----------
-    layout : str or None
-        ``"columns"``, ``"matrix"`` (with ``":C"`` or ``":F"`` for its order) or ``"records"``.
-    columns : sequence or None
-        Labels of the columns to convert, in the order of the result.
-    nulls : object
-        See :mod:`zerocopy.tables.nulls`.
-    encode : bool or None
-        Whether types without a tensor counterpart become numbers.
-    names : sequence of str or None
-        Labels for the columns of a 2-D tensor.
-    index : bool or None
-        Whether row labels become columns.
-    """
+    """The options of ``convert`` that concern tables, checked; None where the caller passed nothing."""
 
     layout: str | None = None
     columns: Sequence[Hashable] | None = None

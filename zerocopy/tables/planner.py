@@ -40,12 +40,8 @@ def _keeps_columns(request: Request) -> bool:
     """Whether the result is a table; ``layout=`` asks for tensors, where the framework has any."""
     layout, target = request.options.layout, request.target
     if layout not in (None, "columns") and target.kind == "table":
-        raise UnsupportedConversionError(
-            "",
-            f"layout={layout!r} is for tensors, and {target.name} has tables only",
-            "leave layout out",
-            code="option-value",
-        )
+        why = f"layout={layout!r} is for tensors, and {target.name} has tables only"
+        raise UnsupportedConversionError("", why, "leave layout out", code="option-value")
     return target.tables and (layout is None or target.kind == "table")
 
 
@@ -90,12 +86,8 @@ def select(table: Table, labels: Iterable[Hashable] | None) -> Table:
     if labels is None:
         return table
     if table.single:
-        raise UnsupportedConversionError(
-            "",
-            "columns= picks from a table, and this is one column",
-            "leave columns out",
-            code="option-value",
-        )
+        why = "columns= picks from a table, and this is one column"
+        raise UnsupportedConversionError("", why, "leave columns out", code="option-value")
     places = [_place(list(table.labels), label) for label in labels]
     first = len(table.labels) - table.index
     kept = [table.labels[i] for i in places]
@@ -116,21 +108,14 @@ def _place(labels: list[Hashable], label: Hashable) -> int:
     if count == 1:
         return labels.index(label)
     if count:
-        raise UnsupportedConversionError(
-            "",
-            f"{count} columns of the table are called {label!r}",
-            f"it has: {labels}",
-            code="duplicate-names",
-        )
+        why = f"{count} columns of the table are called {label!r}"
+        raise UnsupportedConversionError("", why, f"it has: {labels}", code="duplicate-names")
     import difflib
 
     near = difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
-    raise UnsupportedConversionError(
-        "",
-        f"no column of the table is called {label!r}",
-        f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has: {labels}",
-        code="unknown-column",
-    )
+    why = f"no column of the table is called {label!r}"
+    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has: {labels}"
+    raise UnsupportedConversionError("", why, remedy, code="unknown-column")
 
 
 def _metadata_of(metadata: dict[bytes, bytes], labels: list[str] | tuple[()]) -> dict[bytes, bytes]:

@@ -43,22 +43,15 @@ def plan(table: Table, request: Request) -> Plan:
         Records lack a column's type, or the target has no records.
     """
     if not request.target.has_records:
-        raise UnsupportedConversionError(
-            "",
-            f"{request.target.name} has no structured arrays",
-            'convert it to "numpy", or leave layout out for a dict of columns',
-            code="option-value",
-        )
+        why = f"{request.target.name} has no structured arrays"
+        remedy = 'convert it to "numpy", or leave layout out for a dict of columns'
+        raise UnsupportedConversionError("", why, remedy, code="option-value")
     own = table.obj
     if isinstance(own, np.ndarray) and own.dtype.names is not None and request.options.columns is None:
         for name in ("nulls", "encode"):
             if getattr(request.options, name) is not None:
-                raise UnsupportedConversionError(
-                    "",
-                    f"{name}= is for columns, and these are records",
-                    f"leave {name} out",
-                    code="option-value",
-                )
+                why = f"{name}= is for columns, and these are records"
+                raise UnsupportedConversionError("", why, f"leave {name} out", code="option-value")
         return unchanged(table, request)
     dtype, columns = _fields(table, request)
 
@@ -106,12 +99,8 @@ def unchanged(table: Table, request: Request) -> Plan:
 
 def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, Any]]:
     if request.options.encode:
-        raise UnsupportedConversionError(
-            "",
-            "encode=True adds units and categories to numbers, and a record cannot hold them",
-            "leave encode out",
-            code="option-value",
-        )
+        why = "encode=True adds units and categories to numbers, and a record cannot hold them"
+        raise UnsupportedConversionError("", why, "leave encode out", code="option-value")
     names = _unique([str(label) for label in table.labels])
     formats: list[Any] = []
     columns: dict[str, Any] = {}
@@ -131,12 +120,9 @@ def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, An
 def _unique(names: list[str]) -> list[str]:
     twice = list(dict.fromkeys(name for name in names if names.count(name) > 1))
     if twice:
-        raise UnsupportedConversionError(
-            "",
-            f"several columns are called {', '.join(map(repr, twice))}, and a record has each field once",
-            "rename them, or pick some with columns=[...]",
-            code="duplicate-names",
-        )
+        why = f"several columns are called {', '.join(map(repr, twice))}, and a record has each field once"
+        remedy = "rename them, or pick some with columns=[...]"
+        raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
     return names
 
 
@@ -148,22 +134,15 @@ def _field(column: Column, policy: Nulls) -> tuple[Any, _Load | dict[str, Any]]:
     """Return a field's format, and the function that returns its values; refuse types that records lack."""
     field = column.field
     if policy.how == "mask":
-        raise LossyConversionError(
-            "",
-            "it would have a mask, and a record cannot hold one",
-            'nulls="nan" or a value such as nulls=0 fills nulls; layout="columns" gives masks',
-            code="nulls",
-        )
+        why = "it would have a mask, and a record cannot hold one"
+        remedy = 'nulls="nan" or a value such as nulls=0 fills nulls; layout="columns" gives masks'
+        raise LossyConversionError("", why, remedy, code="nulls")
     if field is not None and (
         field.kind not in _KINDS or field.extension not in _EXTENSIONS or field.timezone
     ):
         lack = ", and NumPy's datetime64 has no time zone" if field.timezone else ", which records lack"
-        raise UnsupportedConversionError(
-            "",
-            f"it is {field}{lack}",
-            "cast it first, or leave it out with columns=[...]",
-            code="no-record-type",
-        )
+        remedy = "cast it first, or leave it out with columns=[...]"
+        raise UnsupportedConversionError("", f"it is {field}{lack}", remedy, code="no-record-type")
     if field is not None and field.kind == "struct":
         policy.refuse(column)
         parts = [_field(column.child(i), policy) for i in range(len(field.children))]
@@ -217,12 +196,9 @@ def _plain(leaf: TensorLeaf) -> tuple[Any, _Load]:
         raise refused_by(leaf.source.refusal)
     dtype = np.dtype(leaf.datetime_dtype) if leaf.datetime_dtype else to_numpy(view.dtype)
     if dtype is None:
-        raise UnsupportedConversionError(
-            "",
-            f"it is {view.dtype}, which NumPy lacks",
-            "pip install ml_dtypes, which adds it to NumPy",
-            code="missing-dtype",
-        )
+        why = f"it is {view.dtype}, which NumPy lacks"
+        remedy = "pip install ml_dtypes, which adds it to NumPy"
+        raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
     return (dtype, view.shape[1:]), lambda: on_device.fetch(leaf.source).view(dtype)
 
 

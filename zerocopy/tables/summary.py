@@ -82,7 +82,7 @@ def each(table: Table, function: Callable[[Hashable, str, Column], T]) -> dict[s
 
 
 def together(refused: dict[Hashable, ZeroCopyError]) -> ZeroCopyError:
-    """Return one error for several columns, with each column's label and each remedy once."""
+    """Return one error for several columns: each label, each remedy once, the first column's code."""
     why = "; ".join(f"column {label!r}: {error.why}" for label, error in refused.items())
     remedies = dict.fromkeys(error.remedy for error in refused.values() if error.remedy)
     errors = list(refused.values())
@@ -91,21 +91,19 @@ def together(refused: dict[Hashable, ZeroCopyError]) -> ZeroCopyError:
         kind: type[ZeroCopyError] = type(errors[0])
     else:
         kind = LossyConversionError if lossy else UnsupportedConversionError
-    codes = {error.code for error in errors}
-    whole = kind("", why, "; or ".join(remedies), code=codes.pop() if len(codes) == 1 else "several-columns")
+    whole = kind("", why, "; or ".join(remedies), code=errors[0].code)
     whole.__cause__ = errors[0].__cause__
     return whole
 
 
 def copy_required(reasons: dict[str, list[Reason]]) -> CopyRequiredError:
     """Return the error of ``copy=False`` from each column's reasons for a copy, by its path."""
-    why = {path: "; ".join(r.why for r in of_column) for path, of_column in reasons.items() if of_column}
-    remedies = dict.fromkeys(r.remedy for of_column in reasons.values() for r in of_column if r.remedy)
-    text = "; ".join(f"{path}: {obstacles}" if path else obstacles for path, obstacles in why.items())
-    codes = {r.code for of_column in reasons.values() for r in of_column}
-    return CopyRequiredError(
-        "",
-        f"copy=False, but a copy is needed: {text}",
-        "; or ".join([*remedies, "allow the copy with copy=None"]),
-        code=codes.pop() if len(codes) == 1 else "several-columns",
-    )
+    obstacles = {
+        path: "; ".join(r.why for r in of_column) for path, of_column in reasons.items() if of_column
+    }
+    listed = "; ".join(f"{path}: {text}" if path else text for path, text in obstacles.items())
+    every = [reason for of_column in reasons.values() for reason in of_column]
+    remedies = dict.fromkeys(reason.remedy for reason in every if reason.remedy)
+    remedy = "; or ".join([*remedies, "allow the copy with copy=None"])
+    why = f"copy=False, but a copy is needed: {listed}"
+    return CopyRequiredError("", why, remedy, code=every[0].code)

@@ -23,12 +23,8 @@ def plan(table: Table, request: Request) -> Plan:
     target, options = request.target, request.options
     for name in ("nulls", "encode"):
         if getattr(options, name) is not None:
-            raise UnsupportedConversionError(
-                "",
-                f"{name}= is for tensors, and {target.name} has its own nulls and types",
-                f"leave {name} out",
-                code="option-value",
-            )
+            why = f"{name}= is for tensors, and {target.name} has its own nulls and types"
+            raise UnsupportedConversionError("", why, f"leave {name} out", code="option-value")
     by_type = each(table, lambda label, path, column: target.column_reasons(column))
     for path, extra in zip(paths(table), target.table_reasons(table), strict=True):
         by_type[path] = [*by_type[path], *extra]

@@ -118,9 +118,6 @@ def _check_labels(table: Table) -> None:
     labels = list(table.labels)
     if len({*labels}) != len(labels):
         twice = list(dict.fromkeys(str(label) for label in labels if labels.count(label) > 1))
-        raise UnsupportedConversionError(
-            "",
-            f"several columns are called {', '.join(map(repr, twice))}, and a dict has each key once",
-            "rename them, or pass the columns one by one",
-            code="duplicate-names",
-        )
+        why = f"several columns are called {', '.join(map(repr, twice))}, and a dict has each key once"
+        remedy = "rename them, or pass the columns one by one"
+        raise UnsupportedConversionError("", why, remedy, code="duplicate-names")

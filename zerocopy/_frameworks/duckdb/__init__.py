@@ -113,12 +113,10 @@ class DuckDB(Framework):
             # drained. Not torch() or similar: nulls become 0 (hazard 2).
             result = relation.to_arrow_table()
         except self.module().Error as error:
-            raise UnsupportedConversionError(
-                f"convert({name})",
-                f"the query failed: {error}",
-                "fix the query; if the connection is busy, use con.cursor() for one of the two",
-                code="framework-error",
-            ) from error
+            asked = f"convert({name})"
+            why = f"the query failed: {error}"
+            remedy = "fix the query; if the connection is busy, use con.cursor() for one of the two"
+            raise UnsupportedConversionError(asked, why, remedy, code="framework-error") from error
         try:
             _refuse((n, _wrong(c)) for n, c in zip(result.column_names, result.columns, strict=True))
         except ZeroCopyError as error:
@@ -133,12 +131,12 @@ class DuckDB(Framework):
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()  # refuses types that Arrow lacks
         field = _field(column)
-        for part in _parts(field):
+        for part in field.walk():
             for lacks, remedy in _LACKING:
                 if lacks(part):
                     why = f"it {'is' if part is field else 'has inside it'} {part}, which DuckDB lacks"
                     raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
-        nanoseconds = column.length and any(part.format in ("tDn", "tin") for part in _parts(field))
+        nanoseconds = column.length and any(part.format in ("tDn", "tin") for part in field.walk())
         # DuckDB truncates durations to microseconds without an error.
         if nanoseconds and (count := sum(map(_below_us, leaves(column.arrow(), hub().module())))):
             why = f"it has {count:,} durations with fractions of a microsecond, which DuckDB's intervals lack"
@@ -150,7 +148,7 @@ class DuckDB(Framework):
         _check_names(table)
         warnings = []
         for label, column in zip(table.labels, table.columns, strict=True):
-            changes = dict.fromkeys(text for part in _parts(_field(column)) for text in _changes(part))
+            changes = dict.fromkeys(text for part in _field(column).walk() for text in _changes(part))
             warnings += [f"column {label!r}: {text}" for text in changes]
         if table.metadata:
             warnings.append("DuckDB has no metadata: the schema's is lost")
@@ -298,15 +296,6 @@ def _field(column: Column) -> Field:
     inner = Field.of(view.dtype.name)
     flat = Field(f"+w:{prod(view.shape[1:])}", children=(inner,), metadata=_TENSOR)
     return inner if view.ndim == 1 else flat
-
-
-def _parts(field: Field) -> Iterator[Field]:
-    """Yield a type and all types inside it."""
-    yield field
-    for child in field.children:
-        yield from _parts(child)
-    if field.dictionary is not None:
-        yield from _parts(field.dictionary)
 
 
 #: Types that DuckDB refuses or for which it raises an internal error, each with a remedy.

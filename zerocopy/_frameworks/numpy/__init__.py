@@ -109,9 +109,7 @@ class NumPy(Framework):
         if to_numpy(view.dtype) is None:
             known = view.dtype.lanes == 1
             raise refuse_dtype(
-                "numpy",
-                view.dtype,
-                "pip install ml_dtypes, which adds it to NumPy" if known else "",
+                "numpy", view.dtype, "pip install ml_dtypes, which adds it to NumPy" if known else ""
             )
         if view.ndim > _max_ndim():
             raise refuse_ndim("numpy", view, _max_ndim())
@@ -139,7 +137,7 @@ def _dtype(dtype: Any, name: str) -> DType:
     standard = from_numpy(dtype)
     if standard is not None:
         return standard
-    remedy = {
+    remedies = {
         "M": "view it as integers, x.view('int64'), and keep the unit separately",
         "m": "view it as integers, x.view('int64'), and keep the unit separately",
         "S": "view its bytes: x.view('uint8').reshape(*x.shape, -1)",
@@ -152,12 +150,9 @@ def _dtype(dtype: Any, name: str) -> DType:
     }
     # DLPack has neither dates nor text (dlpack.h, DLDataTypeCode).
     key = dtype.char if dtype.char in "gG" else dtype.kind
-    raise UnsupportedConversionError(
-        f"convert({name})",
-        f"tensors have no counterpart of {dtype}",
-        remedy.get(key, "cast it to a number"),
-        code="missing-dtype",
-    )
+    why = f"tensors have no counterpart of {dtype}"
+    remedy = remedies.get(key, "cast it to a number")
+    raise UnsupportedConversionError(f"convert({name})", why, remedy, code="missing-dtype")
 
 
 FRAMEWORK = NumPy()

@@ -166,12 +166,8 @@ def _in_days(array: Array) -> Array:
     numbers = array.astype(array.dtype.newbyteorder("="), copy=False).view(np.int64)
     days = np.where(np.isnat(array), 0, numbers)
     if days.size and (days.min() < -(2**31) or days.max() >= 2**31):
-        raise UnsupportedConversionError(
-            "",
-            "it has dates that do not fit in Arrow's 32 bits",
-            "x.astype('M8[s]'), if they fit",
-            code="out-of-range",
-        )
+        why = "it has dates that do not fit in Arrow's 32 bits"
+        raise UnsupportedConversionError("", why, "x.astype('M8[s]'), if they fit", code="out-of-range")
     return days.astype(np.int32)
 
 

@@ -34,11 +34,11 @@ from zerocopy._frameworks.pandas.values import (
     values_of,
 )
 from zerocopy.dtype import from_numpy
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.errors import Reason
 from zerocopy.framework import Framework
 from zerocopy.source import Array, Source
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -60,16 +60,8 @@ class Pandas(Framework):
     # -- source ---------------------------------------------------------------
 
     def source(self, obj: Any) -> Source:
-        name = f"pandas.{type(obj).__name__}"
         table = self.table(obj, False)
-        if not table.single:
-            raise UnsupportedConversionError(
-                f"convert({name})",
-                "a table is not one array",
-                "pick a column, or convert to a dict of them",
-                code="not-an-array",
-            )
-        return replace(as_tensor(table.columns[0]), name=name)
+        return replace(as_one_tensor(table), name=table.name)
 
     def table(self, obj: Any, index: bool | None = None) -> Table:
         pd = self.module()

@@ -191,18 +191,14 @@ def _of_numpy(values: Any) -> Column:
     native = dtype.newbyteorder("=")
     standard = from_numpy(native)
     if standard is None:
-        raise UnsupportedConversionError(
-            "",
-            f"it is {dtype}, which no other framework has",
-            "cast it: x.astype('float64')",
-            code="missing-dtype",
-        )
+        why = f"it is {dtype}, which no other framework has"
+        raise UnsupportedConversionError("", why, "cast it: x.astype('float64')", code="missing-dtype")
     if dtype.isnative:
         return TensorColumn(_source(array))
     remedy = "x.astype(x.dtype.newbyteorder('='))"
-    why = Reason(f"the bytes are in the other order ({dtype.str})", remedy, code="byte-order")
+    swapped = Reason(f"the bytes are in the other order ({dtype.str})", remedy, code="byte-order")
     view = StridedView(address(array), array.shape, array.strides, standard, HOST, True, array)
-    return TensorColumn(Source(_NAME, view, lambda: array.astype(native), "buffer", [why]))
+    return TensorColumn(Source(_NAME, view, lambda: array.astype(native), "buffer", [swapped]))
 
 
 def _source(array: Array) -> Source:
@@ -263,12 +259,8 @@ def _of_extension(pd: Any, array: Any) -> Column:
     if isinstance(dtype, pd.ArrowDtype):
         return _of_arrow(pd, array)
     if isinstance(dtype, pd.SparseDtype):
-        raise UnsupportedConversionError(
-            "",
-            f"it is {dtype}, and no other framework has sparse columns",
-            "x.sparse.to_dense() fills it",
-            code="sparse",
-        )
+        why = f"it is {dtype}, and no other framework has sparse columns"
+        raise UnsupportedConversionError("", why, "x.sparse.to_dense() fills it", code="sparse")
     if isinstance(dtype, pd.DatetimeTZDtype):
         zone = meta.zone(dtype.tz)
         if zone:
@@ -300,12 +292,9 @@ def _of_arrow(pd: Any, array: Any) -> Column:
         else:
             exported = hub().module().array(pd.Series(array, copy=False))
     except (TypeError, ValueError, NotImplementedError) as error:  # pyarrow's errors derive from these
-        raise UnsupportedConversionError(
-            "",
-            f"it is {array.dtype}, which Arrow has no type for: {error}",
-            "x.astype(...) to one that it has",
-            code="missing-dtype",
-        ) from error
+        why = f"it is {array.dtype}, which Arrow has no type for: {error}"
+        remedy = "x.astype(...) to one that it has"
+        raise UnsupportedConversionError("", why, remedy, code="missing-dtype") from error
     column: Column = hub().table(exported).columns[0]
     column.name = _NAME
     return column

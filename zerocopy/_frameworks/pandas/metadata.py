@@ -27,23 +27,15 @@ TypeEntry = tuple[str, str, dict[str, Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class IndexMetadata:
-    """The contents of the entry.
+    """The contents of the entry."""
 
-    Attributes
-    ----------
-    index : list
-        A field's name for each level of the index, or a dict that describes a range.
-    names : dict
-        Each field's label in pandas, by the field's name.
-    labels : list of dict
-        A description of each level of the column labels.
-    attributes : dict
-        The data frame's ``attrs``.
-    """
-
+    #: A field's name for each level of the index, or a dict that describes a range.
     index: list[Any] = field(default_factory=list)
+    #: Each field's label in pandas, by the field's name.
     names: dict[str, Any] = field(default_factory=dict)
+    #: A description of each level of the column labels.
     labels: list[dict[str, Any]] = field(default_factory=list)
+    #: The data frame's ``attrs``.
     attributes: dict[str, Any] = field(default_factory=dict)
 
     def level_name(self, field_name: str) -> Any:

@@ -49,12 +49,9 @@ def reasons_against(column: Column) -> list[Reason]:
     if source is not None and in_numpy(column, source):
         return [*column.reasons, *host_reasons(source), *nat_reasons(column)]
     if source is not None and column.field is None and not source.view.dtype.in_numpy:
-        raise UnsupportedConversionError(
-            "",
-            f"it is {source.view.dtype}, which pandas lacks",
-            "cast it to float32 in the source framework",
-            code="missing-dtype",
-        )
+        why = f"it is {source.view.dtype}, which pandas lacks"
+        remedy = "cast it to float32 in the source framework"
+        raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
     reasons = column.arrow_reasons()
     if is_bool8(column) and column.length:
         # pandas can neither filter nor sum the extension type; NumPy's bool has the same bytes.

@@ -27,7 +27,7 @@ from zerocopy.framework import Framework
 from zerocopy.source import Array, Source
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.decode import as_one_tensor
 
 
 class Polars(Framework):
@@ -64,27 +64,16 @@ class Polars(Framework):
     def table(self, obj: Any, index: bool | None = None) -> Table:
         pl = self.module()
         if isinstance(obj, pl.LazyFrame):
-            raise UnsupportedConversionError(
-                "convert(polars.LazyFrame)",
-                "a LazyFrame is a query that has not run",
-                "run it first: x.collect()",
-                code="lazy-query",
-            )
+            why = "a LazyFrame is a query that has not run"
+            remedy = "run it first: x.collect()"
+            raise UnsupportedConversionError("convert(polars.LazyFrame)", why, remedy, code="lazy-query")
         if isinstance(obj, pl.Series):
             return Table("polars.Series", [obj.name], [column_of(obj)], len(obj), single=True, obj=obj)
         columns = [column_of(series) for series in obj.get_columns()]
         return Table("polars.DataFrame", obj.columns, columns, obj.height, obj=obj)
 
     def source(self, obj: Any) -> Source:
-        table = self.table(obj)
-        if not table.single:
-            raise UnsupportedConversionError(
-                f"convert({table.name})",
-                "a frame is not one array",
-                "pick a column, or convert it to a dict of them",
-                code="not-an-array",
-            )
-        return as_tensor(table.columns[0])
+        return as_one_tensor(self.table(obj))
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         pl = self.module()
@@ -130,19 +119,12 @@ class Polars(Framework):
         labels = [str(label) for label in table.labels]
         if len(set(labels)) != len(labels):
             twice = [label for label in dict.fromkeys(labels) if labels.count(label) > 1]
-            raise UnsupportedConversionError(
-                "",
-                f"several columns are called {', '.join(map(repr, twice))}, and polars takes each name once",
-                "rename them in the source",
-                code="duplicate-names",
-            )
+            why = f"several columns are called {', '.join(map(repr, twice))}, and polars takes each name once"
+            raise UnsupportedConversionError("", why, "rename them in the source", code="duplicate-names")
         if self.form == "Series" and len(labels) != 1:
-            raise UnsupportedConversionError(
-                "",
-                f"a table of {len(labels)} columns is not one polars.Series",
-                "pick one, columns=['x'], or ask for \"polars.DataFrame\"",
-                code="several-columns",
-            )
+            why = f"a table of {len(labels)} columns is not one polars.Series"
+            remedy = "pick one, columns=['x'], or ask for \"polars.DataFrame\""
+            raise UnsupportedConversionError("", why, remedy, code="several-columns")
         return super().table_reasons(table)
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:

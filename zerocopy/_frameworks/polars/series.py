@@ -163,12 +163,8 @@ def ndarray_reasons(pl: Any, column: Any) -> list[Reason]:
     if source.refusal is not None:
         raise refused_by(source.refusal)
     if view.dtype.name not in _NAMES:
-        raise UnsupportedConversionError(
-            "",
-            f"it is {view.dtype.name}, which polars lacks",
-            "cast it to a type that both have",
-            code="missing-dtype",
-        )
+        why = f"it is {view.dtype.name}, which polars lacks"
+        raise UnsupportedConversionError("", why, "cast it to a type that both have", code="missing-dtype")
     reasons = [*column.reasons, *source.reasons, *(reasons_against(pl, column.field) if column.field else ())]
     if not view.device.is_host:
         reasons.append(Reason(f"it is on {view.device}, and polars uses host memory", code="other-device"))
@@ -242,12 +238,9 @@ def series_of(pl: Any, name: str, column: Column) -> Any:
     rows = pa.chunked_array([c for c in array.chunks if len(c)], array.type) if own or nested else array
     empty = (own or nested) and any(hollow(arrow_c.read_array(chunk)) for chunk in rows.chunks)
     if nested and empty:
-        raise UnsupportedConversionError(
-            "",
-            f"column {name!r} has a dictionary without values inside another type",
-            "decode it, or join its chunks: x.combine_chunks()",
-            code="dictionary",
-        )
+        why = f"column {name!r} has a dictionary without values inside another type"
+        remedy = "decode it, or join its chunks: x.combine_chunks()"
+        raise UnsupportedConversionError("", why, remedy, code="dictionary")
     try:
         if not own:
             return pl.Series(_Stream(rows)).alias(name)
