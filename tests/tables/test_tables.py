@@ -338,7 +338,7 @@ def test_plans_of_tables_read_well() -> None:
         "  1. each column on its own",
         "  ['a']: pyarrow.Table float64 (2,) -> numpy: zero-copy (arrow-c)",
         "  ['flag']: pyarrow.Table bool (2,) -> numpy: copies 2 bytes",
-        "    1. pyarrow.Table makes memory of its values; numpy aliases that",
+        "    1. pyarrow.Table copies its values; numpy aliases the copy",
         "    why: Arrow packs booleans into bits",
         "    fix: keep them as bool8 in Arrow: x.cast(pyarrow.bool8())",
     ]
@@ -501,10 +501,10 @@ def test_polars_categories_in_chunks_are_one_dictionary() -> None:
 
 def test_the_index_is_what_still_stands_last() -> None:
     pandas = pytest.importorskip("pandas")
-    from zerocopy.tables.describe import table_of
+    from zerocopy.describe import describe
     from zerocopy.tables.planner import select
 
-    table = table_of(pandas.DataFrame({"a": [1], "b": [2]}, index=pandas.Index([5], name="key")))
+    table = describe(pandas.DataFrame({"a": [1], "b": [2]}, index=pandas.Index([5], name="key")))
     assert table.index == 1
     found = {tuple(want): select(table, want).index for want in (["a", "key"], ["key", "a"], ["key"], ["b"])}
     assert found == {("a", "key"): 1, ("key", "a"): 0, ("key",): 1, ("b",): 0}

@@ -55,7 +55,7 @@ def plan(table: Table, request: Request) -> Plan:
     table = _without_index(table, request)
     leaves = _leaves(table, request)
     source = _source(table, leaves, request)
-    plan = request.plan_tensor(source, request.copy)
+    plan = request.plan_array(source, request.copy)
     dtype = leaves[0].datetime_dtype if leaves else ""
     run = plan.run
     assert run is not None

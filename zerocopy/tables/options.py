@@ -49,8 +49,6 @@ class Options:
         return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) is not None}
 
 
-#: The names of the options that ``convert`` takes for tables.
-OPTION_NAMES = tuple(option.name for option in fields(Options))
 #: Default options, built once because validation costs time.
 DEFAULTS = Options()
 
@@ -67,12 +65,12 @@ class Request:
         The options for tables.
     copy, writable : bool or None
         As ``convert`` takes them.
-    plan_tensor : callable
-        ``plan_tensor(source, copy) -> Plan`` for one tensor, with the call's device and stream.
+    plan_array : callable
+        ``plan_array(source, copy) -> Plan`` for one array, with the call's device and stream.
     """
 
     target: Framework
     options: Options
     copy: bool | None
     writable: bool | None
-    plan_tensor: Callable[[Source, bool | None], Plan]
+    plan_array: Callable[[Source, bool | None], Plan]

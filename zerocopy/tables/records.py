@@ -68,7 +68,7 @@ def plan(table: Table, request: Request) -> Plan:
         records = host()
         return records.view(np.uint8).reshape(shape) if records.nbytes else np.empty(shape, np.uint8)
 
-    plan = request.plan_tensor(Source(table.name, view, rows, "arrow-c", [_WRITTEN], obj=view), request.copy)
+    plan = request.plan_array(Source(table.name, view, rows, "arrow-c", [_WRITTEN], obj=view), request.copy)
     run = plan.run
     assert run is not None
     records = (lambda: run().view(dtype)[:, 0]) if table.length and dtype.itemsize else host
@@ -82,7 +82,7 @@ def unchanged(table: Table, request: Request) -> Plan:
     shape, strides = (len(array), array.itemsize), (*array.strides, 1)
     view = StridedView(address(array), shape, strides, _BYTE, HOST, not array.flags.writeable, array)
     # As rows of bytes, since the planner has no type for them; it decides only whether to copy.
-    plan = request.plan_tensor(Source(table.name, view, lambda: array, "buffer", obj=view), request.copy)
+    plan = request.plan_array(Source(table.name, view, lambda: array, "buffer", obj=view), request.copy)
 
     def run() -> Array:
         result = array if not plan.reasons else array.copy()

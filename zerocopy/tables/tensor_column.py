@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from zerocopy.dtype import DType, by_name
-from zerocopy.errors import Reason
+from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
+from zerocopy.tables import on_device
 from zerocopy.tables.column import Column
 from zerocopy.tables.hub import hub
 
@@ -49,6 +50,22 @@ class TensorColumn(Column):
         self.length = source.view.shape[0]
         self.changes = not source.view.readonly and not source.reasons
         self._mask, self._categories = mask, categories
+
+    @classmethod
+    def masked(cls, values: Source, mask: Source) -> TensorColumn:
+        """Return a column of values with a mask that is True where a row is null.
+
+        Raises
+        ------
+        UnsupportedConversionError
+            The mask is not of bool, or not one value per row.
+        """
+        shape, dtype = values.view.shape, mask.view.dtype
+        if len(shape) != 1 or mask.view.shape != shape or dtype.name != "bool":
+            why = f"mask has dtype {dtype} and shape {mask.view.shape}; expected bool with shape {shape}"
+            remedy = "pass a boolean mask with one value per row"
+            raise UnsupportedConversionError("", why, remedy, code="invalid-mask")
+        return cls(values, mask=cache(lambda: on_device.fetch(mask)))
 
     @cached_property
     def nulls(self) -> Array | None:

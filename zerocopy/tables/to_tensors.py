@@ -94,7 +94,7 @@ def plan_leaves(
 
     def leaf_step(leaf: TensorLeaf, path: str) -> Callable[[], Any]:
         try:
-            plan = request.plan_tensor(leaf.source, None if leaf.constant else request.copy)
+            plan = request.plan_array(leaf.source, None if leaf.constant else request.copy)
         except ZeroCopyError as error:
             _, _, inner = path.rpartition("]")
             part = ".".join(name for name in inner.split(".") if name not in ("", "values"))
