@@ -485,7 +485,7 @@ def test_a_masked_column_goes_back_to_a_table() -> None:
                 table = zc.convert({"x": masked, "y": np.arange(3)}, to=target)
                 assert zc.convert(table, to="pyarrow.Table")["x"].to_pylist() == [1, None, 3]
     encoded = zc.convert(pa.array(["a"]), to="numpy", encode=True)
-    with pytest.raises(zc.UnsupportedConversionError, match="column 'x': an Encoded is what a column became"):
+    with pytest.raises(zc.UnsupportedConversionError, match="column 'x': an Encoded is a converted column"):
         zc.convert({"x": encoded}, to="pyarrow")
 
 
@@ -525,7 +525,7 @@ def test_a_stream_as_a_column_is_not_used_up_by_an_explanation() -> None:
     plan = zc.explain({"x": stream}, "pyarrow")
     assert not plan.possible
     assert plan.reasons[0].why.startswith("column 'x': a ")
-    assert "Stream is read once" in plan.reasons[0].why
+    assert "Stream is a stream" in plan.reasons[0].why
     assert stream.taken == 0
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy import __version__
+import zerocopy
 
 KEY = b"pandas"
 _GENERATED = re.compile(r"__index_level_\d+__")
@@ -111,7 +111,7 @@ def write(
         "column_indexes": list(labels),
         "columns": list(columns),
         "attributes": attributes if kept else {},
-        "creator": {"library": "zerocopy", "version": __version__},
+        "creator": {"library": "zerocopy", "version": zerocopy.__version__},
         "pandas_version": version,
     }
     return {KEY: json.dumps(entry).encode()}
