@@ -159,10 +159,7 @@ ALLOWED: set[str] = {
     "tests/engine/test_gpu_suite.py",
     "tests/engine/test_hazards.py",
     "tests/frameworks/test_cudf.py",
-    "tests/frameworks/test_duckdb.py",
     "tests/frameworks/test_nanoarrow.py",
-    "tests/frameworks/test_pandas.py",
-    "tests/frameworks/test_polars.py",
     "tests/gpu/test_gpu_hazards.py",
     "tests/gpu/test_gpu_memory.py",
     "tests/gpu/test_gpu_semantics.py",
@@ -184,7 +181,6 @@ ALLOWED: set[str] = {
     "tests/helpers/gpu_stand_ins/torch_streams.py",
     "tests/helpers/layout_cases.py",
     "tests/helpers/pool_stand_ins.py",
-    "tests/helpers/table_cases.py",
     "tests/layout/test_aos_soa.py",
     "tests/layout/test_cuda_compiled.py",
     "tests/layout/test_fits.py",
@@ -205,10 +201,8 @@ ALLOWED: set[str] = {
     "tests/protocols/test_arrow_c.py",
     "tests/protocols/test_producers.py",
     "tests/simulator/test_cuda_layout_kernels.py",
-    "tests/tables/test_matrices_and_records.py",
     "tests/tables/test_pairs.py",
     "tests/tables/test_real_tables.py",
-    "tests/tables/test_tables.py",
     "tests/test_device_and_dtype.py",
     "tests/test_forks.py",
     "tests/test_import_laws.py",
@@ -296,8 +290,6 @@ ALLOWED: set[str] = {
     "zerocopy/protocols/cuda_pool.py",
     "zerocopy/protocols/dlpack.py",
     "zerocopy/source.py",
-    "zerocopy/tables/column.py",
-    "zerocopy/tables/matrix.py",
 }
 
 _WORDS = re.compile("|".join(f"(?:{pattern})" for pattern in WORDS), re.IGNORECASE)

@@ -141,12 +141,14 @@ def rows(result: Any) -> list[Any]:
     if result.sizes is not None:
         sizes = zc.convert(result.sizes, "numpy").tolist()
         return [inner[s : s + n] for s, n in zip(starts, sizes, strict=True)]
-    found = [inner[a:b] for a, b in itertools.pairwise(starts)]
+    converted = [inner[a:b] for a, b in itertools.pairwise(starts)]
     if result.type.startswith(("string", "large_string")):
-        return [bytes(row).decode() for row in found]
+        return [bytes(row).decode() for row in converted]
     if result.type.startswith("map"):
-        return [[(row["key"], row["value"]) for row in each] for each in found]
-    return [bytes(row) for row in found] if result.type.startswith(("binary", "large_binary")) else found
+        return [[(row["key"], row["value"]) for row in each] for each in converted]
+    return (
+        [bytes(row) for row in converted] if result.type.startswith(("binary", "large_binary")) else converted
+    )
 
 
 def _integer(limbs: Any) -> Any:

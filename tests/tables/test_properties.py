@@ -86,7 +86,7 @@ def alike(ours: object, theirs: object) -> bool:
 
 @QUIET
 @given(_small(_TYPES))
-def test_any_array_encoded_says_what_it_held(array) -> None:
+def test_encoded_array_keeps_its_values(array) -> None:
     plan = zc.explain(array, "numpy", nulls="mask", encode=True)
     if not plan.possible:
         assert plan.error.remedy
@@ -98,7 +98,7 @@ def test_any_array_encoded_says_what_it_held(array) -> None:
 @QUIET
 @given(st.data())
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_any_table_there_and_back(target: str, data) -> None:
+def test_table_round_trip(target: str, data) -> None:
     columns = data.draw(st.lists(_CHUNKED, min_size=1, max_size=3))
     size = min(map(len, columns))
     table = pa.table({f"c{i}": column.slice(0, size) for i, column in enumerate(columns)})
@@ -121,7 +121,7 @@ def test_any_table_there_and_back(target: str, data) -> None:
 
 @QUIET
 @given(_small(_LEAVES), st.sampled_from([None, "mask", "nan", 0, 1]), st.booleans())
-def test_explain_tells_what_convert_does(array, nulls: object, encode: bool) -> None:
+def test_explain_agrees_with_convert(array, nulls: object, encode: bool) -> None:
     options = {"nulls": nulls, "encode": encode}
     for source in (array, pa.table({"x": array})):
         plan = zc.explain(source, "numpy", **options)

@@ -180,7 +180,7 @@ class Column:
         Returns
         -------
         pyarrow.Array or pyarrow.ChunkedArray
-            An alias of the column's memory where there are no `arrow_reasons`.
+            An alias of the column's memory if `arrow_reasons` is empty.
         """
         raise NotImplementedError
 

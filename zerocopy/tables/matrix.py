@@ -121,7 +121,7 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
     order = request.options.layout[-1] if request.options.layout not in (None, "matrix") else ""
     sources = [leaf.source for leaf in leaves]
     if not leaves:
-        # Without columns there is no type: float64, as in pandas.
+        # Without columns the type is float64, as in pandas.
         return _written(table, [], order, request, [])
     why = list(dict.fromkeys(reason for source in sources for reason in source.reasons))
     first = sources[0].view.device
