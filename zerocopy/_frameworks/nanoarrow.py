@@ -15,7 +15,7 @@ from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Source
-from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
+from zerocopy.tables.arrow_table import table_of_chunks, unread_table
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
@@ -58,7 +58,7 @@ class Nanoarrow(Framework):
         if table.read is not None:
             why = "a stream can be read once, and is not an array before that"
             remedy = "pass x.read_all()"
-            raise UnsupportedConversionError(f"convert({name})", why, remedy, code="unread-stream")
+            raise UnsupportedConversionError(f"convert({name})", why, remedy, code="unread")
         return as_one_tensor(table)
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
@@ -81,12 +81,18 @@ class Nanoarrow(Framework):
         else:
             field, batches = arrow_c.read_stream(obj)  # its array exporter refuses several chunks
             chunks = list(batches)
-        return _described(obj, name, field, chunks)
+
+        @cache
+        def arrow() -> Any:
+            # As arrays, since pyarrow refuses batches of a struct with an offset.
+            pa = hub().module()
+            return pa.array(obj) if _is_c_array(type(obj)) else pa.chunked_array(obj)
+
+        return table_of_chunks(obj, chunks, field, name, arrow)
 
     def _stream(self, obj: Any, name: str) -> Table:
         """Describe a stream by its type, since reading it would use it up."""
         field = _field(obj, name)
-        parts = (field,) if _is_column(field) else field.children
 
         def read() -> Table:
             if any(part.kind in _VIEWS for part in field.walk()):
@@ -103,9 +109,7 @@ class Nanoarrow(Framework):
             assert table is not None
             return replace(table, name=name, obj=None)
 
-        columns = [UnreadColumn(name, part) for part in parts]
-        labels = [part.name for part in parts]
-        return Table(name, labels, columns, 0, _is_column(field), read=read, once=True, obj=obj)
+        return unread_table(obj, name, field, read)
 
     # -- target ---------------------------------------------------------------
 
@@ -182,43 +186,6 @@ def _field(obj: Any, name: str) -> Field:
         raise UnsupportedConversionError(f"convert({name})", why, remedy, code="released") from error
     assert field is not None
     return field
-
-
-def _is_column(field: Field) -> bool:
-    return field.kind != "struct" or bool(field.extension)
-
-
-def _described(obj: Any, name: str, field: Field, chunks: list[arrow_c.Memory]) -> Table:
-    """Describe an array as one column, or an array of structs as a table."""
-
-    @cache
-    def arrow() -> Any:
-        # As arrays, since pyarrow refuses batches of a struct with an offset.
-        pa = hub().module()
-        return pa.array(obj) if _is_c_array(type(obj)) else pa.chunked_array(obj)
-
-    whole = ArrowColumn(name, field, lambda: chunks, sum(chunk.length for chunk in chunks), arrow)
-    if _is_column(field):
-        return Table(name, [field.name], [whole], whole.length, single=True, obj=obj)
-    if whole.null_count:
-        why = f"{whole.null_count:,} of its rows are null, and a table has no null rows"
-        raise UnsupportedConversionError(f"convert({name})", why, "drop them first", code="nulls")
-
-    def nth(i: int) -> Any:
-        pa, structs = hub().module(), arrow()
-        if not isinstance(structs, pa.ChunkedArray):
-            return structs.field(i)
-        return pa.chunked_array([chunk.field(i) for chunk in structs.chunks], structs.type.field(i).type)
-
-    columns: list[Column] = [_part(whole, i, nth) for i in range(len(field.children))]
-    labels = [child.name for child in field.children]
-    return Table(name, labels, columns, whole.length, metadata=field.metadata, obj=obj)
-
-
-def _part(whole: ArrowColumn, i: int, nth: Any) -> ArrowColumn:
-    part = whole.child(i)
-    assert isinstance(part, ArrowColumn)
-    return ArrowColumn(whole.name, part.field, lambda: part.chunks, part.length, lambda: nth(i))
 
 
 # -- views, and types that nanoarrow cannot show --------------------------------
