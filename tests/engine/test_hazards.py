@@ -577,5 +577,5 @@ def test_jax_that_is_told_to_use_no_host(run_python) -> None:
         """,
         JAX_PLATFORMS="cuda",
     )
-    assert "JAX is told to use cuda alone (JAX_PLATFORMS), and has no arrays on the host" in done.stdout
+    assert "JAX is configured to use only cuda (JAX_PLATFORMS), and has no arrays on the host" in done.stdout
     assert "JAX_PLATFORMS=cuda,cpu" in done.stdout

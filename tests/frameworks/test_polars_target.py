@@ -321,7 +321,7 @@ def test_ndarrays_are_aliased(dtype: str, shape: tuple[int, ...]) -> None:
         (np.arange(8)[::-1], "contiguous memory only"),
         (np.asfortranarray(np.ones((3, 2))), "contiguous memory only"),
         (np.zeros(3 * 8 + 1, "u1")[1:].view("i8"), "aligned"),
-        (np.arange(3, dtype=">i4"), "other order"),
+        (np.arange(3, dtype=">i4"), "byte order"),
         (np.array([True, False, True]), "bits"),
         (np.ones((2, 3), bool), "bits"),
     ],

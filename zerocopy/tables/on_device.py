@@ -21,7 +21,7 @@ def alias(name: str, view: StridedView, chunk: Memory, reasons: Sequence[Reason]
         # For any stream: the copy starts after the producer's work and is complete on return.
         return arrow_device.fetch(chunk, view.ptr, view.size, view.dtype).reshape(view.shape)
 
-    lent = arrow_device.Lent(view, chunk)
+    lent = arrow_device.BufferProducer(view, chunk)
     return Source(
         name,
         view,

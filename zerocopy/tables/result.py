@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 _TEXT = ("string", "large_string", "binary", "large_binary")
@@ -88,38 +88,44 @@ class Encoded:
     ordered: bool = False
 
     def to_pylist(self) -> list[Any]:
-        """Return the rows of text, or of numbers, as Python objects.
+        """Return the rows as Python objects.
 
         Returns
         -------
         list
-            A copy: str, bytes, int, float, ``decimal.Decimal`` or lists of numbers.
-
-        Raises
-        ------
-        TypeError
-            The rows are of another type.
+            A copy. Rows of dates, times and timestamps are integers in `unit`, rows of a struct
+            are dicts, rows of a map are lists of pairs. A null that a mask marks is None.
         """
-        from zerocopy import convert
-
-        if isinstance(self.values, (dict, Encoded, Masked)):
-            raise TypeError(f"to_pylist() does not assemble rows of {self.type}; read the parts instead")
-        values = convert(self.values, "numpy")
+        if isinstance(self.values, dict):
+            fields = {name: to_pylist(part) for name, part in self.values.items()}
+            return [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
+        if self.offsets is not None:
+            return self._slices()
+        rows = to_pylist(self.values)
         if self.scale is not None:
-            return [decimal.Decimal(integer_of(value)).scaleb(-self.scale) for value in values.tolist()]
+            return [None if row is None else _decimal(row, self.scale) for row in rows]
         if self.categories is not None:
-            names = self.categories
-            rows = names.to_pylist() if isinstance(names, Encoded) else convert(names, "numpy").tolist()
-            # nulls=-1 fills codes of null rows with -1.
-            return [rows[code] if code >= 0 else None for code in values.tolist()]
-        if self.offsets is None:
-            return list(values.tolist())
-        sizes = None if self.sizes is None else convert(self.sizes, "numpy").tolist()
-        rows = split_rows(values, convert(self.offsets, "numpy").tolist(), sizes)
-        if not self.type.startswith(_TEXT):
-            return [row.tolist() for row in rows]
-        texts = [row.tobytes() for row in rows]
-        return [text.decode() for text in texts] if "string" in self.type else texts
+            names = to_pylist(self.categories)
+            # nulls=-1 fills nulls with the code -1.
+            return [None if code is None or code < 0 else names[code] for code in rows]
+        return rows
+
+    def _slices(self) -> list[Any]:
+        """Return rows that are slices of `values`: text, bytes, lists and maps."""
+        nested = isinstance(self.values, (dict, Encoded, Masked))
+        values: Any = to_pylist(self.values) if nested else _array(self.values)
+        starts = to_pylist(self.offsets)
+        if self.sizes is None:
+            slices = [values[start:end] for start, end in itertools.pairwise(starts)]
+        else:
+            sizes = to_pylist(self.sizes)
+            slices = [values[start : start + n] for start, n in zip(starts, sizes, strict=True)]
+        if self.type.startswith("map"):
+            return [[(pair["key"], pair["value"]) for pair in row] for row in slices]
+        if self.type.startswith(_TEXT):
+            rows = [row.tobytes() for row in slices]
+            return [row.decode() for row in rows] if "string" in self.type else rows
+        return slices if nested else [row.tolist() for row in slices]
 
     def __repr__(self) -> str:
         parts = (
@@ -130,19 +136,28 @@ class Encoded:
         return f"Encoded({', '.join(parts)})"
 
 
-def split_rows(values: Any, offsets: Sequence[int], sizes: Sequence[int] | None = None) -> list[Any]:
-    """Return each row's slice of the values of lists, or of list views, which have sizes."""
-    if sizes is None:
-        return [values[start:stop] for start, stop in pairwise(offsets)]
-    return [values[start : start + size] for start, size in zip(offsets, sizes, strict=True)]
+def to_pylist(result: Any) -> list[Any]:
+    """Return the rows of a tensor, `Masked` or `Encoded` as Python objects; None where a mask is True."""
+    if isinstance(result, Masked):
+        mask, values = to_pylist(result.mask), to_pylist(result.values)
+        return [None if null else value for null, value in zip(mask, values, strict=True)]
+    rows: list[Any] = result.to_pylist() if isinstance(result, Encoded) else _array(result).tolist()
+    return rows
 
 
-def integer_of(limbs: Any) -> int:
-    """Return a decimal's integer from its limbs of 64 bits, the lowest first, in two's complement."""
-    if isinstance(limbs, int):
-        return limbs
-    whole: int = sum(limb << (64 * i) for i, limb in enumerate(limbs))
-    return whole - (1 << (64 * len(limbs))) if limbs[-1] >> 63 else whole
+def _array(tensor: Any) -> Any:
+    from zerocopy import convert
+
+    return convert(tensor, "numpy")
+
+
+def _decimal(limbs: Any, scale: int) -> decimal.Decimal:
+    """Return a decimal from its integer, which wide types store as 64-bit limbs, the lowest first."""
+    if isinstance(limbs, list):
+        integer = sum(limb << (64 * i) for i, limb in enumerate(limbs))
+        limbs = integer - (1 << (64 * len(limbs))) if limbs[-1] >> 63 else integer
+    # From text: arithmetic would round to the context's 28 digits.
+    return decimal.Decimal(f"{limbs}E{-scale}")
 
 
 def parts(tree: Any, path: str = "") -> list[tuple[str, Any]]:
