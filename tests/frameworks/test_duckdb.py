@@ -27,7 +27,7 @@ def con() -> Any:
 
 @pytest.fixture
 def numbers(con: Any) -> Any:
-    """A relation with a column of each sort, nulls in two of them."""
+    """A relation with columns of several types, two of them with nulls."""
     return con.sql(
         """select i, i::double / 2 as half, case when i % 2 = 0 then i end as even,
         case when i % 3 = 0 then i::float end as third, i % 2 = 0 as flag, 'text ' || i as s,
@@ -111,7 +111,7 @@ def test_types_that_tensors_lack_are_encoded(numbers: Any) -> None:
 
 
 def test_results_in_several_chunks(con: Any) -> None:
-    """DuckDB gives 131,072 rows a chunk."""
+    """DuckDB returns 131,072 rows per chunk."""
     relation = con.sql("select i, ('e' || i % 3)::enum('e0', 'e1', 'e2') as e from range(300_000) t(i)")
     assert relation.to_arrow_table()["i"].num_chunks > 1
     converted = zc.convert(relation, "numpy", encode=True)
@@ -137,7 +137,7 @@ def test_results_share_no_memory(con: Any) -> None:
 def test_relation_is_returned_unchanged_and_copies_are_snapshots(con: Any) -> None:
     relation = con.sql("select random() as x from range(3)")
     assert zc.convert(relation, "duckdb") is relation
-    assert relation.fetchall() != relation.fetchall()  # it is a query, and not what it returns
+    assert relation.fetchall() != relation.fetchall()  # it is a query, not its result
     snapshot = zc.convert(relation, "duckdb", copy=True)
     assert snapshot is not relation
     assert snapshot.fetchall() == snapshot.fetchall()
@@ -152,7 +152,7 @@ def test_duplicate_names_of_a_query(con: Any) -> None:
         zc.convert(relation, "numpy")
 
 
-# -- what goes wrong -------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------
 
 
 def test_failing_query(con: Any) -> None:
@@ -185,7 +185,7 @@ def test_closed_connection() -> None:
 
 
 def test_a_connection_with_an_open_result(con: Any) -> None:
-    """One open result a connection: we say so where there is one, and leave none."""
+    """A connection has one open result: a conversion refuses a second one, and leaves none open."""
     relation = con.sql("select i from range(5) t(i)")
     reader = relation.to_arrow_reader()
     with pytest.raises(zc.UnsupportedConversionError, match=r"the query failed: .*open result") as caught:
@@ -202,7 +202,7 @@ def test_connection_is_not_a_table(con: Any, target: str) -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(con.execute("select 1"), target)
     assert "con.sql(query)" in caught.value.remedy
-    assert con.fetchall() == [(1,)]  # it was not looked at
+    assert con.fetchall() == [(1,)]  # it was not read
     with pytest.raises(zc.UnsupportedConversionError, match="a table and not one array"):
         zc.view(con.sql("select 1"))
 
@@ -218,7 +218,7 @@ def test_connection_is_not_a_table(con: Any, target: str) -> None:
     ],
 )
 def test_types_that_duckdb_changes_silently_are_refused(con: Any, value: str, kind: str, remedy: str) -> None:
-    con.sql(f"select {value} as bad").to_arrow_table()  # DuckDB itself does not mind
+    con.sql(f"select {value} as bad").to_arrow_table()  # DuckDB itself accepts it
     relation = con.sql(f"select 1 as good, {value} as bad")
     with pytest.raises(zc.LossyConversionError, match=f"column 'bad': it is {kind}") as caught:
         zc.convert(relation, "pyarrow")
@@ -381,7 +381,7 @@ def test_losses_are_warned_of() -> None:
     ):
         assert words in message
     plain = pa.table({"x": [1.0]})
-    assert len(zc.explain(plain, "duckdb").warnings) == 1  # that it is an alias
+    assert len(zc.explain(plain, "duckdb").warnings) == 1  # the warning about the alias
 
 
 @pytest.mark.parametrize(
@@ -405,7 +405,7 @@ def test_durations_that_duckdb_would_truncate_are_refused(array: Any) -> None:
     converted = zc.convert(whole, "duckdb", copy=False).to_arrow_table()["t"].to_pylist()
     assert [v and v.nanoseconds for v in converted] == [1000, None, -2000]
     sliced = table.slice(0, 1)
-    assert len(zc.convert(sliced, "duckdb").fetchall()) == 1  # that row alone is whole
+    assert len(zc.convert(sliced, "duckdb").fetchall()) == 1  # only that row is a whole number
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ VIEW = pa.string_view()
 
 
 def blocks(column: Any) -> Iterator[tuple[int, int]]:
-    """Yield where the buffers of a chunked column lie."""
+    """Yield the extents of the buffers of a chunked column."""
     for chunk in column.chunks:
         for buffer in chunk.storage.buffers() if hasattr(chunk, "storage") else chunk.buffers():
             if buffer is not None and buffer.size:
@@ -28,12 +28,12 @@ def blocks(column: Any) -> Iterator[tuple[int, int]]:
 
 
 def inside(part: Any, whole: Any) -> bool:
-    """Whether all memory of a column lies in that of another."""
+    """Whether all memory of a column is within the memory of another."""
     places = list(blocks(whole))
     return all(any(a <= low and high <= b for a, b in places) for low, high in blocks(part))
 
 
-# -- there and back --------------------------------------------------------------
+# -- round trips -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_low_level_buffers_and_streams_are_read_by_protocol() -> None:
     batch = na.c_array(pa.record_batch({"x": [1, 2], "s": ["a", None]}))
     assert zc.convert(batch, "numpy", columns=["x"])["x"].tolist() == [1, 2]
     assert zc.convert(batch, "pyarrow").to_pydict() == {"x": [1, 2], "s": ["a", None]}
-    assert type(zc.convert(batch, "nanoarrow")) is na.Array  # it is none yet
+    assert type(zc.convert(batch, "nanoarrow")) is na.Array  # it is not a nanoarrow object yet
 
 
 def test_own_objects_are_returned_unchanged() -> None:
@@ -140,9 +140,9 @@ def test_own_objects_are_returned_unchanged() -> None:
 def test_slice_of_struct_keeps_offset() -> None:
     structs = pa.array([{"a": i, "s": str(i)} for i in range(10)])[3:7]
     array = na.Array(structs)
-    assert len(array.child(0)) == 10  # nanoarrow forgets the offset
+    assert len(array.child(0)) == 10  # nanoarrow loses the offset
     with pytest.raises(pa.ArrowInvalid, match="non-zero offset"):
-        pa.table(array)  # and pyarrow takes none
+        pa.table(array)  # and pyarrow refuses it
     for source in (array, na.c_array(structs)):
         assert zc.explain(source, "pyarrow").zero_copy
         converted = zc.convert(source, "pyarrow", copy=False)
@@ -167,7 +167,7 @@ def test_chunks_are_kept_and_nulls_refused_by_name() -> None:
     )
     array = na.Array(table)
     with pytest.raises(ValueError, match="non-contiguous"):
-        pa.record_batch(array)  # the array exporter refuses chunks, we take the stream
+        pa.record_batch(array)  # the array exporter refuses chunks, zerocopy reads the stream
     assert [c.num_chunks for c in zc.convert(array, "pyarrow").columns] == [2, 2]
     with pytest.raises(zc.LossyConversionError, match="column 'a': it has 1 null"):
         zc.convert(array, "numpy")
@@ -212,7 +212,7 @@ def test_stream_that_fails_while_it_is_read() -> None:
     assert caught.value.__cause__ is not None
 
 
-# -- views end the process -------------------------------------------------------
+# -- views abort the process -----------------------------------------------------
 
 _VIEWS = """
 import nanoarrow as na, pyarrow as pa, zerocopy as zc
@@ -221,7 +221,7 @@ t = pa.table({'s': pa.array(['a', 'b' * 20], pa.string_view())})
 
 
 def test_hazard_arrays_with_views_abort_the_process(run_python) -> None:
-    """Not by us: the crash is nanoarrow's, in a process of its own."""
+    """nanoarrow itself crashes, in a separate process."""
     done = run_python(_VIEWS + "pa.table(na.Array(t)).to_pydict()\nprint('alive')")
     assert done.returncode != 0
     assert "alive" not in done.stdout
@@ -305,7 +305,7 @@ def test_views_that_pyarrow_cannot_cast_need_a_stream(array: Any) -> None:
     assert zc.convert(zc.convert(table, "nanoarrow.ArrayStream"), "pyarrow").equals(table)
 
 
-# -- what is said, and lifetimes -------------------------------------------------
+# -- warnings and lifetimes -----------------------------------------------------
 
 
 def test_types_that_nanoarrow_cannot_show_are_warned_of() -> None:

@@ -40,7 +40,7 @@ def test_plain_columns_are_aliased(dtype: str, to: str) -> None:
     assert zc.explain(frame, to).zero_copy
     assert str(np.asarray(result).dtype) == dtype
     np.testing.assert_array_equal(np.asarray(result), numbers(dtype))
-    series = zc.convert(frame["x"], to)  # twice: the careful way, and the fast one
+    series = zc.convert(frame["x"], to)  # twice: slow path, then fast path
     again = zc.convert(frame["x"], to)
     assert zc.shares_memory(series, result)
     assert zc.shares_memory(again, result)
@@ -133,7 +133,7 @@ def test_nullable_columns_have_their_values_and_a_mask(dtype: str) -> None:
     full = frame.iloc[[0, 2]].reset_index(drop=True)
     (plain,) = zc.convert(full, "numpy", copy=False).values()
     assert plain.dtype == frame["x"].dtype.numpy_dtype
-    assert not plain.flags.writeable  # written to, it would change the frame and its shallow copies
+    assert not plain.flags.writeable  # a write would change the frame and its shallow copies
     assert zc.shares_memory(plain, full["x"].to_numpy(plain.dtype, copy=False))
     table = zc.convert(frame, "pyarrow")
     assert table["x"].null_count == 1
@@ -274,7 +274,7 @@ def test_numpy_text_has_the_type_of_objects() -> None:
 
 
 def test_private_column_iterator_agrees_with_public_api() -> None:
-    """``_iter_column_arrays`` is private: what it gives is what the series hold."""
+    """``_iter_column_arrays`` is private: compare it with the arrays of the series."""
     from zerocopy._frameworks.pandas.columns import column_arrays, column_arrays_by_series
 
     frame = pd.concat([make().to_frame() for make in ARROW.values()], axis=1)

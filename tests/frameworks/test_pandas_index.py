@@ -38,7 +38,7 @@ def test_index_is_kept_or_left_out(index, levels: int, asked: bool | None) -> No
     table = zc.convert(frame, "pyarrow", **options)
     assert table.num_columns == 1 + count
     expected = frame if count or asked is None else frame.reset_index(drop=True)
-    # pyarrow's own reader, then ours: both give the index back under its name.
+    # pyarrow's own reader, then zerocopy: both restore the index and its name.
     assert_frame_equal(table.to_pandas(), expected)
     back = zc.convert(table, "pandas")
     assert_frame_equal(back, expected, check_dtype=False)
@@ -112,7 +112,7 @@ def test_labels_survive_arrow(labels) -> None:
     assert back.attrs == frame.attrs
     copied = zc.convert(frame, "pandas", copy=True)
     assert_frame_equal(copied, frame, check_column_type="equiv")
-    if str(labels.dtype) != "bool":  # pyarrow takes "False" for true
+    if str(labels.dtype) != "bool":  # pyarrow reads "False" as true
         assert_frame_equal(table.to_pandas(), frame, check_column_type="equiv")
 
 

@@ -46,7 +46,7 @@ def test_matrices_become_one_block() -> None:
         np.testing.assert_array_equal(frame.to_numpy(), array)
         assert frame.columns.tolist() == ["a", "b"]
         assert not zc.shares_memory(zc.convert(array, "pandas", copy=True).to_numpy(copy=False), array)
-    for _ in range(2):  # the careful way, and the fast one
+    for _ in range(2):  # slow path, then fast path
         frame = zc.convert(np.asfortranarray(np.eye(3)), "pandas")
         assert_frame_equal(frame, pd.DataFrame(np.eye(3), columns=["column_0", "column_1", "column_2"]))
         assert_series_equal(zc.convert(np.arange(3), "pandas"), pd.Series(np.arange(3)))
@@ -183,7 +183,7 @@ def test_list_views_are_not_cast() -> None:
 
 
 def test_hazard_to_pandas_copies() -> None:
-    """Hazard 6: ``Table.to_pandas`` copies, and makes floats of integers with nulls."""
+    """Hazard 6: ``Table.to_pandas`` copies, and turns integers with nulls into floats."""
     table = pa.table({"x": [1, None, 3]})
     assert table.to_pandas()["x"].dtype == "float64"
     ours = zc.convert(table, "pandas", copy=False)
@@ -192,7 +192,7 @@ def test_hazard_to_pandas_copies() -> None:
 
 
 def test_aliases_escape_copy_on_write() -> None:
-    """Hazard 3: pandas does not know of them; all that it does is mark them read-only."""
+    """Hazard 3: pandas does not track them; it only marks them read-only."""
     series = pd.Series([1.0, 2.0])
     alias = series.to_numpy(copy=False)
     assert not alias.flags.writeable
@@ -249,7 +249,7 @@ def test_copy_of_a_frame_keeps_values_and_types_in_new_memory() -> None:
 
 
 def test_jax_refuses_64_bits_with_x64_off(run_python) -> None:
-    """Hazard 7: ``jax.numpy.asarray(series)`` makes 32 bits of 64 without a word."""
+    """Hazard 7: ``jax.numpy.asarray(series)`` truncates 64 bits to 32 silently."""
     done = run_python(
         """
         import jax, numpy as np, pandas as pd, zerocopy as zc

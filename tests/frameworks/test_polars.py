@@ -40,7 +40,7 @@ def test_slices_and_empty_columns(name: str, rows: slice) -> None:
     assert array.to_pylist() == part.to_list()
     back = zc.convert(pa.table({"x": array}), "polars")
     assert back["x"].to_list() == part.to_list()
-    if name != "enum":  # an array alone has no metadata, where the categories would be
+    if name != "enum":  # an array has no metadata, which would hold the categories
         assert back["x"].dtype == part.dtype
 
 
@@ -73,12 +73,12 @@ def test_numbers_to_tensors_are_aliased(to: str) -> None:
         schema_overrides={"c": pl.Array(pl.Int32, 2)},
     )
     for given in (frame, frame[1:]):
-        # The second time by the fast way, if there is one.
+        # The second call uses the fast path, if there is one.
         for _ in range(2):
             converted = zc.convert(given, to)
             for name, column in converted.items():
                 assert np.array_equal(np.asarray(column), given[name].to_numpy())
-        if to != "jax":  # which takes memory at multiples of 64 bytes
+        if to != "jax":  # it aliases memory at multiples of 64 bytes only
             assert zc.explain(given, to, copy=False).zero_copy
             for name, column in converted.items():
                 assert zc.view(column).ptr == given[name].to_numpy().ctypes.data
@@ -93,7 +93,7 @@ def test_plain_series_is_a_tensor() -> None:
     again = zc.convert(one, "numpy")
     assert again.ctypes.data == array.ctypes.data
     assert not again.flags.writeable
-    for _ in range(2):  # where polars' own export is writable
+    for _ in range(2):  # polars' own export is writable
         assert not zc.convert(one.clear(), "numpy").flags.writeable
     with pytest.raises(LossyConversionError, match="1 null"):
         zc.convert(series([1, None]), "numpy")

@@ -14,7 +14,7 @@ pa = pytest.importorskip("pyarrow")
 
 
 def test_hazard_pyarrow_casts_list_views_incorrectly() -> None:
-    # Why list views are refused and not cast. If this fails, pyarrow casts them right: cast them.
+    # List views are refused because of this bug. If this test fails, pyarrow casts them correctly.
     views = pa.array([[1], [7, 8], [2, 3]], pa.list_view(pa.int64()))
     assert views.to_pylist() == [[1], [7, 8], [2, 3]] != views.cast(pa.large_list(pa.int64())).to_pylist()
 
@@ -72,7 +72,7 @@ def test_hazard_datetimes_and_c_ordered_matrices_are_copied() -> None:
     frame = zc.convert(turned, "polars", copy=False)
     assert [blocks(c) for c in frame] == [{turned.ctypes.data}, {turned[:, 1].ctypes.data}]
     assert np.array_equal(frame.to_numpy(), matrix)
-    # Rows of one name are one column, and need no copy in C order.
+    # A matrix in C order is one Array column without a copy.
     assert blocks(zc.convert({"x": matrix}, "polars", copy=False)["x"]) == {matrix.ctypes.data}
 
 

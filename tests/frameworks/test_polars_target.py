@@ -26,7 +26,7 @@ def starts(obj: object, step: int) -> list[int]:
 STAMPS = pa.array([DAY, None, DAY], pa.timestamp("us"))
 
 
-#: Arrow's types: what they become, and whether polars takes them as they lie.
+#: Arrow's types, the polars type of each, and whether polars aliases it.
 TAKEN = {
     "int64": (pa.array([1, None, 3]), pl.Int64, True),
     "halffloat": (pa.array([1.5, None, 3.0], pa.float16()), pl.Float16, True),
@@ -93,7 +93,7 @@ def test_arrow_columns_are_aliased_or_the_plan_has_reasons(name: str, rows: slic
     array, dtype, aliased = TAKEN[name]
     array = array[rows.start : rows.stop]
     column = pa.chunked_array([array, array])
-    sliced_lists = name == "fixed_list" and rows.start  # which polars refuses, if they have nulls
+    sliced_lists = name == "fixed_list" and rows.start  # polars refuses them if they have nulls
     table = pa.table({"x": column, "y": pa.array(range(2 * len(array)))})
     plan = zc.explain(table, "polars")
     frame = zc.convert(table, "polars")
@@ -107,7 +107,7 @@ def test_arrow_columns_are_aliased_or_the_plan_has_reasons(name: str, rows: slic
     assert leaf(plan).zero_copy == (aliased and not sliced_lists)
     assert bool(leaf(plan).reasons) == (not leaf(plan).zero_copy) == bool(leaf(plan).copied_bytes)
     if leaf(plan).zero_copy and name not in ("large_list", "fixed_list", "struct", "bool"):
-        # A slice comes in by addresses that were moved to its first row.
+        # polars imports a slice at the address of its first row.
         step = 16 if name == "string_view" else arrow_c.read_array(array).field.width
         assert starts(frame["x"], step) == starts(column, step)
     elif leaf(plan).zero_copy:
@@ -358,7 +358,7 @@ def test_a_result_outlives_its_source() -> None:
 
 
 def test_ml_dtypes_are_refused_on_the_fast_path() -> None:
-    """NumPy says "f" of the kind of float8_e5m2: polars would make objects of it."""
+    """The NumPy kind of float8_e5m2 is "f": polars would create a column of objects."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     zc.convert(np.zeros(4), to="polars")  # builds the route
     with pytest.raises(UnsupportedConversionError):
@@ -368,7 +368,7 @@ def test_ml_dtypes_are_refused_on_the_fast_path() -> None:
 @pytest.mark.parametrize("to", ["polars", "pandas", "pyarrow"])
 @pytest.mark.parametrize("name", ["int1", "uint1"])
 def test_unknown_numpy_types_are_not_bytes(name: str, to: str) -> None:
-    """NumPy says V of the kind of both, as of bytes: of bits they would become binaries."""
+    """The NumPy kind of both is V, as for bytes: polars would create binaries."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     dtype = getattr(ml_dtypes, name, None)
     if dtype is None:

@@ -14,5 +14,5 @@ TENSORS = [name for name in HOST if name != "pyarrow"]
 POINTS = [("x", "f4"), ("y", "f4"), ("z", "f4"), ("w", "f4")]
 
 
-#: Tensor frameworks that take a field at its stride.
+#: Tensor frameworks that alias a strided field.
 STRIDED = [name for name in ("numpy", "torch") if name in HOST]

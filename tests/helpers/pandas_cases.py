@@ -22,7 +22,7 @@ NUMBERS = [
 
 
 def buffers(array) -> Iterator[tuple[int, int]]:
-    """Each buffer of an Arrow array but the bitmaps: the first address, and the one past the last."""
+    """The address and size of each buffer of an Arrow array except the bitmaps."""
     for chunk in getattr(array, "chunks", [array]):
         if isinstance(chunk, pa.ExtensionArray):
             chunk = chunk.storage

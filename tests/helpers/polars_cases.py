@@ -24,7 +24,7 @@ def series(values: list, dtype: object = None, name: str = "x") -> pl.Series:
     return pl.Series(name, values, dtype=dtype)
 
 
-#: Columns of polars that go out as they lie.
+#: Columns of polars that are exported without a copy.
 ALIASED = {
     **{str(t): series([1, 2, 3], t) for t in (pl.Int8, pl.Int16, pl.Int32, pl.Int64)},
     **{str(t): series([1, 2, 3], t) for t in (pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)},
@@ -54,7 +54,7 @@ def memory_of(obj: object) -> list[arrow_c.Memory]:
 
 
 def blocks(obj: object) -> set[int]:
-    """Return where the values of a column lie: no bitmaps, and no sizes of the blocks of a view."""
+    """Return the addresses of a column's values, without bitmaps and the sizes of a view's blocks."""
     addresses = set()
 
     def walk(chunk: arrow_c.Memory) -> None:
@@ -73,7 +73,7 @@ def leaf(plan: zc.Plan, name: str = "x") -> zc.Plan:
 
 
 class Streamed:
-    """An object that speaks Arrow's stream and nothing else."""
+    """An object with ``__arrow_c_stream__`` only."""
 
     def __init__(self, obj: object) -> None:
         self._obj = obj

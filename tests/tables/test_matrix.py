@@ -25,7 +25,7 @@ def address(x: object) -> int:
 
 
 def apart(rows: int = 5, dtype: str = "f8") -> dict[str, np.ndarray]:
-    """Columns in memory of their own, at distances that differ."""
+    """Columns in separate memory, at different distances."""
     pads = [np.empty(3 * i + 1) for i in range(3)]
     made = {n: (np.arange(rows) * 10 + i).astype(dtype) for i, n in enumerate(NAMES)}
     del pads
@@ -37,7 +37,7 @@ def apart(rows: int = 5, dtype: str = "f8") -> dict[str, np.ndarray]:
 
 
 def one_array(rows: int = 5, gap: int = 0) -> tuple[np.ndarray, pa.Table]:
-    """A table whose columns are those of one array, column by column."""
+    """A table whose columns are the columns of one array in F order."""
     whole = aligned(np.zeros((3, rows + gap)))
     matrix = whole[:, :rows].T
     matrix[...] = np.arange(rows * 3).reshape(rows, 3)
@@ -87,7 +87,7 @@ def test_gaps_smaller_than_padding_are_aliased(rows: int) -> None:
 
 
 def test_padded_buffers_of_one_allocation_alias() -> None:
-    """As Arrow IPC writes them: one body, each buffer padded."""
+    """The memory of Arrow IPC: one body with padded buffers."""
     table = pa.table({n: np.arange(5, dtype="i4") + i for i, n in enumerate(NAMES)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as out:
@@ -317,7 +317,7 @@ def test_columns_of_records_are_a_matrix(target: str) -> None:
 
 
 def test_columns_with_data_between_them_are_copied() -> None:
-    """At equal distances, and with other data between them: an alias would span that too."""
+    """The columns have equal distances and other data between them, which an alias would span."""
     memory = np.zeros((4, 5000), "f4")
     far = {"a": memory[0, :1000], "b": memory[1, :1000]}
     assert not zc.explain(far, "numpy", layout="matrix").zero_copy
@@ -325,7 +325,7 @@ def test_columns_with_data_between_them_are_copied() -> None:
 
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_matrix_of_bfloat16(order: str) -> None:
-    """As bytes: NumPy would cast bfloat16 to the integers that hold it."""
+    """The kernel copies bytes: NumPy would cast bfloat16 to the integers that store it."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     rows = np.zeros(3, [("a", ml_dtypes.bfloat16), ("b", ml_dtypes.bfloat16)])
     rows["a"] = np.array([1, 2, 3], ml_dtypes.bfloat16)

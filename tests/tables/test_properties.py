@@ -1,4 +1,4 @@
-"""Tables that pyarrow's own Hypothesis strategies make, and tables that people have."""
+"""Tables from pyarrow's Hypothesis strategies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUIET = settings(
     derandomize=True,
 )
 
-# With a zone: theirs skip the whole test at one without, and reject every decimal.
+# With a zone: pyarrow's strategies skip the test for types without a zone, and reject every decimal.
 _ZONED = st.builds(
     pa.timestamp,
     unit=st.sampled_from(["s", "ms", "us", "ns"]),
@@ -57,7 +57,7 @@ def _small(types):
 
 
 def storage(array) -> list:
-    """Return an array with integers in place of what they stand for, at every level."""
+    """Return an array's storage: integers for dates, times and decimals, at every level."""
     kind, types = array.type, pa.types
     if types.is_struct(kind):
         fields = {f.name: storage(array.field(i)) for i, f in enumerate(kind)}
@@ -110,7 +110,7 @@ def test_table_round_trip(target: str, data) -> None:
     try:
         back = zc.convert(there, to="pyarrow.Table")
     except zc.LossyConversionError:
-        return  # DuckDB's results cannot hold each of its intervals: a query that is refused
+        return  # DuckDB's results cannot hold all of its intervals, and such a query is refused
     assert back.num_rows == table.num_rows
     for name in table.column_names:
         if back[name].type == table[name].type:

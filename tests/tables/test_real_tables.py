@@ -1,4 +1,4 @@
-"""Tables that people have: the flights of New York in 2013, and Parquet with all kinds of columns."""
+"""Real tables: the flights of New York in 2013, and Parquet files with columns of many types."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_flights_to_tensors(target: str, origin: str, flights) -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(source, to=target)
     message = str(caught.value)
-    if describe(source).read is None:  # what a query holds is known when it has run
+    if describe(source).read is None:  # the values of a query are known after it has run
         assert "'dep_time': it has 8,255 nulls in 336,776 rows" in message
     assert "'carrier': it is " in message
     converted = zc.convert(source, to=target, columns=numeric, nulls="mask")
@@ -82,7 +82,7 @@ def test_flights_as_a_matrix(flights) -> None:
 
 @pytest.fixture(scope="module")
 def parquet(tmp_path_factory):
-    """A Parquet file of several row groups with what tables hold beside numbers."""
+    """A Parquet file of several row groups with columns that are not numbers."""
     from pyarrow import parquet
 
     rows = 1000

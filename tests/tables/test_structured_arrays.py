@@ -210,7 +210,7 @@ def test_all_fields_with_copy_false(target: str) -> None:
     assert list(made) == ["x", "y", "z", "w"]
     assert all(zc.shares_memory(rows, column) for column in made.values())
     assert zc.explain(rows, target, copy=False, layout="columns").zero_copy
-    # By default they are columns: one pass over the records, and not one a field.
+    # By default they are columns, from one pass over the records.
     assert not zc.explain(rows, target, layout="columns").zero_copy
 
 

@@ -1,4 +1,4 @@
-"""Tables and columns to tensors: each type in each shape, each policy, what is refused and how."""
+"""Tables and columns to tensors: each type in each shape, each policy, each refusal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN = [n for n, k in KINDS.items() if pa.types.is_integer(k) or pa.types.is_fl
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_type_in_each_shape_keeps_its_values(kind: str, shape: str) -> None:
-    """To NumPy with everything allowed: what comes says the same as Arrow does."""
+    """The conversion to NumPy with all options has the same rows as Arrow."""
     column = shaped(KINDS[kind], shape)
     options = {"nulls": "mask", "encode": True}
     if kind == "null":
@@ -175,7 +175,7 @@ def test_encoded_has_type_unit_and_zone() -> None:
 
 @pytest.mark.parametrize("kind", ["timestamp[ns]", "date64[ms]", "duration[us]", "timestamp[s]"])
 def test_dates_become_numpy_datetime64(kind: str) -> None:
-    """Hazard 4: ``Array.to_numpy()`` copies or boxes some of these, where a view of the buffer exists."""
+    """Hazard 4: ``Array.to_numpy()`` copies or boxes some of these, although a view of the buffer exists."""
     column = shaped(KINDS[kind], "plain")
     converted = zc.convert(pa.table({"t": column}), to="numpy", copy=False)["t"]
     assert converted.dtype.kind in "mM"
@@ -259,7 +259,7 @@ def test_duplicate_names_are_refused_for_dicts() -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     with pytest.raises(zc.UnsupportedConversionError, match="several columns are called 'a'"):
         zc.convert(table, to="numpy")
-    zc.convert(pa.table({"a": [1]}), to="numpy")  # the fast way is kept now, and must refuse too
+    zc.convert(pa.table({"a": [1]}), to="numpy")  # the fast path is cached now, and must refuse too
     with pytest.raises(zc.UnsupportedConversionError, match="several columns"):
         zc.convert(table, to="numpy")
 

@@ -160,8 +160,7 @@ def _leaf(
     native = dtype.newbyteorder("=")
     if native.kind == "U":
         # Arrow encodes text in any case, so it is read from the rows themselves.
-        load_text = lambda: view.reshape(shape).astype(native)  # noqa: E731
-        text = ObjectColumn(name, shape[0], load_text, text_refusal(native))
+        text = ObjectColumn(name, shape[0], lambda: view.reshape(shape).astype(native), text_refusal(native))
         text.field = Field("u")
         return text
     if native.kind in "mM":
