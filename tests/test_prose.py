@@ -42,8 +42,6 @@ ALLOWED: set[str] = {
     ".github/PULL_REQUEST_TEMPLATE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
-    "CONTRIBUTING.md",
-    "CONTRIBUTING.md",
     "README.md",
     "docs/adding-a-framework.md",
     "docs/comparison.md",
