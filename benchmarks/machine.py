@@ -124,9 +124,9 @@ def _gpu() -> dict[str, Any]:
 
     `cuda_driver` is the newest CUDA that the driver speaks, `cuda_runtime` the one that is installed.
     """
-    from zerocopy.pool.cards import cards
+    from zerocopy.pool.gpus import visible_gpus
 
-    found, _ = cards()
+    found, _ = visible_gpus()
     if not found:
         return {}
     return {
@@ -143,7 +143,7 @@ def _driver() -> dict[str, str | None]:
 
     Of NVML, for a container need not show the driver's kernel module; of that where there is no NVML.
     """
-    from zerocopy.pool.cards import driver_versions
+    from zerocopy.pool.gpus import driver_versions
     from zerocopy.protocols import cuda_driver
 
     version, spoken = driver_versions()

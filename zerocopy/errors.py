@@ -208,6 +208,8 @@ class PoolOptionError(ZeroCopyError, ValueError):
       To fix: did you mean 'rmm'? there are: ...
     """
 
+    code = "option-value"
+
 
 class PoolInstalledError(ZeroCopyError, RuntimeError):
     """A pool with other options is installed already.
@@ -225,6 +227,8 @@ class PoolInstalledError(ZeroCopyError, RuntimeError):
     >>> pool.close()
     """
 
+    code = "pool-installed"
+
 
 class PoolTooLateError(ZeroCopyError, RuntimeError):
     """A framework has allocated already, or has read the variables that would have told it.
@@ -238,6 +242,8 @@ class PoolTooLateError(ZeroCopyError, RuntimeError):
     (True, 'call it first')
     """
 
+    code = "too-late"
+
 
 class PoolUnavailableError(ZeroCopyError, RuntimeError):
     """What the pool is made of is not here: no driver, no RMM, no C library that can do it.
@@ -250,6 +256,8 @@ class PoolUnavailableError(ZeroCopyError, RuntimeError):
         ...
     zerocopy.errors.PoolUnavailableError: ...
     """
+
+    code = "unavailable"
 
 
 class PoolClosedError(ZeroCopyError, RuntimeError):
@@ -266,6 +274,8 @@ class PoolClosedError(ZeroCopyError, RuntimeError):
     zerocopy.errors.PoolClosedError: refresh(): the pool was closed.
       To fix: install another one: zerocopy.install_pool()
     """
+
+    code = "pool-closed"
 
 
 class PoolLimitError(ZeroCopyError, MemoryError):
@@ -286,6 +296,8 @@ class PoolLimitError(ZeroCopyError, MemoryError):
     >>> isinstance(error, MemoryError), error.requested, error.in_use, error.limit
     (True, 2048, 0, 1024)
     """
+
+    code = "pool-limit"
 
     def __init__(
         self,

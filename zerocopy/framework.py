@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zerocopy.device import Device
 from zerocopy.device_hooks import DeviceHooks
@@ -25,9 +25,6 @@ from zerocopy.source import Array as Array
 from zerocopy.source import Source as Source
 from zerocopy.strided_view import StridedView
 from zerocopy.table_hooks import TableHooks
-
-if TYPE_CHECKING:
-    from zerocopy.pool.hook import PoolHook
 
 
 class Framework(DeviceHooks, TableHooks):
@@ -59,6 +56,9 @@ class Framework(DeviceHooks, TableHooks):
     can_export_dlpack : bool
         Whether it takes device memory through each protocol and exports it through
         DLPack: then it lends its exporter to memory whose producer has none (law 7).
+    pool_hook : str
+        Location of its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty if it takes no
+        allocator.
 
     Examples
     --------
@@ -80,6 +80,7 @@ class Framework(DeviceHooks, TableHooks):
     has_datetime64: bool = False
     min_version: str = ""
     can_export_dlpack: bool = False
+    pool_hook: str = ""
     _module: ModuleType | None = None
 
     @property
@@ -133,12 +134,7 @@ class Framework(DeviceHooks, TableHooks):
         bool
             False for a folder of that name, which Python takes for a package.
         """
-        if self.name in sys.modules:
-            return sys.modules[self.name] is not None
-        spec = importlib.util.find_spec(self.name)
-        # Any folder of that name on the path is a namespace package to Python, and
-        # has no origin: a checkout, say, or a folder of tests.
-        return spec is not None and spec.origin is not None
+        return is_installed(self.name)
 
     # -- as a source ------------------------------------------------------------
 
@@ -230,18 +226,6 @@ class Framework(DeviceHooks, TableHooks):
         """
         return None
 
-    # -- memory -----------------------------------------------------------------
-
-    def pool_hook(self) -> PoolHook | None:
-        """Return how it is put on a memory pool: a fresh hook; None if it takes no allocator.
-
-        Returns
-        -------
-        PoolHook or None
-            Of ``zerocopy.pool.hook``.
-        """
-        return None
-
     # -- the hot path -----------------------------------------------------------
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
@@ -272,6 +256,15 @@ class Framework(DeviceHooks, TableHooks):
             ``import_(memory)`` by form, which aliases what it is given.
         """
         return {}
+
+
+def is_installed(name: str) -> bool:
+    """Whether a top-level module can be imported; nothing is imported."""
+    if name in sys.modules:
+        return sys.modules[name] is not None
+    spec = importlib.util.find_spec(name)
+    # A folder of that name on the path is a namespace package, which has no origin.
+    return spec is not None and spec.origin is not None
 
 
 def _numbers(version: str) -> list[int]:

@@ -16,8 +16,8 @@ from typing import Any
 from benchmarks.pool.sides import Side, turns
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Pace, Timing
-from zerocopy.pool import hook
-from zerocopy.pool.cards import cards
+from zerocopy.pool import hooks
+from zerocopy.pool.gpus import visible_gpus
 from zerocopy.pool.sizes import show_size
 
 #: How many times as fast as the driver's plain calls a pool is to allocate and free large blocks.
@@ -88,12 +88,12 @@ def here(name: str, settings: Settings) -> bool:
     """Whether a framework is asked for, and installed for GPUs; it is not imported."""
     if not settings.wants(name) or importlib.util.find_spec(name) is None:
         return False
-    return next(each for each in hook.hooks() if each.name == name).lacks_gpu() is None
+    return next(each for each in hooks.all_hooks() if each.name == name).lacks_gpu() is None
 
 
 def tasks(settings: Settings) -> list[Task]:
     """Allocation by framework, streams, transfers, a pipeline: where there is a device."""
-    if not cards()[0]:
+    if not visible_gpus()[0]:
         return []
     found = [
         Task(f"{_ALLOCATE}{name}", partial(_allocate, name, settings))

@@ -127,7 +127,7 @@ def test_a_file_is_named_after_what_it_is_of(asked, computer, name):
 def test_a_machine_with_a_gpu_says_which_and_what_drives_it(monkeypatch):
     from helpers.pool_stand_ins import FakeNVML
 
-    from zerocopy.pool import cards
+    from zerocopy.pool import gpus
 
     class NVML(FakeNVML):
         def nvmlInit_v2(self):
@@ -142,7 +142,7 @@ def test_a_machine_with_a_gpu_says_which_and_what_drives_it(monkeypatch):
             return 0
 
     library = NVML([{"name": "NVIDIA H200", "uuid": "GPU-1", "total": 141 << 30}])
-    monkeypatch.setattr(cards, "_nvml", lambda: library)
+    monkeypatch.setattr(gpus, "_nvml", lambda: library)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     installed = {"nvidia-cuda-runtime": "13.0.96", "numpy": "2.5.2", "cuda-core": "1.2.2"}
 

@@ -340,10 +340,10 @@ def test_doctor_imports_when_asked(add: Callable[[Framework], None]) -> None:
 
 
 def test_doctor_shows_the_pools_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    from zerocopy.pool import hook, install
-    from zerocopy.pool.cards import Card
+    from zerocopy.pool import hooks, install
+    from zerocopy.pool.gpus import GPU
 
-    monkeypatch.setattr(install, "cards", lambda: ([Card(0, "stand-in", 80 << 30)], None))
+    monkeypatch.setattr(install, "visible_gpus", lambda: ([GPU(0, "stand-in", 80 << 30)], None))
     monkeypatch.setenv("ZEROCOPY_POOL", "driver,initial=1GiB")
     text = invoke("doctor").stdout
     assert "what zerocopy.install_pool() would come to" in text
@@ -356,7 +356,7 @@ def test_doctor_shows_the_pools_report(monkeypatch: pytest.MonkeyPatch) -> None:
         "driver",
         "driver,initial=1073741824",
     )
-    assert [row["framework"] for row in found["frameworks"]] == hook.names()
+    assert [row["framework"] for row in found["frameworks"]] == hooks.names()
     monkeypatch.setenv("ZEROCOPY_POOL", "rrm")
     assert "did you mean 'rmm'" in invoke("doctor").stdout
     monkeypatch.delenv("ZEROCOPY_POOL")

@@ -185,11 +185,11 @@ def _frameworks(importing: bool) -> list[dict[str, Any]]:
 def _pool() -> dict[str, Any]:
     """Return the pool's report: of the one that is installed, or of what installing would come to."""
     from zerocopy.errors import ZeroCopyError
-    from zerocopy.pool.install import installed_pool, survey
+    from zerocopy.pool.install import installed_pool, preview
 
     pool = installed_pool()
     try:
-        found = (pool or survey()).report().as_dict()
+        found = (pool or preview()).report().as_dict()
     except ZeroCopyError as error:  # what ZEROCOPY_POOL asks for cannot be had
         return {"installed": False, "why": str(error)}
     return {"installed": pool is not None, **found}
@@ -309,7 +309,7 @@ def _show_pool(found: dict[str, Any], out: Output) -> None:
     for row in found["frameworks"]:
         served = row["status"] in ("installed", "env_pending", "pending_import")
         sign = Text(out.signs.yes, "green") if served else Text(out.signs.no, "dim")
-        what = Text(row["what"], "" if served else "dim")
+        what = Text(row["detail"], "" if served else "dim")
         if row["remedy"]:
             what.append(f"\n{row['remedy']}", "dim")
         table.add_row(sign, Text(row["framework"], "bold"), row["status"], what)

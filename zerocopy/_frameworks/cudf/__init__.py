@@ -12,7 +12,7 @@ import sys
 from collections.abc import Hashable, Sequence
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zerocopy import registry
 from zerocopy.device import Device
@@ -23,9 +23,6 @@ from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.to_tables import Copied
-
-if TYPE_CHECKING:
-    from zerocopy.pool.hook import PoolHook
 
 _INSTALL = "pip install cudf-cu13 for CUDA 13, or cudf-cu12 for CUDA 12: nvidia-smi says which"
 _FRAMES = ("DataFrame", "Series", "Index", "RangeIndex", "MultiIndex")
@@ -38,15 +35,11 @@ class CuDF(Framework):
     """``cudf.DataFrame``, ``cudf.Series`` and ``cudf.Index``, on CUDA devices only."""
 
     name = "cudf"
+    pool_hook = "zerocopy._frameworks.cudf.pool:CuDFHook"
     kind = "table"
     root_modules = ("cudf",)
     distribution = "cudf-cu13"
     device_kinds = ("cuda",)
-
-    def pool_hook(self) -> PoolHook:
-        from zerocopy._frameworks.cudf.pool import CuDFHook
-
-        return CuDFHook()
 
     def module(self) -> ModuleType:
         try:

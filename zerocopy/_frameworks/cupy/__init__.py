@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zerocopy.device import (
     CUDA,
@@ -21,9 +21,6 @@ from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_nd
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.strided_view import StridedView
 
-if TYPE_CHECKING:
-    from zerocopy.pool.hook import PoolHook
-
 _MAX_NDIM = 64  # as NumPy 2, whose limit CuPy takes over
 _INSTALL = "pip install cupy-cuda13x for CUDA 13, or cupy-cuda12x for CUDA 12: nvidia-smi says which"
 
@@ -32,16 +29,12 @@ class CuPy(Framework):
     """``cupy.ndarray`` and its subclasses; the types of ``ml_dtypes`` are held as NumPy holds them."""
 
     name = "cupy"
+    pool_hook = "zerocopy._frameworks.cupy.pool:CuPyHook"
     root_modules = ("cupy",)
     distribution = "cupy-cuda13x"
     device_kinds = ("cuda",)
     can_copy_to_device = True
     can_export_dlpack = True
-
-    def pool_hook(self) -> PoolHook:
-        from zerocopy._frameworks.cupy.pool import CuPyHook
-
-        return CuPyHook()
 
     def module(self) -> ModuleType:
         try:

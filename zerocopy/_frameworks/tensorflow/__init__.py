@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy, to_numpy
@@ -13,9 +13,6 @@ from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_nd
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, address, aligned_copy, misalignment, writable_alias
 from zerocopy.strided_view import StridedView
-
-if TYPE_CHECKING:
-    from zerocopy.pool.hook import PoolHook
 
 _MAX_NDIM = 64  # NumPy's, which carries host memory; TensorFlow's own is 254
 # TensorFlow has these and exports none of them through DLPack: in by a copy, out
@@ -38,16 +35,12 @@ class TensorFlow(Framework):
     """``tf.Tensor`` in eager mode and ``tf.Variable`` (its value at this moment)."""
 
     name = "tensorflow"
+    pool_hook = "zerocopy._frameworks.tensorflow.pool:TensorFlowHook"
     root_modules = ("tensorflow",)
     distribution = "tensorflow"
     device_kinds = ("cpu", "cuda")
     mutable = False
     can_copy_to_device = True
-
-    def pool_hook(self) -> PoolHook:
-        from zerocopy._frameworks.tensorflow.pool import TensorFlowHook
-
-        return TensorFlowHook()
 
     def owns(self, cls: type) -> bool:
         tf = self.module()

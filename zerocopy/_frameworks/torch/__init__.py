@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zerocopy._frameworks.torch.on_device import MAX_NDIM as _MAX_NDIM
 from zerocopy._frameworks.torch.on_device import exporter, importer
@@ -23,9 +23,6 @@ from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_nd
 from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
 from zerocopy.strided_view import StridedView
-
-if TYPE_CHECKING:
-    from zerocopy.pool.hook import PoolHook
 
 # torch calls these by other names, or has them under names that mean more.
 _FOREIGN = (
@@ -48,16 +45,12 @@ class Torch(Framework):
     """``torch.Tensor``, parameters and other subclasses that hold plain memory."""
 
     name = "torch"
+    pool_hook = "zerocopy._frameworks.torch.pool:TorchHook"
     root_modules = ("torch",)
     distribution = "torch"
     device_kinds = ("cpu", "cuda")
     can_copy_to_device = True
     can_export_dlpack = True
-
-    def pool_hook(self) -> PoolHook:
-        from zerocopy._frameworks.torch.pool import TorchHook
-
-        return TorchHook()
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().Tensor)
