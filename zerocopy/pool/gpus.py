@@ -25,25 +25,13 @@ _MIG_ENABLED = 1
 
 @dataclass(frozen=True, slots=True)
 class GPU:
-    """One device as CUDA numbers them in this process.
-
-    Attributes
-    ----------
-    index : int
-    name : str
-    total : int
-        Memory in bytes; of a MIG slice, the slice's own.
-    mig : bool
-        Whether it is a MIG slice.
-    others : int
-        Bytes that other processes use on it, as far as NVML reports them.
-    """
+    """One device as CUDA numbers them in this process."""
 
     index: int
     name: str
-    total: int
-    mig: bool = False
-    others: int = 0
+    total: int  # bytes, of a MIG slice its own
+    mig: bool = False  # whether it is a MIG slice
+    others: int = 0  # bytes that other processes use, as far as NVML reports them
 
 
 class _Memory(ctypes.Structure):

@@ -18,24 +18,9 @@ from zerocopy.protocols import cuda_driver
 
 
 class PoolBase:
-    """Base of :class:`~zerocopy.pool.pool.Pool`, for hooks, scopes and the report.
+    """Base of :class:`~zerocopy.pool.pool.Pool`, for hooks, scopes and the report."""
 
-    Attributes
-    ----------
-    kind : str
-    settings : Settings
-    gpus : dict of int to GPU
-    devices : tuple of int
-    limits : dict of int to Limit
-    closed : bool
-    notes : list of str
-        Remarks for the report.
-    tracker : AllocationTracker or None
-        The recorded allocations, under ``track=True``.
-    attachments : Attachments
-    """
-
-    attachments: Attachments
+    attachments: Attachments  # set by `Pool`
 
     def __init__(
         self,
@@ -53,7 +38,7 @@ class PoolBase:
             self.devices = settings.devices or self.devices or (0,)
         self.limits = limits
         self.closed = False
-        self.notes: list[str] = []
+        self.notes: list[str] = []  # for the report
         self.tracker = AllocationTracker() if settings.track else None
         self._missing = missing
         self._pools: dict[int, Any] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from zerocopy.pool.attachment import Attachment
@@ -87,17 +87,8 @@ class Report:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON types."""
-        return {
-            "kind": self.kind,
-            "asked": self.asked,
-            "devices": self.devices,
-            "host": self.host,
-            "frameworks": [
-                {"framework": o.framework, "status": str(o.status), "detail": o.detail, "remedy": o.remedy}
-                for o in self.frameworks
-            ],
-            "notes": self.notes,
-        }
+        rows = [{**asdict(row), "status": str(row.status)} for row in self.frameworks]
+        return {**asdict(self), "frameworks": rows}
 
     def __str__(self) -> str:
         lines = [f"pool: {self.kind}" + (f", {KINDS[self.kind]}" if self.kind in KINDS else "")]

@@ -34,30 +34,15 @@ def load(asked: str) -> Any:
 
 @dataclass(slots=True)
 class Chain:
-    """Resources from the device upwards.
+    """Resources from the device upwards; None for those that the options do not need."""
 
-    Attributes
-    ----------
-    base : rmm.mr.DeviceMemoryResource
-        The resource that allocates.
-    limiting : rmm.mr.LimitingResourceAdaptor or None
-    count : rmm.mr.StatisticsResourceAdaptor
-        Counts outstanding memory.
-    delta : rmm.mr.StatisticsResourceAdaptor
-        Counts since the previous read.
-    tracking : rmm.mr.TrackingResourceAdaptor or None
-    logging : rmm.mr.LoggingResourceAdaptor or None
-    top : rmm.mr.DeviceMemoryResource
-        The uppermost resource, which receives the requests.
-    """
-
-    base: Any
+    base: Any  # allocates
     limiting: Any
-    count: Any
-    delta: Any
+    count: Any  # counts outstanding memory
+    delta: Any  # counts since the previous read
     tracking: Any
     logging: Any
-    top: Any
+    top: Any  # receives the requests
 
 
 def build(mr: Any, settings: Settings, limit: Limit | None, upstream: Any = None) -> Chain:

@@ -34,14 +34,7 @@ _FLAGS = ("track", "strict")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options of one pool; sizes in bytes. See :func:`zerocopy.install_pool`.
-
-    Attributes
-    ----------
-    kind, host, devices, limit, fraction, reserve, initial : object
-        As in :func:`zerocopy.install_pool`, in canonical form: short names, sizes in bytes.
-    release_threshold, frameworks, track, log, strict, allocator : object
-        The same.
+    """The options of one pool in canonical form: short names, sizes in bytes. See `install_pool`.
 
     Examples
     --------

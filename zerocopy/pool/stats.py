@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any
 
 from zerocopy import forks
 from zerocopy.pool.sizes import show_size
@@ -68,11 +68,6 @@ def _add(one: int | None, other: int | None) -> int | None:
     return other if one is None else one + (other or 0)
 
 
-class _Counted(Protocol):
-    def stats(self) -> Stats: ...
-    def read_delta(self) -> StatsDelta: ...
-
-
 class StatsWindow:
     """Peak and totals of one device since a moment."""
 
@@ -92,7 +87,7 @@ class StatsRecorder:
     windows, so that blocks may nest, and overlap in threads.
     """
 
-    def __init__(self, pool: _Counted) -> None:
+    def __init__(self, pool: Any) -> None:
         self._pool = pool
         self._windows = [StatsWindow()]
         self._lock = forks.lock()

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 
 from zerocopy.errors import PoolUnavailableError, Reason
+from zerocopy.framework import version_numbers
 from zerocopy.pool import imports
 from zerocopy.pool.hook import PoolHook, distribution_version
 from zerocopy.pool.protocol import PoolInterface
@@ -48,7 +49,7 @@ class TorchHook(PoolHook):
     def allocator_env(self, pool: PoolInterface, environ: Mapping[str, str]) -> dict[str, str]:
         if pool.uses_rmm:
             return {}
-        name = _OLD if _OLD in environ or _numbers(_version()) < (2, 9) else _NEW
+        name = _OLD if _OLD in environ or (_version() and version_numbers(_version()) < (2, 9)) else _NEW
         before = environ.get(name, "")
         if "backend:" in before:
             return {name: before}
@@ -123,8 +124,3 @@ def _version() -> str:
     if imports.is_imported("torch"):  # a lazy module would be loaded by reading its attribute
         return str(getattr(sys.modules["torch"], "__version__", ""))
     return distribution_version("torch") or ""
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    numbers = [part for part in version.split("+")[0].split(".")[:2] if part.isdigit()]
-    return tuple(map(int, numbers)) or (99,)

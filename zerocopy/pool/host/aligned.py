@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from zerocopy.errors import Reason
-from zerocopy.pool.host import c_library, recycling
-from zerocopy.pool.host.mode import Mode
+from zerocopy.pool.host import data_handler, recycling
+from zerocopy.pool.host.recycle import Recycle
 
 
-class Aligned(Mode):
+class Aligned(Recycle):
     """64-byte aligned NumPy arrays, which JAX and Arrow import without a copy.
 
     Includes ``"recycle"``, because the C library does not keep blocks of ``aligned_alloc``.
@@ -18,33 +18,19 @@ class Aligned(Mode):
 
     def check(self) -> Reason | None:
         """Return why NumPy's or the C library's allocator cannot be changed; None if both can."""
-        if self.installed:
-            return None
-        reason = c_library.refusal()
-        if reason is not None:
-            return reason
-        from zerocopy.pool.host import data_handler
-
-        return data_handler.refusal()
+        return None if self.installed else super().check() or data_handler.refusal()
 
     def _install(self) -> None:
-        from zerocopy.pool.host import data_handler
-
-        recycling.enable(self.name)
+        super()._install()
         data_handler.enable("aligned")
 
     def _restore(self) -> str:
-        from zerocopy.pool.host import data_handler
-
-        leftovers = [data_handler.disable("aligned"), recycling.disable(self.name)]
-        return "; ".join(filter(None, leftovers))
+        return "; ".join(filter(None, (data_handler.disable("aligned"), super()._restore())))
 
     def describe(self) -> str:
         """Return which arrays are aligned and which are not."""
         if not self.installed:
             return f"{self.name}: not installed"
-        from zerocopy.pool.host import data_handler
-
         missing, other = data_handler.why_no_stubs(), data_handler.other_handler()
         text = "NumPy's arrays are 64-byte aligned"
         if missing:
@@ -52,7 +38,3 @@ class Aligned(Mode):
         if other:
             text += f"; this context allocates with {other!r}, which is not changed"
         return f"{self.name}: {text}; {recycling.describe()}"
-
-    def trim(self) -> int:
-        """Return free memory of the C library to the system; return the number of bytes."""
-        return c_library.trim()

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-import numpy as np
-
 from zerocopy.errors import Reason
 from zerocopy.pool.host import c_library, machine_code
 from zerocopy.pool.host.machine_code import NoMachineCodeError
@@ -72,11 +70,11 @@ def refusal() -> Reason | None:
     try:
         handler = _handler()
     except (AttributeError, ImportError, TypeError, ValueError) as error:
-        why = f"NumPy {np.__version__} does not expose its default allocator ({error})"
+        why = f"NumPy {_numpy_version()} does not expose its default allocator ({error})"
         return Reason(why, upgrade, code="other-allocator")
     if handler.name != _NAME or handler.version != _VERSION:
         shown = f"{handler.name.decode(errors='replace')!r}, version {handler.version}"
-        why = f"NumPy {np.__version__} has another default allocator: {shown}"
+        why = f"NumPy {_numpy_version()} has another default allocator: {shown}"
         return Reason(why, upgrade, code="other-allocator")
     home = os.path.realpath(_module().__file__)
     for name in _FUNCTIONS:
@@ -179,9 +177,13 @@ def _huge_pages() -> bool:
     return bool(setting()) if setting is not None else True
 
 
+def _numpy_version() -> str:
+    return str(import_module("numpy").__version__)
+
+
 def _module() -> Any:
     """Return NumPy's compiled module."""
-    core = "numpy._core" if int(np.__version__.partition(".")[0]) >= 2 else "numpy.core"
+    core = "numpy._core" if int(_numpy_version().partition(".")[0]) >= 2 else "numpy.core"
     return import_module(f"{core}._multiarray_umath")
 
 

@@ -13,20 +13,10 @@ CHANGING = forks.lock()
 
 
 class Mode(ABC):
-    """One change to the host memory of the whole process.
-
-    Attributes
-    ----------
-    name : str
-        Name in ``host=``.
-    about : str
-        One-line description.
-    installed : bool
-        Whether the mode is in effect.
-    """
+    """One change to the host memory of the whole process."""
 
     name: ClassVar[str]
-    about: ClassVar[str]
+    about: ClassVar[str]  # one-line description
     installed: bool = False
 
     @abstractmethod

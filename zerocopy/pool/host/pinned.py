@@ -10,13 +10,7 @@ from zerocopy.pool.sizes import show_size
 
 
 class Pinned(Mode):
-    """A pool of page-locked memory for `Pool.pinned`; no allocator is changed.
-
-    Attributes
-    ----------
-    allocator : PinnedPool or None
-        The pool, while the mode is in effect.
-    """
+    """A pool of page-locked memory for `Pool.pinned`; no allocator is changed."""
 
     name = "pinned"
     about = "page-locked memory from a pool, for fast transfers to and from a GPU"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from zerocopy.errors import PoolUnavailableError
-from zerocopy.pool.host import c_library
+from zerocopy.pool.host import c_library, data_handler
 from zerocopy.pool.host.c_library import (
     M_ARENA_MAX,
     M_MMAP_MAX,
@@ -37,8 +37,6 @@ def enable(user: str) -> None:
                     "leave host= out",
                     code="allocator-settings",
                 )
-        from zerocopy.pool.host import data_handler
-
         # calloc would have to clear kept blocks: large arrays of zeros, which are free on new
         # pages, would become slow and take memory at once.
         _lazy = data_handler.refusal() is None
@@ -50,8 +48,6 @@ def enable(user: str) -> None:
 
 def disable(user: str) -> str:
     """Restore the settings when no other mode needs them; return what cannot be restored."""
-    from zerocopy.pool.host import data_handler
-
     _users.discard(user)
     if _users:
         return ""
