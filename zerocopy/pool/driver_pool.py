@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocopy import forks
 from zerocopy.device import LEGACY_DEFAULT_STREAM
-from zerocopy.errors import PoolUnavailableError
+from zerocopy.errors import PoolUnavailableError, Reason
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.sizes import show_size
 from zerocopy.pool.stats import Stats, StatsDelta
@@ -49,15 +49,10 @@ class DriverPool:
     def _open(self) -> int:
         device, initial = self.device, self._settings.initial
         reason = cuda_driver.missing()
+        if reason is None and not cuda_pool.supported(device):
+            reason = Reason(f"device {device} has no memory pools", "use kind='rmm'", code="no-memory-pools")
         if reason is not None:
             raise PoolUnavailableError("install_pool('driver')", reason.why, reason.remedy, code=reason.code)
-        if not cuda_pool.supported(device):
-            raise PoolUnavailableError(
-                "install_pool('driver')",
-                f"device {device} has no memory pools",
-                "use kind='rmm'",
-                code="no-memory-pools",
-            )
         cuda_driver.hold(device)
         handle = cuda_pool.default_pool(device)
         before = cuda_pool.get_attribute(device, handle, cuda_pool.RELEASE_THRESHOLD)

@@ -272,9 +272,8 @@ def _prepare(requested: Settings, modes: list[host.Mode]) -> Pool:
     for mode in modes:
         reason = mode.check()
         if reason is not None:
-            raise PoolUnavailableError(
-                f"install_pool(host={mode.name!r})", reason.why, reason.remedy, code=reason.code
-            )
+            asked = f"install_pool(host={mode.name!r})"
+            raise PoolUnavailableError(asked, reason.why, reason.remedy, code=reason.code)
     hooks_ = hooks.all_hooks()
     gpus, missing = visible_gpus()
     selected = _select(requested, gpus, missing)

@@ -158,9 +158,8 @@ class PoolBase:
 
     def _check_open(self, asked: str) -> None:
         if self.closed:
-            raise PoolClosedError(
-                asked, "the pool was closed", "install another one: zerocopy.install_pool()"
-            )
+            remedy = "install another one: zerocopy.install_pool()"
+            raise PoolClosedError(asked, "the pool was closed", remedy)
 
     def _check_device(self, device: int | None) -> int:
         number = next(iter(self._pools), None) if device is None else device_number(device)

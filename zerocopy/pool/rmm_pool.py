@@ -6,7 +6,8 @@ import atexit
 import ctypes
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 from weakref import WeakSet
 
@@ -43,15 +44,16 @@ class RMMPool:
 
     def _build(self) -> Chain:
         """Return a new chain."""
-        settings, chains = self._settings, []
+        settings = self._settings
         asked = f"install_pool({settings.kind!r})"
         mr = rmm_chain.load(asked)
-
-        def build() -> None:
-            chains.append(rmm_chain.build(mr, settings, self._limit, self._upstream))
-
+        # Memory of another allocator may exist without a driver.
+        own = settings.kind != "custom" and self._upstream is None
         try:
-            self._on_device(build)
+            with cuda_driver.on_device(self.device) if own else nullcontext():
+                if own:
+                    cuda_driver.hold(self.device)
+                chain = rmm_chain.build(mr, settings, self._limit, self._upstream)
         # RMM raises RuntimeError for most driver errors and MemoryError for others, also
         # without a driver, when memory is not the problem.
         except (RuntimeError, MemoryError) as error:
@@ -64,20 +66,11 @@ class RMMPool:
                     code="out-of-memory",
                 )
             raise PoolUnavailableError(asked, reason.why, reason.remedy, code=reason.code) from error
-        (chain,) = chains
         # Keep the chain alive past shutdown: its destructor must not run while a framework still
         # has memory, or after the interpreter has ended. `release` drops the reference.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(chain.top))
         chain.delta.push_counters()
         return chain
-
-    def _on_device(self, build: Callable[[], None]) -> None:
-        if self._settings.kind == "custom" or self._upstream is not None:
-            build()  # memory of another allocator, perhaps without a driver
-            return
-        with cuda_driver.on_device(self.device):
-            cuda_driver.hold(self.device)
-            build()
 
     def allocate(self, nbytes: int, stream: int) -> int:
         """Return the address of memory that later work on the stream may use."""
@@ -101,11 +94,8 @@ class RMMPool:
 
     def _open(self) -> Chain:
         if self._chain is None:
-            raise PoolClosedError(
-                f"device {self.device}",
-                "the pool was closed",
-                "install another one: zerocopy.install_pool()",
-            )
+            remedy = "install another one: zerocopy.install_pool()"
+            raise PoolClosedError(f"device {self.device}", "the pool was closed", remedy)
         return self._chain
 
     def stats(self) -> Stats:
@@ -209,16 +199,15 @@ class RMMPool:
 def check_managed(device: int) -> None:
     """Check that a device can use more managed memory than it has."""
     reason = cuda_driver.missing()
-    if reason is not None:
-        raise PoolUnavailableError("install_pool('managed')", reason.why, reason.remedy, code=reason.code)
     # Otherwise managed memory must fit on the GPU (CUDA C++ Programming Guide, "Unified Memory Programming").
-    if not cuda_pool.pages_managed_memory(device):
-        raise PoolUnavailableError(
-            "install_pool('managed')",
+    if reason is None and not cuda_pool.pages_managed_memory(device):
+        reason = Reason(
             f"device {device} has no concurrent managed access: it cannot use more memory than it has",
             "use kind='rmm'; Linux with a GPU of the Pascal generation or later has it",
             code="no-managed-access",
         )
+    if reason is not None:
+        raise PoolUnavailableError("install_pool('managed')", reason.why, reason.remedy, code=reason.code)
 
 
 # "0x7f36: 777 B : callstack:" and the lines of the stack, printed by tracking_resource_adaptor.

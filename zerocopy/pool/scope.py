@@ -6,7 +6,7 @@ import warnings
 from dataclasses import dataclass
 
 from zerocopy.pool.pool_base import PoolBase
-from zerocopy.pool.stats import Stats, StatsWindow
+from zerocopy.pool.stats import Stats
 from zerocopy.pool.tracker import Leak
 
 
@@ -51,7 +51,7 @@ class OpenScope:
         leaks = self._pool.leaks() if self._pool.tracker is not None else None
         return {device: self._end(device, window, leaks) for device, window in self._windows.items()}
 
-    def _end(self, device: int, window: StatsWindow, leaks: list[Leak] | None) -> Scope:
+    def _end(self, device: int, window: int, leaks: list[Leak] | None) -> Scope:
         stats = self._pool.recorder(device).end(window)
         if leaks is not None:
             return Scope(stats, [leak for leak in leaks if leak.device == device and self._is_new(leak)])

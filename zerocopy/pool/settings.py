@@ -69,9 +69,8 @@ class Settings:
         known = [f.name for f in fields(cls)]
         for name in options:
             if name not in known:
-                raise PoolOptionError(
-                    f"{name}={show_value(options[name])}", "no such option", suggest(name, known)
-                )
+                asked = f"{name}={show_value(options[name])}"
+                raise PoolOptionError(asked, "no such option", suggest(name, known))
         read: dict[str, Any] = {"kind": read_kind(kind), **options}
         if read.get("allocator") is not None and read["kind"] == "auto":
             read["kind"] = "custom"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,18 +69,6 @@ def _add(one: int | None, other: int | None) -> int | None:
     return other if one is None else one + (other or 0)
 
 
-class StatsWindow:
-    """Peak and totals of one device since a moment."""
-
-    def __init__(self) -> None:
-        self.delta = StatsDelta(0)
-
-    def apply(self, now: Stats) -> Stats:
-        """Return the figures of `now` with this window's peak and totals."""
-        peak, delta = max(self.delta.peak_bytes, now.current_bytes), self.delta
-        return replace(now, peak_bytes=peak, total_bytes=delta.total_bytes, total_count=delta.total_count)
-
-
 class StatsRecorder:
     """The windows of one device: the first since installation, and one for each open block.
 
@@ -89,33 +78,37 @@ class StatsRecorder:
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
-        self._windows = [StatsWindow()]
+        self._windows = {0: StatsDelta(0)}
+        self._numbers = itertools.count(1)
         self._lock = forks.lock()
 
     def update(self) -> None:
         """Add the figures since the previous read to all windows."""
         with self._lock:
             delta = self._pool.read_delta()
-            for window in self._windows:
-                window.delta += delta
+            self._windows = {number: window + delta for number, window in self._windows.items()}
 
-    def begin(self) -> StatsWindow:
-        """Open a window."""
+    def begin(self) -> int:
+        """Open a window, and return its number."""
         with self._lock:
             self.update()
-            window = StatsWindow()
-            self._windows.append(window)
-            return window
+            number = next(self._numbers)
+            self._windows[number] = StatsDelta(0)
+            return number
 
-    def end(self, window: StatsWindow) -> Stats:
+    def end(self, number: int) -> Stats:
         """Close a window, and return its figures."""
         with self._lock:
             self.update()
-            self._windows.remove(window)
-            return window.apply(self._pool.stats())
+            return self._stats(self._windows.pop(number))
 
     def stats(self) -> Stats:
         """Return the figures of the window that was opened last."""
         with self._lock:
             self.update()
-            return self._windows[-1].apply(self._pool.stats())
+            return self._stats(self._windows[max(self._windows)])
+
+    def _stats(self, window: StatsDelta) -> Stats:
+        now: Stats = self._pool.stats()
+        peak = max(window.peak_bytes, now.current_bytes)
+        return replace(now, peak_bytes=peak, total_bytes=window.total_bytes, total_count=window.total_count)

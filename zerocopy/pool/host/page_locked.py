@@ -76,13 +76,7 @@ class CudaHostMemory:
 
 
 def size_class(nbytes: int) -> int:
-    """Return the size class of a size: four classes per power of two.
-
-    Examples
-    --------
-    >>> size_class(1), size_class(33 * 2**20) // 2**20, size_class(64 * 2**20) // 2**20
-    (4096, 40, 64)
-    """
+    """Return the size class of a size: four classes per power of two."""
     step = max(_PAGE, 1 << max(0, (nbytes - 1).bit_length() - 3))
     return max(_PAGE, -(-nbytes // step) * step)
 
