@@ -351,7 +351,7 @@ def test_doctor_shows_the_pools_report(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.search(r"[-+]\s+cupy\s+(absent|pending_import)", text)
     assert install.installed_pool() is None
     found = doctor.report()["pool"]
-    assert (found["installed"], found["kind"], found["asked"]) == (
+    assert (found["installed"], found["kind"], found["options"]) == (
         False,
         "driver",
         "driver,initial=1073741824",

@@ -1,4 +1,4 @@
-"""`Block`: an allocation of a pool that is freed when its last reference goes."""
+"""`Block`: an allocation of a pool that is freed with its last reference."""
 
 from __future__ import annotations
 

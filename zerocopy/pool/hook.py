@@ -17,7 +17,7 @@ from zerocopy.pool.protocol import PoolInterface
 
 
 class PoolHook:
-    """Base of all hooks. Each pool has its own instances, which may keep what they have to restore.
+    """Base of all hooks. Each pool has its own instances, which may keep the state to restore.
 
     Attributes
     ----------

@@ -237,7 +237,7 @@ def _add_notes(pool: Pool, *, warn: bool = True) -> None:
     """Note, and warn, of other processes on the GPUs and of limits that do not cover everything."""
     messages: list[tuple[str, bool]] = []
     if pool.kind != "none":
-        if pool.settings.capped and (text := _unlimited(pool)):
+        if pool.settings.has_limit and (text := _unlimited(pool)):
             messages.append((text, True))
         if text := limits.unread_mps_note():
             messages.append((text, False))
@@ -274,12 +274,12 @@ def _prepare(requested: Settings, modes: list[host.Mode]) -> Pool:
         if reason is not None:
             asked = f"install_pool(host={mode.name!r})"
             raise PoolUnavailableError(asked, reason.why, reason.remedy, code=reason.code)
-    hooks_ = hooks.all_hooks()
+    pool_hooks = hooks.all_hooks()
     gpus, missing = visible_gpus()
     selected = _select(requested, gpus, missing)
-    kind = _resolve_kind(requested, hooks_, selected, missing)
-    caps = {} if kind == "none" else _limits(replace(requested, kind=kind), selected)
-    pool = Pool(requested, kind, selected, missing, caps, hooks_, modes, _on_close)
+    kind = _resolve_kind(requested, pool_hooks, selected, missing)
+    device_limits = {} if kind == "none" else _limits(replace(requested, kind=kind), selected)
+    pool = Pool(requested, kind, selected, missing, device_limits, pool_hooks, modes, _on_close)
     rows = pool.attachments.predict()
     if requested.strict and kind != "none":
         _require_all(pool, rows)
@@ -301,7 +301,7 @@ def _select(requested: Settings, gpus: list[GPU], missing: Reason | None) -> lis
 
 
 def _resolve_kind(
-    requested: Settings, hooks_: list[PoolHook], gpus: list[GPU], missing: Reason | None
+    requested: Settings, pool_hooks: list[PoolHook], gpus: list[GPU], missing: Reason | None
 ) -> str:
     """Replace ``"auto"`` by a kind, and refuse kinds that this machine does not support."""
     if requested.allocator is not None:
@@ -320,12 +320,12 @@ def _resolve_kind(
             check_managed(gpu.index)
     if requested.kind != "auto":
         return requested.kind
-    provider = next(hook for hook in hooks_ if hook.pool_kind)
-    if requested.capped or requested.log is not None:
+    provider = next(hook for hook in pool_hooks if hook.pool_kind)
+    if requested.has_limit or requested.log is not None:
         return provider.pool_kind
     if not provider.installed():
         return "driver"
-    sharing = [hook for hook in hooks_ if hook.shares_driver_pool]
+    sharing = [hook for hook in pool_hooks if hook.shares_driver_pool]
     if any(requested.named(hook.name) or hook.in_use() for hook in sharing):
         return "driver"
     return provider.pool_kind
@@ -333,10 +333,10 @@ def _resolve_kind(
 
 def _limits(requested: Settings, gpus: list[GPU]) -> dict[int, limits.Limit]:
     if gpus:
-        caps = {gpu.index: limits.device_limit(requested, gpu) for gpu in gpus}
+        device_limits = {gpu.index: limits.device_limit(requested, gpu) for gpu in gpus}
     else:  # a custom allocator without a GPU
-        caps = dict.fromkeys(requested.devices or (0,), limits.device_limit(requested, None))
-    return {index: cap for index, cap in caps.items() if cap is not None}
+        device_limits = dict.fromkeys(requested.devices or (0,), limits.device_limit(requested, None))
+    return {index: limit for index, limit in device_limits.items() if limit is not None}
 
 
 def _build(pool: Pool) -> None:

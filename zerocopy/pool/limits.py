@@ -56,7 +56,7 @@ def device_limit(
             limits.append(Limit(pinned, MPS))
     elif settings.fraction is not None or settings.reserve is not None:
         raise PoolOptionError(
-            ", ".join(settings.caps()),
+            ", ".join(settings.limit_options()),
             "this machine has no GPU that it could be a part of",
             "pass limit= in bytes",
         )

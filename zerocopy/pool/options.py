@@ -140,9 +140,9 @@ def read_devices(value: Any) -> tuple[int, ...] | None:
     single = device_number(value)
     if single is not None:
         return (single,)
-    numbers_ = [device_number(each) for each in _elements(value)]
-    devices = tuple(each for each in numbers_ if each is not None)
-    if len(devices) < len(numbers_):
+    parsed = [device_number(each) for each in _elements(value)]
+    devices = tuple(each for each in parsed if each is not None)
+    if len(devices) < len(parsed):
         raise PoolOptionError(
             f"devices={show_value(value)}",
             "a device is a number, from 0 on, as CUDA counts them",

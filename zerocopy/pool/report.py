@@ -24,7 +24,7 @@ class Report:
     ----------
     kind : str
         As `Pool.kind`.
-    asked : str
+    options : str
         The options, in the form of ``ZEROCOPY_POOL``.
     devices : list of str
         One line each: the GPU, its limit and where that comes from, memory in use.
@@ -49,7 +49,7 @@ class Report:
     """
 
     kind: str
-    asked: str
+    options: str
     devices: list[str] = field(default_factory=list)
     host: list[str] = field(default_factory=list)
     frameworks: list[Attachment] = field(default_factory=list)

@@ -14,7 +14,7 @@ from zerocopy.pool import shutdown
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.settings import Settings
 
-INSTALL = "pip install rmm-cu13 for CUDA 13, or rmm-cu12 for CUDA 12: nvidia-smi says which"
+INSTALL = "pip install rmm-cu13 for CUDA 13, or rmm-cu12 for CUDA 12: see nvidia-smi"
 # RMM's pool sizes and counters are multiples of it (rmm::CUDA_ALLOCATION_ALIGNMENT).
 ALIGNMENT = 256
 # Bins of 256 KiB to 4 MiB, as in RMM's guide; the pool serves larger blocks.

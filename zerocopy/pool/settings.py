@@ -140,10 +140,10 @@ class Settings:
     def _check(self) -> None:
         """Raise if options contradict each other."""
         self._check_allocator()
-        if self.kind == "driver" and self.capped:
+        if self.kind == "driver" and self.has_limit:
             limits = [f"kind='rmm' has one, for {hooks.limited_frameworks()}"]
             raise PoolOptionError(
-                f"kind='driver', {', '.join(self.caps())}",
+                f"kind='driver', {', '.join(self.limit_options())}",
                 "CUDA's default memory pool has no limit",
                 "; ".join(
                     [*limits, *hooks.own_limits(hooks.framework_hooks()), "MPS limits whole processes"]
@@ -159,7 +159,7 @@ class Settings:
                 "only pools of CUDA's asynchronous allocator have a release threshold",
                 "use kind='driver' or 'rmm:async', or leave it out; trim() returns unused memory",
             )
-        if self.kind == "rmm:arena" and not self.capped and self.initial is None:
+        if self.kind == "rmm:arena" and not self.has_limit and self.initial is None:
             raise PoolOptionError(
                 "kind='rmm:arena'",
                 "arenas allocate all their memory at once",
@@ -205,11 +205,11 @@ class Settings:
                 )
 
     @property
-    def capped(self) -> bool:
+    def has_limit(self) -> bool:
         """Whether the options set a limit."""
-        return bool(self.caps())
+        return bool(self.limit_options())
 
-    def caps(self) -> list[str]:
+    def limit_options(self) -> list[str]:
         """Return the options that set a limit, as text."""
         return [f"{n}={v}" for n in ("limit", "fraction", "reserve") if (v := getattr(self, n)) is not None]
 
