@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.torch.device_fast_path import MAX_NDIM, cuda_exporter, cuda_importer
@@ -16,9 +16,6 @@ from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
-
-if TYPE_CHECKING:
-    from zerocopy.pool.hook import PoolHook
 
 # Besides NATIVE_NAMES; not every version of torch has all of them.
 _FOREIGN = (
@@ -40,16 +37,12 @@ class Torch(Framework):
     """``torch.Tensor``, parameters and other subclasses that hold plain memory."""
 
     name = "torch"
+    pool_hook = "zerocopy._frameworks.torch.pool:TorchHook"
     root_modules = ("torch",)
     distribution = "torch"
     device_kinds = ("cpu", "cuda")
     can_copy_to_device = True
     can_export_dlpack = True
-
-    def pool_hook(self) -> PoolHook:
-        from zerocopy._frameworks.torch.pool import TorchHook
-
-        return TorchHook()
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().Tensor)
