@@ -211,7 +211,6 @@ ALLOWED: set[str] = {
     "tests/tables/test_tables.py",
     "tests/test_device_and_dtype.py",
     "tests/test_forks.py",
-    "tests/test_import_laws.py",
     "tests/test_registry.py",
     "zerocopy/__init__.py",
     "zerocopy/_engine/containers.py",
