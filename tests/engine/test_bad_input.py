@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -37,6 +38,50 @@ def test_errors_survive_pickling(error: type) -> None:
     one = error("asked", "why", "remedy")
     two = pickle.loads(pickle.dumps(one))
     assert (type(two), str(two), two.why) == (error, str(one), "why")
+    assert two.code == one.code == error.code
+
+
+@pytest.mark.parametrize("error", ALL_ERRORS)
+def test_context_and_code_survive_pickling(error: type) -> None:
+    one = error("asked", "why", "remedy")
+    one.code = "given-code"
+    assert one.with_context(asked="asked later", remedy="another remedy") is one
+    two = pickle.loads(pickle.dumps(one))
+    for each in (one, two):
+        assert type(each) is error
+        assert (each.asked, each.why, each.remedy) == ("asked later", "why", "another remedy")
+        assert each.args == ("asked later", "why", "another remedy")
+        assert each.code == "given-code"
+        assert str(each) == "asked later: why.\n  To fix: another remedy"
+        assert each.reason == zc.Reason("why", "another remedy", code="given-code")
+
+
+def test_sizes_of_a_pool_limit_survive_pickling() -> None:
+    one = zc.PoolLimitError("asked", "why", requested=3, in_use=2, limit=4, source="limit=")
+    two = pickle.loads(pickle.dumps(one.with_context(why="why else")))
+    assert (two.why, two.requested, two.in_use, two.limit, two.source) == ("why else", 3, 2, 4, "limit=")
+
+
+def test_context_replaces_only_given_parts() -> None:
+    error = zc.UnsupportedConversionError("asked", "why", "remedy", code="given-code")
+    assert str(error.with_context(why="")) == "asked: .\n  To fix: remedy"
+    assert str(error.with_context(asked="", why="why", remedy="")) == "why."
+    assert error.code == "given-code"
+
+
+def test_each_error_class_has_its_own_code() -> None:
+    codes = [error.__dict__.get("code") for error in ALL_ERRORS]
+    assert len(set(codes)) == len(ALL_ERRORS)
+    for code in codes:
+        assert re.fullmatch("[a-z]+(-[a-z]+)*", code), code
+
+
+def test_code_of_a_reason_has_a_default() -> None:
+    reason = zc.Reason("why")
+    assert (reason.why, reason.remedy, reason.code) == ("why", "", "other")
+    assert pickle.loads(pickle.dumps(zc.Reason("why", code="given-code"))).code == "given-code"
+    with pytest.raises(TypeError):
+        zc.Reason("why", "remedy", "code")  # keyword only
 
 
 def test_plans_survive_pickling() -> None:
