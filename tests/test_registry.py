@@ -15,13 +15,13 @@ import zerocopy as zc
 from zerocopy import registry
 
 
-def test_the_table_is_complete() -> None:
+def test_built_in_frameworks_are_listed() -> None:
     assert {"numpy", "torch", "jax", "tensorflow", "mxnet", "cupy", "numba", "pyarrow"} <= set(
         zc.frameworks()
     )
 
 
-def test_what_frameworks_says() -> None:
+def test_frameworks_lists_versions_devices_and_install_commands() -> None:
     rows = zc.frameworks()
     for name, row in rows.items():
         assert row.name == name
@@ -46,14 +46,14 @@ def test_objects_find_their_framework(name: str) -> None:
     assert registry.by_type(Sub).name == name
 
 
-def test_register_wants_a_framework() -> None:
+def test_register_refuses_objects_that_are_not_frameworks() -> None:
     with pytest.raises(TypeError):
         zc.register("torch")
     with pytest.raises(TypeError):
         zc.register(zc.Framework())
 
 
-def test_the_example_in_the_docs_is_a_whole_framework(run_python) -> None:
+def test_tensor_example_of_the_docs_runs(run_python) -> None:
     """docs/adding-a-framework.md adds one that is not in the table: its file is run as it stands."""
     page = (ROOT / "docs" / "adding-a-framework.md").read_text()
     blocks = [b.split("```")[0] for b in page.split("```python\n")[1:]]
@@ -72,7 +72,7 @@ def test_the_example_in_the_docs_is_a_whole_framework(run_python) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_entry_points(tmp_path, run_python) -> None:
+def test_entry_point_registers_a_framework(tmp_path, run_python) -> None:
     """A package elsewhere registers by its metadata alone."""
     info = tmp_path / "toy-1.0.dist-info"
     info.mkdir()
@@ -104,7 +104,7 @@ def test_entry_points(tmp_path, run_python) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_new_file_is_a_new_framework(tmp_path, run_python) -> None:
+def test_file_in_the_folder_is_a_framework(tmp_path, run_python) -> None:
     """Law 1: a file under the folder, and nothing else is edited."""
     (tmp_path / "filebased.py").write_text(
         textwrap.dedent(
@@ -129,13 +129,13 @@ def test_a_new_file_is_a_new_framework(tmp_path, run_python) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_finding_tries_no_import(monkeypatch) -> None:
+def test_lookup_by_type_imports_nothing(monkeypatch) -> None:
     monkeypatch.setattr(sys, "meta_path", [])
     assert registry.by_type(dict) is None
     assert registry.by_type(np.ndarray).name == "numpy"
 
 
-def test_an_incomplete_framework_is_refused_with_the_missing_hook(run_python) -> None:
+def test_error_for_an_incomplete_framework_names_the_hook(run_python) -> None:
     done = run_python(
         """
 import sys, types, importlib.machinery
@@ -175,7 +175,7 @@ else:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_folder_of_frameworks_is_listed_until_all_are_loaded(monkeypatch) -> None:
+def test_loaded_folder_of_frameworks_is_not_listed_again(monkeypatch) -> None:
     """A dict is nobody's: to look for its owner took most of what its conversion takes."""
     zc.frameworks()
     monkeypatch.setattr(registry, "_builtin_names", lambda: pytest.fail("the folder was listed again"))

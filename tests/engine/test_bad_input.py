@@ -28,7 +28,7 @@ ALL_ERRORS = [e for e in vars(errors).values() if isinstance(e, type) and issubc
         (zc.DeviceError, RuntimeError),
     ],
 )
-def test_errors_are_what_a_stranger_would_catch(error: type, builtin: type) -> None:
+def test_errors_derive_from_builtin_errors(error: type, builtin: type) -> None:
     assert issubclass(error, builtin)
     assert issubclass(error, zc.ZeroCopyError)
 
@@ -98,7 +98,7 @@ def test_plans_survive_pickling() -> None:
     ids=lambda x: type(x).__name__ + ("_type" if isinstance(x, type) else ""),
 )
 @pytest.mark.parametrize("target", HOST)
-def test_no_arrays_at_all(x: object, target: str) -> None:
+def test_objects_that_are_not_arrays_are_refused(x: object, target: str) -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(x, to=target)
     assert "no array" in caught.value.why
@@ -108,7 +108,7 @@ def test_no_arrays_at_all(x: object, target: str) -> None:
     assert not zc.explain(x, target).possible
 
 
-def test_nested_lists_say_where_and_what_to_do() -> None:
+def test_error_for_nested_lists_names_the_leaf_and_the_fix() -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert([[1, 2], [3, 4]], to="numpy")
     assert "[0][0]" in caught.value.why
@@ -118,19 +118,19 @@ def test_nested_lists_say_where_and_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("name", "near"), [("troch", "torch"), ("nunpy", "numpy"), ("Torch", "torch"), ("pyarow", "pyarrow")]
 )
-def test_unknown_targets_get_the_nearest_names(name: str, near: str) -> None:
+def test_error_for_unknown_targets_names_similar_ones(name: str, near: str) -> None:
     for call in (zc.convert, zc.explain):
         with pytest.raises(zc.UnknownFrameworkError, match=near):
             call(sample("f4"), name)
 
 
 @pytest.mark.parametrize("name", ["", None, 3, [], "..", "numpy.", "numpy.Nonsense", ".torch"])
-def test_targets_that_are_no_names(name: object) -> None:
+def test_targets_that_are_not_names_are_refused(name: object) -> None:
     with pytest.raises(zc.UnknownFrameworkError):
         zc.convert(sample("f4"), to=name)
 
 
-def test_not_installed_gives_the_pip_line() -> None:
+def test_error_for_a_missing_framework_has_the_pip_command() -> None:
     class Absent(zc.Framework):
         name, distribution = "absent_framework", "absent-framework[all]"
 
@@ -142,7 +142,7 @@ def test_not_installed_gives_the_pip_line() -> None:
     assert not zc.frameworks()["absent_framework"].installed
 
 
-def test_a_broken_installation_says_so(tmp_path, monkeypatch) -> None:
+def test_failing_import_of_a_framework_is_reported(tmp_path, monkeypatch) -> None:
     (tmp_path / "broken_framework.py").write_text("import no_such_thing")
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -156,14 +156,14 @@ def test_a_broken_installation_says_so(tmp_path, monkeypatch) -> None:
 
 @pytest.mark.parametrize("device", ["cuba", "cpu:x", "cuda:-1", 3, (1, 2, 3), ("a", "b"), object()])
 @pytest.mark.parametrize("target", HOST)
-def test_devices_that_are_none(device: object, target: str) -> None:
+def test_invalid_devices_are_refused(device: object, target: str) -> None:
     with pytest.raises(zc.DeviceError) as caught:
         zc.convert(sample("f4"), to=target, device=device)
     assert caught.value.remedy
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_devices_that_are_not_there(target: str) -> None:
+def test_absent_devices_are_refused(target: str) -> None:
     with pytest.raises(zc.DeviceError):
         zc.convert(sample("f4"), to=target, device="cuda:63")
     with pytest.raises(zc.DeviceError):
@@ -171,19 +171,19 @@ def test_devices_that_are_not_there(target: str) -> None:
 
 
 @pytest.mark.parametrize("stream", [0, -2, True, "1", object()])
-def test_streams_that_are_none(stream: object) -> None:
+def test_invalid_streams_are_refused_on_the_host(stream: object) -> None:
     with pytest.raises(zc.DeviceError):
         zc.convert(sample("f4"), to="numpy", stream=stream, copy=True)
 
 
 @pytest.mark.parametrize("options", [{"copy": "no"}, {"copy": 2}, {"writable": "yes"}])
-def test_options_of_the_wrong_kind(options: dict) -> None:
+def test_invalid_option_values_are_refused(options: dict) -> None:
     with pytest.raises(ValueError, match="True, False or None"):
         zc.convert(sample("f4"), to="numpy", **options)
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_too_many_dimensions(target: str) -> None:
+def test_too_many_dimensions_are_refused(target: str) -> None:
     torch = pytest.importorskip("torch")
     x = torch.ones((1,) * 70)
     if target == "torch":
@@ -193,7 +193,7 @@ def test_too_many_dimensions(target: str) -> None:
         zc.convert(x, to=target)
 
 
-def test_copy_required_lists_the_reasons() -> None:
+def test_copy_required_error_lists_the_reasons() -> None:
     torch = pytest.importorskip("torch")
     x = torch.arange(4.0).to(torch.complex64).conj()[::2]
     with pytest.raises(zc.CopyRequiredError) as caught:
@@ -202,7 +202,7 @@ def test_copy_required_lists_the_reasons() -> None:
     assert "copy=None" in caught.value.remedy
 
 
-def test_errors_do_not_show_the_lookup_that_came_first() -> None:
+def test_errors_do_not_show_the_failed_route_lookup() -> None:
     import traceback
 
     try:
@@ -213,14 +213,14 @@ def test_errors_do_not_show_the_lookup_that_came_first() -> None:
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_too_many_dimensions_after_a_first_call(target: str) -> None:
+def test_too_many_dimensions_are_refused_on_the_fast_path(target: str) -> None:
     """The fast way, which is kept by then, must refuse what the careful way refuses."""
     torch = pytest.importorskip("torch")
     zc.convert(torch.ones(64), to=target)
-    test_too_many_dimensions(target)
+    test_too_many_dimensions_are_refused(target)
 
 
-def test_types_nested_too_deep_and_structs_in_structs() -> None:
+def test_nested_structs_are_encoded_and_too_deep_ones_are_refused() -> None:
     pa = pytest.importorskip("pyarrow")
     deep = pa.array([1])
     for _ in range(40):  # twice the work a level would never end

@@ -17,7 +17,7 @@ Pair = namedtuple("Pair", "x y")
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_every_kind_of_container(target: str) -> None:
+def test_every_container_type_is_rebuilt(target: str) -> None:
     a, b = sample("f4"), sample("i4")
     kinds = [
         {"a": a, "b": b},
@@ -54,7 +54,7 @@ def test_options_reach_the_leaves() -> None:
     assert not zc.shares_memory(result["b"][0], x["b"][0])
 
 
-def test_the_container_is_left_as_it_is() -> None:
+def test_source_container_is_unchanged() -> None:
     a = sample("f4")
     x = {"a": a, "b": [a]}
     zc.convert(x, to=HOST[-1])
@@ -62,7 +62,7 @@ def test_the_container_is_left_as_it_is() -> None:
     assert x["b"][0] is a
 
 
-def test_plans_sum_up() -> None:
+def test_plan_of_a_container_sums_its_leaves() -> None:
     x = {"aligned": sample("f4", (16,)), "reversed": sample("f4", (16,))[::-1]}
     plan = zc.explain(x, "torch") if "torch" in HOST else zc.explain(x, "numpy")
     assert plan.leaves["['aligned']"].zero_copy
@@ -80,7 +80,7 @@ def test_errors_name_the_leaf() -> None:
     assert plan.leaves["['good']"].possible
 
 
-def test_a_container_in_itself_is_refused() -> None:
+def test_container_that_holds_itself_is_refused() -> None:
     x: list = [sample("f4")]
     x.append(x)
     with pytest.raises(zc.UnsupportedConversionError, match="holds itself"):
@@ -90,7 +90,7 @@ def test_a_container_in_itself_is_refused() -> None:
     assert len(zc.convert([a, a], to="numpy")) == 2  # twice is not within
 
 
-def test_containers_with_constructors_of_their_own() -> None:
+def test_containers_with_custom_constructors() -> None:
     class OddList(list):
         def __init__(self) -> None:
             super().__init__()
@@ -106,7 +106,7 @@ def test_containers_with_constructors_of_their_own() -> None:
         zc.convert(OddTuple(sample("f4"), sample("f4")), to=HOST[0])
 
 
-def test_nesting_deeper_than_python_can_follow() -> None:
+def test_nesting_beyond_the_recursion_limit_is_refused() -> None:
     deep: object = sample("f4")
     for _ in range(3000):
         deep = [deep]
@@ -114,7 +114,7 @@ def test_nesting_deeper_than_python_can_follow() -> None:
         zc.convert(deep, to="numpy")
 
 
-def test_a_counter_keeps_its_values() -> None:
+def test_counter_keeps_its_values() -> None:
     """Its update() adds: each leaf was there twice."""
     counts: Counter = Counter()
     dict.__setitem__(counts, "w", np.ones(3))
@@ -124,7 +124,7 @@ def test_a_counter_keeps_its_values() -> None:
     assert zc.explain(counts, to="numpy").possible
 
 
-def test_an_unknown_target_is_told_of_an_empty_container_too() -> None:
+def test_unknown_targets_are_refused_for_empty_containers() -> None:
     for empty in ([], (), {}):
         with pytest.raises(zc.UnknownFrameworkError):
             zc.convert(empty, to="nonsense")
@@ -132,7 +132,7 @@ def test_an_unknown_target_is_told_of_an_empty_container_too() -> None:
             zc.explain(empty, to="nonsense")
 
 
-def test_nesting_too_deep_is_a_plan_that_is_not_possible() -> None:
+def test_plan_beyond_the_recursion_limit_is_not_possible() -> None:
     deep: list = []
     for _ in range(5000):
         deep = [deep]
@@ -158,21 +158,21 @@ class Couple(tuple):
         return super().__new__(cls, (first, second))
 
 
-def test_a_container_that_cannot_be_made_again_is_refused_by_both() -> None:
+def test_container_that_cannot_be_rebuilt_is_refused() -> None:
     frozen = Frozen(x=sample("f4"))
     assert not zc.explain(frozen, to="numpy").possible
     with pytest.raises(zc.UnsupportedConversionError, match="cannot be rebuilt from its items"):
         zc.convert(frozen, to="numpy")
 
 
-def test_explaining_makes_no_container_of_plans() -> None:
+def test_explain_does_not_rebuild_the_container() -> None:
     """One that checks its items was said to be impossible, and could be converted."""
     couple = Couple([sample("f4"), sample("i4")])
     assert zc.explain(couple, to="numpy").possible
     assert type(zc.convert(couple, to="numpy")) is Couple
 
 
-def test_a_leaf_that_changes_its_container_changes_nothing_of_the_result() -> None:
+def test_leaf_that_changes_its_container_does_not_change_the_result() -> None:
     tree: dict = {}
 
     class Busy:

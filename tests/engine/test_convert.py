@@ -113,7 +113,7 @@ def test_every_shape(source: str, target: str, shape: str, copy: bool | None) ->
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("target", HOST)
-def test_the_source_is_untouched(target: str, shape: str) -> None:
+def test_source_is_unchanged(target: str, shape: str) -> None:
     values = SHAPES[shape]()
     before, flags, strides = bits(values), values.flags.writeable, values.strides
     zc.explain(values, target)
@@ -167,7 +167,7 @@ def test_writable(source: str, target: str, writable: bool | None, readonly: boo
 
 
 @pytest.mark.parametrize("framework", HOST)
-def test_own_objects_come_back_as_they_are(framework: str) -> None:
+def test_objects_of_the_target_are_returned_unchanged(framework: str) -> None:
     x = zc.convert(sample("f4"), to=framework)
     assert zc.convert(x, to=framework) is x
     assert zc.convert(x, to=framework, copy=False) is x
@@ -197,7 +197,7 @@ def test_extreme_values(target: str, dtype: str) -> None:
     assert bits(zc.convert(result, to="numpy")) == bits(values)
 
 
-def test_a_module_names_itself() -> None:
+def test_module_is_a_valid_target() -> None:
     assert isinstance(zc.convert(b"abc", to=np), np.ndarray)
 
 

@@ -82,19 +82,19 @@ def _frameworks() -> None:
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)
-def test_what_is_left_out_is_there(name: str) -> None:
+def test_excluded_tests_exist(name: str) -> None:
     file, _, test = name.partition("[")[0].partition("::")
     assert f"def {test}(" in (ROOT / "tests" / "gpu" / file).read_text(encoding="utf-8")
 
 
-def test_the_gpu_suite() -> None:
+def test_gpu_suite_passes_over_stand_ins() -> None:
     passed, skipped = run(*(f"tests/gpu/test_gpu_{name}.py" for name in FILES), *without(LEFT_OUT))
     assert not [why for why in skipped if not any(re.fullmatch(known, why) for known in SKIPS)], skipped
     of_types = sum(times for why, times in skipped.items() if re.fullmatch(NO_TYPE, why))
     assert passed + of_types >= AT_LEAST
 
 
-def test_two_gpus() -> None:
+def test_gpu_suite_passes_over_two_stand_in_devices() -> None:
     passed, skipped = run(
         "--stand-in-devices=2", "tests/gpu/test_gpu_semantics.py", "-k", "test_to_another_device"
     )

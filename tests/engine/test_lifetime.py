@@ -31,7 +31,7 @@ def fresh(source: str) -> object:
 
 @pytest.mark.parametrize("options", [{}, {"writable": None, "copy": None}], ids=["fast", "careful"])
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_the_source_may_go_first(source: str, target: str, options: dict) -> None:
+def test_result_outlives_its_source(source: str, target: str, options: dict) -> None:
     zc.convert(fresh(source), to=target)  # the fast way is known now
     expected = bits(sample("f4", (4096,)))
     result = zc.convert(fresh(source), to=target, **options)
@@ -40,7 +40,7 @@ def test_the_source_may_go_first(source: str, target: str, options: dict) -> Non
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_the_result_may_go_first(source: str, target: str) -> None:
+def test_source_outlives_its_result(source: str, target: str) -> None:
     x = fresh(source)
     for _ in range(2):
         result = zc.convert(x, to=target)
@@ -50,7 +50,7 @@ def test_the_result_may_go_first(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_the_last_one_may_go_in_another_thread(source: str, target: str) -> None:
+def test_result_can_be_dropped_in_another_thread(source: str, target: str) -> None:
     held = [zc.convert(fresh(source), to=target) for _ in range(4)]
 
     def drop() -> None:
@@ -64,7 +64,7 @@ def test_the_last_one_may_go_in_another_thread(source: str, target: str) -> None
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_dropping_both_gives_the_memory_back(target: str) -> None:
+def test_dropping_source_and_result_frees_the_memory(target: str) -> None:
     """The memory's owner goes when the last of the two does, and not before."""
 
     class Owner(np.ndarray):
@@ -169,7 +169,7 @@ def test_sixteen_threads_at_once(run_python) -> None:
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_the_first_import_from_all_threads(run_python, target: str) -> None:
+def test_first_import_in_many_threads(run_python, target: str) -> None:
     """A module that another thread is still importing must not be used (torch crashes)."""
     done = run_python(
         f"""
@@ -188,7 +188,7 @@ def test_the_first_import_from_all_threads(run_python, target: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_first_look_at_types_from_all_threads(run_python) -> None:
+def test_first_lookup_of_dtypes_in_many_threads(run_python) -> None:
     """No table is seen half full (threads switched as often as can be)."""
     done = (
         run_python(

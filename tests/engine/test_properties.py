@@ -74,7 +74,7 @@ def test_any_array_any_option(target: str, x: np.ndarray, copy: bool | None, wri
 
 @SETTINGS
 @given(x=strided(), y=strided())
-def test_views_say_what_numpy_says(x: np.ndarray, y: np.ndarray) -> None:
+def test_views_agree_with_numpy(x: np.ndarray, y: np.ndarray) -> None:
     view = zc.view(x)
     assert (view.ptr, view.shape, view.strides) == (x.ctypes.data, x.shape, x.strides)
     assert view.nbytes == x.nbytes

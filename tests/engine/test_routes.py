@@ -21,7 +21,7 @@ CAREFUL_ONLY = {"mxnet"}
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_the_second_conversion_is_a_lookup_and_a_call(source: str, target: str) -> None:
+def test_second_conversion_takes_a_route_that_agrees_with_the_plan(source: str, target: str) -> None:
     x = zc.convert(sample("f4", (64,)), to=source, copy=True)
     zc.convert(x, to=target)
     if source in CAREFUL_ONLY and source != target:
@@ -42,7 +42,7 @@ def test_the_second_conversion_is_a_lookup_and_a_call(source: str, target: str) 
     assert bits(zc.convert(fast, to="numpy")) == bits(zc.convert(planned, to="numpy"))
 
 
-def test_negative_answers_are_not_kept() -> None:
+def test_negative_answers_are_not_cached() -> None:
     class Later:
         def __array__(self):
             raise AssertionError
@@ -73,7 +73,7 @@ def test_replacing_a_framework_drops_its_routes() -> None:
     assert not routes.TABLE
 
 
-def test_a_type_is_kept_for_what_it_is_not_for_one_instance() -> None:
+def test_route_depends_on_the_type_alone() -> None:
     """The same type, one after the other: contiguous, reversed, read-only, swapped, strings."""
     x = sample("f4", (64,))
     for target in HOST:
