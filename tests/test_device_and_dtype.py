@@ -1,4 +1,4 @@
-"""Devices, streams, data types: the words that everything else speaks."""
+"""Devices, streams and data types; examples in docstrings."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def test_dtypes_are_one_object_each() -> None:
 
 
 def test_numpy_dtypes_without_counterpart() -> None:
-    for one in (">f4", "M8[s]", "U3", "O", "V4", "g", [("a", "f4")]):
-        assert dtypes.from_numpy(np.dtype(one)) is None
+    for dtype in (">f4", "M8[s]", "U3", "O", "V4", "g", [("a", "f4")]):
+        assert dtypes.from_numpy(np.dtype(dtype)) is None
     assert dtypes.by_dlpack(0, 24, 1) is None
 
 
@@ -109,7 +109,7 @@ def test_docstring_examples_run(name: str) -> None:
 def test_examples_of_convert_run() -> None:
     finder = doctest.DocTestFinder()
     runner = doctest.DocTestRunner()
-    found = finder.find(zerocopy.convert, "convert", globs={})
-    assert any(test.examples for test in found)
-    for test in found:
+    examples = finder.find(zerocopy.convert, "convert", globs={})
+    assert any(test.examples for test in examples)
+    for test in examples:
         assert runner.run(test).failed == 0

@@ -1,4 +1,4 @@
-"""Every error of the vocabulary: what was asked, why not, what to do; the source untouched."""
+"""Errors of invalid calls (P9): the class, the message in three parts, and pickling."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def test_errors_derive_from_builtin_errors(error: type, builtin: type) -> None:
 
 @pytest.mark.parametrize("error", ALL_ERRORS)
 def test_errors_survive_pickling(error: type) -> None:
-    one = error("asked", "why", "remedy")
-    two = pickle.loads(pickle.dumps(one))
-    assert (type(two), str(two), two.why) == (error, str(one), "why")
-    assert two.code == one.code == error.code
+    original = error("asked", "why", "remedy")
+    unpickled = pickle.loads(pickle.dumps(original))
+    assert (type(unpickled), str(unpickled), unpickled.why) == (error, str(original), "why")
+    assert unpickled.code == original.code == error.code
 
 
 @pytest.mark.parametrize("error", ALL_ERRORS)
 def test_context_and_code_survive_pickling(error: type) -> None:
-    one = error("asked", "why", "remedy")
-    one.code = "given-code"
-    assert one.with_context(asked="asked later", remedy="another remedy") is one
-    two = pickle.loads(pickle.dumps(one))
-    for each in (one, two):
+    original = error("asked", "why", "remedy")
+    original.code = "given-code"
+    assert original.with_context(asked="asked later", remedy="another remedy") is original
+    unpickled = pickle.loads(pickle.dumps(original))
+    for each in (original, unpickled):
         assert type(each) is error
         assert (each.asked, each.why, each.remedy) == ("asked later", "why", "another remedy")
         assert each.args == ("asked later", "why", "another remedy")
@@ -57,9 +57,10 @@ def test_context_and_code_survive_pickling(error: type) -> None:
 
 
 def test_sizes_of_a_pool_limit_survive_pickling() -> None:
-    one = zc.PoolLimitError("asked", "why", requested=3, in_use=2, limit=4, source="limit=")
-    two = pickle.loads(pickle.dumps(one.with_context(why="why else")))
-    assert (two.why, two.requested, two.in_use, two.limit, two.source) == ("why else", 3, 2, 4, "limit=")
+    original = zc.PoolLimitError("asked", "why", requested=3, in_use=2, limit=4, source="limit=")
+    unpickled = pickle.loads(pickle.dumps(original.with_context(why="why else")))
+    assert (unpickled.why, unpickled.source) == ("why else", "limit=")
+    assert (unpickled.requested, unpickled.in_use, unpickled.limit) == (3, 2, 4)
 
 
 def test_context_replaces_only_given_parts() -> None:
@@ -86,10 +87,10 @@ def test_code_of_a_reason_has_a_default() -> None:
 
 def test_plans_survive_pickling() -> None:
     for x in (sample("f4"), "text", [sample("f4")]):
-        one = zc.explain(x, "numpy")
-        two = pickle.loads(pickle.dumps(one))
-        assert str(two) == str(one)
-        assert two.run is None
+        original = zc.explain(x, "numpy")
+        unpickled = pickle.loads(pickle.dumps(original))
+        assert str(unpickled) == str(original)
+        assert unpickled.run is None
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_errors_do_not_show_the_failed_route_lookup() -> None:
 
 @pytest.mark.parametrize("target", HOST)
 def test_too_many_dimensions_are_refused_on_the_fast_path(target: str) -> None:
-    """The fast way, which is kept by then, must refuse what the careful way refuses."""
+    """The fast path, which exists after the first call, must refuse the same arrays."""
     torch = pytest.importorskip("torch")
     zc.convert(torch.ones(64), to=target)
     test_too_many_dimensions_are_refused(target)
@@ -223,7 +224,7 @@ def test_too_many_dimensions_are_refused_on_the_fast_path(target: str) -> None:
 def test_nested_structs_are_encoded_and_too_deep_ones_are_refused() -> None:
     pa = pytest.importorskip("pyarrow")
     deep = pa.array([1])
-    for _ in range(40):  # twice the work a level would never end
+    for _ in range(40):  # work that doubles with each level would not finish
         deep = pa.StructArray.from_arrays([deep], ["x"])
     inner = zc.convert(deep, to="numpy", encode=True)
     for _ in range(40):

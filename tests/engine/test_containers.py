@@ -1,4 +1,4 @@
-"""Containers of arrays: converted leaf by leaf into the same container."""
+"""Containers of arrays are converted leaf by leaf into the same container."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Pair = namedtuple("Pair", "x y")
 @pytest.mark.parametrize("target", HOST)
 def test_every_container_type_is_rebuilt(target: str) -> None:
     a, b = sample("f4"), sample("i4")
-    kinds = [
+    containers = [
         {"a": a, "b": b},
         [a, b],
         (a, b),
@@ -31,10 +31,10 @@ def test_every_container_type_is_rebuilt(target: str) -> None:
         {},
         (),
     ]
-    for container in kinds:
+    for container in containers:
         result = zc.convert(container, to=target)
         if isinstance(container, dict) and registry.by_name(target).tables and "deep" not in container:
-            continue  # a table: test_tables has the say
+            continue  # it becomes a table: see tests/tables/test_tables.py
         assert type(result) is type(container)
         back = zc.convert(result, to="numpy")
         np.testing.assert_equal(back, container)
@@ -87,7 +87,7 @@ def test_container_that_holds_itself_is_refused() -> None:
         zc.convert(x, to="numpy")
     assert not zc.explain(x, "numpy").possible
     a = [sample("f4")]
-    assert len(zc.convert([a, a], to="numpy")) == 2  # twice is not within
+    assert len(zc.convert([a, a], to="numpy")) == 2  # the same array twice is not a cycle
 
 
 def test_containers_with_custom_constructors() -> None:
@@ -115,7 +115,7 @@ def test_nesting_beyond_the_recursion_limit_is_refused() -> None:
 
 
 def test_counter_keeps_its_values() -> None:
-    """Its update() adds: each leaf was there twice."""
+    """Counter.update() adds values, so each leaf would be doubled."""
     counts: Counter = Counter()
     dict.__setitem__(counts, "w", np.ones(3))
     result = zc.convert(counts, to="numpy", copy=False)
@@ -140,21 +140,21 @@ def test_plan_beyond_the_recursion_limit_is_not_possible() -> None:
 
 
 class Frozen(dict):
-    """One that keeps its values."""
+    """A dict without item assignment."""
 
     def __setitem__(self, key, value):
-        raise TypeError("it is frozen")
+        raise TypeError("a frozen dict cannot be changed")
 
 
 class Couple(tuple):
-    """One that is particular about what it is made of."""
+    """A tuple whose constructor checks its items."""
 
     __slots__ = ()
 
     def __new__(cls, items):
         first, second = items
         if first is None or second is None:
-            raise ValueError("it wants two")
+            raise ValueError("a couple has two items")
         return super().__new__(cls, (first, second))
 
 
@@ -166,7 +166,7 @@ def test_container_that_cannot_be_rebuilt_is_refused() -> None:
 
 
 def test_explain_does_not_rebuild_the_container() -> None:
-    """One that checks its items was said to be impossible, and could be converted."""
+    """A container that checks its items was reported as impossible, although convert() succeeded."""
     couple = Couple([sample("f4"), sample("i4")])
     assert zc.explain(couple, to="numpy").possible
     assert type(zc.convert(couple, to="numpy")) is Couple

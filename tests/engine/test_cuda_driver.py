@@ -1,4 +1,4 @@
-"""The CUDA driver: what is reported without one, and what a driver answers."""
+"""The CUDA driver: the errors without one, and the queries of a fake one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_DRIVER = cuda_driver.missing() is not None
 
 
 class FakeDriver:
-    """As much of libcuda as is asked."""
+    """The functions of libcuda that zerocopy calls."""
 
     def __init__(self, init=0, devices=2, owner=1):
         self.init, self.devices, self.owner = init, devices, owner
@@ -37,16 +37,16 @@ class FakeDriver:
 
 
 @pytest.mark.parametrize(
-    ("driver", "says"),
+    ("driver", "message"),
     [
         (None, "no NVIDIA driver is installed"),
         (FakeDriver(init=100), "CUDA_ERROR_NO_DEVICE"),
         (FakeDriver(devices=0), "shows no device"),
     ],
 )
-def test_missing_driver_is_explained(monkeypatch, driver, says: str) -> None:
+def test_missing_driver_is_explained(monkeypatch, driver, message: str) -> None:
     monkeypatch.setattr(cuda_driver, "driver", lambda: driver)
-    assert says in cuda_driver.missing().why
+    assert message in cuda_driver.missing().why
     assert cuda_driver.missing().remedy
     assert cuda_driver.count() == 0
     assert driver is not None or cuda_driver.ordinal(POINTER) is None
@@ -60,7 +60,7 @@ def test_driver_counts_devices_and_finds_owners(monkeypatch) -> None:
     assert cuda_driver.ordinal(0) is None
 
 
-@pytest.mark.skipif(not NO_DRIVER, reason="there is a driver")
+@pytest.mark.skipif(not NO_DRIVER, reason="a driver is installed")
 @pytest.mark.parametrize("target", ["cupy", "numba", "torch", "jax"])
 def test_cuda_devices_are_refused_without_a_driver(target: str) -> None:
     if not zc.frameworks()[target].installed:
@@ -73,7 +73,7 @@ def test_cuda_devices_are_refused_without_a_driver(target: str) -> None:
             zc.convert(x, to=target, device="cuda")
 
 
-@pytest.mark.skipif(not NO_DRIVER, reason="there is a driver")
+@pytest.mark.skipif(not NO_DRIVER, reason="a driver is installed")
 @pytest.mark.parametrize("target", ["cupy", "numba"])
 def test_gpu_frameworks_are_refused_without_a_driver(target: str) -> None:
     if not zc.frameworks()[target].installed:
@@ -84,7 +84,7 @@ def test_gpu_frameworks_are_refused_without_a_driver(target: str) -> None:
 
 @pytest.mark.parametrize(("target", "wheel"), [("cupy", "cupy-cuda12x"), ("numba", "numba-cuda")])
 def test_error_for_a_missing_gpu_framework_names_its_wheels(run_python, target: str, wheel: str) -> None:
-    done = run_python(
+    process = run_python(
         f"""
         import sys
         sys.modules[{target!r}] = None
@@ -93,5 +93,5 @@ def test_error_for_a_missing_gpu_framework_names_its_wheels(run_python, target: 
         except zc.FrameworkNotInstalledError as error: print(error)
         """
     )
-    assert f"pip install {'cupy-cuda13x' if target == 'cupy' else ''}" in done.stdout, done.stderr
-    assert wheel in done.stdout
+    assert f"pip install {'cupy-cuda13x' if target == 'cupy' else ''}" in process.stdout, process.stderr
+    assert wheel in process.stdout

@@ -1,6 +1,6 @@
-"""The fast way of memory on CUDA devices, without one: what it passes on, and what it leaves alone.
+"""The fast path of CUDA memory without a GPU: what it exports and imports, and what it refuses.
 
-CuPy's stand-in is in host memory; torch's importer and exporter run with stand-ins for its streams.
+A stand-in for CuPy uses host memory; torch's importer and exporter run with stand-ins for its streams.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ def export(x: object) -> tuple:
     return registry.by_name("cupy").fast_exporters(type(x))["cuda"](x)
 
 
-# -- CuPy hands out -----------------------------------------------------------------------
+# -- CuPy exports --------------------------------------------------------------------------
 
 
 def test_cupy_exports_on_the_stream_of_the_importer(machine) -> None:
     x = on_gpu(sample("f4"))
     machine.log.clear()
-    index, ask = export(x)
+    index, export_capsule = export(x)
     assert (index, machine.log) == (0, [])
-    view = zc.view(SimpleCapsule(ask(9)))
+    view = zc.view(SimpleCapsule(export_capsule(9)))
     assert machine.log == [("export", 9)]
     assert (view.ptr, view.shape, view.dtype.name) == (x.data.ptr, x.shape, "float32")
 
 
 class SimpleCapsule:
-    """A producer of one capsule."""
+    """A producer that exports a given capsule."""
 
     def __init__(self, capsule):
         self._capsule = capsule
@@ -66,7 +66,7 @@ class SimpleCapsule:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_cupy_fast_path_refuses_foreign_types(cupy, dtype: str) -> None:
-    """CuPy's exporter knows no float8 and its importer dies of it: they are retyped there."""
+    """CuPy cannot export float8 and crashes importing it; the slow path passes unsigned integers."""
     x = on_gpu(sample(to_numpy(by_name(dtype)), (4, 6)))
     with pytest.raises(BufferError):
         export(x)
@@ -77,7 +77,7 @@ def test_cupy_fast_path_refuses_foreign_types(cupy, dtype: str) -> None:
     [
         lambda x: x[:, ::2],
         lambda x: x[::-1],
-        lambda x: x[:1, :1][::-1, ::-1],  # one element, and what steps back is never walked
+        lambda x: x[:1, :1][::-1, ::-1],  # one element: the negative strides are never used
         lambda x: x.T,
     ],
 )
@@ -107,31 +107,31 @@ def test_subclasses_of_cupy_arrays_have_no_fast_path(cupy) -> None:
     assert registry.by_name("cupy").fast_exporters(Units) == {}
 
 
-# -- CuPy takes ---------------------------------------------------------------------------
+# -- CuPy imports -------------------------------------------------------------------------
 
 
-class Lent:
-    """An array of a framework that only has the fast form, and of which all is known."""
+class ExportedArray:
+    """An array of a framework whose only exporter is for CUDA."""
 
     def __init__(self, values: np.ndarray, index: int = 0):
         self.producer, self.index = SpeaksDLPack(values), index
 
 
-Lent.__module__ = "lends_cuda"
+ExportedArray.__module__ = "cuda_exporter"
 
 
-class LendsCuda(Framework):
-    name = "lends_cuda"
+class CudaExporter(Framework):
+    name = "cuda_exporter"
 
     def installed(self):
         return True
 
     def owns(self, cls):
-        return cls is Lent
+        return cls is ExportedArray
 
     def source(self, obj):
         view = zc.view(obj.producer)
-        return Source("lends_cuda.Lent", view, view.numpy, "dlpack", producer=obj.producer)
+        return Source("cuda_exporter.ExportedArray", view, view.numpy, "dlpack", producer=obj.producer)
 
     def fast_exporters(self, cls):
         def on_device(obj):
@@ -141,19 +141,19 @@ class LendsCuda(Framework):
 
 
 @pytest.fixture
-def lends():
-    zc.register(LendsCuda())
+def cuda_exporter():
+    zc.register(CudaExporter())
 
 
-def test_cupy_imports_on_its_current_stream(machine, lends, cupy) -> None:
-    x = Lent(sample("f4"))
+def test_cupy_imports_on_its_current_stream(machine, cuda_exporter, cupy) -> None:
+    x = ExportedArray(sample("f4"))
     planned = make_plan(Call(x, "cupy", {})).run()
     zc.convert(x, to="cupy")
-    route = routes.TABLE["cupy"][Lent]
-    for on, asked in ((cupy.cuda.Stream.null, 1), (cupy.cuda.Stream(5), 5), (cupy.cuda.Stream.ptds, 2)):
-        with on:
+    route = routes.TABLE["cupy"][ExportedArray]
+    for current, stream in ((cupy.cuda.Stream.null, 1), (cupy.cuda.Stream(5), 5), (cupy.cuda.Stream.ptds, 2)):
+        with current:
             result = route(x)
-        assert x.producer.streams[-1] == asked
+        assert x.producer.streams[-1] == stream
         assert (result.data.ptr, result.shape, result.strides, result.dtype) == (
             planned.data.ptr,
             planned.shape,
@@ -162,16 +162,16 @@ def test_cupy_imports_on_its_current_stream(machine, lends, cupy) -> None:
         )
 
 
-def test_cupy_imports_only_on_its_current_device(machine, lends) -> None:
-    zc.convert(Lent(sample("f4")), to="cupy")
+def test_cupy_imports_only_on_its_current_device(machine, cuda_exporter) -> None:
+    zc.convert(ExportedArray(sample("f4")), to="cupy")
     with pytest.raises(BufferError):
-        routes.TABLE["cupy"][Lent](Lent(sample("f4"), index=1))
+        routes.TABLE["cupy"][ExportedArray](ExportedArray(sample("f4"), index=1))
 
 
 @pytest.mark.parametrize("dtype", ["?", "i1", "u2", "f2", "f4", "f8", "c16", "q", "bfloat16", "float8_e5m2"])
 @pytest.mark.parametrize("layout", ["C", "F", "strided", "reversed", "0-d", "empty", "read-only"])
 def test_host_arrays_reach_cupy_equally_on_both_paths(machine, dtype: str, layout: str) -> None:
-    wanted = to_numpy(by_name(dtype)) if len(dtype) > 3 else np.dtype(dtype)
+    numpy_dtype = to_numpy(by_name(dtype)) if len(dtype) > 3 else np.dtype(dtype)
     values = {
         "C": lambda x: x,
         "F": lambda x: np.array(x, order="F"),
@@ -180,10 +180,10 @@ def test_host_arrays_reach_cupy_equally_on_both_paths(machine, dtype: str, layou
         "0-d": lambda x: x[:1, :1].reshape(()),
         "empty": lambda x: x[:0],
         "read-only": lambda x: x,
-    }[layout](sample(wanted, (4, 6)))
+    }[layout](sample(numpy_dtype, (4, 6)))
     values.flags.writeable = layout != "read-only"
     planned = make_plan(Call(values, "cupy", {})).run()
-    for _ in range(2):  # the second time by the table
+    for _ in range(2):  # the second conversion takes the fast path
         machine.log.clear()
         fast = zc.convert(values, to="cupy")
         assert ("array", 0, 0) in machine.log
@@ -212,7 +212,7 @@ def test_host_arrays_that_cupy_cannot_take_need_the_slow_path(cupy, values: np.n
 
 
 class Streams:
-    """In the place of ``torch.cuda``: its current device and stream."""
+    """A stand-in for ``torch.cuda`` with a current device and stream."""
 
     def __init__(self, handle: int = 0, device: int = 0):
         self.handle, self.device = handle, device
@@ -225,14 +225,14 @@ class Streams:
 
 
 class Tensor(SimpleNamespace):
-    """What the exporter asks of a tensor on a device."""
+    """The attributes of a CUDA tensor that the exporter reads."""
 
-    def __init__(self, values, **more):
+    def __init__(self, values, **attributes):
         import torch
 
         plain = torch.from_numpy(values)
-        said = {"is_cuda": True, "requires_grad": False, "dtype": plain.dtype} | more
-        super().__init__(plain=plain, streams=[], **said)
+        known = {"is_cuda": True, "requires_grad": False, "dtype": plain.dtype} | attributes
+        super().__init__(plain=plain, streams=[], **known)
 
     def is_neg(self):
         return self.plain.is_neg()
@@ -256,56 +256,57 @@ class Tensor(SimpleNamespace):
         return self.plain.__dlpack__()
 
 
-def _exporter(cuda: Streams, bare: list):
+def _exporter(cuda: Streams, unordered: list):
     torch = pytest.importorskip("torch")
     from zerocopy._frameworks.torch.on_device import exporter
 
     def to_capsule(tensor):
-        bare.append(tensor)
+        unordered.append(tensor)
         return torch.utils.dlpack.to_dlpack(tensor.plain)
 
     return exporter(SimpleNamespace(cuda=cuda), to_capsule, frozenset({torch.float32}))
 
 
 @pytest.mark.parametrize(
-    ("own", "stream", "is_bare"), [(0, 1, True), (7, 7, True), (0, 7, False), (7, 1, False)]
+    ("own", "stream", "is_unordered"), [(0, 1, True), (7, 7, True), (0, 7, False), (7, 1, False)]
 )
-def test_torch_exporter_orders_streams_that_differ(own: int, stream: int, is_bare: bool) -> None:
-    bare: list = []
+def test_torch_exporter_orders_streams_that_differ(own: int, stream: int, is_unordered: bool) -> None:
+    unordered: list = []
     tensor = Tensor(sample("f4"))
-    index, ask = _exporter(Streams(own), bare)(tensor)
-    ask(stream)
+    index, export_capsule = _exporter(Streams(own), unordered)(tensor)
+    export_capsule(stream)
     assert index == 0
-    assert (bool(bare), tensor.streams) == (is_bare, [] if is_bare else [stream])
+    assert (bool(unordered), tensor.streams) == (is_unordered, [] if is_unordered else [stream])
 
 
 @pytest.mark.parametrize(
-    "more",
+    "attributes",
     [{"is_cuda": False}, {"requires_grad": True}, {"off": 1}, {"dtype": "torch.bfloat16"}],
     ids=["host", "grad", "misaligned", "foreign"],
 )
-def test_torch_fast_path_refuses_special_tensors(more: dict) -> None:
+def test_torch_fast_path_refuses_special_tensors(attributes: dict) -> None:
     with pytest.raises(BufferError):
-        _exporter(Streams(), [])(Tensor(sample("f4"), **more))
+        _exporter(Streams(), [])(Tensor(sample("f4"), **attributes))
 
 
 def test_torch_imports_on_its_current_stream_and_device() -> None:
     torch = pytest.importorskip("torch")
     from zerocopy._frameworks.torch.on_device import importer
 
-    values, asked = sample("f4"), []
+    values, streams = sample("f4"), []
 
-    def ask(stream):
-        asked.append(stream)
+    def export_capsule(stream):
+        streams.append(stream)
         return values.__dlpack__()
 
     for handle, stream in ((0, 1), (7, 7)):
-        result = importer(SimpleNamespace(cuda=Streams(handle)), torch.utils.dlpack.from_dlpack)((0, ask))
+        take = importer(SimpleNamespace(cuda=Streams(handle)), torch.utils.dlpack.from_dlpack)
+        result = take((0, export_capsule))
         assert result.data_ptr() == values.ctypes.data
-        assert asked.pop() == stream
+        assert streams.pop() == stream
     with pytest.raises(BufferError):
-        importer(SimpleNamespace(cuda=Streams()), None)((1, ask))
-    assert not asked
+        importer(SimpleNamespace(cuda=Streams()), None)((1, export_capsule))
+    assert not streams
 
 
 def test_torch_without_cuda_has_no_cuda_form() -> None:
@@ -317,33 +318,33 @@ def test_torch_without_cuda_has_no_cuda_form() -> None:
     assert "cuda" not in framework.fast_exporters(torch.Tensor)
 
 
-# -- who is asked with which stream -------------------------------------------------------
+# -- streams that JAX must not get --------------------------------------------------------
 
 
 class JaxArray:
-    """What JAX's exporter is asked: it gives -1 to the driver, and the process is gone."""
+    """Records the arguments of JAX's exporter, which passes stream -1 to the driver and crashes."""
 
     def __init__(self, kind: int):
-        self.kind, self.asked = kind, []
+        self.kind, self.calls = kind, []
 
     def __dlpack__(self, *, stream=None, **options):
         assert stream != -1
-        self.asked.append((stream, options))
+        self.calls.append((stream, options))
 
     def __dlpack_device__(self):
         return self.kind, 0
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "asked"), [(2, -1, 1), (2, 7, 7), (2, 1, 1), (10, -1, 0), (10, 9, 9), (3, -1, 1)]
+    ("kind", "stream", "exported"), [(2, -1, 1), (2, 7, 7), (2, 1, 1), (10, -1, 0), (10, 9, 9), (3, -1, 1)]
 )
-def test_jax_exporter_never_gets_stream_minus_one(kind: int, given: int, asked: int) -> None:
+def test_jax_exporter_never_gets_stream_minus_one(kind: int, stream: int, exported: int) -> None:
     pytest.importorskip("jax")
     from zerocopy._frameworks.jax.capsules import OnDevice
 
     x = JaxArray(kind)
-    OnDevice(x).__dlpack__(stream=given, max_version=(1, 0))
-    assert x.asked == [(asked, {"max_version": (1, 0)})]
+    OnDevice(x).__dlpack__(stream=stream, max_version=(1, 0))
+    assert x.calls == [(exported, {"max_version": (1, 0)})]
     assert OnDevice(x).__dlpack_device__() == (kind, 0)
 
 
@@ -351,14 +352,14 @@ def test_jax_exporter_never_gets_stream_minus_one(kind: int, given: int, asked: 
 
 
 class Managed(SpeaksDLPack):
-    """CuPy says "managed" of such memory, as DLPack has it."""
+    """Memory that CuPy declares as DLPack's managed device."""
 
     def __init__(self):
         super().__init__(sample("f4"), device=(13, 0))
 
 
 def test_managed_memory_is_device_memory_for_jax() -> None:
-    """JAX and torch know no such device."""
+    """JAX and torch have no managed device."""
     pytest.importorskip("jax")
     from zerocopy._frameworks.jax.capsules import AsCuda
 
@@ -374,11 +375,11 @@ def test_capsules_of_other_devices_are_unchanged() -> None:
         assert dlpack.read(dlpack.as_cuda(capsule)).device == Device(kind, 3)
 
 
-# -- what has no fast way -----------------------------------------------------------------
+# -- no fast path -------------------------------------------------------------------------
 
 
 def test_producers_without_a_framework_have_no_fast_path(cupy) -> None:
-    """They are known by protocol alone: each is read anew."""
+    """Their type says nothing about them, so each object is described."""
     for bare in (SpeaksDLPack(sample("f4")), SpeaksCAI(data=(POINTER, False), shape=(3,))):
         zc.view(bare)
         assert routes.compose(bare, "cupy") is None

@@ -1,6 +1,6 @@
-"""Views of producers that declare CUDA memory, and the errors of producers, without a GPU.
+"""Views, streams and errors of producers that declare CUDA memory, without a GPU.
 
-Their memory is NumPy's and nothing reads it through their pointers: tests/gpu does that, on a GPU.
+The memory is NumPy's, and no test reads it through the producer's pointer; tests/gpu does, on a GPU.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def test_view_of_a_dlpack_producer(producer, make) -> None:
     assert (view.ptr, view.shape, view.strides) == (array.ctypes.data, array.shape, array.strides)
     assert str(view.device) == "cuda:1"
     assert view.dtype.name == "float32"
-    assert obj.streams == [-1], "describing needs no synchronisation"
+    assert obj.streams == [-1], "a description needs no synchronisation"
 
 
 def test_view_of_managed_memory() -> None:
@@ -55,7 +55,7 @@ def test_zero_size_view_has_pointer_0() -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "error", "says"),
+    ("entries", "error", "message"),
     [
         ({"version": 1}, zc.UnsupportedConversionError, "version 1"),
         ({"mask": object()}, zc.LossyConversionError, "mask"),
@@ -67,15 +67,15 @@ def test_zero_size_view_has_pointer_0() -> None:
         ({"shape": ("a",)}, zc.UnsupportedConversionError, "could not be read"),
     ],
 )
-def test_malformed_interface_is_refused(entries, error, says: str) -> None:
+def test_malformed_interface_is_refused(entries, error, message: str) -> None:
     obj = SpeaksCAI(sample("f4"), **entries)
-    with pytest.raises(error, match=says):
+    with pytest.raises(error, match=message):
         zc.view(obj)
     assert not zc.explain(obj, "numpy").possible
 
 
 def test_version_2_of_the_interface_has_no_stream() -> None:
-    """Version 2 has no stream: its consumers wait for the legacy default one."""
+    """Version 2 has no stream entry; its consumers wait for the legacy default stream."""
     _, ready = cuda_array_interface.read(SpeaksCAI(sample("f4"), version=2, stream=0))
     assert ready == 1
 
@@ -91,13 +91,13 @@ def test_driver_gives_the_device_of_a_pointer(monkeypatch) -> None:
 
 def test_shares_memory_on_devices() -> None:
     array = sample("f4", (8, 8))
-    whole = SpeaksDLPack(array)
-    assert zc.shares_memory(whole, SpeaksCAI(array))
-    assert zc.shares_memory(whole, SpeaksDLPack(array[2:4]))
+    producer = SpeaksDLPack(array)
+    assert zc.shares_memory(producer, SpeaksCAI(array))
+    assert zc.shares_memory(producer, SpeaksDLPack(array[2:4]))
     assert not zc.shares_memory(SpeaksDLPack(array[:4]), SpeaksCAI(array[4:]))
     assert not zc.shares_memory(SpeaksDLPack(array[:, ::2]), SpeaksDLPack(array[:, 1::2]))
-    assert not zc.shares_memory(whole, SpeaksDLPack(array, (CUDA, 1))), "another device's address space"
-    assert not zc.shares_memory(whole, array), "the host's"
+    assert not zc.shares_memory(producer, SpeaksDLPack(array, (CUDA, 1))), "separate address spaces"
+    assert not zc.shares_memory(producer, array), "separate address spaces"
 
 
 def test_capsule_on_another_device_is_refused() -> None:
@@ -113,11 +113,11 @@ def test_host_capsule_of_a_device_producer_is_refused() -> None:
 @pytest.mark.parametrize("where", ["__dlpack__", "__dlpack_device__"])
 def test_error_of_an_exporter_is_the_cause(where: str) -> None:
     def refuse(self, **options):
-        raise RuntimeError("no export today")
+        raise RuntimeError("export failed")
 
     cls = type("Raises", (SpeaksDLPack,), {where: refuse})
     obj = cls(sample("f4"))
-    with pytest.raises(zc.UnsupportedConversionError, match="no export today") as caught:
+    with pytest.raises(zc.UnsupportedConversionError, match="export failed") as caught:
         zc.convert(obj, to="numpy")
     assert isinstance(caught.value.__cause__, RuntimeError)
     assert not zc.explain(obj, "numpy").possible
@@ -125,7 +125,7 @@ def test_error_of_an_exporter_is_the_cause(where: str) -> None:
 
 @pytest.mark.parametrize("name", ["__cuda_array_interface__", "__array_interface__"])
 def test_error_of_an_interface_property_is_reported(name: str) -> None:
-    """hasattr() lets everything but AttributeError through."""
+    """hasattr() suppresses AttributeError only."""
 
     def refuse(self):
         raise RuntimeError("it requires grad")
@@ -137,7 +137,7 @@ def test_error_of_an_interface_property_is_reported(name: str) -> None:
 
 
 class _CUstream:
-    """CUDA Python's handle: no ``value``, and ``int()`` takes it."""
+    """CUDA Python's stream handle: it has no ``value``, and ``int()`` accepts it."""
 
     def __init__(self, handle):
         self.handle = handle
@@ -165,12 +165,12 @@ class _EarlyProtocol(_Protocol):
     [
         (SimpleNamespace(cuda_stream=0), 1),  # torch's default stream
         (SimpleNamespace(cuda_stream=7), 7),
-        (SimpleNamespace(ptr=0), 1),  # CuPy's
+        (SimpleNamespace(ptr=0), 1),  # CuPy
         (SimpleNamespace(ptr=2), 2),
-        (SimpleNamespace(handle=ctypes.c_void_p(0)), 1),  # Numba's: the value is None
+        (SimpleNamespace(handle=ctypes.c_void_p(0)), 1),  # Numba: the value is None
         (SimpleNamespace(handle=ctypes.c_void_p(2)), 2),
         (SimpleNamespace(handle=ctypes.c_void_p(9)), 9),
-        (SimpleNamespace(handle=_CUstream(0)), 1),  # Numba's with CUDA Python
+        (SimpleNamespace(handle=_CUstream(0)), 1),  # Numba with CUDA Python
         (SimpleNamespace(handle=_CUstream(9)), 9),
         (_Protocol(0, 0), 1),
         (_Protocol(0, 9), 9),
@@ -179,9 +179,9 @@ class _EarlyProtocol(_Protocol):
     ],
 )
 def test_stream_objects_are_parsed(stream, handle: int) -> None:
-    found = parse_stream(stream)
-    assert found == handle
-    assert type(found) is int
+    number = parse_stream(stream)
+    assert number == handle
+    assert type(number) is int
 
 
 def test_unknown_version_of_cuda_stream_is_refused() -> None:

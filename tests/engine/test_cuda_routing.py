@@ -1,6 +1,6 @@
-"""Conversions of CUDA memory without a GPU: what each framework is asked for, on which device and stream.
+"""Conversions of CUDA memory with a fake framework: calls, devices and streams, without a GPU.
 
-Their memory is NumPy's and nothing reads it through their pointers: tests/gpu does that, on a GPU.
+The memory is NumPy's, and no test reads it through the producer's pointer; tests/gpu does, on a GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zerocopy.device import CUDA, Device
 
 @pytest.fixture
 def fake() -> FakeGPU:
-    """The fake GPU framework, registered as the only one that can copy on devices."""
+    """Register the fake GPU framework, and remove the others that can copy on devices."""
     for name in [f.name for f in registry._known.values() if f.can_copy_to_device]:
         registry._known.pop(name)
     framework = FakeGPU()
@@ -57,14 +57,14 @@ def test_result_stays_on_the_device_of_its_source(fake) -> None:
     assert str(zc.view(result).device) == "cuda:1"
 
 
-@pytest.mark.parametrize(("given", "asked"), [(None, 7), (1, 1), (2, 2), (5, 5), (-1, -1)])
-def test_producer_gets_the_stream_of_the_consumer(fake, given, asked: int) -> None:
+@pytest.mark.parametrize(("stream", "exported"), [(None, 7), (1, 1), (2, 2), (5, 5), (-1, -1)])
+def test_producer_gets_the_stream_of_the_consumer(fake, stream, exported: int) -> None:
     obj = SpeaksDLPack(sample("f4"))
-    zc.convert(obj, to="fakegpu", stream=given)
-    assert obj.streams[-1] == asked
+    zc.convert(obj, to="fakegpu", stream=stream)
+    assert obj.streams[-1] == exported
     assert all(s == -1 for s in obj.streams[:-1])
-    zc.convert(SpeaksCAI(sample("f4"), stream=9), to="fakegpu", stream=given)
-    assert fake.log[-1] == ("from_device", asked, 9)
+    zc.convert(SpeaksCAI(sample("f4"), stream=9), to="fakegpu", stream=stream)
+    assert fake.log[-1] == ("from_device", exported, 9)
 
 
 @pytest.mark.parametrize("stream", [0, -2, True, "1", object(), 1.5, SimpleNamespace(ptr=None)])
@@ -72,11 +72,11 @@ def test_invalid_streams_are_refused(fake, stream) -> None:
     obj = SpeaksDLPack(sample("f4"))
     with pytest.raises(zc.DeviceError, match="stream"):
         zc.convert(obj, to="fakegpu", stream=stream)
-    assert set(obj.streams) <= {-1}, "no more was asked than what the message tells of the producer"
+    assert set(obj.streams) <= {-1}, "only the description for the message exported the producer"
 
 
 def test_copy_true_copies_on_the_device(fake) -> None:
-    """A producer that can only be aliased is copied by a framework that is lent to it."""
+    """A producer without a framework cannot copy; a relay copies for it."""
     obj = SpeaksDLPack(sample("f4"))
     plan = zc.explain(obj, "fakegpu", copy=True)
     assert not plan.zero_copy
@@ -136,12 +136,12 @@ def test_device_to_device_is_a_copy_on_the_stream(fake) -> None:
     assert "from cuda:0 to cuda:1" in str(plan)
     result = zc.convert(obj, to="fakegpu", device="cuda:1", stream=5)
     assert str(zc.view(result).device) == "cuda:1"
-    assert obj.streams[-1] == 7, "the stream is one of cuda:1; on cuda:0 it is the current one"
+    assert obj.streams[-1] == 7, "stream 5 belongs to cuda:1, so cuda:0 uses its current stream"
     assert fake.log[-1] == ("move", "cuda:0", "cuda:1", 5)
 
 
 def test_unsupported_layout_is_copied_before_it_changes_device(fake) -> None:
-    """Before it is moved the memory is aliased: so a layout that the target lacks is copied first."""
+    """The target aliases the memory before it copies to the other device, so it must support the layout."""
     obj = SpeaksDLPack(sample("f4")[::-1])
     result = zc.convert(obj, to="fakegpu", device="cuda:1")
     assert [entry[0] for entry in fake.log] == ["from_device", "contiguous", "move"]
@@ -184,7 +184,7 @@ def test_alias_of_immutable_device_memory_has_a_warning(fake) -> None:
 
 
 def test_relay_must_accept_the_layout(fake) -> None:
-    """torch aborts the process over negative strides, so it is not lent to memory that has them."""
+    """torch, for example, aborts the process on negative strides."""
     backwards = zc.view(SpeaksDLPack(sample("f4")[::-1]))
     fake.can_relay = lambda view: not fake.device_copy_reasons(view)
     assert registry.relay(zc.view(SpeaksDLPack(sample("f4")))) is fake
@@ -204,7 +204,7 @@ def test_relay_without_its_device_is_skipped(fake) -> None:
 
 
 def test_relay_for_dlpack_must_export_dlpack(fake) -> None:
-    """JAX imports DLPack alone: memory with the CUDA Array Interface alone needs an exporter lent."""
+    """JAX imports DLPack only, so memory with only the CUDA Array Interface needs an exporter."""
 
     class NoExporter(FakeGPU):
         name = "aaa"

@@ -13,7 +13,7 @@ from zerocopy._engine import routes
 
 @pytest.mark.parametrize(("lazy", "to"), [(False, "torch"), (True, "torch"), (True, "numpy"), (True, "jax")])
 def test_out_of_memory_in_torch_is_a_memory_error(lazy: bool, to: str) -> None:
-    """Whether the copy runs out of memory or, of lazy bits, what is made on the way to it."""
+    """Either the copy runs out of memory, or the resolved conjugate before it."""
     torch = pytest.importorskip("torch")
     pytest.importorskip(to)
     huge = torch.ones(1, dtype=torch.complex64).expand(1 << 50)
@@ -40,9 +40,9 @@ def test_error_in_a_description_is_translated(monkeypatch) -> None:
         assert caught.value.__cause__ is error
 
 
-@pytest.mark.parametrize("error", [MemoryError("no room"), RuntimeError("DefaultCPUAllocator: no room")])
+@pytest.mark.parametrize("error", [MemoryError("no memory"), RuntimeError("DefaultCPUAllocator: no memory")])
 def test_out_of_memory_while_composing_keeps_the_result(monkeypatch, error: Exception) -> None:
-    """A device may have no room for what a framework makes once: the array is there."""
+    """The conversion has succeeded; a framework lacks memory for an object that it makes once per route."""
     pytest.importorskip("torch")
 
     def fast_exporters(self, cls):
@@ -57,7 +57,7 @@ def test_out_of_memory_while_composing_keeps_the_result(monkeypatch, error: Exce
 
 
 def test_error_while_composing_a_fast_path_is_reported(monkeypatch) -> None:
-    """A mistake in a framework's file is in the one vocabulary too (P9)."""
+    """A mistake in a framework's file becomes an error of zerocopy (P9)."""
     pytest.importorskip("torch")
 
     def fast_exporters(self, cls):

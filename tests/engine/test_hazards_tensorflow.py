@@ -14,12 +14,12 @@ tf = pytest.importorskip("tensorflow")
 
 
 def test_tensorflow_crashes_when_it_exports_strings(run_python) -> None:
-    died = run_python("import tensorflow as tf; tf.experimental.dlpack.to_dlpack(tf.constant(['a']))")
-    assert died.returncode != 0
+    process = run_python("import tensorflow as tf; tf.experimental.dlpack.to_dlpack(tf.constant(['a']))")
+    assert process.returncode != 0
 
 
 def test_tensorflow_crashes_on_misaligned_memory(run_python) -> None:
-    died = run_python(
+    process = run_python(
         """
         import numpy as np, tensorflow as tf
         raw = np.zeros(4 * 1001 + 64, np.uint8)
@@ -30,11 +30,11 @@ def test_tensorflow_crashes_on_misaligned_memory(run_python) -> None:
         print(tf.linalg.matmul(tf.reshape(t, (10, 100)), tf.reshape(t, (100, 10)))[0, 0].numpy())
         """
     )
-    assert died.returncode != 0
+    assert process.returncode != 0
 
 
 def test_tensorflow_hazards_are_guarded(run_python) -> None:
-    done = run_python(
+    process = run_python(
         """
         import numpy as np, tensorflow as tf, zerocopy as zc
         from zerocopy.protocols.array_interface import aligned_empty
@@ -43,7 +43,7 @@ def test_tensorflow_hazards_are_guarded(run_python) -> None:
                 try: zc.convert(tf.constant(["a", "b"]), to=target)
                 except zc.UnsupportedConversionError as error: assert "string" in str(error)
                 else: raise AssertionError(target)
-                zc.convert(tf.constant([1.0]), to=target)  # the fast way is known now
+                zc.convert(tf.constant([1.0]), to=target)  # the fast path exists now
         base = aligned_empty((1001,), np.dtype(np.float32)); base[:] = 1
         import torch
         for _ in range(2):
@@ -58,7 +58,7 @@ def test_tensorflow_hazards_are_guarded(run_python) -> None:
             zc.convert(base, to="tensorflow"); zc.convert(torch.from_numpy(base), to="tensorflow")
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 def test_tensorflow_exports_immutable_memory_as_writable() -> None:

@@ -17,16 +17,16 @@ torch = pytest.importorskip("torch")
 
 
 def test_torch_aborts_on_negative_strides(run_python) -> None:
-    died = run_python("import numpy as np, torch; torch.from_dlpack(np.arange(4.)[::-1])")
-    assert died.returncode != 0
+    process = run_python("import numpy as np, torch; torch.from_dlpack(np.arange(4.)[::-1])")
+    assert process.returncode != 0
 
 
 @pytest.mark.parametrize("twice", [False, True])
 def test_negative_strides_reach_torch_as_a_copy(run_python, twice: bool) -> None:
-    done = run_python(
+    process = run_python(
         f"""
         import numpy as np, zerocopy as zc
-        if {twice}: zc.convert(np.arange(4.), to="torch")  # the fast way is known now
+        if {twice}: zc.convert(np.arange(4.), to="torch")  # the fast path exists now
         x = np.arange(6.)[::-1]
         class Only:
             def __dlpack__(self, **k): return x.__dlpack__(**k)
@@ -40,7 +40,7 @@ def test_negative_strides_reach_torch_as_a_copy(run_python, twice: bool) -> None
             else: raise AssertionError
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 def test_torch_exports_sign_flipped_negative_views() -> None:
@@ -90,7 +90,7 @@ def test_plan_warns_that_torch_can_write_to_immutable_memory(framework: str) -> 
     assert plan.zero_copy
     assert "would change the source" in plan.warnings[0]
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # torch's own warning is not shown to whoever comes first
+        warnings.simplefilter("error")  # torch warns at its first import of such memory
         zc.convert(x, to="torch")
     safe = zc.convert(x, to="torch", writable=True)
     safe[0] = 99
