@@ -141,11 +141,11 @@ class CudaExporter(Framework):
 
 
 @pytest.fixture
-def cuda_exporter():
+def exporter_framework():
     zc.register(CudaExporter())
 
 
-def test_cupy_imports_on_its_current_stream(machine, cuda_exporter, cupy) -> None:
+def test_cupy_imports_on_its_current_stream(machine, exporter_framework, cupy) -> None:
     x = ExportedArray(sample("f4"))
     planned = make_plan(Call(x, "cupy", {})).run()
     zc.convert(x, to="cupy")
@@ -162,7 +162,7 @@ def test_cupy_imports_on_its_current_stream(machine, cuda_exporter, cupy) -> Non
         )
 
 
-def test_cupy_imports_only_on_its_current_device(machine, cuda_exporter) -> None:
+def test_cupy_imports_only_on_its_current_device(machine, exporter_framework) -> None:
     zc.convert(ExportedArray(sample("f4")), to="cupy")
     with pytest.raises(BufferError):
         routes.TABLE["cupy"][ExportedArray](ExportedArray(sample("f4"), index=1))
@@ -258,13 +258,13 @@ class Tensor(SimpleNamespace):
 
 def _exporter(cuda: Streams, unordered: list):
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.on_device import exporter
+    from zerocopy._frameworks.torch.fast_path import cuda_exporter
 
     def to_capsule(tensor):
         unordered.append(tensor)
         return torch.utils.dlpack.to_dlpack(tensor.plain)
 
-    return exporter(SimpleNamespace(cuda=cuda), to_capsule, frozenset({torch.float32}))
+    return cuda_exporter(SimpleNamespace(cuda=cuda), to_capsule, frozenset({torch.float32}))
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_torch_fast_path_refuses_special_tensors(attributes: dict) -> None:
 
 def test_torch_imports_on_its_current_stream_and_device() -> None:
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.on_device import importer
+    from zerocopy._frameworks.torch.fast_path import cuda_importer
 
     values, streams = sample("f4"), []
 
@@ -300,12 +300,12 @@ def test_torch_imports_on_its_current_stream_and_device() -> None:
         return values.__dlpack__()
 
     for handle, stream in ((0, 1), (7, 7)):
-        take = importer(SimpleNamespace(cuda=Streams(handle)), torch.utils.dlpack.from_dlpack)
+        take = cuda_importer(SimpleNamespace(cuda=Streams(handle)), torch.utils.dlpack.from_dlpack)
         result = take((0, export_capsule))
         assert result.data_ptr() == values.ctypes.data
         assert streams.pop() == stream
     with pytest.raises(BufferError):
-        importer(SimpleNamespace(cuda=Streams()), None)((1, export_capsule))
+        cuda_importer(SimpleNamespace(cuda=Streams()), None)((1, export_capsule))
     assert not streams
 
 

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 def test_masked_elements_are_refused() -> None:
     x = np.ma.masked_array([1.0, 2.0, 3.0], mask=[False, True, False])
     for target in ("torch", "jax", "tensorflow", "pyarrow"):
-        with pytest.raises(zc.LossyConversionError, match=r"1 of 3 elements (are )?masked"):
+        with pytest.raises(zc.LossyConversionError, match="1 of 3 elements are masked"):
             zc.convert(x, to=target)
     assert zc.convert(x, to="numpy") is x
     unmasked = np.ma.masked_array([1.0, 2.0])
