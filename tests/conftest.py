@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-# Before TensorFlow is imported, which logs at import and takes all memory of a GPU.
+# Set before TensorFlow is imported: it logs at import and allocates all memory of a GPU.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
@@ -14,15 +14,15 @@ import textwrap
 from collections.abc import Callable, Iterator
 
 import pytest
-from helpers.frameworks import HOST
+from helpers import cuda_stubs
+from helpers.cuda_stubs import Machine
+from helpers.frameworks import HOST, registry_restored
 from helpers.paths import ROOT
-
-from zerocopy import registry
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _x64() -> None:
-    """JAX with 64 bits: the x64-off cases turn it off for themselves."""
+    """Enable 64-bit types in JAX; tests of 32-bit JAX disable them locally."""
     if "jax" in HOST:
         import jax
 
@@ -30,23 +30,22 @@ def _x64() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _registry_as_it_was() -> Iterator[None]:
-    """Frameworks that a test registers go with it."""
-    known, roots = dict(registry._known), {k: list(v) for k, v in registry._by_root.items()}
-    yield
-    if registry._known != known:
-        registry._known.clear()
-        registry._known.update(known)
-        registry._by_root.clear()
-        registry._by_root.update(roots)
-        registry._by_type.clear()
-        for forget in registry._listeners:
-            forget()
+def _restored_registry() -> Iterator[None]:
+    """Remove the frameworks that a test registers."""
+    with registry_restored():
+        yield
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    """Replace CuPy and ``numba.cuda`` by stand-ins over host memory that passes for two GPUs."""
+    yield cuda_stubs.install(monkeypatch)
+    cuda_stubs.forget()
 
 
 @pytest.fixture
 def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run code in a process of its own: for what could kill it, and for imports."""
+    """Return a function that runs code in a subprocess: code that can crash, or that checks imports."""
 
     def run(code: str, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

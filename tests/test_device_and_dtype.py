@@ -1,4 +1,4 @@
-"""Devices, streams, data types: the words that everything else speaks."""
+"""Devices, streams and data types; examples in docstrings."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from zerocopy.errors import DeviceError
         ((1, 2, 3), None),
     ],
 )
-def test_devices(spec: object, device: tuple | None) -> None:
+def test_device_specs_are_parsed(spec: object, device: tuple | None) -> None:
     assert parse_device(spec) == device
 
 
-def test_places() -> None:
+def test_devices_of_one_place() -> None:
     assert same_place(Device(CPU), Device(CUDA_HOST, 3))
     assert same_place(Device(CUDA, 1), Device(CUDA_MANAGED, 1))
     assert not same_place(Device(CUDA, 1), Device(CUDA, 0))
@@ -57,7 +57,7 @@ def test_places() -> None:
         (SimpleNamespace(handle=ctypes.c_void_p(9)), 9),
     ],
 )
-def test_streams(stream: object, number: int | None) -> None:
+def test_streams_are_parsed(stream: object, number: int | None) -> None:
     assert parse_stream(stream) == number
 
 
@@ -86,9 +86,9 @@ def test_dtypes_are_one_object_each() -> None:
         assert native is None or native.itemsize == t.itemsize == t.storage.itemsize
 
 
-def test_dtypes_that_have_no_name() -> None:
-    for one in (">f4", "M8[s]", "U3", "O", "V4", "g", [("a", "f4")]):
-        assert dtypes.from_numpy(np.dtype(one)) is None
+def test_numpy_dtypes_without_counterpart() -> None:
+    for dtype in (">f4", "M8[s]", "U3", "O", "V4", "g", [("a", "f4")]):
+        assert dtypes.from_numpy(np.dtype(dtype)) is None
     assert dtypes.by_dlpack(0, 24, 1) is None
 
 
@@ -106,10 +106,10 @@ def test_docstring_examples_run(name: str) -> None:
     assert result.failed == 0
 
 
-def test_converts_example_runs() -> None:
+def test_examples_of_convert_run() -> None:
     finder = doctest.DocTestFinder()
     runner = doctest.DocTestRunner()
-    found = finder.find(zerocopy.convert, "convert", globs={})
-    assert any(test.examples for test in found)
-    for test in found:
+    examples = finder.find(zerocopy.convert, "convert", globs={})
+    assert any(test.examples for test in examples)
+    for test in examples:
         assert runner.run(test).failed == 0

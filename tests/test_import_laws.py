@@ -1,8 +1,7 @@
-"""P6 and the laws on imports: shown by subprocesses and by reading the source."""
+"""Who imports what: promise P6 in subprocesses, the layers of the package by reading its source."""
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
@@ -11,26 +10,76 @@ from pathlib import Path
 import pytest
 from helpers.frameworks import HOST
 from helpers.paths import ROOT
+from helpers.source_files import (
+    FILES,
+    MODULES,
+    PACKAGE,
+    imported_modules,
+    imported_names,
+    parse,
+    relative,
+    string_constants,
+)
 
 from zerocopy import registry
 
-PACKAGE = ROOT / "zerocopy"
-FILES = sorted(PACKAGE.rglob("*.py"))
-HOMES = PACKAGE / "_frameworks"
-FRAMEWORK_FILES = sorted(p for p in HOMES.rglob("*.py") if p != HOMES / "__init__.py")
-ROOTS = {root for name in registry.frameworks() for root in registry.by_name(name).root_modules}
-OPTIONAL = (ROOTS | {"ml_dtypes", "rmm"}) - {"numpy"}
-#: The rooms that put RMM's resources together; RMM is no framework, but what a pool is made of.
-RMM = [PACKAGE / "pool" / "rmm_chain.py", PACKAGE / "pool" / "rmm_pool.py", PACKAGE / "pool" / "rmm_hook.py"]
-#: Rooms that are written in Numba, and so import it: see ``test_kernels_are_imported_late``.
-KERNELS = [PACKAGE / "layout" / "kernels", PACKAGE / "layout" / "cuda"]
+FRAMEWORKS = PACKAGE / "_frameworks"
+FRAMEWORK_FILES = sorted(p for p in FRAMEWORKS.rglob("*.py") if p != FRAMEWORKS / "__init__.py")
+OPTIONAL = {root for name in registry.frameworks() for root in registry.by_name(name).root_modules}
+OPTIONAL = (OPTIONAL | {"ml_dtypes", "rmm"}) - {"numpy"}
+#: Files that may import RMM, inside functions: they build a pool from its memory resources.
+RMM_FILES = {PACKAGE / "pool" / name for name in ("rmm_chain.py", "rmm_pool.py", "rmm_hook.py")}
+#: Folders whose modules are Numba kernels and import Numba at module level.
+KERNEL_FOLDERS = {PACKAGE / "layout" / "kernels", PACKAGE / "layout" / "cuda"}
+
+NOUNS = {"device", "dtype", "errors", "plan", "source", "strided_view"}
+
+#: Each part of the package, with the other parts that it may import, in functions too (DESIGN section 5).
+LAYERS: dict[str, set[str]] = {
+    **dict.fromkeys(NOUNS, NOUNS),
+    "forks": set(),
+    "protocols": NOUNS,
+    "layout": NOUNS | {"forks", "protocols"},
+    "pool": NOUNS | {"forks", "framework", "protocols", "registry"},
+    "framework": NOUNS,
+    # It loads a framework's file when an object or a target needs it.
+    "registry": NOUNS | {"framework", "_frameworks"},
+    "tables": NOUNS | {"framework", "layout", "protocols", "registry"},
+    "describe": NOUNS | {"framework", "protocols", "registry", "tables"},
+    "_frameworks": NOUNS | {"framework", "layout", "pool", "protocols", "registry", "tables"},
+    "_engine": NOUNS | {"describe", "framework", "protocols", "registry", "tables"},
+    "cli": NOUNS | {"_engine", "describe", "pool", "protocols", "registry", "tables", "zerocopy"},
+    "__main__": {"cli"},
+    # The public names, loaded on first use.
+    "zerocopy": NOUNS | {"_engine", "forks", "framework", "layout", "pool", "registry", "tables"},
+}
+
+#: Modules that a part may import for type checkers only.
+FOR_TYPE_CHECKERS = {"framework": {"zerocopy.tables.column"}}
+
+#: Imports against `LAYERS`: module and part. Remove pairs; never add one.
+EXCEPTIONS = {
+    ("zerocopy._frameworks.pandas.metadata", "zerocopy"),
+    ("zerocopy.tables.result", "zerocopy"),
+}
 
 
-def _foreign(path: Path) -> set[str]:
-    """What a file must not import: in the kernels' rooms Numba is no framework, but the language."""
-    own = {"numba"} if set(KERNELS) & set(path.parents) else set()
-    return OPTIONAL - own - ({"rmm"} if path in RMM else set())
+def part_of(module: str) -> str:
+    """Return the part of the package that a module belongs to: ``pool`` for ``zerocopy.pool.host``."""
+    return module.split(".")[1] if "." in module else module
 
+
+def forbidden_roots(path: Path) -> set[str]:
+    """Return the top-level modules that a file must not import; kernels are written in Numba."""
+    allowed = {"numba"} if KERNEL_FOLDERS & set(path.parents) else set()
+    return OPTIONAL - allowed - ({"rmm"} if path in RMM_FILES else set())
+
+
+def roots(names: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in names}
+
+
+# -- what is loaded (P6) --------------------------------------------------------------
 
 LOADED = """
 import sys
@@ -38,30 +87,30 @@ def loaded(): return {m.partition(".")[0] for m in sys.modules}
 """
 
 
-def test_import_zerocopy_imports_the_standard_library_alone(run_python) -> None:
-    done = run_python(
+def test_import_zerocopy_loads_only_the_standard_library(run_python) -> None:
+    process = run_python(
         LOADED + "before = loaded()\nimport zerocopy\nprint(*sorted(loaded() - before - {'zerocopy'}))"
     )
-    extra = set(done.stdout.split()) - set(sys.stdlib_module_names)
+    extra = set(process.stdout.split()) - set(sys.stdlib_module_names)
     assert not extra, extra
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_convert_imports_the_target_and_nothing_else(run_python, target: str) -> None:
-    """What the target itself imports is its own affair: it is the yardstick."""
+def test_convert_loads_no_framework_but_the_target(run_python, target: str) -> None:
+    """Modules that the target loads by itself do not count."""
     alone = run_python(LOADED + f"import numpy, {target}\nprint(*loaded())")
-    done = run_python(
+    converted = run_python(
         LOADED
         + "import numpy, zerocopy as zc\n"
         + f"zc.convert(numpy.ones(3, 'f4'), to={target!r})\nprint(*loaded())"
     )
-    assert done.returncode == 0, done.stderr
-    extra = (set(done.stdout.split()) - set(alone.stdout.split())) & OPTIONAL
+    assert converted.returncode == 0, converted.stderr
+    extra = (set(converted.stdout.split()) - set(alone.stdout.split())) & OPTIONAL
     assert not extra, extra
 
 
-def test_looking_imports_nothing(run_python) -> None:
-    done = run_python(
+def test_view_frameworks_and_shares_memory_load_no_framework(run_python) -> None:
+    process = run_python(
         LOADED
         + """
 import numpy, zerocopy as zc
@@ -72,12 +121,12 @@ except zc.ZeroCopyError: pass
 print(*sorted(loaded() - before))
 """
     )
-    assert done.returncode == 0, done.stderr
-    assert not set(done.stdout.split()) & OPTIONAL
+    assert process.returncode == 0, process.stderr
+    assert not set(process.stdout.split()) & OPTIONAL
 
 
 def test_every_public_name_loads(run_python) -> None:
-    done = run_python(
+    process = run_python(
         """
         import zerocopy as zc
         for name in zc.__all__: assert getattr(zc, name) is not None
@@ -86,118 +135,76 @@ def test_every_public_name_loads(run_python) -> None:
         from zerocopy import *
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
-def _imports(path: Path, *, top_level_only: bool) -> set[str]:
-    tree = ast.parse(path.read_text())
-    skipped: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        is_typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        if is_typing or (top_level_only and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))):
-            body = node.body if is_typing else [node]
-            skipped |= {child for part in body for child in ast.walk(part) if child is not node}
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if node in skipped:
-            continue
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
-    return names
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_no_framework_is_imported_at_module_level(path: Path) -> None:
-    tops = {name.partition(".")[0] for name in _imports(path, top_level_only=True)}
-    assert not tops & (_foreign(path) | {"rmm"})
-
-
-def test_kernels_are_imported_late() -> None:
-    """No file outside of them imports the kernels, and so Numba, when it is imported itself."""
-    for path in FILES:
-        if not set(KERNELS) & set(path.parents):
-            early = _imports(path, top_level_only=True)
-            assert not {n for n in early if n.startswith(("zerocopy.layout.kernels", "zerocopy.layout.cuda"))}
-
-
-@pytest.mark.parametrize("path", FRAMEWORK_FILES, ids=lambda p: str(p.relative_to(HOMES)))
-def test_frameworks_never_import_each_other(path: Path) -> None:
-    allowed = (
-        "registry",
-        "framework",
-        "protocols",
-        "device",
-        "dtype",
-        "errors",
-        "source",
-        "strided_view",
-        "layout",
-        "tables",
-        "pool",
+def test_import_zerocopy_does_not_load_typing() -> None:
+    """``typing`` takes longer to import than the rest of zerocopy. -S: the site module may load it."""
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import zerocopy; print('typing' in sys.modules)"
+    process = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
     )
-    own = {name for name in _imports(path, top_level_only=False) if name.startswith("zerocopy")}
-    home = "zerocopy._frameworks." + path.relative_to(HOMES).parts[0].removesuffix(".py")
-    for name in own - {"zerocopy"}:
-        if name in (home, "zerocopy._frameworks", "zerocopy._frameworks._obstacles"):
-            continue
-        if name.startswith(home + "."):
-            continue  # a framework that has a folder
-        assert name.split(".")[1] in allowed, name
+    assert process.stdout.strip() == "False"
+
+
+# -- layers -----------------------------------------------------------------------------
+
+
+def test_every_part_of_the_package_is_in_the_table_of_layers() -> None:
+    assert {part_of(module) for module in MODULES} == LAYERS.keys()
+
+
+def test_imports_point_down_the_layers() -> None:
+    violations = set()
+    for module, path in MODULES.items():
+        part = part_of(module)
+        for_types = FOR_TYPE_CHECKERS.get(part, set())
+        imported = imported_modules(path, for_types=False) | (imported_modules(path) - for_types)
+        for target in {part_of(name) for name in imported} - {part} - LAYERS[part]:
+            violations.add((module, target))
+    assert violations == EXCEPTIONS
+
+
+@pytest.mark.parametrize("path", FRAMEWORK_FILES, ids=relative)
+def test_frameworks_never_import_each_other(path: Path) -> None:
+    home = "zerocopy._frameworks." + path.relative_to(FRAMEWORKS).parts[0].removesuffix(".py")
+    others = {name for name in imported_modules(path) if name.startswith("zerocopy._frameworks")}
+    shared = {"zerocopy._frameworks", "zerocopy._frameworks._obstacles"}
+    assert not {name for name in others - {home} - shared if not name.startswith(home + ".")}
+
+
+# -- frameworks and kernels ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_no_framework_is_imported_at_module_level(path: Path) -> None:
+    imported = roots(imported_names(path, at_import=True, for_types=False))
+    assert not imported & (forbidden_roots(path) | {"rmm"})
 
 
 @pytest.mark.parametrize(
     "path",
-    [p for p in FILES if HOMES not in p.parents and PACKAGE / "cli" not in p.parents],
-    ids=lambda p: str(p.relative_to(PACKAGE)),
+    [p for p in FILES if FRAMEWORKS not in p.parents and PACKAGE / "cli" not in p.parents],
+    ids=relative,
 )
-def test_nothing_else_names_a_framework_module(path: Path) -> None:
-    """Only the registry reaches the framework files, and by name; nobody imports a framework."""
-    names = _imports(path, top_level_only=False)
-    inner = {n for n in names if n.startswith("zerocopy._frameworks")}
-    assert not inner or path.stem == "registry", inner
-    assert not {n.partition(".")[0] for n in names} & (_foreign(path) - {"ml_dtypes"})
+def test_core_imports_no_framework(path: Path) -> None:
+    """Only the registry loads the files of ``_frameworks/``, by name."""
+    names = imported_names(path, for_types=False)
+    framework_files = {name for name in names if name.startswith("zerocopy._frameworks")}
+    assert not framework_files or path.stem == "registry", framework_files
+    assert not roots(names) & (forbidden_roots(path) - {"ml_dtypes"})
 
 
-@pytest.mark.parametrize(
-    "path", sorted((PACKAGE / "pool").rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE))
-)
+def test_kernels_are_imported_inside_functions_only() -> None:
+    """Importing them loads Numba."""
+    for path in FILES:
+        if not KERNEL_FOLDERS & set(path.parents):
+            names = imported_names(path, at_import=True, for_types=False)
+            assert not {n for n in names if n.startswith(("zerocopy.layout.kernels", "zerocopy.layout.cuda"))}
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "pool").rglob("*.py")), ids=relative)
 def test_no_text_of_the_pool_names_a_framework(path: Path) -> None:
-    """What is to be said of one is said by its hook; but for NumPy, whose memory the host modes are about."""
-    tree = ast.parse(path.read_text())
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docstrings = {
-        ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, documented)
-    }
-    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-    words = {
-        word
-        for text in texts - docstrings
-        if isinstance(text, str)
-        for word in re.findall(r"\w+", text.lower())
-    }
+    """A framework's pool hook has its texts. NumPy is exempt: the host modes serve its memory."""
+    words = {word for text in string_constants(parse(path)) for word in re.findall(r"\w+", text.lower())}
     assert not words & (set(registry.frameworks()) - {"numpy"})
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_no_exception_is_swallowed(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ExceptHandler):
-            broad = node.type is None or "Exception" in ast.dump(node.type)
-            silent = all(isinstance(line, (ast.Pass, ast.Continue)) for line in node.body)
-            assert not (broad and silent), f"{path.name}:{node.lineno}"
-
-
-def test_rooms_stay_small() -> None:
-    long = {p.name: n for p in FILES if (n := len(p.read_text().splitlines())) > 440}
-    assert not long
-
-
-def test_the_package_does_without_typing() -> None:
-    """It takes longer to import than all the rest of what ``import zerocopy`` does; -S: site may have it."""
-    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import zerocopy; print('typing' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"

@@ -1,4 +1,4 @@
-"""Frameworks by name, by object and by entry point; adding one is one file."""
+"""Frameworks by name, by type and by entry point; a new framework is one file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import zerocopy as zc
 from zerocopy import registry
 
 
-def test_the_table_is_complete() -> None:
+def test_built_in_frameworks_are_listed() -> None:
     assert {"numpy", "torch", "jax", "tensorflow", "mxnet", "cupy", "numba", "pyarrow"} <= set(
         zc.frameworks()
     )
 
 
-def test_what_frameworks_says() -> None:
+def test_frameworks_lists_versions_devices_and_install_commands() -> None:
     rows = zc.frameworks()
     for name, row in rows.items():
         assert row.name == name
@@ -46,15 +46,15 @@ def test_objects_find_their_framework(name: str) -> None:
     assert registry.by_type(Sub).name == name
 
 
-def test_register_wants_a_framework() -> None:
+def test_register_refuses_objects_that_are_not_frameworks() -> None:
     with pytest.raises(TypeError):
         zc.register("torch")
     with pytest.raises(TypeError):
         zc.register(zc.Framework())
 
 
-def test_the_example_in_the_docs_is_a_whole_framework(run_python) -> None:
-    """docs/adding-a-framework.md adds one that is not in the table: its file is run as it stands."""
+def test_tensor_example_of_the_docs_runs(run_python) -> None:
+    """The first example of docs/adding-a-framework.md is run unchanged."""
     page = (ROOT / "docs" / "adding-a-framework.md").read_text()
     blocks = [b.split("```")[0] for b in page.split("```python\n")[1:]]
     library, framework, use = blocks[:3]
@@ -68,12 +68,12 @@ def test_the_example_in_the_docs_is_a_whole_framework(run_python) -> None:
         exec({use!r}, {{}})
         """
     )
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
+    process = run_python(code)
+    assert process.returncode == 0, process.stderr
 
 
-def test_entry_points(tmp_path, run_python) -> None:
-    """A package elsewhere registers by its metadata alone."""
+def test_entry_point_registers_a_framework(tmp_path, run_python) -> None:
+    """A package registers a framework through its metadata."""
     info = tmp_path / "toy-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
@@ -91,7 +91,7 @@ def test_entry_points(tmp_path, run_python) -> None:
             """
         )
     )
-    done = run_python(
+    process = run_python(
         f"""
         import sys; sys.path.insert(0, {str(tmp_path)!r})
         import numpy as np, zerocopy as zc
@@ -101,11 +101,11 @@ def test_entry_points(tmp_path, run_python) -> None:
         assert zc.frameworks()["toy"].version == "1.0"
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
-def test_a_new_file_is_a_new_framework(tmp_path, run_python) -> None:
-    """Law 1: a file under the folder, and nothing else is edited."""
+def test_file_in_the_folder_is_a_framework(tmp_path, run_python) -> None:
+    """Law 1: a file in the folder is enough; no other file changes."""
     (tmp_path / "filebased.py").write_text(
         textwrap.dedent(
             """
@@ -119,24 +119,24 @@ def test_a_new_file_is_a_new_framework(tmp_path, run_python) -> None:
             """
         )
     )
-    done = run_python(
+    process = run_python(
         f"""
         import zerocopy._frameworks as folder; folder.__path__.append({str(tmp_path)!r})
         import zerocopy as zc
         assert zc.convert(b"abc", to="filebased").tolist() == [97, 98, 99]
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
-def test_finding_tries_no_import(monkeypatch) -> None:
+def test_lookup_by_type_imports_nothing(monkeypatch) -> None:
     monkeypatch.setattr(sys, "meta_path", [])
     assert registry.by_type(dict) is None
     assert registry.by_type(np.ndarray).name == "numpy"
 
 
-def test_an_incomplete_framework_is_refused_with_the_missing_hook(run_python) -> None:
-    done = run_python(
+def test_error_for_an_incomplete_framework_names_the_hook(run_python) -> None:
+    process = run_python(
         """
 import sys, types, importlib.machinery
 import numpy as np, zerocopy as zc
@@ -160,7 +160,7 @@ for call, hook in (
     except zc.UnsupportedConversionError as error:
         assert f"does not implement {hook}()" in str(error), error
     else:
-        raise SystemExit("it was converted")
+        raise SystemExit("the conversion succeeded")
 assert not zc.explain(np.zeros(3), to="mine").possible
 mine.name = 3
 Mine.name = 3
@@ -169,15 +169,15 @@ try:
 except TypeError:
     pass
 else:
-    raise SystemExit("a name that is no string was taken")
+    raise SystemExit("register() accepted a name that is not a string")
 """
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
-def test_the_folder_of_frameworks_is_listed_until_all_are_loaded(monkeypatch) -> None:
-    """A dict is nobody's: to look for its owner took most of what its conversion takes."""
+def test_loaded_folder_of_frameworks_is_not_listed_again(monkeypatch) -> None:
+    """No framework owns dicts; listing the folder was most of the time to convert one."""
     zc.frameworks()
-    monkeypatch.setattr(registry, "_builtin_names", lambda: pytest.fail("the folder was listed again"))
+    monkeypatch.setattr(registry, "_builtin_names", lambda: pytest.fail("the folder is listed again"))
     zc.convert({"x": np.zeros(3)}, to="numpy")
     assert registry.by_type(dict) is None

@@ -32,23 +32,16 @@ from zerocopy.strided_view import StridedView as StridedView
 if TYPE_CHECKING:
     from zerocopy.tables.column import Column, Table
 
-#: Names that a table framework needs, by module; loaded on first use, since tensors need none of them.
-_TABLE_NAMES = {
-    "Table": "tables.column",
-    "Column": "tables.column",
-    "ArrowColumn": "tables.arrow_column",
-    "TensorColumn": "tables.tensor_column",
-    "Decoder": "tables.decode",
-    "Nulls": "tables.nulls",
-    "Masked": "tables.result",
-    "Encoded": "tables.result",
-}
+#: Names that a table framework needs, by module of zerocopy.tables; loaded on first use.
+_TABLE_NAMES = {"Table": "column", "Column": "column", "Masked": "result", "Encoded": "result"}
+_TABLE_NAMES |= {"ArrowColumn": "arrow_column", "TensorColumn": "tensor_column"}
+_TABLE_NAMES |= {"Decoder": "decode", "Nulls": "nulls"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _TABLE_NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"zerocopy.{_TABLE_NAMES[name]}"), name)
+    return getattr(importlib.import_module(f"zerocopy.tables.{_TABLE_NAMES[name]}"), name)
 
 
 class Framework:
@@ -85,8 +78,7 @@ class Framework:
         Whether it imports device memory through each protocol and exports it through
         DLPack. It then serves as exporter for producers without one (law 7).
     pool_hook : str
-        Location of its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty if it has no
-        allocator to replace.
+        Its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty for none.
 
     Examples
     --------

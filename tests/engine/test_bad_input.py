@@ -1,8 +1,9 @@
-"""Every error of the vocabulary: what was asked, why not, what to do; the source untouched."""
+"""Errors of invalid calls (P9): the class, the message in three parts, and pickling."""
 
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -27,24 +28,69 @@ ALL_ERRORS = [e for e in vars(errors).values() if isinstance(e, type) and issubc
         (zc.DeviceError, RuntimeError),
     ],
 )
-def test_errors_are_what_a_stranger_would_catch(error: type, builtin: type) -> None:
+def test_errors_derive_from_builtin_errors(error: type, builtin: type) -> None:
     assert issubclass(error, builtin)
     assert issubclass(error, zc.ZeroCopyError)
 
 
 @pytest.mark.parametrize("error", ALL_ERRORS)
 def test_errors_survive_pickling(error: type) -> None:
-    one = error("asked", "why", "remedy")
-    two = pickle.loads(pickle.dumps(one))
-    assert (type(two), str(two), two.why) == (error, str(one), "why")
+    original = error("asked", "why", "remedy")
+    unpickled = pickle.loads(pickle.dumps(original))
+    assert (type(unpickled), str(unpickled), unpickled.why) == (error, str(original), "why")
+    assert unpickled.code == original.code == error.code
+
+
+@pytest.mark.parametrize("error", ALL_ERRORS)
+def test_context_and_code_survive_pickling(error: type) -> None:
+    original = error("asked", "why", "remedy")
+    original.code = "given-code"
+    assert original.with_context(asked="asked later", remedy="another remedy") is original
+    unpickled = pickle.loads(pickle.dumps(original))
+    for each in (original, unpickled):
+        assert type(each) is error
+        assert (each.asked, each.why, each.remedy) == ("asked later", "why", "another remedy")
+        assert each.args == ("asked later", "why", "another remedy")
+        assert each.code == "given-code"
+        assert str(each) == "asked later: why.\n  To fix: another remedy"
+        assert each.reason == zc.Reason("why", "another remedy", code="given-code")
+
+
+def test_sizes_of_a_pool_limit_survive_pickling() -> None:
+    original = zc.PoolLimitError("asked", "why", requested=3, in_use=2, limit=4, source="limit=")
+    unpickled = pickle.loads(pickle.dumps(original.with_context(why="why else")))
+    assert (unpickled.why, unpickled.source) == ("why else", "limit=")
+    assert (unpickled.requested, unpickled.in_use, unpickled.limit) == (3, 2, 4)
+
+
+def test_context_replaces_only_given_parts() -> None:
+    error = zc.UnsupportedConversionError("asked", "why", "remedy", code="given-code")
+    assert str(error.with_context(why="")) == "asked: .\n  To fix: remedy"
+    assert str(error.with_context(asked="", why="why", remedy="")) == "why."
+    assert error.code == "given-code"
+
+
+def test_each_error_class_has_its_own_code() -> None:
+    codes = [error.__dict__.get("code") for error in ALL_ERRORS]
+    assert len(set(codes)) == len(ALL_ERRORS)
+    for code in codes:
+        assert re.fullmatch("[a-z]+(-[a-z]+)*", code), code
+
+
+def test_code_of_a_reason_has_a_default() -> None:
+    reason = zc.Reason("why")
+    assert (reason.why, reason.remedy, reason.code) == ("why", "", "other")
+    assert pickle.loads(pickle.dumps(zc.Reason("why", code="given-code"))).code == "given-code"
+    with pytest.raises(TypeError):
+        zc.Reason("why", "remedy", "code")  # keyword only
 
 
 def test_plans_survive_pickling() -> None:
     for x in (sample("f4"), "text", [sample("f4")]):
-        one = zc.explain(x, "numpy")
-        two = pickle.loads(pickle.dumps(one))
-        assert str(two) == str(one)
-        assert two.run is None
+        original = zc.explain(x, "numpy")
+        unpickled = pickle.loads(pickle.dumps(original))
+        assert str(unpickled) == str(original)
+        assert unpickled.run is None
 
 
 @pytest.mark.parametrize(
@@ -53,7 +99,7 @@ def test_plans_survive_pickling() -> None:
     ids=lambda x: type(x).__name__ + ("_type" if isinstance(x, type) else ""),
 )
 @pytest.mark.parametrize("target", HOST)
-def test_no_arrays_at_all(x: object, target: str) -> None:
+def test_objects_that_are_not_arrays_are_refused(x: object, target: str) -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(x, to=target)
     assert "no array" in caught.value.why
@@ -63,7 +109,7 @@ def test_no_arrays_at_all(x: object, target: str) -> None:
     assert not zc.explain(x, target).possible
 
 
-def test_nested_lists_say_where_and_what_to_do() -> None:
+def test_error_for_nested_lists_names_the_leaf_and_the_fix() -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert([[1, 2], [3, 4]], to="numpy")
     assert "[0][0]" in caught.value.why
@@ -73,19 +119,19 @@ def test_nested_lists_say_where_and_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("name", "near"), [("troch", "torch"), ("nunpy", "numpy"), ("Torch", "torch"), ("pyarow", "pyarrow")]
 )
-def test_unknown_targets_get_the_nearest_names(name: str, near: str) -> None:
+def test_error_for_unknown_targets_names_similar_ones(name: str, near: str) -> None:
     for call in (zc.convert, zc.explain):
         with pytest.raises(zc.UnknownFrameworkError, match=near):
             call(sample("f4"), name)
 
 
 @pytest.mark.parametrize("name", ["", None, 3, [], "..", "numpy.", "numpy.Nonsense", ".torch"])
-def test_targets_that_are_no_names(name: object) -> None:
+def test_targets_that_are_not_names_are_refused(name: object) -> None:
     with pytest.raises(zc.UnknownFrameworkError):
         zc.convert(sample("f4"), to=name)
 
 
-def test_not_installed_gives_the_pip_line() -> None:
+def test_error_for_a_missing_framework_has_the_pip_command() -> None:
     class Absent(zc.Framework):
         name, distribution = "absent_framework", "absent-framework[all]"
 
@@ -97,7 +143,7 @@ def test_not_installed_gives_the_pip_line() -> None:
     assert not zc.frameworks()["absent_framework"].installed
 
 
-def test_a_broken_installation_says_so(tmp_path, monkeypatch) -> None:
+def test_failing_import_of_a_framework_is_reported(tmp_path, monkeypatch) -> None:
     (tmp_path / "broken_framework.py").write_text("import no_such_thing")
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -111,14 +157,14 @@ def test_a_broken_installation_says_so(tmp_path, monkeypatch) -> None:
 
 @pytest.mark.parametrize("device", ["cuba", "cpu:x", "cuda:-1", 3, (1, 2, 3), ("a", "b"), object()])
 @pytest.mark.parametrize("target", HOST)
-def test_devices_that_are_none(device: object, target: str) -> None:
+def test_invalid_devices_are_refused(device: object, target: str) -> None:
     with pytest.raises(zc.DeviceError) as caught:
         zc.convert(sample("f4"), to=target, device=device)
     assert caught.value.remedy
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_devices_that_are_not_there(target: str) -> None:
+def test_absent_devices_are_refused(target: str) -> None:
     with pytest.raises(zc.DeviceError):
         zc.convert(sample("f4"), to=target, device="cuda:63")
     with pytest.raises(zc.DeviceError):
@@ -126,19 +172,19 @@ def test_devices_that_are_not_there(target: str) -> None:
 
 
 @pytest.mark.parametrize("stream", [0, -2, True, "1", object()])
-def test_streams_that_are_none(stream: object) -> None:
+def test_invalid_streams_are_refused_on_the_host(stream: object) -> None:
     with pytest.raises(zc.DeviceError):
         zc.convert(sample("f4"), to="numpy", stream=stream, copy=True)
 
 
 @pytest.mark.parametrize("options", [{"copy": "no"}, {"copy": 2}, {"writable": "yes"}])
-def test_options_of_the_wrong_kind(options: dict) -> None:
+def test_invalid_option_values_are_refused(options: dict) -> None:
     with pytest.raises(ValueError, match="True, False or None"):
         zc.convert(sample("f4"), to="numpy", **options)
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_too_many_dimensions(target: str) -> None:
+def test_too_many_dimensions_are_refused(target: str) -> None:
     torch = pytest.importorskip("torch")
     x = torch.ones((1,) * 70)
     if target == "torch":
@@ -148,7 +194,7 @@ def test_too_many_dimensions(target: str) -> None:
         zc.convert(x, to=target)
 
 
-def test_copy_required_lists_the_reasons() -> None:
+def test_copy_required_error_lists_the_reasons() -> None:
     torch = pytest.importorskip("torch")
     x = torch.arange(4.0).to(torch.complex64).conj()[::2]
     with pytest.raises(zc.CopyRequiredError) as caught:
@@ -157,7 +203,7 @@ def test_copy_required_lists_the_reasons() -> None:
     assert "copy=None" in caught.value.remedy
 
 
-def test_errors_do_not_show_the_lookup_that_came_first() -> None:
+def test_errors_do_not_show_the_failed_route_lookup() -> None:
     import traceback
 
     try:
@@ -168,17 +214,17 @@ def test_errors_do_not_show_the_lookup_that_came_first() -> None:
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_too_many_dimensions_after_a_first_call(target: str) -> None:
-    """The fast way, which is kept by then, must refuse what the careful way refuses."""
+def test_too_many_dimensions_are_refused_on_the_fast_path(target: str) -> None:
+    """The fast path, which exists after the first call, must refuse the same arrays."""
     torch = pytest.importorskip("torch")
     zc.convert(torch.ones(64), to=target)
-    test_too_many_dimensions(target)
+    test_too_many_dimensions_are_refused(target)
 
 
-def test_types_nested_too_deep_and_structs_in_structs() -> None:
+def test_nested_structs_are_encoded_and_too_deep_ones_are_refused() -> None:
     pa = pytest.importorskip("pyarrow")
     deep = pa.array([1])
-    for _ in range(40):  # twice the work a level would never end
+    for _ in range(40):  # work that doubles with each level would not finish
         deep = pa.StructArray.from_arrays([deep], ["x"])
     inner = zc.convert(deep, to="numpy", encode=True)
     for _ in range(40):

@@ -1,4 +1,4 @@
-"""Containers of arrays: converted leaf by leaf into the same container."""
+"""Containers of arrays are converted leaf by leaf into the same container."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Pair = namedtuple("Pair", "x y")
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_every_kind_of_container(target: str) -> None:
+def test_every_container_type_is_rebuilt(target: str) -> None:
     a, b = sample("f4"), sample("i4")
-    kinds = [
+    containers = [
         {"a": a, "b": b},
         [a, b],
         (a, b),
@@ -31,10 +31,10 @@ def test_every_kind_of_container(target: str) -> None:
         {},
         (),
     ]
-    for container in kinds:
+    for container in containers:
         result = zc.convert(container, to=target)
         if isinstance(container, dict) and registry.by_name(target).tables and "deep" not in container:
-            continue  # a table: test_tables has the say
+            continue  # it becomes a table: see tests/tables/test_tables.py
         assert type(result) is type(container)
         back = zc.convert(result, to="numpy")
         np.testing.assert_equal(back, container)
@@ -54,7 +54,7 @@ def test_options_reach_the_leaves() -> None:
     assert not zc.shares_memory(result["b"][0], x["b"][0])
 
 
-def test_the_container_is_left_as_it_is() -> None:
+def test_source_container_is_unchanged() -> None:
     a = sample("f4")
     x = {"a": a, "b": [a]}
     zc.convert(x, to=HOST[-1])
@@ -62,7 +62,7 @@ def test_the_container_is_left_as_it_is() -> None:
     assert x["b"][0] is a
 
 
-def test_plans_sum_up() -> None:
+def test_plan_of_a_container_sums_its_leaves() -> None:
     x = {"aligned": sample("f4", (16,)), "reversed": sample("f4", (16,))[::-1]}
     plan = zc.explain(x, "torch") if "torch" in HOST else zc.explain(x, "numpy")
     assert plan.leaves["['aligned']"].zero_copy
@@ -80,17 +80,17 @@ def test_errors_name_the_leaf() -> None:
     assert plan.leaves["['good']"].possible
 
 
-def test_a_container_in_itself_is_refused() -> None:
+def test_container_that_holds_itself_is_refused() -> None:
     x: list = [sample("f4")]
     x.append(x)
     with pytest.raises(zc.UnsupportedConversionError, match="holds itself"):
         zc.convert(x, to="numpy")
     assert not zc.explain(x, "numpy").possible
     a = [sample("f4")]
-    assert len(zc.convert([a, a], to="numpy")) == 2  # twice is not within
+    assert len(zc.convert([a, a], to="numpy")) == 2  # the same array twice is not a cycle
 
 
-def test_containers_with_constructors_of_their_own() -> None:
+def test_containers_with_custom_constructors() -> None:
     class OddList(list):
         def __init__(self) -> None:
             super().__init__()
@@ -106,7 +106,7 @@ def test_containers_with_constructors_of_their_own() -> None:
         zc.convert(OddTuple(sample("f4"), sample("f4")), to=HOST[0])
 
 
-def test_nesting_deeper_than_python_can_follow() -> None:
+def test_nesting_beyond_the_recursion_limit_is_refused() -> None:
     deep: object = sample("f4")
     for _ in range(3000):
         deep = [deep]
@@ -114,8 +114,8 @@ def test_nesting_deeper_than_python_can_follow() -> None:
         zc.convert(deep, to="numpy")
 
 
-def test_a_counter_keeps_its_values() -> None:
-    """Its update() adds: each leaf was there twice."""
+def test_counter_keeps_its_values() -> None:
+    """Counter.update() adds values, so each leaf would be doubled."""
     counts: Counter = Counter()
     dict.__setitem__(counts, "w", np.ones(3))
     result = zc.convert(counts, to="numpy", copy=False)
@@ -124,7 +124,7 @@ def test_a_counter_keeps_its_values() -> None:
     assert zc.explain(counts, to="numpy").possible
 
 
-def test_an_unknown_target_is_told_of_an_empty_container_too() -> None:
+def test_unknown_targets_are_refused_for_empty_containers() -> None:
     for empty in ([], (), {}):
         with pytest.raises(zc.UnknownFrameworkError):
             zc.convert(empty, to="nonsense")
@@ -132,7 +132,7 @@ def test_an_unknown_target_is_told_of_an_empty_container_too() -> None:
             zc.explain(empty, to="nonsense")
 
 
-def test_nesting_too_deep_is_a_plan_that_is_not_possible() -> None:
+def test_plan_beyond_the_recursion_limit_is_not_possible() -> None:
     deep: list = []
     for _ in range(5000):
         deep = [deep]
@@ -140,39 +140,39 @@ def test_nesting_too_deep_is_a_plan_that_is_not_possible() -> None:
 
 
 class Frozen(dict):
-    """One that keeps its values."""
+    """A dict without item assignment."""
 
     def __setitem__(self, key, value):
-        raise TypeError("it is frozen")
+        raise TypeError("a frozen dict cannot be changed")
 
 
 class Couple(tuple):
-    """One that is particular about what it is made of."""
+    """A tuple whose constructor checks its items."""
 
     __slots__ = ()
 
     def __new__(cls, items):
         first, second = items
         if first is None or second is None:
-            raise ValueError("it wants two")
+            raise ValueError("a couple has two items")
         return super().__new__(cls, (first, second))
 
 
-def test_a_container_that_cannot_be_made_again_is_refused_by_both() -> None:
+def test_container_that_cannot_be_rebuilt_is_refused() -> None:
     frozen = Frozen(x=sample("f4"))
     assert not zc.explain(frozen, to="numpy").possible
     with pytest.raises(zc.UnsupportedConversionError, match="cannot be rebuilt from its items"):
         zc.convert(frozen, to="numpy")
 
 
-def test_explaining_makes_no_container_of_plans() -> None:
-    """One that checks its items was said to be impossible, and could be converted."""
+def test_explain_does_not_rebuild_the_container() -> None:
+    """A container that checks its items was reported as impossible, although convert() succeeded."""
     couple = Couple([sample("f4"), sample("i4")])
     assert zc.explain(couple, to="numpy").possible
     assert type(zc.convert(couple, to="numpy")) is Couple
 
 
-def test_a_leaf_that_changes_its_container_changes_nothing_of_the_result() -> None:
+def test_leaf_that_changes_its_container_does_not_change_the_result() -> None:
     tree: dict = {}
 
     class Busy:

@@ -1,6 +1,6 @@
-"""Every pair of frameworks that the registry knows: values, dtype, shape, pointer, P1-P3.
+"""Every pair of registered frameworks: values, dtype, shape and pointer (P1, P2, P3).
 
-Nothing here names a framework: a new one is tested by existing.
+No test here names a framework, so a new framework is tested without a change.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def _readonly(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _bring(source: str, array: np.ndarray) -> object:
-    """Return the array in the source framework, aliased where that is possible."""
+def _source_array(source: str, array: np.ndarray) -> object:
+    """Return the array as an object of the source framework, an alias if possible."""
     try:
         return zc.convert(array, to=source)
     except zc.ZeroCopyError as error:
@@ -59,7 +59,7 @@ def _bring(source: str, array: np.ndarray) -> object:
 
 
 def check(x: object, target: str, expected: np.ndarray, **options: object) -> object | None:
-    """Convert and check P1, P2 and P3 by pointer; None where it is refused."""
+    """Convert, check P1, P2 and P3 by pointer, and return the result; None if it is refused."""
     plan = zc.explain(x, target, **options)
     if not plan.possible:
         with pytest.raises(type(plan.error)) as caught:
@@ -69,18 +69,18 @@ def check(x: object, target: str, expected: np.ndarray, **options: object) -> ob
         assert caught.value.remedy
         assert str(plan.error) == str(caught.value)
         return None
-    # Twice: the first goes the careful way, the second, with default options, the fast one.
+    # Twice: the first call takes the slow path; the second, with default options, the fast path.
     for result in (zc.convert(x, to=target, **options), zc.convert(x, to=target, **options)):
         assert registry.by_type(type(result)).name == target
         shared = zc.shares_memory(x, result)
-        assert shared == plan.zero_copy, f"plan says {plan}, shares_memory says {shared}"
+        assert shared == plan.zero_copy, f"plan: {plan}; shares_memory: {shared}"
         if options.get("copy") is True:
             assert not shared
         if options.get("copy") is False:
             assert shared or expected.size == 0
         view = describe_array(result).view
         if plan.copied_bytes and registry.by_name(target).mutable:
-            assert not view.readonly, "a copy is the caller's own"
+            assert not view.readonly, "a copy must be writable"
         assert view.shape == expected.shape
         assert view.dtype.itemsize == expected.dtype.itemsize
         back = zc.convert(result, to="numpy")
@@ -96,10 +96,10 @@ def check(x: object, target: str, expected: np.ndarray, **options: object) -> ob
 def test_every_dtype(source: str, target: str, dtype: str, copy: bool | None) -> None:
     name = next(t for t in ALL if t.name == dtype)
     values = sample(to_numpy(name), (12,))
-    x = _bring(source, values)
+    x = _source_array(source, values)
     result = check(x, target, values, copy=copy)
     if result is None and copy is None:
-        # A refusal by default must be for a type that one side lacks: all have these.
+        # With copy=None only a missing dtype is refused, and every framework has these.
         assert dtype not in {"int32", "float32", "float64", "uint8", "int64"}
 
 
@@ -108,12 +108,12 @@ def test_every_dtype(source: str, target: str, dtype: str, copy: bool | None) ->
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape(source: str, target: str, shape: str, copy: bool | None) -> None:
     values = SHAPES[shape]()
-    check(_bring(source, values), target, values, copy=copy)
+    check(_source_array(source, values), target, values, copy=copy)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("target", HOST)
-def test_the_source_is_untouched(target: str, shape: str) -> None:
+def test_source_is_unchanged(target: str, shape: str) -> None:
     values = SHAPES[shape]()
     before, flags, strides = bits(values), values.flags.writeable, values.strides
     zc.explain(values, target)
@@ -127,11 +127,11 @@ def test_the_source_is_untouched(target: str, shape: str) -> None:
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_zero_copy_by_mutation(source: str, target: str) -> None:
-    """A write to the memory at the source's bottom shows in an alias, and not in a copy."""
+    """A write to the source's memory changes an alias and does not change a copy."""
     memory = sample("f4", (1000,))
     x = zc.convert(memory, to=source)
-    assert zc.shares_memory(memory, x), "the test needs a source over memory that it can write"
-    for _ in range(2):  # the careful way, then the fast one
+    assert zc.shares_memory(memory, x), "the test needs a source that aliases writable memory"
+    for _ in range(2):  # the slow path, then the fast path
         memory[7] = 1
         alias, copy = zc.convert(x, to=target), zc.convert(x, to=target, copy=True)
         assert zc.explain(x, target).zero_copy
@@ -144,7 +144,7 @@ def test_zero_copy_by_mutation(source: str, target: str) -> None:
 @pytest.mark.parametrize("writable", [None, True, False])
 @pytest.mark.parametrize("readonly", [False, True])
 def test_writable(source: str, target: str, writable: bool | None, readonly: bool) -> None:
-    """Immutable memory is never changed through a result that was asked to be writable."""
+    """A result with writable=True never aliases immutable memory."""
     memory = sample("f4", (64,))
     if readonly:
         memory.flags.writeable = False
@@ -158,7 +158,7 @@ def test_writable(source: str, target: str, writable: bool | None, readonly: boo
         assert not plan.zero_copy
         assert "immutable" in plan.reasons[0].why
     if plan.zero_copy and immutable and framework.mutable:
-        # Either marked, or the plan says that writing would change the source.
+        # Either it is marked read-only, or the plan warns that writing would change the source.
         assert zc.view(result).readonly if framework.marks_readonly else plan.warnings or result is x
     if writable is True and framework.mutable:
         assert not zc.view(result).readonly
@@ -167,7 +167,7 @@ def test_writable(source: str, target: str, writable: bool | None, readonly: boo
 
 
 @pytest.mark.parametrize("framework", HOST)
-def test_own_objects_come_back_as_they_are(framework: str) -> None:
+def test_objects_of_the_target_are_returned_unchanged(framework: str) -> None:
     x = zc.convert(sample("f4"), to=framework)
     assert zc.convert(x, to=framework) is x
     assert zc.convert(x, to=framework, copy=False) is x
@@ -197,7 +197,7 @@ def test_extreme_values(target: str, dtype: str) -> None:
     assert bits(zc.convert(result, to="numpy")) == bits(values)
 
 
-def test_a_module_names_itself() -> None:
+def test_module_is_a_valid_target() -> None:
     assert isinstance(zc.convert(b"abc", to=np), np.ndarray)
 
 

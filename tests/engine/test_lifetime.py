@@ -1,4 +1,4 @@
-"""P4: memory lives as long as it is seen, whichever is dropped first, and nothing leaks. P7: threads."""
+"""Lifetimes (P4): a result keeps memory alive, and conversions leak nothing. Threads (P7)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from helpers.frameworks import HOST, PAIRS
 
 import zerocopy as zc
 
-CHURN = 64  # allocations made to overwrite memory that was freed too early
+CHURN = 64  # allocations that overwrite memory freed too early
 
 
 def churn() -> None:
@@ -25,14 +25,14 @@ def churn() -> None:
 
 
 def fresh(source: str) -> object:
-    """An object of a framework over memory that nothing else holds."""
+    """Return an object of a framework that alone holds its memory."""
     return zc.convert(sample("f4", (4096,)), to=source, copy=True)
 
 
-@pytest.mark.parametrize("options", [{}, {"writable": None, "copy": None}], ids=["fast", "careful"])
+@pytest.mark.parametrize("options", [{}, {"writable": None, "copy": None}], ids=["fast", "slow"])
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_the_source_may_go_first(source: str, target: str, options: dict) -> None:
-    zc.convert(fresh(source), to=target)  # the fast way is known now
+def test_result_outlives_its_source(source: str, target: str, options: dict) -> None:
+    zc.convert(fresh(source), to=target)  # the fast path exists now
     expected = bits(sample("f4", (4096,)))
     result = zc.convert(fresh(source), to=target, **options)
     churn()
@@ -40,7 +40,7 @@ def test_the_source_may_go_first(source: str, target: str, options: dict) -> Non
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_the_result_may_go_first(source: str, target: str) -> None:
+def test_source_outlives_its_result(source: str, target: str) -> None:
     x = fresh(source)
     for _ in range(2):
         result = zc.convert(x, to=target)
@@ -50,7 +50,7 @@ def test_the_result_may_go_first(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_the_last_one_may_go_in_another_thread(source: str, target: str) -> None:
+def test_result_can_be_dropped_in_another_thread(source: str, target: str) -> None:
     held = [zc.convert(fresh(source), to=target) for _ in range(4)]
 
     def drop() -> None:
@@ -64,8 +64,8 @@ def test_the_last_one_may_go_in_another_thread(source: str, target: str) -> None
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_dropping_both_gives_the_memory_back(target: str) -> None:
-    """The memory's owner goes when the last of the two does, and not before."""
+def test_dropping_source_and_result_frees_the_memory(target: str) -> None:
+    """The memory's owner is freed when both are dropped, and not before."""
 
     class Owner(np.ndarray):
         pass
@@ -87,9 +87,9 @@ def test_dropping_both_gives_the_memory_back(target: str) -> None:
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_no_leak(source: str, target: str) -> None:
-    """10,000 conversions of 64 KiB leave the resident set where it was.
+    """10,000 conversions of 64 KiB do not grow the resident set.
 
-    A leak grows in every batch; allocators that settle, and collectors that lag, do not.
+    A leak grows it in every batch; warming allocators and late garbage collection do not.
     """
     process = psutil.Process()
     x = zc.convert(sample("f4", (16384,)), to=source, copy=True)
@@ -102,7 +102,7 @@ def test_no_leak(source: str, target: str) -> None:
                 zc.convert(x, to=target, **options)
             gc.collect()
             grown.append(process.memory_info().rss - before)
-        # One leaked capsule a conversion is some 200 bytes; a leaked array is 64 KiB.
+        # A leaked capsule has about 200 bytes, a leaked array 64 KiB.
         assert min(grown) < batch * 50, f"bytes grown in batches of {batch}: {grown}"
 
 
@@ -125,7 +125,7 @@ def test_errors_do_not_leak_the_object() -> None:
 def test_interpreter_exit(run_python, source: str, target: str) -> None:
     if source == target:
         pytest.skip("the object itself")
-    done = run_python(
+    process = run_python(
         f"""
         import numpy as np, zerocopy as zc
         memory = np.zeros(1024, np.float32)
@@ -137,12 +137,12 @@ def test_interpreter_exit(run_python, source: str, target: str) -> None:
         late = Late(); late.kept = (result, x); late.me = late
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 def test_sixteen_threads_at_once(run_python) -> None:
-    """The first look into the registry and the first routes, from all threads together."""
-    done = run_python(
+    """All threads together make the first lookups in the registry and the first routes."""
+    process = run_python(
         f"""
         import threading, numpy as np, zerocopy as zc
         targets = {HOST!r}
@@ -165,13 +165,13 @@ def test_sixteen_threads_at_once(run_python) -> None:
         assert not failures, failures[:3]
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_the_first_import_from_all_threads(run_python, target: str) -> None:
-    """A module that another thread is still importing must not be used (torch crashes)."""
-    done = run_python(
+def test_first_import_in_many_threads(run_python, target: str) -> None:
+    """A module that another thread is still importing is not used: torch would crash."""
+    process = run_python(
         f"""
         import threading, numpy as np, zerocopy as zc
         barrier, failures = threading.Barrier(12), []
@@ -185,12 +185,12 @@ def test_the_first_import_from_all_threads(run_python, target: str) -> None:
         assert not failures, failures[:3]
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
 
 
-def test_the_first_look_at_types_from_all_threads(run_python) -> None:
-    """No table is seen half full (threads switched as often as can be)."""
-    done = (
+def test_first_lookup_of_dtypes_in_many_threads(run_python) -> None:
+    """No thread sees a partly filled table of dtypes; threads switch as often as possible."""
+    process = (
         run_python(
             """
         import sys, threading
@@ -212,7 +212,7 @@ def test_the_first_look_at_types_from_all_threads(run_python) -> None:
         if "torch" in HOST
         else None
     )
-    assert done is None or done.returncode == 0, done.stderr
+    assert process is None or process.returncode == 0, process.stderr
 
 
 def test_registering_while_converting() -> None:

@@ -1,4 +1,4 @@
-"""Hypothesis over shapes, strides, dtypes and options: P1, P2, P3 hold for all of them."""
+"""Property tests over shapes, strides, dtypes and options (P1, P2, P3)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETTINGS = settings(
 
 @st.composite
 def strided(draw: st.DrawFn) -> np.ndarray:
-    """An array of any native dtype, sliced, stepped, transposed, offset and read-only at will."""
+    """Draw an array of a native dtype: sliced, stepped, transposed, broadcast, offset or read-only."""
     dtype = np.dtype(draw(st.sampled_from(sorted(NATIVE_NAMES))))
     shape = draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5))
     base = aligned_empty(tuple(2 * n + 1 for n in shape), dtype)
@@ -37,7 +37,7 @@ def strided(draw: st.DrawFn) -> np.ndarray:
         step = draw(st.sampled_from([1, 1, 2, -1, -2]))
         start = draw(st.integers(0, 1)) if step > 0 else 2 * n
         index.append(slice(start, None, step) if n else slice(0, 0))
-    array = base[(*index, ...)]  # the ellipsis keeps a 0-d array an array
+    array = base[(*index, ...)]  # with the ellipsis a 0-d result is an array, not a scalar
     array = array[(*(slice(0, n) for n in shape), ...)]
     array = array.transpose(draw(st.permutations(range(array.ndim))))
     if draw(st.booleans()) and array.ndim < 4:
@@ -74,7 +74,7 @@ def test_any_array_any_option(target: str, x: np.ndarray, copy: bool | None, wri
 
 @SETTINGS
 @given(x=strided(), y=strided())
-def test_views_say_what_numpy_says(x: np.ndarray, y: np.ndarray) -> None:
+def test_views_agree_with_numpy(x: np.ndarray, y: np.ndarray) -> None:
     view = zc.view(x)
     assert (view.ptr, view.shape, view.strides) == (x.ctypes.data, x.shape, x.strides)
     assert view.nbytes == x.nbytes

@@ -1,4 +1,4 @@
-"""The fast way is taken and agrees with the planned one; private calls agree with public ones."""
+"""The fast path is taken and agrees with the plan; private functions agree with public ones (law 6)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from zerocopy._engine import routes
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.protocols import dlpack
+from zerocopy.strided_view import StridedView
 
-# MXNet reports an operator's failure once: what raised on the fast way would be handed
-# out by the planned one.
-CAREFUL_ONLY = {"mxnet"}
+# MXNet reports an operator's failure once: after an error on the fast path, the slow path would
+# return the failed array.
+SLOW_PATH_ONLY = {"mxnet"}
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_the_second_conversion_is_a_lookup_and_a_call(source: str, target: str) -> None:
+def test_second_conversion_takes_a_route_that_agrees_with_the_plan(source: str, target: str) -> None:
     x = zc.convert(sample("f4", (64,)), to=source, copy=True)
     zc.convert(x, to=target)
-    if source in CAREFUL_ONLY and source != target:
+    if source in SLOW_PATH_ONLY and source != target:
         assert type(x) not in routes.TABLE.get(target, {})
         return
     route = routes.TABLE[target][type(x)]
@@ -41,7 +42,7 @@ def test_the_second_conversion_is_a_lookup_and_a_call(source: str, target: str) 
     assert bits(zc.convert(fast, to="numpy")) == bits(zc.convert(planned, to="numpy"))
 
 
-def test_negative_answers_are_not_kept() -> None:
+def test_negative_answers_are_not_cached() -> None:
     class Later:
         def __array__(self):
             raise AssertionError
@@ -72,8 +73,8 @@ def test_replacing_a_framework_drops_its_routes() -> None:
     assert not routes.TABLE
 
 
-def test_a_type_is_kept_for_what_it_is_not_for_one_instance() -> None:
-    """The same type, one after the other: contiguous, reversed, read-only, swapped, strings."""
+def test_route_depends_on_the_type_alone() -> None:
+    """Arrays of one type in turn: contiguous, reversed, strided, byte-swapped, text."""
     x = sample("f4", (64,))
     for target in HOST:
         for y in (x, x[::-1], x, x[::2], x.astype(">f4"), x):
@@ -83,14 +84,18 @@ def test_a_type_is_kept_for_what_it_is_not_for_one_instance() -> None:
                 continue
             assert zc.convert(result, to="numpy").tolist() == y.tolist()
         text = np.array(["a"])
-        if target == "numpy" or registry.by_name(target).tables:  # NumPy's own, or a column of text
+        if target == "numpy" or registry.by_name(target).tables:  # an ndarray, or a column of text
             assert zc.convert(text, to=target, copy=True).tolist() == ["a"]
         else:
             with pytest.raises(zc.ZeroCopyError):
                 zc.convert(text, to=target, copy=True)
 
 
-# -- private calls of frameworks, and the public ones they stand for (law 6) -----------
+# -- private functions of frameworks against the public ones they replace (law 6) ------
+
+
+def same_memory(a: StridedView, b: StridedView) -> bool:
+    return (a.ptr, a.shape, a.strides, a.dtype) == (b.ptr, b.shape, b.strides, b.dtype)
 
 
 def test_torch_import() -> None:
@@ -119,8 +124,7 @@ def test_jax_import_and_export() -> None:
     assert (a == b).all()
     export = ours.to_capsule()
     assert export is not type(a).__dlpack__
-    one, two = dlpack.read(export(a)), dlpack.read(a.__dlpack__())
-    assert (one.ptr, one.shape, one.strides, one.dtype) == (two.ptr, two.shape, two.strides, two.dtype)
+    assert same_memory(dlpack.read(export(a)), dlpack.read(a.__dlpack__()))
 
 
 def test_jax_export_waits_for_the_values() -> None:
@@ -151,8 +155,7 @@ def test_tensorflow_import_and_export() -> None:
     assert a.dtype == b.dtype
     export = ours.capsule_exporter(tf)
     assert export is not tf.experimental.dlpack.to_dlpack
-    one, two = dlpack.read(export(a)), dlpack.read(tf.experimental.dlpack.to_dlpack(a))
-    assert (one.ptr, one.shape, one.strides, one.dtype) == (two.ptr, two.shape, two.strides, two.dtype)
+    assert same_memory(dlpack.read(export(a)), dlpack.read(tf.experimental.dlpack.to_dlpack(a)))
     is_unsafe = ours.unsafe_test(tf)
     assert is_unsafe(tf.constant(["a"]))
     assert not is_unsafe(a)
@@ -160,9 +163,10 @@ def test_tensorflow_import_and_export() -> None:
     assert as_ndarray.__name__ == "private"
     for name in ("float32", "float16", "bool", "complex64", "bfloat16", "float8_e5m2", "int4"):
         tensor = tf.constant(sample(to_numpy(by_name(name))))
-        one, two = as_ndarray(tensor), np.asarray(tensor)
-        assert (one.ctypes.data, one.shape, one.dtype) == (two.ctypes.data, two.shape, two.dtype)
-        assert not one.flags.writeable
+        private, public = as_ndarray(tensor), np.asarray(tensor)
+        assert private.ctypes.data == public.ctypes.data
+        assert (private.shape, private.dtype) == (public.shape, public.dtype)
+        assert not private.flags.writeable
     for tensor in (tf.constant(3.0), tf.constant(["a"])):
         with pytest.raises(BufferError):
             as_ndarray(tensor)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from helpers.arrays import bits, sample
 from helpers.cuda_producers import POINTER, OldDLPack, SpeaksCAI, SpeaksDLPack, capsule_on
-from helpers.cuda_stubs import forget, install
 
 import zerocopy as zc
 from zerocopy._frameworks.cupy import CuPy
@@ -202,12 +201,6 @@ LAYOUTS = {
     "reversed": lambda a: a[::-1],
     "reversed columns": lambda a: a[:, ::-1],
 }
-
-
-@pytest.fixture
-def machine(monkeypatch):
-    yield install(monkeypatch)
-    forget()
 
 
 def put(name: str, values: np.ndarray, device: int = 0) -> object:

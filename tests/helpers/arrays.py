@@ -8,15 +8,15 @@ from zerocopy.protocols.array_interface import aligned_empty
 
 
 def aligned(values: object, dtype: object = None) -> np.ndarray:
-    """Return a writable, row-major array at a multiple of 64 bytes with those values."""
-    given = np.asarray(values, dtype)
-    array = aligned_empty(given.shape, given.dtype)
-    array[...] = given
+    """Return a writable, row-major, 64-byte aligned array with the given values."""
+    source = np.asarray(values, dtype)
+    array = aligned_empty(source.shape, source.dtype)
+    array[...] = source
     return array
 
 
 def sample(dtype: object, shape: tuple[int, ...] = (4, 3)) -> np.ndarray:
-    """Return distinct small values of a dtype, negative and complex ones where it has them."""
+    """Return small values of a dtype, with negative and complex ones if the dtype has them."""
     dtype = np.dtype(dtype)
     count = int(np.prod(shape, dtype=int))
     numbers = np.arange(count) % 7 - (0 if dtype.kind in "ub" else 3)
@@ -29,5 +29,5 @@ def sample(dtype: object, shape: tuple[int, ...] = (4, 3)) -> np.ndarray:
 
 
 def bits(array: np.ndarray) -> bytes:
-    """Return the bytes of an array's values: equal for NaN and -0.0 too."""
+    """Return the bytes of an array's values, to compare NaN and -0.0 exactly."""
     return np.ascontiguousarray(array).tobytes()

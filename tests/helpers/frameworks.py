@@ -1,12 +1,35 @@
-"""Frameworks that are installed and have arrays in host memory, and every pair of them."""
+"""The registered frameworks: those with arrays in host memory, and a registry that tests may change."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from zerocopy import registry
 
 
+@contextmanager
+def registry_restored() -> Iterator[None]:
+    """Restore the registered frameworks at the end, and drop cached types and routes if they changed."""
+    registry._load_all()  # a restored registry must not lack a framework that was loaded later
+    known = dict(registry._known)
+    by_root = {root: list(owners) for root, owners in registry._by_root.items()}
+    try:
+        yield
+    finally:
+        if registry._known != known:
+            with registry._lock:
+                for current, before in ((registry._known, known), (registry._by_root, by_root)):
+                    current.clear()
+                    current.update(before)
+                registry._by_type.clear()
+                registry._variants.clear()
+            for clear in registry._listeners:
+                clear()
+
+
 def host_frameworks() -> list[str]:
-    """Every framework that the registry knows, that is installed and lives on the host."""
+    """Return the installed frameworks that have arrays in host memory."""
     return [
         name
         for name, info in registry.frameworks().items()

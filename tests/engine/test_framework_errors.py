@@ -1,0 +1,82 @@
+"""Errors that frameworks raise during a conversion: out of memory, and mistakes in their hooks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.arrays import sample
+
+import zerocopy as zc
+from zerocopy import registry
+from zerocopy._engine import routes
+
+
+@pytest.mark.parametrize(("lazy", "to"), [(False, "torch"), (True, "torch"), (True, "numpy"), (True, "jax")])
+def test_out_of_memory_in_torch_is_a_memory_error(lazy: bool, to: str) -> None:
+    """Either the copy runs out of memory, or the resolved conjugate before it."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip(to)
+    huge = torch.ones(1, dtype=torch.complex64).expand(1 << 50)
+    huge = huge.conj() if lazy else huge
+    assert zc.explain(huge, to=to, copy=True).possible
+    with pytest.raises(
+        MemoryError,
+        match=rf"convert\(torch.Tensor.*, to='{to}', copy=True\): torch could not allocate memory",
+    ):
+        zc.convert(huge, to=to, copy=True)
+
+
+def test_error_in_a_description_is_translated(monkeypatch) -> None:
+    torch = pytest.importorskip("torch")
+    framework = type(registry.by_name("torch"))
+    for error, kind in ((RuntimeError("DefaultCPUAllocator: no"), MemoryError), (OSError("no"), TypeError)):
+
+        def source(self, obj, error=error):
+            raise error
+
+        monkeypatch.setattr(framework, "source", source)
+        with pytest.raises(kind) as caught:
+            zc.convert(torch.zeros(3), to="numpy", copy=True)
+        assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", [MemoryError("no memory"), RuntimeError("DefaultCPUAllocator: no memory")])
+def test_out_of_memory_while_composing_keeps_the_result(monkeypatch, error: Exception) -> None:
+    """The conversion has succeeded; a framework lacks memory for an object that it makes once per route."""
+    pytest.importorskip("torch")
+
+    def fast_exporters(self, cls):
+        raise error
+
+    monkeypatch.setattr(type(registry.by_name("numpy")), "fast_exporters", fast_exporters)
+    routes.TABLE.clear()
+    x = sample("f4")
+    for _ in range(2):
+        assert zc.shares_memory(x, zc.convert(x, to="torch"))
+    assert np.ndarray not in routes.TABLE.get("torch", {})
+
+
+def test_error_while_composing_a_fast_path_is_reported(monkeypatch) -> None:
+    """A mistake in a framework's file becomes an error of zerocopy (P9)."""
+    pytest.importorskip("torch")
+
+    def fast_exporters(self, cls):
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr(type(registry.by_name("numpy")), "fast_exporters", fast_exporters)
+    routes.TABLE.clear()
+    with pytest.raises(zc.UnsupportedConversionError, match="raised ZeroDivisionError") as caught:
+        zc.convert(sample("f4"), to="torch")
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_errors_that_mean_out_of_memory() -> None:
+    torch = pytest.importorskip("torch")
+    framework = registry.by_name("torch")
+    assert framework.is_out_of_memory(torch.cuda.OutOfMemoryError("CUDA out of memory"))
+    assert not framework.is_out_of_memory(RuntimeError("CUDA error: an illegal memory access"))
+    pytest.importorskip("jax")
+    framework = registry.by_name("jax")
+    assert framework.is_out_of_memory(RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 4 bytes."))
+    assert not framework.is_out_of_memory(RuntimeError("INTERNAL: RESOURCE"))
+    assert not registry.by_name("numba").is_out_of_memory(OSError(2, "no such file"))

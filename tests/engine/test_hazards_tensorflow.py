@@ -1,0 +1,102 @@
+"""Hazards of TensorFlow in current versions: each test shows the hazard, or that zerocopy guards against it.
+
+If TensorFlow fixes a hazard, the test that shows it fails, and the guard can be removed.
+Code that can crash the process runs in a subprocess.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import zerocopy as zc
+
+tf = pytest.importorskip("tensorflow")
+
+
+def test_tensorflow_crashes_when_it_exports_strings(run_python) -> None:
+    process = run_python("import tensorflow as tf; tf.experimental.dlpack.to_dlpack(tf.constant(['a']))")
+    assert process.returncode != 0
+
+
+def test_tensorflow_crashes_on_misaligned_memory(run_python) -> None:
+    process = run_python(
+        """
+        import numpy as np, tensorflow as tf
+        raw = np.zeros(4 * 1001 + 64, np.uint8)
+        start = -raw.ctypes.data % 64 + 4
+        x = raw[start:start + 4000].view(np.float32)
+        t = tf.experimental.dlpack.from_dlpack(x.__dlpack__())
+        print(tf.reduce_sum(tf.reshape(t, (10, 100)), axis=0)[0].numpy(), (t + 1)[0].numpy())
+        print(tf.linalg.matmul(tf.reshape(t, (10, 100)), tf.reshape(t, (100, 10)))[0, 0].numpy())
+        """
+    )
+    assert process.returncode != 0
+
+
+def test_tensorflow_hazards_are_guarded(run_python) -> None:
+    process = run_python(
+        """
+        import numpy as np, tensorflow as tf, zerocopy as zc
+        from zerocopy.protocols.array_interface import aligned_empty
+        for _ in range(2):
+            for target in ("numpy", "torch", "jax", "pyarrow"):
+                try: zc.convert(tf.constant(["a", "b"]), to=target)
+                except zc.UnsupportedConversionError as error: assert "string" in str(error)
+                else: raise AssertionError(target)
+                zc.convert(tf.constant([1.0]), to=target)  # the fast path exists now
+        base = aligned_empty((1001,), np.dtype(np.float32)); base[:] = 1
+        import torch
+        for _ in range(2):
+            for x in (base[1:], torch.from_numpy(base)[1:]):
+                assert not zc.explain(x, "tensorflow").zero_copy
+                t = zc.convert(x, to="tensorflow")
+                product = tf.linalg.matmul(tf.reshape(t, (10, 100)), tf.reshape(t, (100, 10)))
+                assert float(tf.reduce_sum(product)) == 10000
+                try: zc.convert(x, to="tensorflow", copy=False)
+                except zc.CopyRequiredError as error: assert "64" in str(error)
+                else: raise AssertionError
+            zc.convert(base, to="tensorflow"); zc.convert(torch.from_numpy(base), to="tensorflow")
+        """
+    )
+    assert process.returncode == 0, process.stderr
+
+
+def test_tensorflow_exports_immutable_memory_as_writable() -> None:
+    assert tf.constant([1.0]).__array__().flags.writeable
+    assert tf.constant([1.0], tf.bfloat16).__array__().flags.writeable
+    for dtype in (tf.float32, tf.bfloat16):
+        x = tf.constant([1.0, 2.0], dtype)
+        for _ in range(2):
+            assert not zc.convert(x, to="numpy").flags.writeable
+        assert zc.explain(x, "numpy").zero_copy
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: tf.ragged.constant([[1], [2, 3]]),
+        lambda: tf.sparse.from_dense([[0, 1]]),
+        lambda: tf.constant(["a"]),
+        lambda: tf.io.parse_tensor(tf.io.serialize_tensor(tf.constant(["b"])), tf.string),
+    ],
+)
+def test_ragged_sparse_and_string_tensors_are_refused(make) -> None:
+    with pytest.raises(zc.UnsupportedConversionError) as caught:
+        zc.convert(make(), to="numpy")
+    assert caught.value.remedy
+
+
+def test_symbolic_tensors_are_refused() -> None:
+    @tf.function
+    def traced(x):
+        with pytest.raises(zc.UnsupportedConversionError, match="symbolic"):
+            zc.convert(x, to="numpy")
+        return x
+
+    traced(tf.constant([1.0]))
+
+
+def test_tensorflow_variables_are_read() -> None:
+    x = tf.Variable([1.0, 2.0])
+    assert zc.convert(x, to="numpy").tolist() == [1, 2]
+    assert zc.explain(x, "numpy").zero_copy == zc.shares_memory(x, zc.convert(x, to="numpy"))

@@ -1,0 +1,83 @@
+"""Laws on the source of ``zerocopy/``: sizes, handled exceptions, codes of reasons, lists that must agree."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from helpers.source_files import FILES, PACKAGE, parse, relative
+
+from zerocopy._engine import options
+from zerocopy.tables.options import Options
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(tree: ast.Module) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def lines_of(function: Function) -> int:
+    """Return a function's length in lines without its docstring."""
+    count = function.end_lineno - function.lineno + 1
+    if ast.get_docstring(function) is not None:
+        docstring = function.body[0]
+        count -= docstring.end_lineno - docstring.lineno + 1
+    return count
+
+
+def is_reason_without_code(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    name = getattr(node.func, "id", getattr(node.func, "attr", None))
+    return name == "Reason" and not any(keyword.arg in ("code", None) for keyword in node.keywords)
+
+
+def test_no_file_is_longer_than_400_lines() -> None:
+    lengths = {relative(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES}
+    assert not {name: length for name, length in lengths.items() if length > 400}
+
+
+def test_no_function_is_longer_than_60_lines() -> None:
+    long = {
+        (relative(path), function.name)
+        for path in FILES
+        for function in functions(parse(path))
+        if lines_of(function) > 60
+    }
+    assert not long
+
+
+def test_the_top_of_the_package_has_at_most_12_modules() -> None:
+    assert len(list(PACKAGE.glob("*.py"))) <= 12
+
+
+def test_no_module_is_called_utils() -> None:
+    assert not {path.stem for path in FILES} & {"util", "utils", "helpers", "common", "misc"}
+
+
+def test_every_reason_has_a_code() -> None:
+    without = {relative(path) for path in FILES if any(map(is_reason_without_code, ast.walk(parse(path))))}
+    assert not without
+
+
+@pytest.mark.parametrize("path", FILES, ids=relative)
+def test_no_exception_is_swallowed(path: Path) -> None:
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.ExceptHandler):
+            broad = node.type is None or "Exception" in ast.dump(node.type)
+            silent = all(isinstance(statement, (ast.Pass, ast.Continue)) for statement in node.body)
+            assert not (broad and silent), f"{path.name}:{node.lineno}"
+
+
+def test_the_engine_lists_the_table_options_that_tables_parse() -> None:
+    assert tuple(field.name for field in fields(Options)) == options.TABLE_NAMES
+
+
+def test_the_check_for_codes_recognises_calls() -> None:
+    source = "a = Reason('x')\nb = errors.Reason('x')\nc = Reason('x', code='y')\nd = Reason(**parts)\n"
+    hits = [node.lineno for node in ast.walk(ast.parse(source)) if is_reason_without_code(node)]
+    assert sorted(hits) == [1, 2]
