@@ -219,7 +219,7 @@ def test_figures_that_nobody_measured_are_still_there(page: str) -> None:
 
 @pytest.mark.parametrize("page", sorted(_made()))
 def test_pages_of_benchmarks_are_made_of_full_runs(page: str) -> None:
-    """That they are made of them to the byte, `test_the_page_is_what_its_results_say` checks."""
+    """That they are made of them to the byte, `test_page_matches_its_results` checks."""
     (named,) = set(re.findall(r"benchmarks/results/([\w.-]+\.json)", _made()[page]))
     found = json.loads((ROOT / "benchmarks" / "results" / named).read_text(encoding="utf-8"))
     assert found["complete"]

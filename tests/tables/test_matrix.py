@@ -14,8 +14,8 @@ from hypothesis import given, settings, strategies as st
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy.layout.blocks import BLOCK
-from zerocopy.layout.columns import aos_to_soa
+from zerocopy.layout.aos_to_soa import aos_to_soa
+from zerocopy.layout.transposition import BLOCK_BYTES
 
 NAMES = ["a", "b", "c"]
 
@@ -190,7 +190,7 @@ def test_separate_columns_are_copied_in_the_requested_order(source: str, target:
         zc.convert(table, target, layout="matrix", copy=False)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 7, BLOCK // 24 - 1, BLOCK // 24, BLOCK // 6])
+@pytest.mark.parametrize("rows", [0, 1, 7, BLOCK_BYTES // 24 - 1, BLOCK_BYTES // 24, BLOCK_BYTES // 6])
 def test_blocks_cover_all_rows(rows: int) -> None:
     columns = apart(rows)
     for layout in ("matrix:C", "matrix:F"):

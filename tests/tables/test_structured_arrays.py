@@ -8,8 +8,8 @@ import pytest
 from helpers.layout_tables import POINTS, STRIDED, TABLES
 
 import zerocopy as zc
-from zerocopy.layout.columns import aos_to_soa
-from zerocopy.layout.records import soa_to_aos
+from zerocopy.layout.aos_to_soa import aos_to_soa
+from zerocopy.layout.soa_to_aos import soa_to_aos
 
 
 def test_records_to_tensors() -> None:

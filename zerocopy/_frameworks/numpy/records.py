@@ -23,9 +23,9 @@ from zerocopy._frameworks.numpy.columns import (
 from zerocopy.device import HOST
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.layout.columns import aos_to_soa
+from zerocopy.layout.aos_to_soa import aos_to_soa
+from zerocopy.layout.record_source import record_source
 from zerocopy.layout.schema import parts
-from zerocopy.layout.source import source as layout_source
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
@@ -75,11 +75,11 @@ class _Rows:
     def __init__(self, records: Array) -> None:
         self.records = records
         # Some columns, such as the scaled ones of FITS files, differ from the stored values.
-        source = layout_source(records)
-        self.views = {name: source.array[name] for name, _, _ in parts(records.dtype)} | source.shown
+        source = record_source(records)
+        self.views = {name: source.array[name] for name, _, _ in parts(records.dtype)} | source.converted
         self.types = {name: dtype for name, dtype, _ in parts(records.dtype)}
-        for name, shown in source.shown.items():
-            self.types[name] = np.dtype((shown.dtype, shown.shape[1:]))
+        for name, values in source.converted.items():
+            self.types[name] = np.dtype((values.dtype, values.shape[1:]))
         self.requested: dict[str, None] = {}
         self.columns: dict[str, Any] = {}
 
