@@ -156,8 +156,9 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
         place = _device(source, target, device)
         return _plan_array(source, target, place, copy, stream, writable)
 
+    # Outside of the translation: an invalid option is the caller's ValueError.
+    request = planner.request(target, call.table_options, copy, writable, plan_array)
     with call.translated_errors():
-        request = planner.request(target, call.table_options, copy, writable, plan_array)
         return planner.make(call.description, request)
 
 

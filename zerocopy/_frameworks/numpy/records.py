@@ -78,8 +78,8 @@ class _Rows:
         source = record_source(records)
         self.views = {name: source.array[name] for name, _, _ in parts(records.dtype)} | source.converted
         self.types = {name: dtype for name, dtype, _ in parts(records.dtype)}
-        for name, shown in source.converted.items():
-            self.types[name] = np.dtype((shown.dtype, shown.shape[1:]))
+        for name, values in source.converted.items():
+            self.types[name] = np.dtype((values.dtype, values.shape[1:]))
         self.requested: dict[str, None] = {}
         self.columns: dict[str, Any] = {}
 
