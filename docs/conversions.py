@@ -29,9 +29,9 @@ import numpy as np
 import zerocopy
 from zerocopy import registry
 from zerocopy.cli.matrix import columns as column_matrix, samples as columns
-from zerocopy.cli.matrix.arrays import plan_reasons
 from zerocopy.cli.matrix.checks import sharing
 from zerocopy.cli.matrix.columns import ColumnCell, ColumnMatrix
+from zerocopy.cli.matrix.row import plan_reasons
 from zerocopy.errors import ZeroCopyError
 from zerocopy.protocols.array_interface import aligned_copy
 
@@ -221,7 +221,9 @@ def _note(where: dict[str, list[str]], key: str, what: str) -> None:
 def _general(why: str, what: str) -> str:
     """Return a reason without the type and the address it is about, so that like ones are together."""
     return re.sub(
-        rf"\b{re.escape(what)}\b", "*T*", re.sub(r",? and this is at \d+|^column 'column_0': ", "", why)
+        rf"\b{re.escape(what)}\b",
+        "*T*",
+        re.sub(r", but the address is \d+ bytes off|^column 'column_0': ", "", why),
     )
 
 
@@ -319,7 +321,7 @@ def _reasons(title: str, cells: list[ColumnCell], of: Callable[[ColumnCell], Ite
     for cell in cells:
         for reason in of(cell):
             why = reason.why.replace(f"is {cell.type}", "is *T*").replace(f"a {cell.type}", "a *T*")
-            why = re.sub(r"would make \w+ a", "would make *T* a", why)
+            why = re.sub(r"would truncate \w+ to", "would truncate *T* to", why)
             why = re.sub(r"has \d+ nulls in \d+ rows", "has nulls", why)
             _note(types, why, cell.column)
             _note(targets, why, cell.target)

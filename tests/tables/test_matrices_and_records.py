@@ -478,7 +478,7 @@ def test_records_of_other_shapes_and_masks_are_refused() -> None:
             zc.convert(x, "torch")
         assert not zc.explain({"t": x}, "torch").possible
     masked = np.ma.masked_array(rows[0], mask=[(1,), (0,), (0,)])
-    with pytest.raises(zc.LossyConversionError, match="1 of 3 elements masked"):
+    with pytest.raises(zc.LossyConversionError, match="1 of 3 elements are masked"):
         zc.convert(masked, "pyarrow")
     assert zc.convert(np.ma.masked_array(rows[0]), "pyarrow").num_rows == 3
 
