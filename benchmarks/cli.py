@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 
 from benchmarks import results as storage
+from benchmarks.comparison import compare
 from benchmarks.report import show, show_changes
 from benchmarks.run import run
 from benchmarks.schedule import BUDGET, PICTURES, Piece, Schedule, pieces
@@ -127,17 +128,22 @@ def main(
         _draw(draw, results, pictures)
     slower = False
     if before is not None:
-        changes = storage.compare(before, results)
+        changes = compare(before, results)
         show_changes(console, changes, threshold, before, results)
         slower = any(change.slower(threshold) for change in changes)
+    raise SystemExit(_status(results, printed) or int(slower))
+
+
+def _status(results: storage.Results, printed: str) -> int:
+    """Report failures and an interrupt, and return the exit status."""
     for case in results.failures:
         click.echo(f"failed: {case.name}: {case.failed}", err=True)
     if printed:
         click.echo(f"output of libraries:\n{printed}", err=True)
     if results.facts.get("interrupted"):
         click.echo("interrupted: the results so far are above", err=True)
-        raise SystemExit(130)  # the shell's status for Ctrl-C
-    raise SystemExit(1 if slower or results.failures else 0)
+        return 130  # the shell's status for Ctrl-C
+    return int(bool(results.failures))
 
 
 Chosen = list[tuple[Suite, list[Section]]]

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.results import Change, Results
+from benchmarks.comparison import Change
+from benchmarks.results import Results
 from benchmarks.suite import Case, Entry, Goal, Section, median
 from benchmarks.timing import Timing
 

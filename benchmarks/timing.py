@@ -13,7 +13,8 @@ import random
 import statistics
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import repeat
 from time import perf_counter_ns
@@ -205,45 +206,52 @@ def take_turns(
     tuple of dict
         The samples, the calls of a block, and the errors of contenders that raised; by label.
     """
-    freeze_modules()
     raised: dict[str, Raised] = {}
     samples: dict[str, list[Any]] = {label: [] for label in statements}
     order = list(statements)
     # A fixed seed, so that two runs differ only by the machine.
     shuffle = random.Random(0).shuffle
+    with undisturbed():
+        loops: dict[str, Loop] = {}
+        blocks: dict[str, tuple[int, int]] = {}
+        for label, statement in statements.items():
+            try:
+                loops[label] = statement.loop()
+                blocks[label] = begin(loops[label])
+            except Exception as error:  # noqa: BLE001 - any error is its result
+                interrupt.check()
+                raised[label] = Raised.of(error)
+        turns = {label: pace.turns(spent) for label, (_, spent) in blocks.items()}
+        for number in range(pace.rounds):
+            shuffle(order)
+            gc.collect()
+            for label in order:
+                if label in raised or (number * turns[label]) % pace.rounds >= turns[label]:
+                    continue  # skips this round; its turns are spread evenly
+                try:
+                    taken = sample(loops[label], blocks[label][0], samples[label])
+                except Exception as error:  # noqa: BLE001 - as above
+                    interrupt.check()
+                    raised[label] = Raised.of(error)
+                else:
+                    samples[label].append(taken)
+    return samples, {label: count for label, (count, _) in blocks.items()}, raised
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Disable garbage collection and warnings."""
     collecting = gc.isenabled()
+    freeze_modules()
     gc.collect()
     gc.disable()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            loops: dict[str, Loop] = {}
-            blocks: dict[str, tuple[int, int]] = {}
-            for label, statement in statements.items():
-                try:
-                    loops[label] = statement.loop()
-                    blocks[label] = begin(loops[label])
-                except Exception as error:  # noqa: BLE001 - any error is its result
-                    interrupt.check()
-                    raised[label] = Raised.of(error)
-            turns = {label: pace.turns(spent) for label, (_, spent) in blocks.items()}
-            for number in range(pace.rounds):
-                shuffle(order)
-                gc.collect()
-                for label in order:
-                    if label in raised or (number * turns[label]) % pace.rounds >= turns[label]:
-                        continue  # skips this round; its turns are spread evenly
-                    try:
-                        taken = sample(loops[label], blocks[label][0], samples[label])
-                    except Exception as error:  # noqa: BLE001 - as above
-                        interrupt.check()
-                        raised[label] = Raised.of(error)
-                    else:
-                        samples[label].append(taken)
+            yield
     finally:
         if collecting:
             gc.enable()
-    return samples, {label: count for label, (count, _) in blocks.items()}, raised
 
 
 _modules = 0

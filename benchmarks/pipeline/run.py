@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import random
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from benchmarks.pipeline.contenders.method import Hop, Method
 from benchmarks.pipeline.copied import copied
 from benchmarks.pipeline.data import Files
 from benchmarks.pipeline.stages import WHOLE, Engines, Stage, begin, stages
-from benchmarks.timing import freeze_modules
+from benchmarks.timing import undisturbed
 
 #: Tolerance of scores: the order of sums depends on the alignment of memory and on chunks.
 CLOSE = 1e-4
@@ -126,17 +125,10 @@ def quiet() -> Iterator[None]:
     import torch
 
     threads = torch.get_num_threads()
-    collecting = gc.isenabled()
-    freeze_modules()
-    gc.collect()
-    gc.disable()
     # Its idle threads spin, on the cores of the next stage.
     torch.set_num_threads(1)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with undisturbed():
             yield
     finally:
         torch.set_num_threads(threads)
-        if collecting:
-            gc.enable()
