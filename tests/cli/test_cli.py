@@ -421,9 +421,9 @@ REQUIRES = [
     "numpy>=1.23",
     "click>=8.1; extra == 'cli'",
     "not-a-thing>=1.0 ; extra == 'arrow'",
-    "zerocopy[arrow,cli]; extra == 'all'",
+    "zerocopy-interchange[arrow,cli]; extra == 'all'",
     "numpy[dev] (<1) ; extra == 'old'",
-    "zerocopy[loop]; extra == 'loop'",
+    "zerocopy-interchange[loop]; extra == 'loop'",
 ]
 
 
@@ -431,7 +431,7 @@ _real = metadata.distribution
 
 
 def _distribution(name: str) -> Any:
-    if name != "zerocopy":
+    if name != "zerocopy-interchange":
         return _real(name)
     names = ["cli", "arrow", "all", "old", "none"]
     return SimpleNamespace(requires=REQUIRES, metadata=SimpleNamespace(get_all=lambda key: names))

@@ -18,7 +18,7 @@ Wanted = dict[str, list[tuple[str, str, list[str]]]]
 def extras() -> dict[str, Any]:
     """Return the package's extras: what each one adds, and what of it is missing."""
     try:
-        distribution = importlib.metadata.distribution("zerocopy")
+        distribution = importlib.metadata.distribution("zerocopy-interchange")
     except importlib.metadata.PackageNotFoundError:
         return {
             "known": False,
@@ -58,7 +58,7 @@ def _flat(extra: str, wanted: Wanted, above: tuple[str, ...]) -> dict[str, str]:
     if extra in above:
         return found
     for name, spec, inside in wanted.get(extra, []):
-        if name == "zerocopy":
+        if name == "zerocopy-interchange":
             for other in inside:
                 found |= _flat(other, wanted, (*above, extra))
         else:
