@@ -28,8 +28,7 @@ import numpy as np
 
 import zerocopy
 from zerocopy import registry
-from zerocopy.cli.matrix import columns as column_matrix
-from zerocopy.cli.matrix import samples as columns
+from zerocopy.cli.matrix import columns as column_matrix, samples as columns
 from zerocopy.cli.matrix.arrays import plan_reasons
 from zerocopy.cli.matrix.checks import sharing
 from zerocopy.cli.matrix.columns import ColumnCell, ColumnMatrix

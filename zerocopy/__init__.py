@@ -23,40 +23,40 @@ if TYPE_CHECKING:
 
     from zerocopy._engine.convert import convert as convert
     from zerocopy._engine.explain import explain as explain
-    from zerocopy._view import shares_memory as shares_memory
-    from zerocopy._view import view as view
+    from zerocopy._engine.memory import shares_memory as shares_memory, view as view
     from zerocopy.device import Device as Device
     from zerocopy.dtype import DType as DType
-    from zerocopy.errors import CopyRequiredError as CopyRequiredError
-    from zerocopy.errors import DeviceError as DeviceError
-    from zerocopy.errors import FrameworkNotInstalledError as FrameworkNotInstalledError
-    from zerocopy.errors import LossyConversionError as LossyConversionError
-    from zerocopy.errors import PoolClosedError as PoolClosedError
-    from zerocopy.errors import PoolInstalledError as PoolInstalledError
-    from zerocopy.errors import PoolLimitError as PoolLimitError
-    from zerocopy.errors import PoolOptionError as PoolOptionError
-    from zerocopy.errors import PoolTooLateError as PoolTooLateError
-    from zerocopy.errors import PoolUnavailableError as PoolUnavailableError
-    from zerocopy.errors import Reason as Reason
-    from zerocopy.errors import UnknownFrameworkError as UnknownFrameworkError
-    from zerocopy.errors import UnsupportedConversionError as UnsupportedConversionError
-    from zerocopy.errors import ZeroCopyError as ZeroCopyError
+    from zerocopy.errors import (
+        CopyRequiredError as CopyRequiredError,
+        DeviceError as DeviceError,
+        FrameworkNotInstalledError as FrameworkNotInstalledError,
+        LossyConversionError as LossyConversionError,
+        PoolClosedError as PoolClosedError,
+        PoolInstalledError as PoolInstalledError,
+        PoolLimitError as PoolLimitError,
+        PoolOptionError as PoolOptionError,
+        PoolTooLateError as PoolTooLateError,
+        PoolUnavailableError as PoolUnavailableError,
+        Reason as Reason,
+        UnknownFrameworkError as UnknownFrameworkError,
+        UnsupportedConversionError as UnsupportedConversionError,
+        ZeroCopyError as ZeroCopyError,
+    )
     from zerocopy.framework import Framework as Framework
-    from zerocopy.framework import Source as Source
     from zerocopy.layout.columns import aos_to_soa as aos_to_soa
     from zerocopy.layout.records import soa_to_aos as soa_to_aos
     from zerocopy.plan import Plan as Plan
-    from zerocopy.pool.install import install_pool as install_pool
-    from zerocopy.pool.install import installed_pool as installed_pool
+    from zerocopy.pool.install import install_pool as install_pool, installed_pool as installed_pool
     from zerocopy.pool.pool import Pool as Pool
-    from zerocopy.registry import FrameworkInfo as FrameworkInfo
-    from zerocopy.registry import frameworks as frameworks
-    from zerocopy.registry import register as register
+    from zerocopy.registry import (
+        FrameworkInfo as FrameworkInfo,
+        frameworks as frameworks,
+        register as register,
+    )
+    from zerocopy.source import Source as Source
     from zerocopy.strided_view import StridedView as StridedView
-    from zerocopy.tables.column import Column as Column
-    from zerocopy.tables.column import Table as Table
-    from zerocopy.tables.result import Encoded as Encoded
-    from zerocopy.tables.result import Masked as Masked
+    from zerocopy.tables.column import Column as Column, Table as Table
+    from zerocopy.tables.result import Encoded as Encoded, Masked as Masked
 
 __version__ = "0.1.0"
 
@@ -64,14 +64,14 @@ _HOME = {
     "convert": "_engine.convert",
     "explain": "_engine.explain",
     "Plan": "plan",
-    "view": "_view",
-    "shares_memory": "_view",
+    "view": "_engine.memory",
+    "shares_memory": "_engine.memory",
     "StridedView": "strided_view",
     "frameworks": "registry",
     "register": "registry",
     "FrameworkInfo": "registry",
     "Framework": "framework",
-    "Source": "framework",
+    "Source": "source",
     "Table": "tables.column",
     "Column": "tables.column",
     "Masked": "tables.result",

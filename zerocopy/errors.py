@@ -305,16 +305,17 @@ class PoolLimitError(ZeroCopyError, MemoryError):
 
 
 def lacking(framework: str, hook: str) -> UnsupportedConversionError:
-    """Return the error for a framework whose file does not say what it would have to say.
+    """Return the error for a hook that a framework's class does not implement.
 
     Examples
     --------
     >>> print(lacking("mine", "from_host"))
-    'mine': its Framework has no from_host().
-      To fix: override it, or do not convert that way: docs/adding-a-framework.md has all of them
+    'mine': its Framework class does not implement from_host().
+      To fix: implement it: docs/adding-a-framework.md describes each hook
     """
     return UnsupportedConversionError(
         repr(framework),
-        f"its Framework has no {hook}()",
-        "override it, or do not convert that way: docs/adding-a-framework.md has all of them",
+        f"its Framework class does not implement {hook}()",
+        "implement it: docs/adding-a-framework.md describes each hook",
+        code="missing-hook",
     )

@@ -1,9 +1,8 @@
-"""``Framework``: what a framework's one file says about it, and nothing more.
+"""``Framework``: all that zerocopy knows about one framework, in one class.
 
-A framework is a *source* (``owns``, ``source``), a *target* (``reasons``,
-``from_host``, and for GPUs ``from_device``), or both. Everything between the two
-is the same for all frameworks and lives in :mod:`zerocopy._engine.planner`. What it says of devices
-and of tables has defaults in :mod:`zerocopy.device_hooks` and :mod:`zerocopy.table_hooks`.
+A framework is a source (`owns`, `source`, for tables `table`), a target (`copy_reasons`,
+`from_host`, for devices `from_device`, for tables `from_table`), or both. A plugin author
+subclasses `Framework` and imports from this module alone.
 """
 
 from __future__ import annotations
@@ -16,56 +15,79 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from zerocopy.device import Device
-from zerocopy.device_hooks import DeviceHooks
-from zerocopy.dtype import DType
-from zerocopy.errors import FrameworkNotInstalledError, UnsupportedConversionError, lacking
-from zerocopy.source import FORMS as FORMS
-from zerocopy.source import Array as Array
-from zerocopy.source import Source as Source
-from zerocopy.strided_view import StridedView
-from zerocopy.table_hooks import TableHooks
+from zerocopy.device import HOST as HOST, Device as Device, parse_device
+from zerocopy.dtype import DType as DType, by_name as by_name, from_numpy as from_numpy
+from zerocopy.errors import (
+    CopyRequiredError as CopyRequiredError,
+    DeviceError as DeviceError,
+    FrameworkNotInstalledError,
+    LossyConversionError as LossyConversionError,
+    Reason as Reason,
+    UnsupportedConversionError as UnsupportedConversionError,
+    lacking,
+)
+from zerocopy.source import FORMS as FORMS, Array as Array, Source as Source
+from zerocopy.strided_view import StridedView as StridedView
 
 if TYPE_CHECKING:
     from zerocopy.pool.hook import PoolHook
+    from zerocopy.tables.column import Column, Table
+
+#: Names that a table framework needs, by module; loaded on first use, since tensors need none of them.
+_TABLE_NAMES = {
+    "Table": "tables.column",
+    "Column": "tables.column",
+    "ArrowColumn": "tables.arrow_column",
+    "TensorColumn": "tables.tensor_column",
+    "Decoder": "tables.decode",
+    "Nulls": "tables.nulls",
+    "Masked": "tables.result",
+    "Encoded": "tables.result",
+}
 
 
-class Framework(DeviceHooks, TableHooks):
-    """Base of all frameworks: subclass it in one file and say what differs.
+def __getattr__(name: str) -> Any:
+    if name not in _TABLE_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"zerocopy.{_TABLE_NAMES[name]}"), name)
+
+
+class Framework:
+    """Base class of all frameworks.
 
     Attributes
     ----------
     name : str
-        The import name, which is what ``to=`` takes.
+        The import name; ``to=`` takes it.
     kind : str
         ``"tensor"``, ``"table"`` or ``"both"``.
     root_modules : tuple of str
-        Top-level modules that define the framework's types, for finding an
-        object's framework from its type without importing anything.
+        Top-level modules that define the framework's types. They identify an object's
+        framework without an import.
     distribution : str
-        What ``pip install`` takes.
+        The argument of ``pip install``.
     device_kinds : tuple of str
-        Where its arrays live, the preferred one first: ``("cpu", "cuda")``.
+        Kinds of devices that hold its arrays, the preferred one first: ``("cpu", "cuda")``.
     mutable : bool
-        Whether its arrays can be written to.
+        Whether callers can write to its arrays.
     marks_readonly : bool
         Whether it can mark an alias of immutable memory as read-only.
     can_copy_to_device : bool
-        Whether it has `copy_to_device`; one that lives on the host alone needs none.
+        Whether it implements `copy_to_device`.
     has_datetime64 : bool
-        Whether its arrays hold dates and durations of 64 bits, as NumPy's do.
+        Whether its arrays hold NumPy's ``datetime64`` and ``timedelta64``.
     min_version : str
-        The oldest version that is used; nothing for any.
+        Oldest supported version; empty for any.
     can_export_dlpack : bool
-        Whether it takes device memory through each protocol and exports it through
-        DLPack: then it lends its exporter to memory whose producer has none (law 7).
+        Whether it imports device memory through each protocol and exports it through
+        DLPack. It then serves as exporter for producers without one (law 7).
 
     Examples
     --------
     >>> import zerocopy as zc
     >>> class Rings(zc.Framework):
     ...     name, distribution = "ringbuf", "ringbuf"
-    >>> Rings().installed()  # zc.register(Rings()) would make it known
+    >>> Rings().installed()  # zc.register(Rings()) adds it to the known frameworks
     False
     """
 
@@ -84,203 +106,275 @@ class Framework(DeviceHooks, TableHooks):
 
     @property
     def tables(self) -> bool:
-        """Whether it takes tables: then a dict is one, and columns keep their own types."""
+        """Whether it has tables: a dict of columns then converts to one table."""
         return self.kind != "tensor"
 
-    # -- presence ---------------------------------------------------------------
+    # -- installation -----------------------------------------------------------
 
     def module(self) -> ModuleType:
-        """Import the framework and return its top module.
-
-        Returns
-        -------
-        module
-            Of the import name.
+        """Import the framework and return its top-level module.
 
         Raises
         ------
         FrameworkNotInstalledError
-            It is not installed, or its own import fails.
+            It is not installed, is older than `min_version`, or its import fails.
         """
         if self._module is not None and sys.modules.get(self.name) is self._module:
             return self._module
+        package = self.distribution or self.name
         try:
-            # Not looked up in sys.modules: there stands a module that another thread
-            # is still importing, and torch crashes when it is used then. This waits.
-            found = importlib.import_module(self.name)
+            # sys.modules can hold a module that another thread is still importing; torch crashes
+            # when used then. import_module waits for that thread.
+            module = importlib.import_module(self.name)
         except ImportError as error:
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.name
             raise FrameworkNotInstalledError(
                 f"to={self.name!r}",
                 f"{self.name} is not installed" if absent else f"importing it failed: {error}",
-                f"pip install {self.distribution or self.name}",
+                f"pip install {package}",
             ) from error
-        version = str(getattr(found, "__version__", ""))
-        if self.min_version and _numbers(version) < _numbers(self.min_version):
+        version = str(getattr(module, "__version__", ""))
+        if self.min_version and version_numbers(version) < version_numbers(self.min_version):
             raise FrameworkNotInstalledError(
                 f"to={self.name!r}",
-                f"{self.name} {version} is installed, and {self.min_version} is the oldest that is right",
-                f"pip install '{self.distribution or self.name}>={self.min_version}'",
+                f"{self.name} {version} is installed; the oldest supported version is {self.min_version}",
+                f"pip install '{package}>={self.min_version}'",
             )
-        self._module = found
-        return found
+        self._module = module
+        return module
 
     def installed(self) -> bool:
-        """Whether it could be imported; nothing is imported to find out.
-
-        Returns
-        -------
-        bool
-            False for a folder of that name, which Python takes for a package.
-        """
+        """Whether the framework can be imported; imports nothing."""
         if self.name in sys.modules:
             return sys.modules[self.name] is not None
+        # A plain folder of that name is a namespace package, without an origin.
         spec = importlib.util.find_spec(self.name)
-        # Any folder of that name on the path is a namespace package to Python, and
-        # has no origin: a checkout, say, or a folder of tests.
         return spec is not None and spec.origin is not None
 
-    # -- as a source ------------------------------------------------------------
+    # -- source -----------------------------------------------------------------
 
     def owns(self, cls: type) -> bool:
-        """Whether objects of that type are this framework's; `cls` is from one of `root_modules`.
+        """Whether objects of type `cls` belong to this framework.
 
-        Parameters
-        ----------
-        cls : type
-            An object's type.
-
-        Returns
-        -------
-        bool
-            False makes it nobody's, unless another framework has the root too.
+        `cls`, or one of its bases, is defined in one of `root_modules`.
         """
         return False
 
     def source(self, obj: Any) -> Source:
-        """Describe an object that the framework owns.
+        """Describe the memory of `obj`, an owned object; copies nothing.
 
-        Parameters
-        ----------
-        obj : object
-            Of a type that it `owns`.
-
-        Returns
-        -------
-        Source
-            Its memory; nothing is copied for it.
-
-        Raises
-        ------
-        ZeroCopyError
-            What cannot be described at all: no memory, no values, no such dtype.
+        Raises ``ZeroCopyError`` if it has no memory, no values or no known dtype.
         """
         raise lacking(self.name, "source")
 
-    # -- as a target ------------------------------------------------------------
+    def table(self, obj: Any, index: bool | None = None) -> Table | None:
+        """Describe `obj`, an owned object, as columns; copies nothing. None for a tensor.
+
+        `index` is the option ``index=``, for tables with row labels.
+        """
+        return None
 
     def is_native(self, obj: Any) -> bool:
-        """Whether an owned object is already what a conversion to the framework returns.
-
-        Parameters
-        ----------
-        obj : object
-            Of a type that it `owns`.
-
-        Returns
-        -------
-        bool
-            True: such an object comes back as it is.
-        """
+        """Whether ``convert`` returns `obj`, an owned object, itself."""
         return True
 
+    # -- target: host memory ----------------------------------------------------
+
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
+        """Return why `view`, host memory, must be copied before the framework can alias it.
+
+        The copy is row-major, 64-byte aligned and of the same dtype. Raises ``ZeroCopyError``
+        if a copy does not help: the framework lacks the dtype or the number of dimensions.
+        """
+        raise lacking(self.name, "copy_reasons")
+
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
-        """Make an object of host memory that has no `reasons` against it.
+        """Return an object of the framework over `array`, which has no `copy_reasons`.
 
-        Parameters
-        ----------
-        array : numpy.ndarray
-            In ``dtype.storage``; read-only if the memory is immutable.
-        dtype : DType
-            What the elements are.
-        device : Device
-            Where the result is to be; on the host it aliases `array`.
-        stream : int or None
-            For a transfer to a device: the stream to put it on.
-
-        Returns
-        -------
-        object
-            One of the framework's; on the host an alias that keeps `array` alive.
+        `array` is in ``dtype.storage``, and read-only if the memory is immutable. On the host the
+        result aliases it and keeps it alive; on another `device` it is a copy made on `stream`.
         """
         raise lacking(self.name, "from_host")
 
     def variant(self, form: str) -> Framework | None:
-        """Return the framework for ``to="name.Form"``, or None: most have one form.
-
-        Parameters
-        ----------
-        form : str
-            What stands after the first full stop.
-
-        Returns
-        -------
-        Framework or None
-            One of its own, whose name has the form.
-        """
+        """Return the framework for ``to="name.form"``; None if it does not have `form`."""
         return None
 
-    # -- memory -----------------------------------------------------------------
+    # -- target: device memory; streams are numbered as in DLPack -----------------
+
+    def device_copy_reasons(self, view: StridedView) -> list[Reason]:
+        """Return why `view`, memory of any device, must be copied on that device; as `copy_reasons`."""
+        return self.copy_reasons(view)
+
+    def from_device(self, source: Source, stream: int | None) -> Any:
+        """Return an object that aliases `source`, device memory without `device_copy_reasons`.
+
+        It is ordered on `stream`, the consumer's, and keeps the memory alive.
+
+        Raises
+        ------
+        UnsupportedConversionError
+            The framework cannot import memory of that device.
+        """
+        raise UnsupportedConversionError(
+            f"to={self.name!r}",
+            f"{self.name} cannot import memory on {source.view.device}",
+            "copy it to the host first",
+            code="other-device",
+        )
+
+    def can_relay(self, view: StridedView) -> bool:
+        """Whether `from_device` and a copy of its result are safe for `view`, device memory.
+
+        ``zerocopy.registry.relay`` asks before it copies memory whose producer cannot copy it.
+        """
+        return not self.device_copy_reasons(view)
+
+    def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
+        """Return a copy on `device` of `obj`, an object of the framework, ordered on `stream`.
+
+        Raises
+        ------
+        UnsupportedConversionError
+            The framework has no such device.
+        """
+        raise UnsupportedConversionError(
+            f"to={self.name!r}, device={str(device)!r}",
+            f"{self.name} cannot copy arrays to {device}",
+            f"pass one of its devices: {', '.join(self.device_kinds)}",
+            code="other-device",
+        )
+
+    def parse_device(self, spec: Any) -> Device:
+        """Return the device that `spec`, the option ``device=``, names.
+
+        Override it to accept the framework's own device objects.
+
+        Raises
+        ------
+        DeviceError
+            `spec` does not name a device.
+        """
+        device = parse_device(spec)
+        if device is None:
+            raise DeviceError(
+                f"to={self.name!r}, device={spec!r}",
+                "it does not name a device",
+                'pass "cpu", "cuda", "cuda:1" or a DLPack pair such as (2, 0)',
+            )
+        return device
+
+    def default_device(self, view: StridedView) -> Device:
+        """Return the result's device for the source memory `view` if the caller names none.
+
+        It is the source's device if the framework supports that, else its preferred one.
+        """
+        if view.device.kind in self.device_kinds:
+            return view.device
+        return Device({"cpu": 1, "cuda": 2}[self.device_kinds[0]], 0)
+
+    def check_device(self, device: Device) -> None:
+        """Check that the framework can use `device`.
+
+        Raises
+        ------
+        DeviceError
+            The framework does not support it, or it does not exist.
+        """
+        if device.kind not in self.device_kinds:
+            raise DeviceError(
+                f"to={self.name!r}, device={str(device)!r}",
+                f"{self.name} has no arrays on {device.kind}",
+                f"pass one of its devices: {', '.join(self.device_kinds)}",
+            )
+
+    def devices(self) -> list[str]:
+        """Return the devices that the imported framework sees: ``"cpu"``, ``"cuda:0"``, ..."""
+        return list(self.device_kinds)
+
+    def is_out_of_memory(self, error: Exception) -> bool:
+        """Whether `error`, an exception of the framework, means that memory ran out.
+
+        ``convert`` then raises ``MemoryError`` from it. `error` is never a ``MemoryError``.
+        """
+        return False
+
+    # -- target: tables ---------------------------------------------------------
+
+    def column_reasons(self, column: Column) -> list[Reason]:
+        """Return why `column` must be copied; empty if the framework can alias all of it.
+
+        Raises ``ZeroCopyError`` if the framework cannot hold it. ``why`` then continues a
+        sentence that begins with the column's name: "has 3 nulls".
+        """
+        return column.arrow_reasons()
+
+    def table_reasons(self, table: Table) -> list[list[Reason]]:
+        """Return, for each column of `table`, why its place in a table requires a copy."""
+        return [[] for _ in table.columns]
+
+    def guards_writes(self, column: Column) -> bool:
+        """Whether the framework itself prevents writes to an alias of `column`."""
+        return False
+
+    def table_warnings(self, table: Table) -> tuple[str, ...]:
+        """Return what the framework cannot keep of `table`, and why."""
+        return ()
+
+    def alias_warnings(self, table: Table) -> tuple[str, ...]:
+        """Return warnings for a result that aliases part of `table`."""
+        if self.mutable or not any(column.changes for column in table.columns):
+            return ()
+        return (
+            f"{self.name} assumes that its memory is immutable: writing to the source would change "
+            "the result (copy=True takes a snapshot)",
+        )
+
+    def from_table(self, table: Table) -> Any:
+        """Return a table of the framework over `table`, whose columns passed `column_reasons`.
+
+        It aliases the columns without reasons, and keeps their memory alive.
+        """
+        raise lacking(self.name, "from_table")
+
+    def from_column(self, table: Table) -> Any:
+        """Return a column of the framework over the only column of `table`; as `from_table`."""
+        raise lacking(self.name, "from_column")
+
+    # -- memory pool --------------------------------------------------------------
 
     def pool_hook(self) -> PoolHook | None:
-        """Return how it is put on a memory pool: a fresh hook; None if it takes no allocator.
-
-        Returns
-        -------
-        PoolHook or None
-            Of ``zerocopy.pool.hook``.
-        """
+        """Return a new hook that connects the framework to a memory pool; None if it has no allocator."""
         return None
 
-    # -- the hot path -----------------------------------------------------------
+    # -- fast path ----------------------------------------------------------------
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
-        """Return fast exporters of one type, a form each (see `FORMS`).
+        """Return exporters for objects of exactly the type `cls`, by form (see `FORMS`).
 
-        They take an object of exactly that type and return it in that form, or
-        raise anything at all: then the conversion goes the careful way. What they
-        return must be right. An empty dict keeps a type off the hot path.
-
-        Parameters
-        ----------
-        cls : type
-            One that it `owns`.
-
-        Returns
-        -------
-        dict of str to callable
-            ``export(obj)`` by form.
+        An exporter returns the object in that form. If it raises anything, the conversion takes
+        the slow path. An empty dict keeps the type off the fast path.
         """
         return {}
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        """Return fast importers a form, the cheapest first; the same rule about raising.
-
-        Returns
-        -------
-        dict of str to callable
-            ``import_(memory)`` by form, which aliases what it is given.
-        """
+        """Return importers by form, the cheapest first; each aliases its argument or raises."""
         return {}
 
 
-def _numbers(version: str) -> list[int]:
-    """Return a version's numbers, as far as there are numbers."""
-    return [int(part) for part in re.findall(r"\d+", version)[:3]]
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the first three numbers of a version.
+
+    Examples
+    --------
+    >>> version_numbers("2.11.0+cu130")
+    (2, 11, 0)
+    """
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
-def as_it_is(obj: Any) -> Any:
-    """Pass an object on: for exporters and importers whose form it already has."""
+def identity(obj: Any) -> Any:
+    """Return the argument: an exporter or importer for an object that already has the form."""
     return obj
 
 
@@ -289,14 +383,16 @@ def refuse_dtype(target: str, dtype: DType, remedy: str = "") -> UnsupportedConv
     return UnsupportedConversionError(
         f"to={target!r}",
         f"{target} has no {dtype.name}",
-        remedy or "cast it to a type that both have, in the source framework",
+        remedy or "cast it in the source framework to a dtype that both have",
+        code="missing-dtype",
     )
 
 
-def refuse_ndim(target: str, view: StridedView, most: int) -> UnsupportedConversionError:
-    """Return the error for more dimensions than a target takes."""
+def refuse_ndim(target: str, view: StridedView, limit: int) -> UnsupportedConversionError:
+    """Return the error for more dimensions than a target supports."""
     return UnsupportedConversionError(
         f"to={target!r}",
-        f"the array has {view.ndim} dimensions and {target} takes {most} at most",
+        f"the array has {view.ndim} dimensions and {target} supports at most {limit}",
         "reshape it, or squeeze dimensions of size 1",
+        code="too-many-dimensions",
     )

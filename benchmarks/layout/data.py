@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.record_types import LAYOUTS as LAYOUTS
-from benchmarks.record_types import PARTICLE as PARTICLE
-from benchmarks.record_types import Layout as Layout
+from benchmarks.record_types import LAYOUTS as LAYOUTS, PARTICLE as PARTICLE, Layout as Layout
 from benchmarks.suite import Settings
 
 Array = np.ndarray[Any, Any]

@@ -18,8 +18,7 @@ from benchmarks.results import Results, read
 from benchmarks.suite import Case, Entry, Settings, load
 from benchmarks.tables import columns, flights, frames, matrix
 from benchmarks.tables.contest import differ
-from benchmarks.tables.data import block, floats, installed, x64
-from benchmarks.tables.data import flights as flights_table
+from benchmarks.tables.data import block, flights as flights_table, floats, installed, x64
 from benchmarks.timing import Pace, Statement, Timing, measure
 
 

@@ -16,10 +16,12 @@ import pytest
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy.cli import datasets
-from zerocopy.cli.matrix import arrays as matrix
-from zerocopy.cli.matrix import checks as evidence
-from zerocopy.cli.matrix import columns as column_matrix
-from zerocopy.cli.matrix import samples as columns
+from zerocopy.cli.matrix import (
+    arrays as matrix,
+    checks as evidence,
+    columns as column_matrix,
+    samples as columns,
+)
 from zerocopy.cli.matrix.columns import ColumnCell
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Framework

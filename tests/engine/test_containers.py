@@ -102,7 +102,7 @@ def test_containers_with_constructors_of_their_own() -> None:
     odd = OddList()
     odd.append(sample("f4"))
     assert type(zc.convert(odd, to=HOST[0])) is OddList
-    with pytest.raises(zc.UnsupportedConversionError, match="OddTuple cannot be made of its items"):
+    with pytest.raises(zc.UnsupportedConversionError, match="OddTuple cannot be rebuilt from its items"):
         zc.convert(OddTuple(sample("f4"), sample("f4")), to=HOST[0])
 
 
@@ -161,7 +161,7 @@ class Couple(tuple):
 def test_a_container_that_cannot_be_made_again_is_refused_by_both() -> None:
     frozen = Frozen(x=sample("f4"))
     assert not zc.explain(frozen, to="numpy").possible
-    with pytest.raises(zc.UnsupportedConversionError, match="cannot be made of its items"):
+    with pytest.raises(zc.UnsupportedConversionError, match="cannot be rebuilt from its items"):
         zc.convert(frozen, to="numpy")
 
 

@@ -12,7 +12,7 @@ from helpers.frameworks import HOST, PAIRS
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy._view import describe
+from zerocopy.describe import describe_array
 from zerocopy.dtype import ALL, NATIVE_NAMES, to_numpy
 
 DTYPES = [t.name for t in ALL if to_numpy(t) is not None]
@@ -78,7 +78,7 @@ def check(x: object, target: str, expected: np.ndarray, **options: object) -> ob
             assert not shared
         if options.get("copy") is False:
             assert shared or expected.size == 0
-        view = describe(result).view
+        view = describe_array(result).view
         if plan.copied_bytes and registry.by_name(target).mutable:
             assert not view.readonly, "a copy is the caller's own"
         assert view.shape == expected.shape

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from helpers.arrays import bits
 from helpers.frameworks import HOST
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import zerocopy as zc
-from zerocopy._view import describe
+from zerocopy.describe import describe_array
 from zerocopy.dtype import NATIVE_NAMES
 from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.strided_view import StridedView
@@ -66,7 +65,7 @@ def test_any_array_any_option(target: str, x: np.ndarray, copy: bool | None, wri
         assert plan.zero_copy == zc.shares_memory(x, result)
         assert not (copy is True and zc.shares_memory(x, result))
         assert not (copy is False and x.size and not zc.shares_memory(x, result))
-        assert describe(result).view.shape == x.shape
+        assert describe_array(result).view.shape == x.shape
         back = zc.convert(result, to="numpy")
         assert back.dtype == x.dtype
         assert bits(back) == before

@@ -1,4 +1,4 @@
-"""The fast way is taken and agrees with the careful one; private calls agree with public ones."""
+"""The fast way is taken and agrees with the planned one; private calls agree with public ones."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from helpers.frameworks import HOST, PAIRS
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy._engine import routes
-from zerocopy._engine.planner import make
+from zerocopy._engine.call import Call
+from zerocopy._engine.planner import make_plan
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.protocols import dlpack
 
 # MXNet reports an operator's failure once: what raised on the fast way would be handed
-# out by the careful one.
+# out by the planned one.
 CAREFUL_ONLY = {"mxnet"}
 
 
@@ -27,10 +28,10 @@ def test_the_second_conversion_is_a_lookup_and_a_call(source: str, target: str) 
         assert type(x) not in routes.TABLE.get(target, {})
         return
     route = routes.TABLE[target][type(x)]
-    careful = make(x, target).run()
+    planned = make_plan(Call(x, target, {})).run()
     fast = route(x)
-    assert type(fast) is type(careful)
-    a, b = zc.view(fast), zc.view(careful)
+    assert type(fast) is type(planned)
+    a, b = zc.view(fast), zc.view(planned)
     assert (a.ptr, a.shape, a.strides, a.dtype, a.readonly) == (
         b.ptr,
         b.shape,
@@ -38,7 +39,7 @@ def test_the_second_conversion_is_a_lookup_and_a_call(source: str, target: str) 
         b.dtype,
         b.readonly,
     )
-    assert bits(zc.convert(fast, to="numpy")) == bits(zc.convert(careful, to="numpy"))
+    assert bits(zc.convert(fast, to="numpy")) == bits(zc.convert(planned, to="numpy"))
 
 
 def test_negative_answers_are_not_kept() -> None:

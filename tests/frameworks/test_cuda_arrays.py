@@ -17,7 +17,7 @@ from helpers.cuda_stubs import forget, install
 
 import zerocopy as zc
 from zerocopy._frameworks.cupy import CuPy
-from zerocopy._view import describe
+from zerocopy.describe import describe_array
 from zerocopy.device import CUDA, Device
 from zerocopy.dtype import ALL, SUBBYTE_NAMES, by_name, to_numpy
 from zerocopy.framework import Framework
@@ -173,7 +173,7 @@ def test_cupy_exports_what_cupy_does_not_know(cupy) -> None:
         pytest.skip("ml_dtypes is not installed")
     array = np.zeros(4, "u1")
     x = zc.convert(SpeaksDLPack(array, dtype=dtype), to="cupy")
-    producer = describe(x).producer
+    producer = describe_array(x).producer
     asked = {}
 
     class Plain:
@@ -276,7 +276,7 @@ def test_broadcast_arrays_keep_their_strides(machine, name: str) -> None:
     x._host, x.shape, x.strides = wide, wide.shape, wide.strides
     assert x.__cuda_array_interface__["strides"] is None, "the stub does as Numba does"
     assert zc.view(x).strides == (0, 4)
-    assert cuda_array_interface.read(describe(x).producer)[0].strides == (0, 4)
+    assert cuda_array_interface.read(describe_array(x).producer)[0].strides == (0, 4)
     result = zc.convert(x, to="cupy")
     assert result.strides == (0, 4)
     assert np.array_equal(fetched(result), wide)

@@ -1,4 +1,4 @@
-"""The fast way on a device: it is taken, agrees with the careful one, and leaves alone what it cannot do."""
+"""The fast way on a device: it is taken, agrees with the planned one, and leaves alone what it cannot do."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from helpers.gpu_arrays import DTYPES, MARKS, PAIRS, bits, same, sample, side
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy._engine import routes
-from zerocopy._engine.planner import make
+from zerocopy._engine.call import Call
+from zerocopy._engine.planner import make_plan
 from zerocopy.dtype import NATIVE_NAMES
 
 pytestmark = MARKS
 
-#: Numba reads capsules itself, and JAX's importer takes the producer: both go the careful way.
+#: Numba reads capsules itself, and JAX's importer takes the producer: both go the planned way.
 FAST = [(source, target) for source, target in PAIRS if source != "numba" and target in ("cupy", "torch")]
 
 
@@ -39,7 +40,7 @@ def test_the_fast_way_is_kept(source: str, target: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("source", "target"), FAST)
 def test_the_fast_way_agrees_or_leaves_it(source: str, target: str, dtype: str) -> None:
-    """Of each type: the same array as the careful way's; or BufferError, and convert goes the careful way."""
+    """Of each type: the same array as the planned way's; or BufferError, and convert goes the planned way."""
     own, taker = side(source), side(target)
     route = _kept(source, target)
     if not own.holds(dtype):
@@ -50,13 +51,13 @@ def test_the_fast_way_agrees_or_leaves_it(source: str, target: str, dtype: str) 
         with pytest.raises(zc.ZeroCopyError):
             zc.convert(x, to=target)
         return
-    careful = make(x, target).run()
+    planned = make_plan(Call(x, target, {})).run()
     try:
         fast = route(x)
-    except Exception:  # noqa: BLE001 - whatever it raises leaves it to the careful way
+    except Exception:  # noqa: BLE001 - whatever it raises leaves it to the planned way
         assert dtype not in NATIVE_NAMES
     else:
-        a, b = zc.view(fast), zc.view(careful)
+        a, b = zc.view(fast), zc.view(planned)
         assert (a.ptr, a.shape, a.strides, a.dtype, a.device) == (
             b.ptr,
             b.shape,
@@ -124,11 +125,11 @@ def test_numpy_to_cupy(dtype: str, order: str) -> None:
     values = values[::2, ::2] if order == "strided" else values
     expected = values.copy()
     result = zc.convert(values, to="cupy")
-    careful = make(values, "cupy").run()
+    planned = make_plan(Call(values, "cupy", {})).run()
     values[...] = expected.flat[0]
     same(cupy, result, expected)
-    assert bits(cupy.values(careful)).tolist() == bits(expected).tolist()
-    assert result.strides == careful.strides
+    assert bits(cupy.values(planned)).tolist() == bits(expected).tolist()
+    assert result.strides == planned.strides
 
 
 def test_the_forms_that_are_offered() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import zerocopy as zc
-from zerocopy.device import HOST as CPU_DEVICE
-from zerocopy.device import Device
+from zerocopy.device import HOST as CPU_DEVICE, Device
 from zerocopy.errors import Reason
 from zerocopy.framework import Framework, Source
 from zerocopy.strided_view import StridedView

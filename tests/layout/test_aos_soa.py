@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.arrays import aligned, bits
-from hypothesis import given as made_up
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import given as made_up, settings, strategies as st
 from hypothesis.extra import numpy as npst
 from numpy.lib.stride_tricks import as_strided
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from helpers.arrays import bits
 from helpers.layout_cases import LAYOUTS, field, native_bits
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from zerocopy import aos_to_soa, soa_to_aos
 from zerocopy.layout import threads, transposition

@@ -17,8 +17,8 @@ from zerocopy._frameworks.mxnet import _canonical, _with_the_gil
 from zerocopy.device import CUDA, CUDA_HOST, HOST, Device
 from zerocopy.dtype import by_name
 from zerocopy.errors import CopyRequiredError, DeviceError, UnsupportedConversionError
-from zerocopy.framework import Source
 from zerocopy.protocols import dlpack
+from zerocopy.source import Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 
 mx = mxnet_or_skip()

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers.paths import ROOT
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from zerocopy.errors import PoolOptionError, PoolUnavailableError, Reason
 from zerocopy.pool.host import MODES, c_library, parse

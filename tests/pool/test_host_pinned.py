@@ -5,8 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from zerocopy.errors import PoolClosedError, PoolLimitError, PoolOptionError
 from zerocopy.pool.host import LibcMemory, PinnedPool

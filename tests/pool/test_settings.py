@@ -9,8 +9,7 @@ import sys
 import numpy as np
 import pytest
 from helpers.pool_stand_ins import HostAllocator
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import zerocopy as zc
 from zerocopy.pool import hook

@@ -322,7 +322,7 @@ def test_views_of_device_memory_have_no_array_interface() -> None:
 def test_a_capsule_is_no_array() -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(sample("f4").__dlpack__(), to="numpy")
-    assert "the array that it came from" in caught.value.remedy
+    assert "the array that exported it" in caught.value.remedy
 
 
 @pytest.mark.skipif(

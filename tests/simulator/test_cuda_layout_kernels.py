@@ -24,8 +24,12 @@ if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
     )
 cuda = pytest.importorskip("numba.cuda")
 
-from zerocopy.layout.cuda import columns as public  # noqa: E402
-from zerocopy.layout.cuda import kernels, memory, tile  # noqa: E402
+from zerocopy.layout.cuda import (  # noqa: E402
+    columns as public,
+    kernels,
+    memory,
+    tile,
+)
 from zerocopy.layout.cuda.columns import aos_to_soa, soa_to_aos  # noqa: E402
 from zerocopy.layout.cuda.plan import (  # noqa: E402
     ALIGNED,

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 from helpers.arrays import aligned
 from helpers.frameworks import HOST
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import zerocopy as zc
 from zerocopy import registry

@@ -10,8 +10,9 @@ from helpers.table_cases import KINDS, SHAPES, TABLES, TENSORS, pa, shaped
 
 import zerocopy as zc
 from zerocopy import registry
+from zerocopy.describe import describe
+from zerocopy.source import Source
 from zerocopy.tables import memory
-from zerocopy.tables.describe import table_of
 
 HOST_TABLES = [n for n in TABLES if "cpu" in registry.by_name(n).device_kinds]
 PAIRS = [(a, b) for a in HOST_TABLES for b in HOST_TABLES]
@@ -19,8 +20,8 @@ PAIRS = [(a, b) for a in HOST_TABLES for b in HOST_TABLES]
 
 def looks(obj: object) -> bool:
     """Whether an object's memory can be looked at: nothing has to run, and it is no copy that is shown."""
-    table = table_of(obj)
-    if table is None:
+    table = describe(obj)
+    if isinstance(table, Source):
         return True
     return table.read is None and not any(column.reasons for column in table.columns)
 
@@ -36,7 +37,7 @@ def inside(result: object, source: object) -> bool:
 
 
 def _bounds(obj: object):
-    for column in table_of(obj).columns:
+    for column in describe(obj).columns:
         if hasattr(column, "chunks"):
             for chunk in column.chunks:
                 yield from memory.extents(chunk, nulls=False)

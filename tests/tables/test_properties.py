@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 from helpers.table_cases import TABLES, pa, rows
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import zerocopy as zc
 from zerocopy import registry

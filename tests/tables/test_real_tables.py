@@ -15,7 +15,7 @@ from helpers.table_cases import TABLES, TENSORS, pa
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy.tables.describe import table_of
+from zerocopy.describe import describe
 
 HOST_TABLES = [n for n in TABLES if "cpu" in registry.by_name(n).device_kinds]
 STAMP = dt.datetime(2013, 1, 1, 5)
@@ -57,7 +57,7 @@ def test_flights_to_tensors(target: str, origin: str, flights) -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(source, to=target)
     said = str(caught.value)
-    if table_of(source).read is None:  # what a query holds is known when it has run
+    if describe(source).read is None:  # what a query holds is known when it has run
         assert "'dep_time' has 8,255 nulls in 336,776 rows" in said
     assert "'carrier' is " in said
     found = zc.convert(source, to=target, columns=numeric, nulls="mask")

@@ -501,10 +501,10 @@ def test_polars_categories_in_chunks_are_one_dictionary() -> None:
 
 def test_the_index_is_what_still_stands_last() -> None:
     pandas = pytest.importorskip("pandas")
-    from zerocopy.tables.describe import table_of
+    from zerocopy.describe import describe
     from zerocopy.tables.selection import select
 
-    table = table_of(pandas.DataFrame({"a": [1], "b": [2]}, index=pandas.Index([5], name="key")))
+    table = describe(pandas.DataFrame({"a": [1], "b": [2]}, index=pandas.Index([5], name="key")))
     assert table.index == 1
     found = {tuple(want): select(table, want).index for want in (["a", "key"], ["key", "a"], ["key"], ["b"])}
     assert found == {("a", "key"): 1, ("key", "a"): 0, ("key",): 1, ("b",): 0}

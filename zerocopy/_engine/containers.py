@@ -8,10 +8,10 @@ from typing import Any
 
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 
-# A path is a leaf's key and the path of its container, None for the outermost: a
-# string would take longer to write than the leaf to convert.
-Leaf = Callable[[Any, Any], Any]
-Make = Callable[[Any, list[Any], list[Any]], Any]
+# A path is a leaf's key and the path of its container, None for the outermost: formatting
+# it as text for each leaf would take longer than the conversion.
+Visit = Callable[[Any, Any], Any]
+Rebuild = Callable[[Any, list[Any], list[Any]], Any]
 
 _CONTAINERS = (dict, list, tuple)
 
@@ -21,12 +21,38 @@ def is_container(obj: Any) -> bool:
     return isinstance(obj, _CONTAINERS)
 
 
-def written(path: Any) -> str:
-    """Return a path as one would index it.
+def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict[str, Any]) -> Any:
+    """Convert each leaf by ``convert(leaf, to, **options)``; an error names the leaf's path."""
+
+    def visit(leaf: Any, path: Any) -> Any:
+        try:
+            return convert(leaf, to, **options) if options else convert(leaf, to)
+        except ZeroCopyError as error:
+            error.with_context(why=f"at {format_path(path)}: {error.why}")
+            raise
+
+    return map_leaves(obj, visit)
+
+
+def leaf_paths(obj: Any) -> list[tuple[str, Any]]:
+    """Return each leaf with its path.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        As `map_leaves`, also if the container cannot be rebuilt.
+    """
+    leaves: list[tuple[str, Any]] = []
+    map_leaves(obj, lambda leaf, path: leaves.append((format_path(path), leaf)), _rebuild_unchanged)
+    return leaves
+
+
+def format_path(path: Any) -> str:
+    """Return a path as an index expression.
 
     Examples
     --------
-    >>> written((0, ("x", None)))
+    >>> format_path((0, ("x", None)))
     "['x'][0]"
     """
     text = ""
@@ -36,63 +62,65 @@ def written(path: Any) -> str:
     return text
 
 
-def map_leaves(obj: Any, leaf: Leaf, make: Make | None = None) -> Any:
-    """Return the same container with ``leaf(value, path)`` in place of each value.
+def map_leaves(obj: Any, visit: Visit, rebuild: Rebuild | None = None) -> Any:
+    """Return the same container with ``visit(leaf, path)`` in place of each leaf.
 
     Parameters
     ----------
     obj : dict, list, tuple
-        It may hold further ones; it is left as it is.
-    leaf : callable
-        Called with each value that is no container, and its path (see `written`).
-    make : callable, optional
-        ``make(container, keys, values)`` in place of making the same container.
+        May hold further containers; it is not changed.
+    visit : callable
+        Called with each value that is not a container, and its path (see `format_path`).
+    rebuild : callable, optional
+        ``rebuild(container, keys, values)``. Default: the same type of container.
 
     Raises
     ------
     UnsupportedConversionError
-        A container that contains itself, one that is nested too deep, one that cannot be made of its items.
+        A container contains itself, is nested too deep, or cannot be rebuilt from its items.
     """
     try:
-        return _mapped(obj, leaf, make or _same, None, ())
+        return _map(obj, visit, rebuild or _rebuild, None, ())
     except RecursionError as error:
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
-            "its containers are nested deeper than Python can follow",
-            "flatten it, or raise sys.setrecursionlimit",
+            "its containers are nested deeper than Python's recursion limit",
+            "flatten it, or raise the limit with sys.setrecursionlimit",
+            code="nested-too-deep",
         ) from error
 
 
-def _mapped(obj: Any, leaf: Leaf, make: Make, path: Any, parents: tuple[int, ...]) -> Any:
+def _map(obj: Any, visit: Visit, rebuild: Rebuild, path: Any, parents: tuple[int, ...]) -> Any:
     if id(obj) in parents:
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
-            f"the container holds itself at {written(path)}",
+            f"the container holds itself at {format_path(path)}",
             "pass a tree of containers",
+            code="cyclic-container",
         )
-    inside = (*parents, id(obj))
-    # As it is now: what a leaf's own protocol does to the container meanwhile is no part of it.
-    pairs = [*(obj.items() if isinstance(obj, dict) else enumerate(obj))]
-    # No call a leaf but its own: a thousand small arrays are a thousand of them.
-    done = [
-        _mapped(value, leaf, make, (key, path), inside)
+    parents = (*parents, id(obj))
+    # A copy of the items: a leaf's own protocol methods can change the container meanwhile.
+    items = [*(obj.items() if isinstance(obj, dict) else enumerate(obj))]
+    # Inlined so that each leaf costs one call: a thousand small arrays have a thousand leaves.
+    values = [
+        _map(value, visit, rebuild, (key, path), parents)
         if isinstance(value, _CONTAINERS)
-        else leaf(value, (key, path))
-        for key, value in pairs
+        else visit(value, (key, path))
+        for key, value in items
     ]
-    return make(obj, [key for key, _ in pairs], done)
+    return rebuild(obj, [key for key, _ in items], values)
 
 
-def _same(obj: Any, keys: list[Any], values: list[Any]) -> Any:
-    """Return a container of the same type: a copy with other values, or one that is made of them."""
+def _rebuild(obj: Any, keys: list[Any], values: list[Any]) -> Any:
+    """Return a container of the same type with other values."""
     if type(obj) is dict:
         return dict(zip(keys, values, strict=True))
     if type(obj) is list:
         return values
     try:
         if isinstance(obj, dict):
-            same = copying.copy(obj)  # keeps a defaultdict's factory, an OrderedDict's kind
-            for key, value in zip(keys, values, strict=True):  # update() of a Counter adds
+            same = copying.copy(obj)  # keeps a defaultdict's factory and an OrderedDict's type
+            for key, value in zip(keys, values, strict=True):  # a Counter's update() adds
                 same[key] = value
             return same
         if isinstance(obj, list):
@@ -100,28 +128,15 @@ def _same(obj: Any, keys: list[Any], values: list[Any]) -> Any:
             same_list[:] = values
             return same_list
         return type(obj)(*values) if hasattr(obj, "_fields") else type(obj)(values)
-    except (TypeError, ValueError, AttributeError) as error:  # a type of the user's: frozen, or particular
+    except (TypeError, ValueError, AttributeError) as error:  # a subclass with its own constructor
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
-            f"a {type(obj).__qualname__} cannot be made of its items: {error}",
+            f"a {type(obj).__qualname__} cannot be rebuilt from its items: {error}",
             "pass a plain dict, list or tuple of them",
+            code="container-type",
         ) from error
 
 
-def made_again(obj: Any, keys: list[Any], _: list[Any]) -> Any:
-    """Make a container of its own values again: what explaining does, to see whether it can be made."""
-    return _same(obj, keys, [*(obj.values() if isinstance(obj, dict) else obj)])
-
-
-def convert_container(obj: Any, convert: Callable[..., Any], to: Any, options: dict[str, Any]) -> Any:
-    """Convert each leaf by ``convert(leaf, to, **options)``; an error names the leaf's path."""
-
-    def leaf(value: Any, path: Any) -> Any:
-        try:
-            return convert(value, to, **options) if options else convert(value, to)
-        except ZeroCopyError as error:
-            error.why = f"at {written(path)}: {error.why}"
-            error.args = (error.asked, error.why, error.remedy)
-            raise
-
-    return map_leaves(obj, leaf)
+def _rebuild_unchanged(obj: Any, keys: list[Any], _: list[Any]) -> Any:
+    """Rebuild a container from its own values, to see whether that is possible."""
+    return _rebuild(obj, keys, [*(obj.values() if isinstance(obj, dict) else obj)])

@@ -1,55 +1,42 @@
-"""``explain``: what ``convert`` would do, and why."""
+"""``explain``: the plan of a conversion, without running it."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from zerocopy import registry
-from zerocopy._engine.containers import is_container, made_again, map_leaves, written
-from zerocopy._engine.planner import is_table, known, make, words
-from zerocopy.errors import Reason, UnknownFrameworkError, ZeroCopyError
+from zerocopy._engine.call import Call
+from zerocopy._engine.containers import leaf_paths
+from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
+from zerocopy._engine.planner import make_plan
+from zerocopy.errors import UnknownFrameworkError, ZeroCopyError
 from zerocopy.plan import Plan
 
 
-def explain(
-    obj: Any,
-    to: Any,
-    *,
-    device: Any = None,
-    copy: bool | None = None,
-    stream: Any = None,
-    writable: bool | None = None,
-    layout: str | None = None,
-    columns: Sequence[Hashable] | None = None,
-    nulls: Any = None,
-    encode: bool | None = None,
-    names: Sequence[str] | None = None,
-    index: bool | None = None,
-) -> Plan:
-    """Say how :func:`zerocopy.convert` would convert an object; convert nothing.
+def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
+    """Describe how :func:`zerocopy.convert` would convert an object; convert nothing.
 
     Parameters
     ----------
     obj : object
-        What would be converted.
+        The object to convert.
     to : str or module
         The target.
     device, copy, stream, writable, layout, columns, nulls, encode, names, index : optional
-        The options of :func:`zerocopy.convert`, which has their types and what they mean.
+        The options of :func:`zerocopy.convert`.
 
     Returns
     -------
     Plan
-        It aliases nothing, and keeps `obj` alive. For a refusal, one with ``possible`` False and
-        the error that ``convert`` would raise.
+        It aliases nothing, and keeps `obj` alive. If ``convert`` would raise a
+        :class:`zerocopy.ZeroCopyError`, ``possible`` is False and ``error`` holds that error.
 
     Raises
     ------
     UnknownFrameworkError
-        `to` names nothing known.
+        `to` is not a known framework.
     ValueError, TypeError
-        An option has a value that it does not take, or is not known.
+        An option has an invalid value, or does not exist.
 
     Examples
     --------
@@ -58,59 +45,36 @@ def explain(
     memoryview uint8 (4,) -> numpy: zero-copy (buffer)
     >>> print(zc.explain("abcd", to="numpy"))
     str -> numpy: refused
-      why: str is no array and speaks no protocol
-      fix: pass an array: something with __dlpack__, __cuda_array_interface__, \
+      why: str is not an array and supports no array protocol
+      fix: pass an array: an object with __dlpack__, __cuda_array_interface__, \
 __array_interface__, __arrow_c_array__ or the buffer protocol
     """
-    options = {"device": device, "copy": copy, "stream": stream, "writable": writable}
-    options |= {"layout": layout, "columns": columns, "nulls": nulls, "encode": encode}
-    options = known("explain", options | {"names": names, "index": index})
-    if is_container(obj) and not is_table(obj, to, options):
-        return _container(obj, to, options)
+    call = Call(obj, to, check_options("explain", options))
     try:
-        plan = make(obj, to, **options)
+        return _explain_tree(call) if call.is_tree() else make_plan(call)
     except UnknownFrameworkError:
         raise
     except ZeroCopyError as error:
-        return _refused(obj, to, error)
-    return plan
+        return Plan(call.subject, str(to), possible=False, reasons=(error.reason,), error=error)
 
 
-def _refused(obj: Any, to: Any, error: ZeroCopyError) -> Plan:
-    """Return the plan of a conversion that raises `error`."""
-    return Plan(
-        words(obj),
-        str(to),
-        possible=False,
-        reasons=(Reason(error.why, error.remedy),),
-        error=error,
-    )
+explain.__signature__ = SIGNATURE.replace(return_annotation="Plan")  # type: ignore[attr-defined]
 
 
-def _container(obj: Any, to: Any, options: dict[str, Any]) -> Plan:
+def _explain_tree(call: Call) -> Plan:
     """Return the plan of a container: those of its leaves, summed up."""
-    leaves: dict[str, Plan] = {}
-
-    def leaf(value: Any, path: Any) -> None:
-        leaves[written(path)] = explain(value, to, **options)
-
-    try:
-        registry.by_name(to)  # of an empty container nothing else would ask for it
-        map_leaves(obj, leaf, made_again)
-    except UnknownFrameworkError:
-        raise
-    except ZeroCopyError as error:
-        return _refused(obj, to, error)
+    registry.by_name(call.to)  # an empty container has no leaf that checks the name
+    leaves = {path: explain(leaf, call.to, **call.options) for path, leaf in leaf_paths(call.obj)}
     errors = [plan.error for plan in leaves.values() if plan.error is not None]
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())
     return Plan(
-        f"{type(obj).__qualname__} of {len(leaves)}",
-        str(to),
+        f"{type(call.obj).__qualname__} of {len(leaves)}",
+        str(call.to),
         possible=not errors,
         zero_copy=not errors and shares and copied == 0,
         copied_bytes=0 if errors else copied,
         error=errors[0] if errors else None,
         leaves=leaves,
-        steps=("each leaf on its own",),
+        steps=("each leaf by itself",),
     )

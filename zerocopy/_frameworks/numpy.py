@@ -8,7 +8,7 @@ from typing import Any
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy, to_numpy
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Framework, Source, as_it_is, refuse_dtype, refuse_ndim
+from zerocopy.framework import Array, Framework, Source, identity, refuse_dtype, refuse_ndim
 from zerocopy.protocols.array_interface import address
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
@@ -97,7 +97,7 @@ class NumPy(Framework):
         import numpy as np
 
         # Exactly these: a subclass may mean more than its bytes say (a mask, units).
-        return {"ndarray": as_it_is} if cls in (np.ndarray, np.memmap) else {}
+        return {"ndarray": identity} if cls in (np.ndarray, np.memmap) else {}
 
     # -- target ---------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class NumPy(Framework):
         return array.view(extended)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        return {"ndarray": as_it_is}
+        return {"ndarray": identity}
 
 
 def _max_ndim() -> int:

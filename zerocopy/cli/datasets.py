@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from zerocopy.dtype import from_numpy
-from zerocopy.framework import Array
 from zerocopy.protocols.array_interface import aligned_copy
+from zerocopy.source import Array
 
 _NPY_MAGIC = b"\x93NUMPY"  # numpy.lib.format, "Format Version 1.0"
 _ARROW_MAGIC = b"ARROW1"

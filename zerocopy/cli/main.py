@@ -200,8 +200,7 @@ def _measure(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from zerocopy import registry
-    from zerocopy.cli.matrix import arrays as matrix
-    from zerocopy.cli.matrix import columns as column_matrix
+    from zerocopy.cli.matrix import arrays as matrix, columns as column_matrix
 
     console = Console(stderr=True)
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())

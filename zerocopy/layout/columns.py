@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.errors import CopyRequiredError, UnsupportedConversionError
-from zerocopy.layout import arena, on_device, outputs
-from zerocopy.layout import threads as parallel
+from zerocopy.layout import arena, on_device, outputs, threads as parallel
 from zerocopy.layout.rows import view_of
 from zerocopy.layout.schema import ASKED, Leaf
 from zerocopy.layout.source import Source, source

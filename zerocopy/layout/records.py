@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.errors import CopyRequiredError, LossyConversionError, UnsupportedConversionError
-from zerocopy.layout import on_device, outputs
-from zerocopy.layout import threads as parallel
+from zerocopy.layout import on_device, outputs, threads as parallel
 from zerocopy.layout.rows import RecordType, record_type, view_of
 from zerocopy.layout.schema import Leaf
 from zerocopy.layout.source import has_table

@@ -12,9 +12,9 @@ import numpy as np
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Source
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import memory, on_device, string_views
 from zerocopy.tables.column import Column

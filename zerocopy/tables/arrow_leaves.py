@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.framework import Array
+from zerocopy.source import Array
 
 
 def leaves(array: Any, pa: Any) -> Iterator[Any]:

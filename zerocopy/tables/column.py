@@ -9,8 +9,8 @@ from typing import Any
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType
 from zerocopy.errors import Reason
-from zerocopy.framework import Source
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.source import Source
 
 
 class Column:
@@ -50,8 +50,8 @@ class Column:
     --------
     >>> import pyarrow as pa
     >>> from zerocopy.dtype import by_name
-    >>> from zerocopy.tables.describe import table_of
-    >>> column = table_of(pa.table({"x": pa.array([1, None, 3])})).columns[0]
+    >>> from zerocopy.describe import describe
+    >>> column = describe(pa.table({"x": pa.array([1, None, 3])})).columns[0]
     >>> str(column.field), column.length, column.null_count, column.nbytes
     ('int64', 3, 1, 25)
     >>> column.values(by_name("int64")).view.shape
@@ -239,8 +239,8 @@ class Table:
     Examples
     --------
     >>> import pyarrow as pa
-    >>> from zerocopy.tables.describe import table_of
-    >>> table = table_of(pa.table({"x": [1, 2], "name": ["a", "b"]}))
+    >>> from zerocopy.describe import describe
+    >>> table = describe(pa.table({"x": [1, 2], "name": ["a", "b"]}))
     >>> table.name, table.labels, table.shape
     ('pyarrow.Table', ['x', 'name'], (2, 2))
     """

@@ -17,8 +17,8 @@ import numpy as np
 from zerocopy.device import HOST
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
-from zerocopy.framework import Array, Source
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import on_device
 from zerocopy.tables.column import Column

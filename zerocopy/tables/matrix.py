@@ -19,7 +19,6 @@ from zerocopy import registry
 from zerocopy.device import HOST, same_place
 from zerocopy.dtype import by_name
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
-from zerocopy.framework import Array, Source
 from zerocopy.layout import threads
 from zerocopy.layout.rows import record_type
 from zerocopy.layout.transposition import to_rows
@@ -27,6 +26,7 @@ from zerocopy.plan import Plan
 from zerocopy.protocols import cuda_array_interface
 from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.protocols.cuda_array_interface import Handover
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import memory, on_device
 from zerocopy.tables.arrow_column import ArrowColumn

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from zerocopy.dtype import DType, by_name
-from zerocopy.framework import Array
 from zerocopy.protocols import arrow_device
 from zerocopy.protocols.arrow_c import Memory
+from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
 
 BYTE = by_name("uint8")

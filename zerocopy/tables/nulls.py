@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.errors import LossyConversionError, Reason
-from zerocopy.framework import Array, Source
+from zerocopy.source import Array, Source
 from zerocopy.tables import on_device
 from zerocopy.tables.column import Column
 from zerocopy.tables.result import Masked

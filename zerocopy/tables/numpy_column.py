@@ -11,9 +11,9 @@ import numpy as np
 from zerocopy.device import HOST
 from zerocopy.dtype import DType, by_name, from_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Source
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column
 from zerocopy.tables.object_column import ObjectColumn, RefusedColumn

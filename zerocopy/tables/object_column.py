@@ -13,9 +13,9 @@ import numpy as np
 
 from zerocopy.dtype import DType
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
-from zerocopy.framework import Array, Source
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field, read_schema
+from zerocopy.source import Array, Source
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy.errors import Reason
-from zerocopy.framework import Array, Source
 from zerocopy.protocols import arrow_device
 from zerocopy.protocols.arrow_c import Memory
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
 

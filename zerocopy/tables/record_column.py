@@ -13,12 +13,12 @@ import numpy as np
 from zerocopy.device import HOST
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Source
 from zerocopy.layout.columns import aos_to_soa
 from zerocopy.layout.schema import parts
 from zerocopy.layout.source import source
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.numpy_column import (

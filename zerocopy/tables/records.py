@@ -11,10 +11,10 @@ import numpy as np
 from zerocopy.device import HOST
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
-from zerocopy.framework import Array, Source
 from zerocopy.layout.records import soa_to_aos
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import nulls
 from zerocopy.tables.column import Column, Table

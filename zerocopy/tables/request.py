@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from zerocopy.framework import Framework, Source
+from zerocopy.framework import Framework
 from zerocopy.plan import Plan
+from zerocopy.source import Source
 from zerocopy.tables.options import Options
 
 #: ``between(source, copy) -> Plan`` for one tensor, with all else that was asked in it.

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from zerocopy.framework import Array
 from zerocopy.protocols.arrow_c import Memory
+from zerocopy.source import Array
 from zerocopy.tables import memory
 
 _INLINE = 12

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from zerocopy.dtype import DType, by_name
-from zerocopy.errors import Reason
-from zerocopy.framework import Array, Source
+from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column
 
@@ -48,6 +48,32 @@ class TensorColumn(Column):
         self.length = source.view.shape[0]
         self.changes = not source.view.readonly and not source.reasons
         self._mask, self._categories = mask, categories
+
+    @classmethod
+    def masked(cls, values: Source, mask: Source) -> TensorColumn:
+        """Return a column of values with a mask that is True where a row is null.
+
+        Raises
+        ------
+        UnsupportedConversionError
+            The mask is not of bool, or not one value per row.
+        """
+        shape = values.view.shape
+        if len(shape) != 1 or mask.view.shape != shape or mask.view.dtype.name != "bool":
+            raise UnsupportedConversionError(
+                "",
+                f"mask has dtype {mask.view.dtype} and shape {mask.view.shape}; "
+                f"expected bool with shape {shape}",
+                "pass a boolean mask with one value per row",
+                code="invalid-mask",
+            )
+
+        def nulls() -> Array:
+            fetch = mask.to_host
+            array: Array = mask.host() if mask.view.device.is_host or fetch is None else fetch(None)
+            return array
+
+        return cls(values, mask=cache(nulls))
 
     @cached_property
     def nulls(self) -> Array | None:

@@ -7,8 +7,9 @@ from typing import Any
 
 from zerocopy.dtype import DType
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.framework import Framework, Source
+from zerocopy.framework import Framework
 from zerocopy.plan import Plan
+from zerocopy.source import Source
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.refusals import each, required
 from zerocopy.tables.request import Request

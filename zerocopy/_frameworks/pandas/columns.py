@@ -16,9 +16,9 @@ from zerocopy import registry
 from zerocopy.device import HOST
 from zerocopy.dtype import FLOAT, by_name, from_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
-from zerocopy.framework import Array, Source
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables import pandas_metadata as meta
 from zerocopy.tables.column import Column, Table

@@ -11,8 +11,8 @@ from zerocopy import registry
 from zerocopy._frameworks.pandas.columns import LEVEL, NAT, RANGE, masked_type, nat_reasons
 from zerocopy.dtype import by_name
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Source
 from zerocopy.protocols.array_interface import aligned_copy
+from zerocopy.source import Array, Source
 from zerocopy.tables import pandas_metadata as meta
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.tensor_column import TensorColumn

@@ -18,10 +18,10 @@ from zerocopy._frameworks.polars.types import (
     walk,
 )
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.framework import Source
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import address, aligned_copy
 from zerocopy.protocols.arrow_schema import NUMBERS, Field
+from zerocopy.source import Source
 from zerocopy.tables.arrow_column import ArrowColumn, Typed
 from zerocopy.tables.column import Column
 from zerocopy.tables.object_column import RefusedColumn

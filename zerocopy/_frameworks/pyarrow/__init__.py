@@ -15,7 +15,7 @@ from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Framework, Source, as_it_is, refuse_dtype, refuse_ndim
+from zerocopy.framework import Array, Framework, Source, identity, refuse_dtype, refuse_ndim
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import address, tidy_strides
 from zerocopy.protocols.arrow_schema import Field, read_schema
@@ -248,7 +248,7 @@ class PyArrow(Hub):
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         pa = self.module()
         if self.form == "Table":
-            return {"arrow": as_it_is}
+            return {"arrow": identity}
         if self.form is not None or not hasattr(pa.Array, "from_dlpack"):
             return {}
         flat, tensor = pa.Array.from_dlpack, pa.Tensor.from_dlpack
@@ -265,7 +265,7 @@ class PyArrow(Hub):
                     raise
                 return tensor(array)
 
-        return {"ndarray": ndarray, "arrow": as_it_is}
+        return {"ndarray": ndarray, "arrow": identity}
 
 
 # The classes of plain numbers.

@@ -13,8 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._frameworks.pylibcudf import fitting
-from zerocopy._frameworks.pylibcudf import memory as libcudf
+from zerocopy._frameworks.pylibcudf import fitting, memory as libcudf
 from zerocopy.device import CUDA, Device
 from zerocopy.dtype import by_name
 from zerocopy.errors import (

@@ -10,9 +10,9 @@ from zerocopy import registry
 from zerocopy._frameworks.pylibcudf import memory as libcudf
 from zerocopy.device import LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Device
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.framework import Source
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.tensor_column import TensorColumn

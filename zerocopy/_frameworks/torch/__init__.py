@@ -6,8 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zerocopy._frameworks.torch.on_device import MAX_NDIM as _MAX_NDIM
-from zerocopy._frameworks.torch.on_device import exporter, importer
+from zerocopy._frameworks.torch.on_device import MAX_NDIM as _MAX_NDIM, exporter, importer
 from zerocopy.device import (
     CUDA,
     CUDA_HOST,

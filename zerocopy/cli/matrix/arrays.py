@@ -29,7 +29,7 @@ from zerocopy.errors import (
     Reason,
     ZeroCopyError,
 )
-from zerocopy.framework import Array
+from zerocopy.source import Array
 
 #: What can come of a cell, the worst first. ``empty``: a zero-size array, which
 #: shares nothing and copies nothing. ``no source``: the source framework cannot

@@ -11,9 +11,9 @@ from typing import Any
 
 import zerocopy
 from zerocopy import registry
+from zerocopy._engine.memory import blocks
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.strided_view import StridedView
-from zerocopy.tables.blocks import blocks
 from zerocopy.tables.result import parts
 
 

@@ -17,8 +17,9 @@ from zerocopy import registry
 from zerocopy.cli.matrix.arrays import NOTHING, Progress, plan_reasons
 from zerocopy.cli.matrix.checks import Sharing, blocks_of, first_line, foreign, sharing, strangers
 from zerocopy.cli.matrix.samples import LABEL, column_of, compare, decoded, made_of, stored, told, unlike
+from zerocopy.describe import describe
 from zerocopy.errors import CopyRequiredError, Reason, ZeroCopyError
-from zerocopy.tables.describe import table_of
+from zerocopy.tables.column import Table
 
 #: What a refusal is tried again with, in that order.
 _ASKED: tuple[dict[str, Any], ...] = (
@@ -163,8 +164,8 @@ def _source(column: Any, origin: str) -> tuple[Any, Any, tuple[str, list[Reason]
 
 def _type(source: Any, expected: Any) -> str:
     """Return the type of a source's column; of a tensor the one that it becomes."""
-    table = table_of(source)
-    of = table.columns[0].field if table is not None else None
+    table = describe(source)
+    of = table.columns[0].field if isinstance(table, Table) else None
     return str(expected.type if of is None else of)
 
 

@@ -1,0 +1,202 @@
+"""``view`` and ``shares_memory``: the addresses of any object; no framework is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from zerocopy.describe import describe, describe_array
+from zerocopy.device import HOST, same_place
+from zerocopy.dtype import by_name
+from zerocopy.errors import CopyRequiredError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.protocols.array_interface import address
+from zerocopy.source import Array, Source, type_name
+from zerocopy.strided_view import StridedView
+
+# The exact overlap problem is NP-complete; NumPy takes some 10 ms for this many steps.
+_MAX_WORK: Any = 100_000
+_TOO_HARD = getattr(np, "exceptions", np).TooHardError  # NumPy 1.25 moved it
+
+
+def view(obj: Any) -> StridedView:
+    """Return the address and layout of an object's memory.
+
+    Parameters
+    ----------
+    obj : object
+        An array or tensor of any framework, or an object that supports DLPack, the
+        CUDA Array Interface, NumPy's array interface, the Arrow C data interface
+        or the buffer protocol.
+
+    Returns
+    -------
+    StridedView
+        A description, not an alias. Its ``owner`` keeps the memory alive.
+
+    Raises
+    ------
+    ZeroCopyError
+        The object is not an array, or its values are not in one block of memory: it is
+        lazily conjugated, chunked, bit-packed, sparse or sharded.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> zc.view(b"abc").nbytes
+    3
+    """
+    if isinstance(obj, StridedView):
+        return obj
+    try:
+        source = describe_array(obj)
+    except ZeroCopyError as error:
+        error.with_context(asked=f"view({type_name(obj)})")
+        raise
+    if source.reasons:
+        reason = source.reasons[0]
+        raise CopyRequiredError(f"view({source.name})", reason.why, reason.remedy, code=reason.code)
+    return source.view
+
+
+def shares_memory(a: Any, b: Any) -> bool:
+    """Return whether writing one object could change the other.
+
+    Parameters
+    ----------
+    a, b : object
+        As for :func:`view`, of the same or of different frameworks; or tables,
+        columns, and containers of any of these.
+
+    Returns
+    -------
+    bool
+        Whether they have at least one byte in common, in any column or leaf.
+        A zero-size array shares no bytes. Neither does an array whose values are
+        not the bytes in its memory (see :func:`view`).
+
+    Raises
+    ------
+    ZeroCopyError
+        One of them is not an array or table, or is a query or stream that has not been read.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> x = np.arange(4)
+    >>> zc.shares_memory(x, memoryview(x)), zc.shares_memory(x[:2], x[2:])
+    (True, False)
+    """
+    if a is b:
+        return _has_bytes(a)
+    blocks_of_a = list(blocks(a))
+    return any(_overlap(one, other) for other in blocks(b) for one in blocks_of_a)
+
+
+def blocks(obj: Any) -> Iterator[StridedView]:
+    """Yield each block of an object's memory: of arrays, columns, tables, and containers of them.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        The object is a query or a stream, which has no memory before it is read.
+    """
+    if isinstance(obj, StridedView):
+        yield obj
+        return
+    items = _items(obj)
+    if items is not None:
+        for item in items:
+            yield from blocks(item)
+        return
+    description = describe(obj)
+    if isinstance(description, Source):
+        if not description.reasons:
+            yield description.view
+    elif isinstance(obj, np.ndarray):
+        yield _bytes(obj)  # dates, text or records: columns for most targets, one array to NumPy
+    elif description.read is not None:
+        raise UnsupportedConversionError(
+            f"shares_memory({description.name})",
+            "it has memory only after it has been read",
+            "read it first",
+            code="unread",
+        )
+    else:
+        for column in description.columns:
+            yield from _column_blocks(column)
+
+
+def _items(obj: Any) -> list[Any] | None:
+    """Return the parts of a container or of an `Encoded` column; None for other objects."""
+    if isinstance(obj, dict):
+        return list(obj.values())
+    if isinstance(obj, (list, tuple)):
+        return list(obj)
+    from zerocopy.tables.result import Encoded, parts
+
+    return [leaf for _, leaf in parts(obj)] if isinstance(obj, Encoded) else None
+
+
+def _column_blocks(column: Any) -> Iterator[StridedView]:
+    if column.reasons:
+        return
+    source = getattr(column, "source", None)
+    if source is not None and not source.reasons:
+        yield source.view
+        return
+    device = getattr(column, "device", HOST)
+    for low, high in column.extents():
+        yield StridedView(low, (high - low,), (1,), by_name("uint8"), device, True, column)
+
+
+def _bytes(array: Array) -> StridedView:
+    shape, strides = (*array.shape, array.itemsize), (*array.strides, 1)
+    return StridedView(address(array), shape, strides, by_name("uint8"), HOST, True, array)
+
+
+def _has_bytes(obj: Any) -> bool:
+    """Whether an object shares memory with itself; True unless it is known to have none."""
+    if isinstance(obj, StridedView):
+        return obj.size != 0
+    try:
+        description = describe(obj)
+    except ZeroCopyError:
+        return True  # sparse, sharded, traced: not one block of memory, but not empty
+    if isinstance(description, Source):
+        return description.view.size != 0
+    return description.read is not None or any(column.nbytes for column in description.columns)
+
+
+def _overlap(a: StridedView, b: StridedView) -> bool:
+    if not same_place(a.device, b.device):
+        return False
+    (low_a, high_a), (low_b, high_b) = a.bounds, b.bounds
+    if max(low_a, low_b) >= min(high_a, high_b):
+        return False
+    if a.compact and b.compact:
+        return True
+    # The bounds overlap and there are gaps: an exact answer needs a solver. NumPy's uses
+    # addresses and strides only, so it also serves device memory.
+    try:
+        return bool(np.shares_memory(_as_array(a), _as_array(b), max_work=_MAX_WORK))
+    except _TOO_HARD:
+        return True  # not proved disjoint
+
+
+class _Addresses:
+    """Array-interface wrapper used only for address arithmetic; its memory is never read."""
+
+    def __init__(self, view: StridedView) -> None:
+        self.__array_interface__ = {
+            "shape": view.shape,
+            "strides": view.strides,
+            "typestr": f"|V{view.dtype.itemsize}",
+            "data": (view.ptr, True),
+            "version": 3,
+        }
+
+
+def _as_array(view: StridedView) -> Array:
+    return np.asarray(_Addresses(view))

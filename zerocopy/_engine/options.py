@@ -1,0 +1,57 @@
+"""The options of ``convert`` and ``explain``: their names and types, listed once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from inspect import Parameter, Signature
+from typing import Any, TypedDict
+
+
+class ArrayOptions(TypedDict, total=False):
+    """Options of every conversion."""
+
+    device: Any
+    copy: bool | None
+    stream: Any
+    writable: bool | None
+
+
+class ConvertOptions(ArrayOptions, total=False):
+    """All options: those of every conversion, and those for tables."""
+
+    layout: str | None
+    columns: Sequence[Hashable] | None
+    nulls: Any
+    encode: bool | None
+    names: Sequence[str] | None
+    index: bool | None
+
+
+NAMES = tuple(ConvertOptions.__annotations__)
+TABLE_NAMES = tuple(name for name in NAMES if name not in ArrayOptions.__annotations__)
+
+#: For ``help()`` and ``inspect.signature``: functions take the options as one dictionary.
+SIGNATURE = Signature(
+    [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("obj", "to")]
+    + [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in NAMES]
+)
+
+
+def check_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are not None.
+
+    Raises
+    ------
+    TypeError
+        A name is not an option, as Python raises for unknown keywords.
+    ValueError
+        ``copy`` or ``writable`` is not True, False or None.
+    """
+    for name in options:
+        if name not in NAMES:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; it takes {NAMES}")
+    for name in ("copy", "writable"):
+        value = options.get(name)
+        if not (value is None or value is True or value is False):  # 0 == False, but is neither
+            raise ValueError(f"{name} is True, False or None, not {value!r}")
+    return {name: value for name, value in options.items() if value is not None}

@@ -1,0 +1,158 @@
+"""``describe``: one object as a `Source` (an array) or a `Table` (columns); copies nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zerocopy import registry
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.framework import Framework
+from zerocopy.protocols import producer
+from zerocopy.source import Source
+
+if TYPE_CHECKING:
+    from zerocopy.tables.column import Column, Table
+
+# Tables are imported inside functions: a conversion between arrays runs without them.
+
+
+def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> Source | Table:
+    """Describe any object by its framework, or else by the protocols of its type.
+
+    Parameters
+    ----------
+    obj : object
+        A dict is a table of its values.
+    index : bool, optional
+        The option ``index=``, for frameworks whose tables have row labels.
+    for_table : bool
+        Whether the target is a table framework. pyarrow then reads an Arrow stream at once,
+        instead of one batch after the other.
+
+    Raises
+    ------
+    ZeroCopyError
+        The object is not an array or a table, or describes itself wrongly.
+    """
+    if isinstance(obj, dict):
+        table = describe_columns(obj)
+        if table is None:
+            raise UnsupportedConversionError(
+                "", "a dict of tables is not one table", "convert each table by itself", code="not-a-column"
+            )
+        return table
+    framework = registry.by_type(type(obj))
+    if framework is not None:
+        table = framework.table(obj, index)
+        return _owned(framework, obj) if table is None else table
+    if producer.is_arrow(obj):
+        from zerocopy.tables import arrow_table
+
+        return arrow_table.describe(obj, for_table)
+    return describe_array(obj)
+
+
+def describe_array(obj: Any) -> Source:
+    """Describe an object as one array: a column of numbers is one, a table is not.
+
+    Raises
+    ------
+    ZeroCopyError
+        The object is not an array, or not one block of memory.
+    """
+    framework = registry.by_type(type(obj))
+    if framework is not None:
+        return _owned(framework, obj)
+    source = producer.describe(obj)
+    if source is None and producer.is_arrow_array(obj):
+        from zerocopy.tables import arrow_table
+
+        source = arrow_table.as_array(obj)
+    return producer.describe_buffer(obj) if source is None else source
+
+
+def _owned(framework: Framework, obj: Any) -> Source:
+    source = framework.source(obj)
+    source.framework, source.obj = framework, obj
+    return source
+
+
+def describe_columns(columns: dict[Any, Any]) -> Table | None:
+    """Describe a dict's values as the columns of one table; None if a value is itself a table.
+
+    Raises
+    ------
+    ZeroCopyError
+        A value is not a column, or the lengths differ.
+    """
+    from zerocopy.tables.column import Table
+
+    described: list[Column] = []
+    refusal: ZeroCopyError | None = None
+    for label, value in columns.items():
+        try:
+            column = _column(value)
+        except ZeroCopyError as error:
+            # A later value can be a table, which makes the dict a container of tables.
+            refusal = refusal or error.with_context(why=f"column {label!r}: {error.why}")
+            continue
+        if column is None:
+            return None
+        described.append(column)
+    if refusal is not None:
+        raise refusal
+    lengths = {column.length for column in described}
+    if len(lengths) > 1:
+        each = ", ".join(f"{label!r} has {c.length:,}" for label, c in zip(columns, described, strict=True))
+        raise UnsupportedConversionError(
+            "",
+            f"the columns differ in length: {each}",
+            "pass columns of one length",
+            code="different-lengths",
+        )
+    return Table("dict", list(columns), described, lengths.pop() if lengths else 0, obj=columns)
+
+
+def _column(value: Any) -> Column | None:
+    """Describe a dict's value as a column; None if it is a table."""
+    from zerocopy.tables.column import Table
+    from zerocopy.tables.result import Encoded, Masked
+    from zerocopy.tables.tensor_column import TensorColumn
+
+    if isinstance(value, Masked) and not isinstance(value.values, Encoded):
+        return TensorColumn.masked(describe_array(value.values), describe_array(value.mask))
+    if isinstance(value, (Encoded, Masked)):
+        raise UnsupportedConversionError(
+            "",
+            "an Encoded is a converted column, not a column",
+            "pass the original column",
+            code="not-a-column",
+        )
+    if isinstance(value, (dict, list, tuple)):
+        raise UnsupportedConversionError(
+            "",
+            f"a {type(value).__qualname__} is not a column",
+            "pass an array: numpy.asarray(x) of numbers, pyarrow.array(x) of other values",
+            code="not-a-column",
+        )
+    described = describe(value, for_table=True)
+    if isinstance(described, Table):
+        if not described.single:
+            return None
+        if described.read is not None:
+            # Reading uses the object up, and explain() must not do that.
+            raise UnsupportedConversionError(
+                "",
+                f"a {type(value).__qualname__} is a stream, and becomes a column when it is read",
+                "read it first",
+                code="unread",
+            )
+        return described.columns[0]
+    if described.view.ndim == 0:
+        raise UnsupportedConversionError(
+            "",
+            "a value without dimensions is not a column",
+            "pass numpy.atleast_1d(x)",
+            code="too-few-dimensions",
+        )
+    return TensorColumn(described)

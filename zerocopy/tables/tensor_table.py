@@ -1,0 +1,79 @@
+"""A tensor as a table: one column, or the columns of a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+from zerocopy.errors import UnsupportedConversionError
+from zerocopy.source import Array, Source
+from zerocopy.tables.column import Column, Table
+from zerocopy.tables.tensor_column import TensorColumn
+
+
+def table_of_tensor(source: Source, names: Sequence[str] | None) -> Table:
+    """Return a 1-D tensor as a series, or as a table if it has `names`, and a 2-D one as a table.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        The tensor has another number of dimensions, or the names do not fit.
+    """
+    view = source.view
+    if view.ndim == 1 and names is None:
+        return Table(source.name, [""], [TensorColumn(source)], view.shape[0], single=True, obj=source.obj)
+    if view.ndim not in (1, 2):
+        raise UnsupportedConversionError(
+            "",
+            f"a tensor of shape {view.shape} is not a table",
+            'pass {"name": x}: its rows become one column of tensors'
+            if view.ndim
+            else "pass numpy.atleast_1d(x)",
+            code="too-many-dimensions" if view.ndim else "too-few-dimensions",
+        )
+    width = 1 if view.ndim == 1 else view.shape[1]
+    labels = _labels(width, names)
+    if view.ndim == 1:
+        return Table(source.name, labels, [TensorColumn(source)], view.shape[0], obj=source.obj)
+    # One export for all columns: some exporters hand out their memory only once.
+    source = replace(source, host=cache(source.host))
+    columns: list[Column] = [TensorColumn(_column(source, i)) for i in range(width)]
+    return Table(source.name, labels, columns, view.shape[0], obj=source.obj)
+
+
+def _labels(width: int, names: Sequence[str] | None) -> list[str]:
+    labels = [f"column_{i}" for i in range(width)] if names is None else list(names)
+    if len(labels) != width:
+        raise UnsupportedConversionError(
+            "",
+            f"{len(labels)} names for {width} columns",
+            "pass a name for each of them",
+            code="option-value",
+        )
+    if len(set(labels)) != width:
+        repeated = sorted({str(label) for label in labels if labels.count(label) > 1})
+        raise UnsupportedConversionError(
+            "", f"several columns are called {', '.join(repeated)}", "rename them", code="duplicate-names"
+        )
+    return labels
+
+
+def _column(source: Source, index: int) -> Source:
+    """Return one column of a 2-D tensor in host memory."""
+    view = source.view
+    if not view.device.is_host:
+        raise UnsupportedConversionError(
+            "",
+            f"its columns are on {view.device}",
+            "copy it to the host first, or pass a dict of columns",
+            code="other-device",
+        )
+    ptr = view.ptr + index * view.strides[1]
+    column = replace(view, ptr=ptr, shape=view.shape[:1], strides=view.strides[:1])
+
+    def host() -> Array:
+        values: Array = source.host()[:, index]
+        return values
+
+    return replace(source, view=column, host=host, obj=column)
