@@ -5,9 +5,8 @@
 >>> zc.view(records).shape
 (2, 3)
 
-``import zerocopy`` imports the standard library alone: the public names are
-loaded when one of them is first used (promise P6), so a library may import us
-at the top of a module and pay nothing until it converts something.
+``import zerocopy`` imports only the standard library: the public names are loaded when one of
+them is first used (promise P6). A library can import it at the top of a module at no cost.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import sys
 
 from zerocopy.forks import LOADING as _LOADING
 
-TYPE_CHECKING = False  # typing's own takes longer to import than all the rest of this file
+TYPE_CHECKING = False  # importing typing takes longer than the rest of this file
 if TYPE_CHECKING:
     from typing import Any
 
@@ -101,24 +100,24 @@ _HOME = {
 
 __all__ = sorted([*_HOME, "__version__"])
 
-if not TYPE_CHECKING:  # a type checker would take any name from it
+if not TYPE_CHECKING:  # with it, a type checker accepts any name
 
     def __getattr__(name: str) -> Any:
         if name not in _HOME:
             raise AttributeError(f"module 'zerocopy' has no attribute {name!r}")
         from importlib import import_module
 
-        with _LOADING:  # a fork waits for it
-            found = {
+        with _LOADING:  # a fork waits for this import
+            loaded = {
                 public: getattr(import_module(f"zerocopy.{home}"), public) for public, home in _HOME.items()
             }
-        globals().update(found)
-        # All at once, so that this function can go: CPython reads attributes of a module
-        # that has a __getattr__ more slowly, some 20 ns of zc.convert's 150.
-        # Without a GIL another thread could be between missing a name and asking here.
+        globals().update(loaded)
+        # All names at once, so that this function can be deleted: CPython reads attributes of a
+        # module with a __getattr__ more slowly, 20 ns of zc.convert's 150. Without a GIL, another
+        # thread can be about to call it.
         if getattr(sys, "_is_gil_enabled", lambda: True)():
             globals().pop("__getattr__", None)
-        return found[name]
+        return loaded[name]
 
 
 def __dir__() -> list[str]:

@@ -39,10 +39,10 @@ class Device(NamedTuple):
     Attributes
     ----------
     type : int
-        ``DLDeviceType`` of the DLPack standard (dlpack.h 1.2): 1 is the CPU, 2 CUDA, 3 page-locked host
-        memory, 13 CUDA's managed memory.
+        ``DLDeviceType`` of the DLPack standard (dlpack.h 1.2): 1 is the CPU, 2 CUDA, 3 page-locked
+        host memory, 13 CUDA managed memory.
     id : int
-        Which of the devices of that type, from 0.
+        Index among the devices of that type, from 0.
 
     Examples
     --------
@@ -57,12 +57,12 @@ class Device(NamedTuple):
 
     @property
     def is_host(self) -> bool:
-        """Whether the CPU reads this memory through plain pointers (pinned memory too)."""
+        """Whether the CPU can read this memory through plain pointers; page-locked memory included."""
         return self.type in (CPU, CUDA_HOST, ROCM_HOST)
 
     @property
     def kind(self) -> str:
-        """``"cpu"`` for all host memory, else the name of the type: ``"cuda"``, ``"rocm"``, ..."""
+        """``"cpu"`` for all host memory, otherwise the type's name: ``"cuda"``, ``"rocm"``, ..."""
         if self.is_host:
             return "cpu"
         if self.type == CUDA_MANAGED:
@@ -78,9 +78,9 @@ HOST = Device(CPU, 0)
 
 
 def same_place(a: Device, b: Device) -> bool:
-    """Whether memory on ``a`` needs no transfer to be used on ``b``.
+    """Whether memory on one device can be used on another without a transfer.
 
-    Host memory is one place, pinned or not; managed memory is its device's.
+    All host memory is one place, page-locked or not; managed memory belongs to its device.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def same_place(a: Device, b: Device) -> bool:
     Returns
     -------
     bool
-        Whether it needs none.
+        True if no transfer is needed.
 
     Examples
     --------
@@ -111,12 +111,12 @@ def parse_device(spec: Any) -> Device | None:
     Returns
     -------
     Device or None
-        None for an object that may be a framework's own device.
+        None for other objects, which can be a framework's own device.
 
     Raises
     ------
     DeviceError
-        A string that names no device.
+        The string does not name a device.
 
     Examples
     --------
@@ -130,8 +130,8 @@ def parse_device(spec: Any) -> Device | None:
         if name not in _TYPES or not (index.isdecimal() or index == ""):
             raise DeviceError(
                 f"device={spec!r}",
-                "it names no device",
-                'write "cpu", "cuda", "cuda:1", or a DLPack pair such as (2, 0)',
+                "it does not name a device",
+                'pass "cpu", "cuda", "cuda:1" or a DLPack pair such as (2, 0)',
             )
         return Device(_TYPES[name], int(index or 0))
     if isinstance(spec, tuple) and len(spec) == 2:
@@ -143,7 +143,7 @@ def parse_device(spec: Any) -> Device | None:
 
 
 def parse_stream(stream: Any) -> int | None:
-    """Return a stream as the integer that DLPack's and CAI v3's protocols pass.
+    """Return a stream as the integer that DLPack and the CUDA Array Interface pass.
 
     Parameters
     ----------
@@ -158,15 +158,15 @@ def parse_stream(stream: Any) -> int | None:
     Raises
     ------
     DeviceError
-        ``0``, which both protocols refuse as ambiguous (legacy or per-thread
-        default?), other negative numbers than -1, or an object that is no stream.
+        The stream is ``0``, which both protocols refuse as ambiguous (legacy or per-thread
+        default), is negative and not -1, or is not a stream.
 
     Notes
     -----
     DLPack (Python specification, ``__dlpack__``, CUDA): 1 is the legacy default
-    stream, 2 the per-thread default, -1 asks for no synchronisation. A stream
-    object whose handle is 0 is the legacy default one. The CUDA Array Interface, version 3
-    (section "Synchronization"), has the same numbers.
+    stream, 2 the per-thread default stream, -1 requests no synchronisation. A stream
+    object with handle 0 is the legacy default stream. The CUDA Array Interface, version 3
+    (section "Synchronization"), uses the same numbers.
 
     Examples
     --------
@@ -175,29 +175,29 @@ def parse_stream(stream: Any) -> int | None:
     """
     if stream is None:
         return None
-    asked = f"stream={stream!r}"
+    call = f"stream={stream!r}"
     if isinstance(stream, Integral) and not isinstance(stream, bool):  # NumPy's integers too
         if stream == 0:
             raise DeviceError(
-                asked,
-                "0 is ambiguous and DLPack refuses it",
+                call,
+                "DLPack refuses 0 as ambiguous",
                 "pass 1 for the legacy default stream or 2 for the per-thread one",
             )
         if stream < -1:
-            raise DeviceError(asked, "it is no stream", "pass a stream's handle, 1, 2 or -1")
+            raise DeviceError(call, "it is not a stream", "pass a stream's handle, 1, 2 or -1")
         return int(stream)
     if hasattr(type(stream), "__cuda_stream__"):
-        # CUDA Python's stream protocol: a method, or in early versions a property.
+        # CUDA Python's stream protocol: a method; a property in early versions.
         pair = stream.__cuda_stream__
         version, handle = pair() if callable(pair) else pair
         if version != 0:
             raise DeviceError(
-                asked, f"its __cuda_stream__ speaks version {version}", "pass the stream's handle as an int"
+                call, f"its __cuda_stream__ has version {version}", "pass the stream's handle as an int"
             )
     else:
         handle = _handle(stream)
         if handle is None:
-            raise DeviceError(asked, "it is no stream", "pass an int, or an object with __cuda_stream__")
+            raise DeviceError(call, "it is not a stream", "pass an int, or an object with __cuda_stream__")
     return int(handle) or LEGACY_DEFAULT_STREAM
 
 
@@ -207,8 +207,8 @@ def _handle(stream: Any) -> int | None:
         handle = getattr(stream, name, None)
         if handle is None:
             continue
-        # Numba's is a ctypes pointer, whose value is None for the default stream, or
-        # CUDA Python's CUstream, which int() takes.
+        # Numba's handle is a ctypes pointer, whose value is None for the default stream, or
+        # CUDA Python's CUstream, which int() accepts.
         handle = (handle.value or 0) if hasattr(handle, "value") else handle
         if isinstance(handle, int) or hasattr(type(handle), "__int__"):
             return int(handle)

@@ -1,6 +1,6 @@
-"""Data types by their standard names, and what DLPack and NumPy call them.
+"""Data types: standard names, and their equivalents in DLPack and NumPy.
 
-The names are the array API standard's and, beyond it, those of ``ml_dtypes``.
+The names are those of the array API standard and, beyond it, of ``ml_dtypes``.
 The codes are ``DLDataTypeCode`` of the DLPack standard (dlpack.h, version 1.2).
 """
 
@@ -17,22 +17,21 @@ INT, UINT, FLOAT, BFLOAT, COMPLEX, BOOL = 0, 1, 2, 4, 5, 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """One data type; there is one object a type, so ``is`` compares them.
+    """One data type. There is one object per type, so ``is`` compares types.
 
     Attributes
     ----------
     name : str
-        Its standard name: ``"float32"``, ``"bfloat16"``, ``"float8_e4m3fn"``.
+        Standard name: ``"float32"``, ``"bfloat16"``, ``"float8_e4m3fn"``.
     code, bits, lanes : int
-        ``DLDataType`` of the DLPack standard (dlpack.h 1.2): the code, the bits of a lane, the lanes.
+        ``DLDataType`` of the DLPack standard (dlpack.h 1.2): type code, bits per lane, lanes.
     itemsize : int
-        Bytes that one element takes in memory; types of fewer than 8 bits take a
-        whole byte each, as ``ml_dtypes`` stores them.
+        Bytes per element. Types of fewer than 8 bits use a whole byte, as in ``ml_dtypes``.
     storage : numpy.dtype
-        What NumPy holds the bytes in: the type itself where NumPy has it,
-        unsigned integers of the same width where it has not.
+        NumPy type that holds the bytes: the type itself, or unsigned integers of the
+        same width if NumPy lacks it.
     in_numpy : bool
-        Whether NumPy itself has the type, without ``ml_dtypes``.
+        Whether NumPy has the type without ``ml_dtypes``.
 
     Examples
     --------
@@ -97,31 +96,31 @@ SUBBYTE_NAMES = frozenset(t.name for t in _FOREIGN if t.bits < 8 and t.lanes == 
 
 _BY_NAME = {t.name: t for t in ALL}
 _BY_DLPACK = {(t.code, t.bits, t.lanes): t for t in ALL}
-# Filled with the ml_dtypes as they are met: their np.dtype objects cannot be
-# made without importing ml_dtypes, which nobody may have asked for.
+# Types of ml_dtypes are added when first seen: their np.dtype objects cannot be made without
+# importing ml_dtypes (promise P6).
 _BY_NUMPY: dict[np.dtype[Any], DType] = {t.storage: t for t in _NATIVE}
 
 
 def by_name(name: str) -> DType:
-    """Return the type of that standard name.
+    """Return the type with a standard name.
 
     Raises
     ------
     KeyError
-        No such type.
+        There is none.
     """
     return _BY_NAME[name]
 
 
 def by_dlpack(code: int, bits: int, lanes: int) -> DType | None:
-    """Return the type of a ``DLDataType``, or None for one that has no name here."""
+    """Return the type of a ``DLDataType``, or None if it has no standard name."""
     return _BY_DLPACK.get((code, bits, lanes))
 
 
 def from_numpy(dtype: np.dtype[Any]) -> DType | None:
     """Return the type of a NumPy dtype (``ml_dtypes`` included), or None.
 
-    Byte-swapped types have none: their bytes mean something else.
+    Byte-swapped types have none.
 
     Examples
     --------
@@ -130,26 +129,26 @@ def from_numpy(dtype: np.dtype[Any]) -> DType | None:
     >>> from_numpy(np.dtype(">f4")) is None
     True
     """
-    found = _BY_NUMPY.get(dtype)
-    if found is None and dtype.type.__module__.partition(".")[0] == "ml_dtypes":
-        found = _BY_NAME.get(dtype.name)
-        if found is not None:
-            _BY_NUMPY[dtype] = found
-    return found
+    known = _BY_NUMPY.get(dtype)
+    if known is None and dtype.type.__module__.partition(".")[0] == "ml_dtypes":
+        known = _BY_NAME.get(dtype.name)
+        if known is not None:
+            _BY_NUMPY[dtype] = known
+    return known
 
 
 @functools.cache
 def native_numbers() -> frozenset[int]:
-    """Return the numbers of NumPy's own types that tensors have (``dtype.num``), whatever the byte order.
+    """Return ``dtype.num`` of NumPy's types that tensors have, in any byte order.
 
-    By number, since hashing a dtype takes 90 ns more. Two of them may be one type: ``long`` and
-    ``long long`` have numbers of their own.
+    Numbers, since hashing a dtype takes 90 ns more. One type can have two numbers: ``long`` and
+    ``long long`` do.
     """
     return frozenset(np.dtype(char).num for char in "?bBhHiIlLqQefdFD")
 
 
 def to_numpy(dtype: DType) -> np.dtype[Any] | None:
-    """Return the NumPy dtype of a type; None where only ``ml_dtypes`` has it and it is absent.
+    """Return the NumPy dtype of a type; None if only ``ml_dtypes`` has it and is not installed.
 
     Examples
     --------

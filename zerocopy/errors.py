@@ -1,8 +1,8 @@
-"""One vocabulary of errors, whatever the frameworks raise below (promise P9).
+"""The errors of zerocopy, also for exceptions that frameworks raise (promise P9).
 
-Every error says three things: what was asked, why not, and what to do. Each one
-also derives from the built-in that a caller who has never heard of us would
-catch: ``except ImportError`` works for a framework that is not installed.
+A message has three parts: the call, why it failed, and how to fix it. Each class also
+derives from the built-in exception that a caller would catch: ``except ImportError``
+catches a framework that is not installed.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class ZeroCopyError(Exception):
 
 
 class UnknownFrameworkError(ZeroCopyError, LookupError):
-    """``to`` names no framework that is known; the nearest names are in the remedy.
+    """``to`` is not the name of a known framework; the remedy has the nearest names.
 
     Examples
     --------
@@ -116,13 +116,15 @@ class UnknownFrameworkError(ZeroCopyError, LookupError):
     >>> zc.convert(b"abc", to="nunpy")
     Traceback (most recent call last):
         ...
-    zerocopy.errors.UnknownFrameworkError: to='nunpy': it names no framework that is known.
+    zerocopy.errors.UnknownFrameworkError: to='nunpy': it is not the name of a known framework.
       To fix: did you mean 'numpy' or 'cupy'? Known: ...
     """
 
+    code = "unknown-framework"
+
 
 class FrameworkNotInstalledError(ZeroCopyError, ImportError):
-    """The framework is known, and not installed (or its import fails: see the cause).
+    """The framework is not installed, or its import fails (see ``__cause__``).
 
     Examples
     --------
@@ -136,9 +138,11 @@ class FrameworkNotInstalledError(ZeroCopyError, ImportError):
       To fix: pip install absent
     """
 
+    code = "not-installed"
+
 
 class UnsupportedConversionError(ZeroCopyError, TypeError):
-    """There is no route: the message lists what was tried.
+    """The object cannot be converted to the target.
 
     Examples
     --------
@@ -146,14 +150,16 @@ class UnsupportedConversionError(ZeroCopyError, TypeError):
     >>> zc.convert("text", to="numpy")
     Traceback (most recent call last):
         ...
-    zerocopy.errors.UnsupportedConversionError: convert(str, to='numpy'): str is no array and speaks no
-    protocol.
+    zerocopy.errors.UnsupportedConversionError: convert(str, to='numpy'): str is not an array and
+    supports no array protocol.
       To fix: ...
     """
 
+    code = "unsupported"
+
 
 class CopyRequiredError(ZeroCopyError, BufferError, ValueError):
-    """``copy=False`` was asked, and the conversion needs a copy.
+    """``copy=False`` was passed, and the conversion needs a copy.
 
     Examples
     --------
@@ -165,6 +171,8 @@ class CopyRequiredError(ZeroCopyError, BufferError, ValueError):
     other order (>f4).
       To fix: x.astype(x.dtype.newbyteorder('=')); or allow the copy with copy=None
     """
+
+    code = "copy-required"
 
 
 class LossyConversionError(ZeroCopyError, ValueError):
@@ -180,6 +188,8 @@ class LossyConversionError(ZeroCopyError, ValueError):
       To fix: cast the column first: column.astype(...)
     """
 
+    code = "lossy"
+
 
 class DeviceError(ZeroCopyError, RuntimeError):
     """The device does not exist, or its driver does not answer.
@@ -191,12 +201,14 @@ class DeviceError(ZeroCopyError, RuntimeError):
     Traceback (most recent call last):
         ...
     zerocopy.errors.DeviceError: convert(numpy.ndarray float64 (3,), to='numpy', device='cuda'): ...
-      To fix: it has them on: cpu
+      To fix: pass one of its devices: cpu
     """
+
+    code = "device"
 
 
 class PoolOptionError(ZeroCopyError, ValueError):
-    """An option of ``install_pool`` cannot be read, is not known, or contradicts another.
+    """An option of ``install_pool`` is invalid, unknown, or contradicts another.
 
     Examples
     --------
@@ -208,9 +220,11 @@ class PoolOptionError(ZeroCopyError, ValueError):
       To fix: did you mean 'rmm'? there are: ...
     """
 
+    code = "pool-option"
+
 
 class PoolInstalledError(ZeroCopyError, RuntimeError):
-    """A pool with other options is installed already.
+    """A pool with other options is already installed.
 
     Examples
     --------
@@ -225,11 +239,13 @@ class PoolInstalledError(ZeroCopyError, RuntimeError):
     >>> pool.close()
     """
 
+    code = "pool-installed"
+
 
 class PoolTooLateError(ZeroCopyError, RuntimeError):
-    """A framework has allocated already, or has read the variables that would have told it.
+    """A framework has already allocated, or has already read the variables that configure it.
 
-    Raised with ``strict=True``; otherwise the pool's report says it.
+    Raised with ``strict=True``; otherwise the pool's report has a row for it.
 
     Examples
     --------
@@ -238,9 +254,11 @@ class PoolTooLateError(ZeroCopyError, RuntimeError):
     (True, 'call it first')
     """
 
+    code = "pool-too-late"
+
 
 class PoolUnavailableError(ZeroCopyError, RuntimeError):
-    """What the pool is made of is not here: no driver, no RMM, no C library that can do it.
+    """The pool needs a driver, a library (RMM) or a C library function that is not available.
 
     Examples
     --------
@@ -251,9 +269,11 @@ class PoolUnavailableError(ZeroCopyError, RuntimeError):
     zerocopy.errors.PoolUnavailableError: ...
     """
 
+    code = "pool-unavailable"
+
 
 class PoolClosedError(ZeroCopyError, RuntimeError):
-    """The pool was closed, and serves no new requests.
+    """The pool is closed and serves no new requests.
 
     Examples
     --------
@@ -267,25 +287,29 @@ class PoolClosedError(ZeroCopyError, RuntimeError):
       To fix: install another one: zerocopy.install_pool()
     """
 
+    code = "pool-closed"
+
 
 class PoolLimitError(ZeroCopyError, MemoryError):
-    """An allocation would pass the limit; the pool works on.
+    """An allocation would exceed the limit; the pool keeps working.
 
     Parameters
     ----------
     asked, why, remedy : str
-        As of every error.
+        As for every error.
     requested, in_use, limit : int
         In bytes.
     source : str
-        Where the limit comes from: ``"limit="``, ``"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"``, ...
+        Where the limit is set: ``"limit="``, ``"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"``, ...
 
     Examples
     --------
-    >>> error = PoolLimitError("allocate(2048)", "it would pass the limit", requested=2048, limit=1024)
+    >>> error = PoolLimitError("allocate(2048)", "it would exceed the limit", requested=2048, limit=1024)
     >>> isinstance(error, MemoryError), error.requested, error.in_use, error.limit
     (True, 2048, 0, 1024)
     """
+
+    code = "pool-limit"
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""``Plan``: a conversion explained, and ready to run."""
+"""``Plan``: how one conversion will run, and why."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from zerocopy.errors import Reason, ZeroCopyError
 
 @dataclass(slots=True, eq=False)
 class Plan:
-    """A conversion explained.
+    """How one conversion will run, and why.
 
     Attributes
     ----------
     source, target : str
-        What goes where, in words.
+        Short texts for the object and the target.
     possible : bool
-        Whether :func:`zerocopy.convert` would succeed; `reasons` says why not.
+        Whether :func:`zerocopy.convert` would succeed; if not, `reasons` has the reason.
     zero_copy : bool
         Whether the result will share memory with the source. False for a
-        zero-size array, which shares nothing and copies nothing.
+        zero-size array, which has no memory to share or copy.
     copied_bytes : int
-        Bytes that will be copied, transfers between devices included.
+        Number of bytes to copy, transfers between devices included.
     protocol : str
-        What carries the memory: ``"dlpack"``, ``"buffer"``, ...
+        The protocol that exports the memory: ``"dlpack"``, ``"buffer"``, ...
     steps : tuple of str
-        What happens, in order.
+        The steps of the conversion, in order.
     reasons : tuple of Reason
-        Why it copies or refuses, each with its remedy.
+        Why the conversion copies or is refused, each with its remedy.
     warnings : tuple of str
-        What to beware of with the result.
+        Side effects of using the result, such as writes that change the source.
     error : ZeroCopyError or None
-        What ``convert`` would raise.
+        The error that ``convert`` would raise.
     leaves : dict of str to Plan
         For a container: the plan of each leaf by its path.
     unread : bool
-        Whether it has to be read first, a stream or a query: what will alias and how much
-        is copied is known when it has been.
+        Whether the object is a stream or a query. How much is copied is then known only
+        after it has been read.
     run : callable or None
-        Carries the plan out, and so keeps the source alive; None for refusals and
-        containers. It does not travel: a plan that was pickled has none.
+        Runs the plan; keeps the source alive. None for refusals, containers and plans
+        that were pickled.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Plan:
             lines.append(f"  why: {reason.why}")
             if reason.remedy:
                 lines.append(f"  fix: {reason.remedy}")
-        lines += [f"  beware: {warning}" for warning in self.warnings]
+        lines += [f"  warning: {warning}" for warning in self.warnings]
         for path, leaf in self.leaves.items():
             lines += [
                 f"  {path}: {line}" if i == 0 else f"  {line}"
@@ -93,7 +93,7 @@ class Plan:
         if self.copied_bytes:
             return f"copies {self.copied_bytes:,} byte{'s' if self.copied_bytes > 1 else ''}"
         if self.unread:
-            return "known when it has been read"
+            return "known after it has been read"
         return "nothing to copy (zero-size)"
 
 

@@ -1,9 +1,8 @@
-"""Which frameworks there are, by name and by object; nothing here names one.
+"""The known frameworks, by name and by type; this file names none of them.
 
-A framework's file under ``zerocopy/_frameworks/`` is its registration: the file's
-name is the import name, and it holds one subclass of :class:`Framework` called
-``FRAMEWORK``. Packages elsewhere register through the entry point group
-``zerocopy.frameworks``, or by calling :func:`register`.
+A file or folder under ``zerocopy/_frameworks/`` registers a framework: its name is the
+import name, and it defines ``FRAMEWORK``, an instance of :class:`Framework`. Other packages
+register through the entry point group ``zerocopy.frameworks``, or call :func:`register`.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from zerocopy.strided_view import StridedView
 
 ENTRY_POINTS = "zerocopy.frameworks"
 
-# Guards loading and registering, never a conversion; re-entrant, since an entry
-# point's module may call register() while it is being loaded.
+# Held to load and to register, never to convert. Re-entrant: the module of an entry point
+# can call register() while it is loaded.
 _lock = threading.RLock()
 _known: dict[str, Framework] = {}
 _by_root: dict[str, list[Framework]] = {}
-# Weak, so that classes made on the fly can go.
+# Weak references, so that classes created at run time can be freed.
 _by_type: WeakKeyDictionary[type, Framework] = WeakKeyDictionary()
 _variants: dict[tuple[str, str], Framework] = {}
 _all_loaded = False
@@ -37,22 +36,22 @@ _listeners: list[Any] = []
 
 @dataclass(frozen=True, slots=True)
 class FrameworkInfo:
-    """One row of :func:`frameworks`.
+    """One known framework, as :func:`frameworks` lists it.
 
     Attributes
     ----------
     name : str
-        The import name, which is what ``to=`` takes.
+        The import name; ``to=`` takes it.
     kind : str
         ``"tensor"``, ``"table"`` or ``"both"``.
     installed : bool
-        Whether it could be imported; it has not been tried.
+        Whether it can be imported; it is not imported to find out.
     version : str or None
-        None if it is not installed, or does not say it.
+        None if it is not installed, or has no known version.
     devices : tuple of str
-        Of one that is imported, those that it sees; otherwise those that it can have.
+        If it is imported, the devices that it sees; otherwise the kinds that it supports.
     install : str
-        The line that installs it.
+        Command that installs it.
 
     Examples
     --------
@@ -71,17 +70,17 @@ class FrameworkInfo:
 
 
 def register(framework: Framework) -> None:
-    """Add a framework, or replace the one of that name.
+    """Add a framework, or replace the one with the same name.
 
     Parameters
     ----------
     framework : Framework
-        An instance of a subclass; its ``name`` is what ``to=`` will take.
+        An instance of a subclass; ``to=`` then takes its ``name``.
 
     Raises
     ------
     TypeError
-        It is no :class:`zerocopy.Framework`, or has no name.
+        It is not a :class:`zerocopy.Framework`, or has no name.
 
     Examples
     --------
@@ -95,13 +94,13 @@ def register(framework: Framework) -> None:
         raise TypeError(f"register() takes an instance of zerocopy.Framework, not {framework!r}")
     with _lock:
         _add(framework)
-    for forget in _listeners:
-        forget()
+    for clear in _listeners:
+        clear()
 
 
-def on_change(forget: Any) -> None:
-    """Have `forget` called whenever a framework is added or replaced, to drop what was built."""
-    _listeners.append(forget)
+def on_change(clear: Any) -> None:
+    """Call `clear` whenever a framework is added or replaced, to drop cached routes."""
+    _listeners.append(clear)
 
 
 def _add(framework: Framework) -> None:
@@ -122,9 +121,9 @@ def _builtin_names() -> list[str]:
 
 
 def _load(name: str) -> None:
-    """Load a framework's own file, once; with the lock held."""
-    # Once all are loaded the folder is not listed again: for a dict, which is nobody's,
-    # that was most of what convert took.
+    """Load a framework's file once; the caller holds the lock."""
+    # If all are loaded, the folder is not listed again: for a dict, which no framework owns,
+    # the listing was most of convert's time.
     if not _all_loaded and name not in _known and name in _builtin_names():
         module = import_module(f"zerocopy._frameworks.{name}")
         _add(module.FRAMEWORK)
@@ -137,7 +136,7 @@ def _load_all() -> None:
     with _lock:
         for name in _builtin_names():
             _load(name)
-        # Here and not above: it takes 14 ms to import, of the 30 that a first convert takes.
+        # Imported here: it takes 14 ms of the 30 ms of a first convert.
         from importlib.metadata import entry_points
 
         for point in entry_points(group=ENTRY_POINTS):
@@ -148,79 +147,78 @@ def _load_all() -> None:
 
 
 def by_name(to: Any) -> Framework:
-    """Return the framework that ``to=`` names.
+    """Return the framework that the argument ``to`` names.
 
     Parameters
     ----------
     to : str or module
-        ``"torch"``, or ``"pyarrow.Tensor"`` where a framework has several forms.
+        ``"torch"``, or ``"pyarrow.Tensor"`` if a framework has several forms.
 
     Raises
     ------
     UnknownFrameworkError
-        With the nearest names that are known.
+        The remedy has the nearest known names.
     """
     name = getattr(to, "__name__", None) if type(to) is type(sys) else to
     if isinstance(name, str):
         top, _, form = name.partition(".")
-        found = _variant(top, form) if form else _find(name)
-        if found is not None:
-            return found
+        framework = _variant(top, form) if form else _find(name)
+        if framework is not None:
+            return framework
     _load_all()
     import difflib
 
     near = difflib.get_close_matches(str(name).lower(), _known, n=3, cutoff=0.5)
     raise UnknownFrameworkError(
         f"to={to!r}",
-        "it names no framework that is known",
+        "it is not the name of a known framework",
         (f"did you mean {' or '.join(map(repr, near))}? " if near else "")
         + f"Known: {', '.join(sorted(_known))}",
     )
 
 
 def _variant(top: str, form: str) -> Framework | None:
-    found = _variants.get((top, form))
-    if found is None:
+    framework = _variants.get((top, form))
+    if framework is None:
         base = _find(top)
-        found = base.variant(form) if base is not None else None
-        if found is not None:
-            _variants[top, form] = found
-    return found
+        framework = base.variant(form) if base is not None else None
+        if framework is not None:
+            _variants[top, form] = framework
+    return framework
 
 
 def _find(name: str) -> Framework | None:
-    found = _known.get(name)
-    if found is None:
+    framework = _known.get(name)
+    if framework is None:
         with _lock:
             _load(name)
-        found = _known.get(name)
-    if found is None and not _all_loaded:
+        framework = _known.get(name)
+    if framework is None and not _all_loaded:
         _load_all()
-        found = _known.get(name)
-    return found
+        framework = _known.get(name)
+    return framework
 
 
 def by_type(cls: type) -> Framework | None:
-    """Return the framework whose objects have that type, or None.
+    """Return the framework that owns a type, or None.
 
-    Found from the names of the modules that define the type and its bases; no
-    import is tried (law 2). A negative answer is not kept (law 3): a framework
-    may be registered later.
+    The modules that define the type and its bases decide; no framework is imported
+    (law 2). A negative answer is not cached (law 3): a framework can be registered later.
     """
-    found = _by_type.get(cls)
-    if found is None:
-        # A type that its own framework's file claims needs no other file, and no look
-        # at the entry points, which takes 14 ms once.
+    framework = _by_type.get(cls)
+    if framework is None:
+        # If the file of the type's own root module owns it, no other file is loaded, nor the
+        # entry points, which take 14 ms once.
         with _lock:
             _load(_root(cls))
-        found = _owner(cls, cls)
-    if found is None:
+        framework = _owner(cls, cls)
+    if framework is None:
         _load_all()
         owners = (_owner(cls, base) for base in cls.__mro__)
-        found = next((owner for owner in owners if owner is not None), None)
-    if found is not None:
-        _by_type[cls] = found
-    return found
+        framework = next((owner for owner in owners if owner is not None), None)
+    if framework is not None:
+        _by_type[cls] = framework
+    return framework
 
 
 def _root(cls: type) -> str:
@@ -228,37 +226,37 @@ def _root(cls: type) -> str:
 
 
 def _owner(cls: type, base: type) -> Framework | None:
-    """Return the framework that claims `cls`, asked because of where `base` is defined."""
+    """Return the framework that owns `cls`, among those of the root module that defines `base`."""
     owners = (f for f in tuple(_by_root.get(_root(base), ())) if f.owns(cls))
     return next(owners, None)
 
 
 def relay(view: StridedView, *, dlpack: bool = False) -> Framework:
-    """Return a framework that can copy or export memory on a device, for producers that cannot.
+    """Return a framework that can copy or export device memory for a producer that cannot.
 
-    One that is imported already is preferred to one that would have to be.
+    Frameworks that are already imported come first.
 
     Parameters
     ----------
     view : StridedView
-        The memory: not every framework takes every layout (torch aborts the process
-        over negative strides), so the one that is lent must.
+        The memory. The framework must accept its layout: torch, for example, aborts the
+        process on negative strides.
     dlpack : bool
-        Ask for one whose arrays export DLPack, to lend its exporter to a producer that
-        has the CUDA Array Interface alone.
+        Whether its arrays must export DLPack, for a producer that has only the CUDA Array
+        Interface.
 
     Raises
     ------
     DeviceError
-        None that is installed reaches the device and takes the memory.
+        No installed framework reaches the device and accepts the memory.
     """
     _load_all()
     device = view.device
-    able = [f for f in _known.values() if f.can_copy_to_device and device.kind in f.device_kinds]
+    candidates = [f for f in _known.values() if f.can_copy_to_device and device.kind in f.device_kinds]
     if dlpack:
-        able = [f for f in able if f.can_export_dlpack]
-    why = []
-    for framework in sorted(able, key=lambda f: (f.name not in sys.modules, not f.can_export_dlpack)):
+        candidates = [f for f in candidates if f.can_export_dlpack]
+    refusals = []
+    for framework in sorted(candidates, key=lambda f: (f.name not in sys.modules, not f.can_export_dlpack)):
         if not framework.installed():
             continue
         try:
@@ -266,21 +264,22 @@ def relay(view: StridedView, *, dlpack: bool = False) -> Framework:
             framework.check_device(device)
             if framework.can_relay(view):
                 return framework
-            why.append(f"{framework.name} does not take its layout")
+            refusals.append(f"{framework.name} does not accept its layout")
         except ZeroCopyError as error:
-            why.append(f"{framework.name}: {error.why}")
+            refusals.append(f"{framework.name}: {error.why}")
     raise DeviceError(
         f"device={str(device)!r}",
         f"no installed framework can {'export' if dlpack else 'copy'} this memory on {device}"
-        + "".join(f"; {reason}" for reason in why),
-        "install one that can: " + ", ".join(sorted(f.name for f in able)),
+        + "".join(f"; {refusal}" for refusal in refusals),
+        "install one that can: " + ", ".join(sorted(f.name for f in candidates)),
+        code="no-relay",
     )
 
 
 def out_of_memory(error: Exception) -> str | None:
-    """Return the framework whose error says that there is no memory left; None if none's does.
+    """Return the framework whose out-of-memory error this is, or None.
 
-    All that are imported are asked: one may have been lent to memory that is another's.
+    Every imported framework is tried: a relay can raise the error for another one's memory.
     """
     for framework in tuple(_known.values()):
         if sys.modules.get(framework.name) is not None and framework.is_out_of_memory(error):
@@ -296,15 +295,12 @@ def pool_hooks() -> list[Any]:
 
 
 def frameworks() -> dict[str, FrameworkInfo]:
-    """Return what is known: installed or not, its version, its devices.
-
-    Nothing is imported: devices are those that a framework can have in principle
-    until it is imported, and those that it sees afterwards.
+    """Return the known frameworks with their versions and devices; import none of them.
 
     Returns
     -------
     dict of str to FrameworkInfo
-        By name, in alphabetical order.
+        In alphabetical order of the names.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""``StridedView``: what is known of a block of memory, with no framework needed."""
+"""``StridedView``: the address, layout and owner of one block of memory."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from zerocopy.dtype import DType
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StridedView:
-    """A block of memory: where it is, how it is laid out, who keeps it alive.
+    """The address, layout, device and owner of one block of memory.
 
     Attributes
     ----------
     ptr : int
-        Address of the element at index (0, 0, ...); in the device's own memory,
-        so never to be read where ``device.is_host`` is false.
+        Address of the element at index (0, 0, ...). It is an address of the device:
+        the CPU can read it only if ``device.is_host``.
     shape : tuple of int
-        Elements a dimension.
+        Number of elements in each dimension.
     strides : tuple of int
-        Bytes (not elements) between neighbours a dimension; negative and 0 occur.
+        Bytes (not elements) between neighbours in each dimension; can be negative or 0.
     dtype : DType
-        Type of an element.
+        Type of the elements.
     device : Device
-        Where the memory is.
+        Device of the memory.
     readonly : bool
-        Whether its producer calls it immutable.
+        Whether the producer declares the memory immutable.
     owner : object
-        Keeps the memory alive: hold it for as long as ``ptr`` is used.
+        Keeps the memory alive: hold it while ``ptr`` is in use.
 
     Examples
     --------
@@ -62,12 +62,12 @@ class StridedView:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the elements take without gaps."""
+        """Size of the elements in bytes, without gaps between them."""
         return self.size * self.dtype.itemsize
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """First address that is used and the one past the last, in bytes; equal for an empty view."""
+        """First address in use and the one past the last; both are equal for an empty view."""
         low = high = self.ptr
         if 0 in self.shape:
             return low, high
@@ -80,8 +80,8 @@ class StridedView:
     def c_contiguous(self) -> bool:
         """Whether the elements follow each other in row-major order.
 
-        Strides of dimensions of size 1 (or of an empty view) do not count: they
-        are never walked, and frameworks fill them with what they like.
+        Strides of dimensions of size 1, and of an empty view, are ignored: frameworks
+        store arbitrary values there.
         """
         return _dense(self.shape, self.strides, self.dtype.itemsize)
 
@@ -97,19 +97,19 @@ class StridedView:
 
     @property
     def has_negative_strides(self) -> bool:
-        """Whether some dimension of more than one element is walked backwards."""
+        """Whether a dimension of more than one element has a negative stride."""
         return any(s < 0 and n > 1 for n, s in zip(self.shape, self.strides, strict=True))
 
     @property
     def has_fractional_strides(self) -> bool:
-        """Whether some stride is no multiple of the item size, as in a packed record's field.
+        """Whether a stride is not a multiple of the item size, as in a field of packed records.
 
-        DLPack counts strides in elements and cannot say that (dlpack.h, ``DLTensor.strides``).
+        DLPack cannot express such strides: it counts in elements (dlpack.h, ``DLTensor.strides``).
         """
         return any(s % self.dtype.itemsize and n > 1 for n, s in zip(self.shape, self.strides, strict=True))
 
     def is_aligned(self, alignment: int) -> bool:
-        """Whether the first element's address is a multiple of `alignment`; of an empty view any is.
+        """Whether the first element's address is a multiple of `alignment`; always true for an empty view.
 
         Parameters
         ----------
@@ -119,15 +119,15 @@ class StridedView:
         Returns
         -------
         bool
-            Whether it is.
+            True if it is.
         """
         return self.ptr % alignment == 0 or 0 in self.shape
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """NumPy's array interface, version 3; unsigned integers stand for types NumPy lacks."""
+        """NumPy's array interface, version 3; types that NumPy lacks appear as unsigned integers."""
         if not self.device.is_host:
-            # AttributeError, so that hasattr() and NumPy see no interface at all.
+            # AttributeError: hasattr() and NumPy then find no interface.
             raise AttributeError(f"the memory is on {self.device}, which NumPy cannot read")
         return {
             "shape": self.shape,
@@ -138,19 +138,19 @@ class StridedView:
         }
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """Return host memory as an array of NumPy.
+        """Return host memory as a NumPy array.
 
         Returns
         -------
         numpy.ndarray
-            In ``dtype.storage``; an alias that keeps the memory alive, read-only if the view is.
+            In ``dtype.storage``. It aliases the memory, keeps it alive, and is read-only if the view is.
 
         Raises
         ------
         AttributeError
-            The memory is on a device, which NumPy cannot read.
+            The memory is on a device that NumPy cannot read.
         """
-        if self.ptr == 0:  # zero-size: some producers say NULL, and NumPy would call that no buffer
+        if self.ptr == 0:  # zero-size: some producers pass NULL, which NumPy rejects
             return np.empty(self.shape, self.dtype.storage)
         return np.asarray(self)
 

@@ -406,7 +406,10 @@ def test_torchs_own_error_for_memory_is_pythons(lazy: bool, to: str) -> None:
     huge = torch.ones(1, dtype=torch.complex64).expand(1 << 50)
     huge = huge.conj() if lazy else huge
     assert zc.explain(huge, to=to, copy=True).possible
-    with pytest.raises(MemoryError, match=rf"convert\(torch.Tensor.*, to='{to}', copy=True\): torch could not allocate memory"):
+    with pytest.raises(
+        MemoryError,
+        match=rf"convert\(torch.Tensor.*, to='{to}', copy=True\): torch could not allocate memory",
+    ):
         zc.convert(huge, to=to, copy=True)
 
 
