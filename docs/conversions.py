@@ -279,10 +279,10 @@ def _warnings(results: Results) -> str:
     lines = []
     for text, by_source in results.warnings.items():
         # Sources with the same targets are grouped.
-        alike: dict[tuple[str, ...], list[str]] = {}
+        groups: dict[tuple[str, ...], list[str]] = {}
         for source, targets in by_source.items():
-            alike.setdefault(tuple(targets), []).append(source)
-        pairs = "; ".join(f"{_listed(a)} to {_listed(list(b))}" for b, a in alike.items())
+            groups.setdefault(tuple(targets), []).append(source)
+        pairs = "; ".join(f"{_listed(a)} to {_listed(list(b))}" for b, a in groups.items())
         lines.append(f"{text}: *{pairs}*")
     return _bullets(lines)
 
@@ -290,10 +290,10 @@ def _warnings(results: Results) -> str:
 def _column_sections(matrix: ColumnMatrix) -> Iterator[str]:
     """Yield a section for each group of sources with equal results."""
     of = {source: [cell for cell in matrix.cells if cell.source == source] for source in matrix.sources}
-    alike: dict[tuple[str, ...], list[str]] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}
     for source, cells in of.items():
-        alike.setdefault(tuple(map(_mark, cells)), []).append(source)
-    for sources in alike.values():
+        groups.setdefault(tuple(map(_mark, cells)), []).append(source)
+    for sources in groups.values():
         by_column = groupby(of[sources[0]], lambda cell: cell.column)
         rows = [[column, *map(_mark, some)] for column, some in by_column]
         cells = [cell for source in sources for cell in of[source]]

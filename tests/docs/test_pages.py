@@ -132,19 +132,20 @@ def test_hazards_page_lists_every_hazard_test() -> None:
 
 
 def reason_codes() -> set[str]:
-    """Return every literal ``code=`` of a call in zerocopy/."""
-    codes: set[str] = set()
+    """Return every ``code`` in zerocopy/: of a call, as ``code=...``, and of a class, its default."""
+    values: list[ast.expr | None] = []
     for file in (ROOT / "zerocopy").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
-                for keyword in node.keywords:
-                    if keyword.arg == "code":
-                        codes |= {
-                            leaf.value
-                            for leaf in ast.walk(keyword.value)
-                            if isinstance(leaf, ast.Constant) and isinstance(leaf.value, str) and leaf.value
-                        }
-    return codes
+                values += [keyword.value for keyword in node.keywords if keyword.arg == "code"]
+            elif isinstance(node, ast.ClassDef):
+                for line in node.body:
+                    if isinstance(line, (ast.Assign, ast.AnnAssign)):
+                        targets = line.targets if isinstance(line, ast.Assign) else [line.target]
+                        values += [line.value for target in targets if ast.unparse(target) == "code"]
+    leaves = [leaf for value in values if value is not None for leaf in ast.walk(value)]
+    texts = {leaf.value for leaf in leaves if isinstance(leaf, ast.Constant)}
+    return {text for text in texts if isinstance(text, str) and text}
 
 
 def test_errors_page_lists_every_reason_code() -> None:
