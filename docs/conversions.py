@@ -194,7 +194,7 @@ def _try(results: Results, origin: str, target: str, item: str, data: Any, sourc
         for reason in plan_reasons(plan):
             _note(pair.copies, _general(reason.why, item), item)
     for warning in plan.warnings:
-        text = re.sub(rf"^{target} takes", "*the target* takes", warning).removeprefix("column '': ")
+        text = re.sub(rf"^{target} ", "*the target* ", warning).removeprefix("column '': ")
         _note(results.warnings.setdefault(text.removeprefix("it: "), {}), origin, target)
 
 
