@@ -220,9 +220,8 @@ def _note(where: dict[str, list[str]], key: str, item: str) -> None:
 
 def _general(why: str, item: str) -> str:
     """Return a reason without dtype and address, so that equal reasons are grouped."""
-    return re.sub(
-        rf"\b{re.escape(item)}\b", "*T*", re.sub(r",? and this is at \d+|^column 'column_0': ", "", why)
-    )
+    why = re.sub(r",? (?:and this is at \d+|but the address is \d+ bytes off)|^column 'column_0': ", "", why)
+    return re.sub(rf"\b{re.escape(item)}\b", "*T*", why)
 
 
 # -- writing --------------------------------------------------------------------------
@@ -323,7 +322,7 @@ def _reasons(title: str, cells: list[ColumnCell], of: Callable[[ColumnCell], Ite
     for cell in cells:
         for reason in of(cell):
             why = reason.why.replace(f"is {cell.type}", "is *T*").replace(f"a {cell.type}", "a *T*")
-            why = re.sub(r"would make \w+ a", "would make *T* a", why)
+            why = re.sub(r"would (make|truncate) \w+ (a|to)", r"would \1 *T* \2", why)
             why = re.sub(r"has \d+ nulls in \d+ rows", "has nulls", why)
             _note(types, why, cell.column)
             _note(targets, why, cell.target)
