@@ -1,9 +1,8 @@
-"""What things cost, measured: ``python -m benchmarks``.
+"""Benchmarks: ``python -m benchmarks``.
 
-Each suite is one row in :data:`benchmarks.suite.SUITES` and one package beside this
-file. What they share is here: ``suite`` has the words (suite, section, task, case,
-entry, goal), ``timing`` the clock and ``gpu_timing`` that of a device, ``machine`` what is
-said about the computer, ``schedule`` which tasks run and in which order, ``run`` runs them,
-``results`` the JSON and the comparison of two runs, ``report`` the tables, ``plots`` the
-pictures, ``page`` and ``pages`` the pages of docs/.
+Each suite is a package in this folder and a row in :data:`benchmarks.suite.SUITES`. The modules
+are shared: ``suite`` defines suite, section, task, case, entry and goal; ``timing`` is the clock and
+``gpu_timing`` that of a device; ``machine`` describes the computer; ``schedule`` selects and orders
+tasks, and ``run`` runs them; ``results`` reads, writes and compares JSON; ``report`` prints tables;
+``plots`` draws pictures; ``page`` and ``pages`` write the pages of docs/.
 """

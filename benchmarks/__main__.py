@@ -12,7 +12,7 @@ def _start() -> None:
     if missing:
         sys.exit(
             f"python -m benchmarks needs {', '.join(missing)}: pip install {' '.join(missing)}\n"
-            "(all that is compared, too: pip install -e '.[bench]')"
+            "(with all contenders: pip install -e '.[bench]')"
         )
     _pool()
     from benchmarks.cli import main
@@ -21,13 +21,13 @@ def _start() -> None:
 
 
 def _pool() -> None:
-    """Say in a line that the pool which the environment asks for cannot be: it is made at the import."""
+    """Exit with one line if the pool that ZEROCOPY_POOL configures cannot be installed at import."""
     if not os.environ.get("ZEROCOPY_POOL"):
         return
     try:
         import zerocopy  # noqa: F401
     except Exception as error:
-        # By its base's name: of a package that is not imported there is no class to name.
+        # Compared by name: the import failed, so that the class is not available here.
         if not any(base.__name__ == "ZeroCopyError" for base in type(error).__mro__):
             raise
         sys.stderr.write(f"Error: {' '.join(str(error).split())}\n")

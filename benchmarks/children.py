@@ -1,4 +1,4 @@
-"""Processes that something is measured in: what they find in their environment."""
+"""The environment of child processes that are measured."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a child: it finds what this process finds, however it was told of it.
+    """Return an environment in which a child imports the same modules as this process.
 
-    A pool that the user's environment asks for is not in it: it would be under all that is measured.
+    It has no ZEROCOPY_POOL, because that pool would serve everything that is measured.
     """
     path = os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))
     return {k: v for k, v in os.environ.items() if k != "ZEROCOPY_POOL"} | {"PYTHONPATH": path}

@@ -1,4 +1,4 @@
-"""The command line: what to run, where to write it, what to compare it with."""
+"""The command line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Size(click.ParamType):
     name = "SIZES"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> list[int]:
-        """Return the sizes in bytes."""
+        """Return sizes in bytes."""
         if isinstance(value, list):
             return value
         sizes = []
@@ -37,7 +37,7 @@ class Size(click.ParamType):
             match = re.fullmatch(r"(\d+)\s*([kmg]?)(?:i?b)?", part.strip().lower())
             if match is None or not int(match[1]):
                 self.fail(
-                    f"{part!r} is no size: write 4096, 4KiB, 1MiB or 1GiB, with commas between", param, ctx
+                    f"{part!r} is not a size: write 4096, 4KiB, 1MiB or 1GiB, separated by commas", param, ctx
                 )
             sizes.append(int(match[1]) * _UNITS[match[2]])
         return sizes
@@ -46,21 +46,21 @@ class Size(click.ParamType):
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("suites", nargs=-1, metavar="[SUITE|SUITE/SECTION]...")
 @click.option("--suite", "more", multiple=True, metavar="SUITE", help="The same as the argument.")
-@click.option("--frameworks", default="", metavar="A,B", help="Measure between these only.")
+@click.option("--frameworks", default="", metavar="A,B", help="Measure these frameworks only.")
 @click.option("--sizes", type=Size(), default=None, help="Sizes in bytes, such as 4,4KiB,1GiB.")
 @click.option("--quick", is_flag=True, help="Fewer and shorter blocks, fewer cases: under a minute.")
 @click.option(
     "--json",
     "target",
     metavar="FILE",
-    help="Write the results there, after each task; in a folder under a name that says what they are of.",
+    help="Write the results to FILE after each task. In a folder the file name is generated.",
 )
 @click.option(
     "--plot",
     "pictures",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Draw the pictures into that folder, each as SVG and PNG.",
+    help="Draw the pictures into DIR, each as SVG and PNG.",
 )
 @click.option(
     "--compare",
@@ -74,9 +74,9 @@ class Size(click.ParamType):
     type=click.FloatRange(min=1),
     default=1.25,
     show_default=True,
-    help="With --compare: slower than so many times fails.",
+    help="With --compare: fail if a contender is slower by more than this factor.",
 )
-@click.option("--list", "listing", is_flag=True, help="List suites and sections, and run nothing.")
+@click.option("--list", "listing", is_flag=True, help="List suites and sections without running them.")
 def main(
     suites: tuple[str, ...],
     more: tuple[str, ...],
@@ -89,19 +89,19 @@ def main(
     threshold: float,
     listing: bool,
 ) -> None:
-    """Measure what zerocopy costs, beside what people write by hand.
+    """Measure the cost of zerocopy and compare it with calls written by hand.
 
-    Without a SUITE all of them run. Ctrl-C stops, and keeps what was measured.
+    Without a SUITE all of them run. Ctrl-C stops the run and keeps its results.
     The exit status is 1 if a task failed or, with --compare, anything got slower.
     """
-    # Said before anything imports TensorFlow, which greets each import with a page of logs.
+    # Set before TensorFlow is imported, which otherwise prints a page of logs.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # Wide enough for the tables where the output is no terminal.
+    # Wide enough for the tables if the output is not a terminal.
     console = Console() if Console().is_terminal else Console(width=160)
     if listing:
         _list(console)
         return
-    # What cannot be done is said before anything is measured.
+    # Invalid options are reported before anything is measured.
     before = _read(old) if old else None
     chosen = _choose(suites + more)
     settings = Settings(
@@ -110,32 +110,34 @@ def main(
         quick=quick,
         pace=QUICK if quick else FULL,
     )
-    found = storage.Results.begin([suite for suite, _ in chosen], settings, suites + more)
-    file = _file(target, found) if target else None
+    results = storage.Results.begin([suite for suite, _ in chosen], settings, suites + more)
+    file = _file(target, results) if target else None
     draw = _drawing(pictures) if pictures else None
     seconds = BUDGET - (PICTURES if pictures else 0) if quick else None
     schedule = Schedule(_pieces(chosen, settings), seconds)
     if not schedule.work:
-        raise click.UsageError("there is nothing to measure: what it needs is not here, or was not asked for")
-    printed = run(found, schedule, partial(_keep, file=file))
-    show(console, found, schedule.sections())
+        raise click.UsageError(
+            "there is nothing to measure: the packages are not installed, or --frameworks excludes them"
+        )
+    printed = run(results, schedule, partial(_keep, file=file))
+    show(console, results, schedule.sections())
     if file is not None:
-        _keep(found, file, last=True)
+        _keep(results, file, last=True)
     if draw is not None and pictures is not None:
-        _draw(draw, found, pictures)
+        _draw(draw, results, pictures)
     slower = False
     if before is not None:
-        changes = storage.compare(before, found)
-        show_changes(console, changes, threshold, before, found)
+        changes = storage.compare(before, results)
+        show_changes(console, changes, threshold, before, results)
         slower = any(change.slower(threshold) for change in changes)
-    for case in found.failures:
+    for case in results.failures:
         click.echo(f"failed: {case.name}: {case.failed}", err=True)
     if printed:
-        click.echo(f"printed meanwhile:\n{printed}", err=True)
-    if found.facts.get("interrupted"):
-        click.echo("interrupted: what was measured until then is above", err=True)
-        raise SystemExit(130)  # what shells say of a program that Ctrl-C ended
-    raise SystemExit(1 if slower or found.failures else 0)
+        click.echo(f"output of libraries:\n{printed}", err=True)
+    if results.facts.get("interrupted"):
+        click.echo("interrupted: the results so far are above", err=True)
+        raise SystemExit(130)  # the shell's status for Ctrl-C
+    raise SystemExit(1 if slower or results.failures else 0)
 
 
 Chosen = list[tuple[Suite, list[Section]]]
@@ -154,7 +156,7 @@ def _choose(names: tuple[str, ...]) -> Chosen:
 def _pieces(chosen: Chosen, settings: Settings) -> list[Piece]:
     try:
         return pieces(chosen, settings)
-    except ValueError as error:  # of a setting that its tasks cannot do with
+    except ValueError as error:  # a setting that the tasks do not support
         raise click.UsageError(str(error)) from error
 
 
@@ -165,7 +167,7 @@ def _load(name: str) -> Suite:
         if (error.name or "").partition(".")[0] in ("benchmarks", "zerocopy"):
             raise
         raise click.ClickException(
-            f"the suite {name} needs {error.name}, which is not installed: pip install -e '.[bench]'"
+            f"the suite {name} needs {error.name}, which is not installed. To fix: pip install -e '.[bench]'"
         ) from error
 
 
@@ -186,22 +188,22 @@ def _frameworks(text: str, suites: list[Suite]) -> tuple[str, ...]:
     return names
 
 
-def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """Say that there is no such thing, which are near, and what there is."""
+def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """Return an error text with close matches and the known names."""
     near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    return f"no {what} {name!r}. {hint}There are: {', '.join(known)}"
+    return f"unknown {kind} {name!r}. {hint}Known: {', '.join(known)}"
 
 
-def _file(target: str, found: storage.Results) -> Path:
-    """Return the file to write, and make its folder."""
+def _file(target: str, results: storage.Results) -> Path:
+    """Return the file to write, and create its folder."""
     try:
-        # Where links lead: what is written there replaces the file, and not the link to it.
+        # Resolved: writing replaces the file that a link points to, not the link.
         path = Path(target).resolve()
         if path.is_dir() or target.endswith(("/", os.sep)):
-            path /= found.file_name()
+            path /= results.file_name()
         if path.exists() and not path.is_file():
-            raise click.ClickException(f"cannot write {path}: it is no plain file")
+            raise click.ClickException(f"cannot write {path}: it is not a regular file")
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.part")
         draft.touch()
@@ -211,13 +213,13 @@ def _file(target: str, found: storage.Results) -> Path:
     return path
 
 
-def _keep(found: storage.Results, file: Path | None, last: bool = False) -> None:
+def _keep(results: storage.Results, file: Path | None, last: bool = False) -> None:
     if file is None:
         return
     try:
-        found.save(file)
+        results.save(file)
     except OSError as error:
-        # A full disk ends no run of a quarter of an hour: its tables are still to come.
+        # A full disk does not end the run: its tables are printed at the end.
         if last:
             raise click.ClickException(f"cannot write {file}: {error.strerror or error}") from error
     else:
@@ -226,8 +228,8 @@ def _keep(found: storage.Results, file: Path | None, last: bool = False) -> None
 
 
 def _drawing(folder: Path) -> Any:
-    """Return what draws the pictures, if what it needs is here, and make their folder."""
-    # Here, so that the command needs matplotlib for this alone.
+    """Return the function that draws pictures, and create their folder."""
+    # Imported here: only pictures need matplotlib.
     from benchmarks import plots
 
     try:
@@ -240,13 +242,13 @@ def _drawing(folder: Path) -> Any:
     return plots.draw
 
 
-def _draw(draw: Any, found: storage.Results, folder: Path) -> None:
+def _draw(draw: Any, results: storage.Results, folder: Path) -> None:
     try:
-        for path in draw(found, folder):
+        for path in draw(results, folder):
             click.echo(f"written to {path}", err=True)
     except ValueError as error:
-        if found.facts.get("interrupted"):
-            click.echo("no pictures: it was interrupted before there was anything to draw", err=True)
+        if results.facts.get("interrupted"):
+            click.echo("no pictures: the run was interrupted before anything could be drawn", err=True)
             return
         raise click.ClickException(str(error)) from error
     except OSError as error:

@@ -1,9 +1,8 @@
-"""The clock on a CUDA device: two events on a stream, and beside them what the host pays.
+"""The clock on a CUDA device: the time of the host and that of a stream.
 
-They are different figures. *Host* is the time until a call returns, with nobody waiting for
-the device: what a program pays in which kernels are queued. *Device* is the time that the
-stream takes for the work, between two events around it. Events are the driver's own, by ctypes:
-so they can be put on any framework's stream, and need no framework.
+*Host* is the time until a call returns, without waiting for the device: the cost to a program that
+queues kernels. *Device* is the time of the stream between two events around the work. The events
+are created through the CUDA driver by ctypes, so that they work on any framework's stream.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from typing import Any
 from benchmarks.timing import Loop, Pace, Raised, Statement, Timing, take_turns
 from zerocopy.protocols import cuda_driver
 
-#: The legacy default stream, as DLPack and the driver number it.
+#: The legacy default stream in the numbering of DLPack and the driver.
 DEFAULT_STREAM = 1
 
 # CUevent_flags, cuda.h.
 _WITH_TIMING = 0
 
-# More calls than that are not queued in a block: a device's queue is finite, and a host that
-# has to wait for room in it is timed for the device.
+# At most this many calls are queued in a block: the queue of a device is finite, and a host that
+# waits for space in it would measure the device.
 _MOST_CALLS = 500
 
-# Memory that is cleared again and again, to keep a stream busy.
+# Bytes that are cleared repeatedly, to keep a stream busy.
 _FILLER = 64 << 20
 
 
@@ -40,10 +39,9 @@ class GpuTiming:
     Attributes
     ----------
     host : Timing
-        Until the call returns; nobody waits for the device.
+        Until the call returns, without waiting for the device.
     device : Timing
-        Between two events on the stream. Work that makes the host wait for the device has that
-        wait in it.
+        Between two events on the stream. It includes the time in which the host waits for the device.
     """
 
     host: Timing
@@ -53,14 +51,14 @@ class GpuTiming:
 def measure(
     statements: Mapping[str, Statement], pace: Pace, stream: int = DEFAULT_STREAM, device: int = 0
 ) -> dict[str, GpuTiming | Raised]:
-    """Time statements against each other on a stream: :func:`benchmarks.timing.measure` of a device.
+    """Time statements in turns on a stream: :func:`benchmarks.timing.measure` for a device.
 
     Parameters
     ----------
     statements : dict of str to Statement
-        Each has to give its work to `stream`.
+        Each must submit its work to `stream`.
     pace : Pace
-        How long.
+        The duration of the measurement.
     stream : int
         The driver's handle: ``torch.cuda.Stream.cuda_stream``, ``cupy.cuda.Stream.ptr``.
     device : int
@@ -73,12 +71,12 @@ def measure(
     Raises
     ------
     DeviceError
-        There is no such device.
+        The device does not exist.
 
     Notes
     -----
     The stream is kept busy with other work while the host queues a block. Otherwise the device
-    would wait for the host between short calls, and the events would show the host's time twice.
+    would wait for the host between short calls, and the events would measure the host.
     """
     with _Stream(stream, device).opened() as clock:
 
@@ -86,8 +84,8 @@ def measure(
             return _block(loop, clock, pace.block)
 
         def sample(loop: Loop, calls: int, before: list[Any]) -> tuple[float, float]:
-            # The least and not the last: a call that waits for the device has waited for what
-            # kept it busy too, which would grow from round to round.
+            # The minimum, because a call that waits for the device also waits for the filler,
+            # whose duration would grow from round to round.
             expected = min(host for host, _ in before) * calls if before else 0.0
             spent, elapsed = clock.block(loop, calls, expected)
             return spent / calls, elapsed / calls
@@ -102,8 +100,8 @@ def measure(
 
 
 def _block(loop: Loop, clock: _Stream, block: int) -> tuple[int, int]:
-    """Return how many calls fill a block, and how long it takes, whoever is slower; it warms up too."""
-    clock.block(loop, 1)  # first-time costs: modules that are loaded, kernels that are compiled
+    """Return how many calls fill a block, and the longer of its host and device times; this warms up too."""
+    clock.block(loop, 1)  # first-time costs: loading modules, compiling kernels
     count = 1
     while (spent := int(max(clock.block(loop, count)))) < block // 2 and count < _MOST_CALLS:
         count *= 2
@@ -111,7 +109,7 @@ def _block(loop: Loop, clock: _Stream, block: int) -> tuple[int, int]:
 
 
 class _Stream:
-    """A stream, two events on it, and something to keep it busy with."""
+    """A stream with two events and a filler that keeps it busy."""
 
     def __init__(self, stream: int, device: int) -> None:
         self._stream, self._device = ctypes.c_void_p(stream), device
@@ -121,7 +119,7 @@ class _Stream:
 
     @contextmanager
     def opened(self) -> Iterator[_Stream]:
-        """Make the events and the memory, and give them back."""
+        """Create the events and the filler, and release them."""
         with cuda_driver.on_device(self._device) as library:
             self._library, call = library, cuda_driver.call
             for event in (self._start, self._stop):
@@ -141,15 +139,15 @@ class _Stream:
                     call(library.cuEventDestroy_v2, event)
 
     def block(self, loop: Loop, calls: int, expected: float = 0.0) -> tuple[int, float]:
-        """Run a loop, and return the nanoseconds of the host and those of the stream.
+        """Run a loop; return the nanoseconds of the host and of the stream.
 
         Parameters
         ----------
         loop : callable
         calls : int
         expected : float
-            Nanoseconds that the host is expected to take: the stream is kept busy for twice that,
-            so that all of the block is queued when the stream comes to it.
+            Expected nanoseconds of the host. The stream is kept busy for twice that, so that the whole
+            block is queued before the stream reaches it.
         """
         self._fill(min(_MOST_CALLS, 1 + int(2 * expected / self._fill_time)))
         self._record(self._start)

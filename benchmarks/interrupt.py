@@ -1,27 +1,27 @@
-"""Ctrl-C, remembered: a library may have made an error of its own of the exception.
+"""A record of Ctrl-C, for libraries that replace ``KeyboardInterrupt`` with another error.
 
-DuckDB does: of a ``KeyboardInterrupt`` that is raised inside one of its calls nothing is left but a
-``RuntimeError``. Who catches whatever a contender raises asks here whether it was that.
+DuckDB raises ``RuntimeError`` if the interrupt arrives during one of its calls. Code that catches
+all errors of a contender calls :func:`check` to find out.
 """
 
 from __future__ import annotations
 
-_asked = False
+_requested = False
 
 
-def ask() -> None:
-    """Remember that the run is to end."""
-    global _asked
-    _asked = True
+def request() -> None:
+    """Record that the run should end."""
+    global _requested
+    _requested = True
 
 
-def forget() -> None:
-    """Begin anew."""
-    global _asked
-    _asked = False
+def reset() -> None:
+    """Forget an earlier request."""
+    global _requested
+    _requested = False
 
 
 def check() -> None:
-    """Raise KeyboardInterrupt if it was asked for."""
-    if _asked:
+    """Raise KeyboardInterrupt if it was requested."""
+    if _requested:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What is said about the computer beside the figures, and what is asked of it."""
+"""Description of the computer, and its memory."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ import psutil
 
 _HERE = Path(__file__).parent
 
-# What tells libraries how many threads to take.
+# Variables that set the number of threads of libraries.
 _THREADS = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"),
     *("POLARS_MAX_THREADS", "NUMBA_THREADING_LAYER", "XLA_FLAGS", "TF_NUM_INTRAOP_THREADS"),
 )
 
-# The distributions that bring the CUDA runtime.
+# Distributions of the CUDA runtime.
 _RUNTIMES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu13", "nvidia-cuda-runtime-cu12")
 
 
 def machine() -> dict[str, Any]:
-    """Describe the computer: what its figures depend on, and nothing that names it."""
+    """Describe what figures depend on, without anything that identifies the computer."""
     return {
         "cpu": _cpu(),
         "cores": psutil.cpu_count(logical=False) or psutil.cpu_count(),
@@ -40,35 +40,35 @@ def machine() -> dict[str, Any]:
         "free_threaded": not getattr(sys, "_is_gil_enabled", lambda: True)(),
         "usable_threads": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "thread_settings": {name: os.environ[name] for name in _THREADS if name in os.environ},
-        # It would be under all that this process measures.
+        # This pool would serve all memory that the process measures.
         **({"pool": os.environ["ZEROCOPY_POOL"]} if os.environ.get("ZEROCOPY_POOL") else {}),
         **_gpu(),
     }
 
 
 def load() -> float | None:
-    """Return how many processes wanted a core in the last minute; this one is among them."""
+    """Return the load average of the last minute, which includes this process."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def versions(distributions: Iterable[str], ours: bool = True) -> dict[str, str]:
-    """Return the versions of those distributions that are installed, and our own commit if wanted."""
-    found = {}
+    """Return the versions of the installed distributions, and with `ours` that of zerocopy."""
+    installed = {}
     for name in distributions:
         try:
-            found[name] = importlib.metadata.version(name)
+            installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
     if not ours:
-        return found
+        return installed
     import zerocopy
 
-    found["zerocopy"] = zerocopy.__version__ + _commit()
-    return found
+    installed["zerocopy"] = zerocopy.__version__ + _commit()
+    return installed
 
 
 def slug(text: str) -> str:
-    """Return text as a part of a file's name.
+    """Return text in a form for file names.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def slug(text: str) -> str:
 
 
 def available_memory() -> int:
-    """Return the bytes that can be had without pushing anything out."""
+    """Return the bytes that are available without swapping."""
     return int(psutil.virtual_memory().available)
 
 
@@ -89,7 +89,7 @@ def resident() -> int:
 
 
 def reset_peak() -> bool:
-    """Start the peak of the resident set from where it is now; False where that cannot be done."""
+    """Reset the peak of the resident set to its current value; return False if that is not possible."""
     try:
         # proc(5): writing 5 to clear_refs resets VmHWM (Linux 4.0).
         Path("/proc/self/clear_refs").write_text("5")
@@ -107,7 +107,7 @@ def peak() -> int:
 
 
 def _cpu() -> str:
-    """Return the model; where a virtual machine hides it, the family and model number too."""
+    """Return the model name, with family and model number if a virtual machine hides it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -120,18 +120,18 @@ def _cpu() -> str:
 
 
 def _gpu() -> dict[str, Any]:
-    """Describe the GPUs, if there are any: asked of NVML, which begins no CUDA in this process.
+    """Describe the GPUs with NVML, which does not initialise CUDA in this process.
 
-    `cuda_driver` is the newest CUDA that the driver speaks, `cuda_runtime` the one that is installed.
+    `cuda_driver` is the newest CUDA that the driver supports, `cuda_runtime` the installed one.
     """
     from zerocopy.pool.cards import cards
 
-    found, _ = cards()
-    if not found:
+    gpus, _ = cards()
+    if not gpus:
         return {}
     return {
         "gpus": [
-            {"name": c.name, "memory_bytes": c.total, "mig": c.mig, "shared": c.others > 0} for c in found
+            {"name": c.name, "memory_bytes": c.total, "mig": c.mig, "shared": c.others > 0} for c in gpus
         ],
         **_driver(),
         "cuda_runtime": next(iter(versions(_RUNTIMES, ours=False).values()), None),
@@ -139,9 +139,9 @@ def _gpu() -> dict[str, Any]:
 
 
 def _driver() -> dict[str, str | None]:
-    """Return the versions of the NVIDIA driver and of the CUDA that it speaks; None for what nobody tells.
+    """Return the version of the NVIDIA driver and the newest CUDA that it supports; None if unknown.
 
-    Of NVML, for a container need not show the driver's kernel module; of that where there is no NVML.
+    NVML comes first, because a container may hide the kernel module of the driver.
     """
     from zerocopy.pool.cards import driver_versions
     from zerocopy.protocols import cuda_driver
@@ -163,10 +163,10 @@ def _virtual() -> bool | None:
 
 
 def _commit() -> str:
-    """Return ``+abcdef0``, with a further ``.dirty`` where files differ; nothing outside a checkout."""
+    """Return ``+abcdef0``, with ``.dirty`` if files differ from it; empty outside a checkout."""
     try:
-        asked = ["git", "-C", str(_HERE), "describe", "--always", "--dirty=.dirty", "--abbrev=7"]
-        told = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10)
+        command = ["git", "-C", str(_HERE), "describe", "--always", "--dirty=.dirty", "--abbrev=7"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return f"+{told.stdout.strip()}"
+    return f"+{done.stdout.strip()}"

@@ -1,19 +1,18 @@
-"""Write the pages of docs/ from files of results: no figure there is typed by hand.
+"""Write the pages of docs/ from files of results, so that figures are not typed by hand.
 
 ::
 
     python -m benchmarks.page --write                            # all pages and all pictures
     python -m benchmarks.page benchmarks/results/pool-....json   # one page, printed
 
-``--write`` takes the newest full results of each suite in ``benchmarks/results/``. Results of
-quick runs, of interrupted ones and of a part of a suite become no page. What was measured on a
-GPU has pages of its own, ``docs/gpu-....md``, of the sections that need one: these need not be all of
-them, and the rest of the suite need not have run. The map in ``docs/index.md`` gets a row for each.
+``--write`` uses the newest full results of each suite in ``benchmarks/results/``. Results of
+quick or interrupted runs, and of a part of a suite, do not become pages. Sections that need a GPU
+have separate pages, ``docs/gpu-....md``; for these a part of the suite is enough. Each page gets a
+row in ``docs/index.md``.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection
 from importlib import import_module
@@ -37,11 +36,11 @@ PAGES = {
     "pipeline": "pipeline-benchmarks.md",
 }
 
-#: What the map says of their pages of a GPU.
+#: Descriptions of the GPU pages in ``docs/index.md``.
 ON_GPU = {
     "conversion": "between frameworks of one GPU, and to and from NumPy across the bus",
-    "layout": "records to columns and back, beside a copy on the device",
-    "pool": "allocations, streams and transfers, with a pool and without",
+    "layout": "records to columns and back, compared with a copy on the device",
+    "pool": "allocations, streams and transfers, with and without a pool",
     "pipeline": "the same pipeline with its engines on a GPU",
 }
 
@@ -49,76 +48,76 @@ _INTRO = """\
 # {title}
 
 {about} The figures are
-from one run, kept in [{file}](../{file}):
+from one run, stored in [{file}](../{file}):
 {cpu}, {cores} cores{virtual}, {memory:.0f} GiB, {system}, {python}; {versions}; {date}.
 {gpu} This page is written by `python -m benchmarks.page`
 from that file.
 
 ```sh
 pip install -e '.[bench]'
-python -m benchmarks {asked}
+python -m benchmarks {arguments}
 ```
 
 {contenders}, interleaved, {rounds} blocks each; the
-figures are medians. Ratios carry over to other machines better than times do, and figures compare
-within a table: between tables a shared machine may have changed its speed. How it measures:
+figures are medians. Ratios carry over to other machines better than times do. Compare figures within
+a table only: a shared machine may change its speed between tables. For the method, see
 [benchmarks/README.md](../benchmarks/README.md).
 """
 
 
 def page(path: Path, suite: str = "") -> str:
-    """Return the page for a file of results, with its tables in the order people ask for them.
+    """Return the page of a suite for a file of results.
 
     Parameters
     ----------
     path : Path
     suite : str, optional
-        Which one, where the file has several.
+        The suite, if the file has several.
 
     Raises
     ------
     ValueError
-        The file has several suites and none is named, or not the one that is.
+        The file has several suites and `suite` is empty, or does not have `suite`.
     """
-    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    data = storage.read_plain(path)
     if suite not in data["suites"]:
         if suite or len(data["suites"]) != 1:
-            raise ValueError(f"{path} is of {', '.join(data['suites'])}: name one of them")
+            raise ValueError(f"{path} has the suites {', '.join(data['suites'])}. To fix: name one of them")
         (suite,) = data["suites"]
-    about = import_module(f"benchmarks.pages.{suite}")
-    contenders = getattr(about, "CONTENDERS", "All contenders of a row run in one process")
-    mine = {key for key in data["sections"] if key.startswith(f"{suite}/")}
+    module = import_module(f"benchmarks.pages.{suite}")
+    contenders = getattr(module, "CONTENDERS", "All contenders of a row run in one process")
+    own = {key for key in data["sections"] if key.startswith(f"{suite}/")}
     if on_gpu(storage.read(path), suite):
-        # Its goals are of what the GPU did; the CPU's cases stay, for who compares with them.
-        chosen = {key for key in mine if needs_gpu(key) and data["sections"][key]}
-        data = _only(data, mine) | {"goals": _only(data, chosen)["goals"]}
-        parts = about.on_gpu(data)
-        title, what = f"{about.TITLE}, on a GPU", about.ON_GPU
-        asked = " ".join(name for name in data["asked"] if name.partition("/")[0] == suite)
-        card = _card(data["machine"])
+        # Goals of the GPU sections only; the CPU's cases stay for comparison.
+        chosen = {key for key in own if needs_gpu(key) and data["sections"][key]}
+        data = _only(data, own) | {"goals": _only(data, chosen)["goals"]}
+        parts = module.on_gpu(data)
+        title, about = f"{module.TITLE} on a GPU", module.ON_GPU
+        arguments = " ".join(name for name in data["asked"] if name.partition("/")[0] == suite)
+        gpu = _gpu(data["machine"])
     else:
-        data = _only(data, mine) if len(data["suites"]) > 1 else data
-        parts, title, what, asked = about.body(data), about.TITLE, about.ABOUT, suite
-        card = "Nothing here was measured on a GPU."
-    return "\n".join([_intro(path, data, asked, title, what, contenders, card), *parts]) + "\n"
+        data = _only(data, own) if len(data["suites"]) > 1 else data
+        parts, title, about, arguments = module.body(data), module.TITLE, module.ABOUT, suite
+        gpu = "Nothing here was measured on a GPU."
+    return "\n".join([_intro(path, data, arguments, title, about, contenders, gpu), *parts]) + "\n"
 
 
-def on_gpu(found: storage.Results, suite: str) -> bool:
+def on_gpu(results: storage.Results, suite: str) -> bool:
     """Whether results have times of a suite that were measured on a GPU."""
-    return bool(found.facts["machine"].get("gpus") and _sections_of_gpu(found, suite))
+    return bool(results.facts["machine"].get("gpus") and _gpu_sections(results, suite))
 
 
-def _sections_of_gpu(found: storage.Results, suite: str) -> list[str]:
+def _gpu_sections(results: storage.Results, suite: str) -> list[str]:
     """Return the sections of a suite that need a GPU and have times."""
     return [
         name
-        for name, cases in found.cases.items()
+        for name, cases in results.cases.items()
         if name.startswith(f"{suite}/") and needs_gpu(name) and any(case.timed() for case in cases)
     ]
 
 
 def _only(data: dict[str, Any], sections: Collection[str]) -> dict[str, Any]:
-    """Return what results say of some sections, and of the goals judged on them."""
+    """Return results with some sections and their goals only."""
     return data | {
         "sections": {k: v for k, v in data["sections"].items() if k in sections},
         "goals": [goal for goal in data["goals"] if goal.get("section") in sections],
@@ -126,7 +125,7 @@ def _only(data: dict[str, Any], sections: Collection[str]) -> dict[str, Any]:
 
 
 def _intro(
-    path: Path, data: dict[str, Any], asked: str, title: str, about: str, contenders: str, card: str
+    path: Path, data: dict[str, Any], arguments: str, title: str, about: str, contenders: str, gpu: str
 ) -> str:
     machine = data["machine"]
     versions = ", ".join(f"{k} {v}" for k, v in data["versions"].items() if k != "zerocopy")
@@ -134,7 +133,7 @@ def _intro(
         title=title,
         about=about,
         contenders=contenders,
-        asked=asked,
+        arguments=arguments,
         file=f"benchmarks/results/{path.name}",
         cpu=machine["cpu"],
         cores=machine["cores"],
@@ -144,63 +143,63 @@ def _intro(
         python=machine["python"],
         versions=versions,
         date=data["started"][:10],
-        gpu=card,
+        gpu=gpu,
         rounds=data["settings"]["pace"]["rounds"],
     )
 
 
-def _card(machine: dict[str, Any]) -> str:
-    """Say which card it was, and what stands between it and the frameworks."""
-    cards = machine["gpus"]
-    names = [f"{len(cards)} x {cards[0]['name']}" if len(cards) > 1 else str(cards[0]["name"])]
-    if memory := cards[0].get("memory_bytes"):
-        names.append(f"{memory / 2**30:.0f} GiB" + " each" * (len(cards) > 1))
-    if cards[0].get("mig"):
+def _gpu(machine: dict[str, Any]) -> str:
+    """Describe the GPU, its driver and the CUDA versions."""
+    gpus = machine["gpus"]
+    names = [f"{len(gpus)} x {gpus[0]['name']}" if len(gpus) > 1 else str(gpus[0]["name"])]
+    if memory := gpus[0].get("memory_bytes"):
+        names.append(f"{memory / 2**30:.0f} GiB" + " each" * (len(gpus) > 1))
+    if gpus[0].get("mig"):
         names.append("a MIG slice")
-    if cards[0].get("shared"):
-        names.append("with other processes on it")
-    told = {"driver": "nvidia_driver", "CUDA of the driver": "cuda_driver", "CUDA runtime": "cuda_runtime"}
-    known = [f"{name} {machine[key]}" for name, key in told.items() if machine.get(key)]
+    if gpus[0].get("shared"):
+        names.append("shared with other processes")
+    keys = {"driver": "nvidia_driver", "CUDA of the driver": "cuda_driver", "CUDA runtime": "cuda_runtime"}
+    known = [f"{name} {machine[key]}" for name, key in keys.items() if machine.get(key)]
     return f"The GPU: {', '.join([', '.join(names), *known])}."
 
 
-def refusal(found: storage.Results, suite: str) -> str:
-    """Return why results become no page of a suite; nothing if they do."""
-    facts = found.facts
-    if found.quick:
-        return "they are of a run with --quick"
-    if not found.complete:
+def refusal(results: storage.Results, suite: str) -> str:
+    """Return why results cannot become a page of a suite, or nothing."""
+    facts = results.facts
+    if results.quick:
+        return "they are from a run with --quick"
+    if not results.complete:
         return "they are not complete: interrupted, or a task failed"
-    asked = facts.get("asked", facts["suites"])
-    if suite not in asked and not on_gpu(found, suite):
-        return f"they are of a part of {suite}"
+    measured = facts.get("asked", facts["suites"])
+    if suite not in measured and not on_gpu(results, suite):
+        return f"they have only a part of {suite}"
     narrowed = [f"--{name}" for name in ("frameworks", "sizes") if facts["settings"].get(name)]
-    return f"they are of a run with {' and '.join(narrowed)}" if narrowed else ""
+    return f"they are from a run with {' and '.join(narrowed)}" if narrowed else ""
 
 
 def newest(folder: Path, gpu: bool = False) -> dict[str, Path]:
-    """Return the newest full results of each suite, by its name: what a GPU did, or the CPU.
+    """Return the newest full results of each suite, by its name: on the CPU, or on a GPU.
 
-    Of a GPU, those with the most of the suite's sections that need one, and of these the newest.
+    On a GPU, results with more of the suite's GPU sections come first.
     """
-    found: dict[str, tuple[int, str, Path]] = {}
+    candidates: dict[str, tuple[int, str, Path]] = {}
     for path in sorted(folder.glob("*.json")):
         try:
             results = storage.read(path)
         except ValueError:
-            continue  # figures of another kind are kept there too
+            continue  # another kind of results
         for suite in results.facts["suites"]:
             if suite not in PAGES or refusal(results, suite):
                 continue
             if on_gpu(results, suite) != gpu:
                 continue
-            candidate = (len(_sections_of_gpu(results, suite)), results.facts["started"], path)
-            found[suite] = max(found.get(suite, candidate), candidate)
-    return {suite: found[suite][-1] for suite in SUITES if suite in found}
+            candidate = (len(_gpu_sections(results, suite)), results.facts["started"], path)
+            candidates[suite] = max(candidates.get(suite, candidate), candidate)
+    return {suite: candidates[suite][-1] for suite in SUITES if suite in candidates}
 
 
 def write(folder: Path, docs: Path) -> list[Path]:
-    """Write all pages and all pictures anew, and return the files."""
+    """Write all pages and pictures, and return the files."""
     from benchmarks.plots import PICTURES, draw
 
     written = []
@@ -208,24 +207,24 @@ def write(folder: Path, docs: Path) -> list[Path]:
         target = docs / PAGES[suite]
         target.write_text(page(path, suite), encoding="utf-8")
         written.append(target)
-        found = storage.read(path)
-        # Of this suite alone, with the machine and the date that the picture tells.
-        found.cases = {name: cases for name, cases in found.cases.items() if name.startswith(f"{suite}/")}
-        if any(picture.drawable(found) for picture in PICTURES):
-            written += draw(found, docs / "pictures")
+        results = storage.read(path)
+        # Pictures of this suite only: another file may be newer for other suites.
+        results.cases = {name: cases for name, cases in results.cases.items() if name.startswith(f"{suite}/")}
+        if any(picture.drawable(results) for picture in PICTURES):
+            written += draw(results, docs / "pictures")
     for suite, path in newest(folder, gpu=True).items():
         target = docs / f"gpu-{PAGES[suite]}"
         target.write_text(page(path, suite), encoding="utf-8")
         written.append(target)
     index = docs / "index.md"
     if index.exists():
-        there = [suite for suite in ON_GPU if (docs / f"gpu-{PAGES[suite]}").exists()]
-        index.write_text(mapped(index.read_text(encoding="utf-8"), there), encoding="utf-8")
+        existing = [suite for suite in ON_GPU if (docs / f"gpu-{PAGES[suite]}").exists()]
+        index.write_text(with_gpu_pages(index.read_text(encoding="utf-8"), existing), encoding="utf-8")
     return written
 
 
-def mapped(index: str, suites: Collection[str]) -> str:
-    """Return the map of the pages with a row for each page of a GPU, below the suite's other page."""
+def with_gpu_pages(index: str, suites: Collection[str]) -> str:
+    """Return docs/index.md with a row for each GPU page, below the suite's CPU page."""
     lines = [
         line for line in index.splitlines() if not re.search(r"^\|.*\]\(gpu-[\w-]*benchmarks\.md\)", line)
     ]
@@ -233,28 +232,28 @@ def mapped(index: str, suites: Collection[str]) -> str:
         for i, line in enumerate(lines):
             row = re.match(rf"\| \[([^\]]+)\]\({re.escape(PAGES[suite])}\) \|", line)
             if row:
-                lines.insert(i + 1, f"| [{row[1]}, on a GPU](gpu-{PAGES[suite]}) | {ON_GPU[suite]} |")
+                lines.insert(i + 1, f"| [{row[1]} on a GPU](gpu-{PAGES[suite]}) | {ON_GPU[suite]} |")
                 break
     return "\n".join(lines) + "\n"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--suite", default="", help="Which one, where the file has several.")
+@click.option("--suite", default="", help="The suite, if the file has several.")
 @click.option("--write", "everything", is_flag=True, help="Write all pages and pictures of docs/.")
 def main(file: Path | None, suite: str, everything: bool) -> None:
-    """Print the page of docs/ for a FILE of results, or write all of them."""
+    """Print the page for a FILE of results, or write all pages of docs/."""
     if (file is None) != everything:
-        raise click.UsageError("name a file of results, or say --write")
+        raise click.UsageError("name a file of results, or use --write")
     try:
         if file is None:
             for path in write(_ROOT / "benchmarks" / "results", _ROOT / "docs"):
                 click.echo(f"written to {path}", err=True)
             return
-        found = storage.read(file)
-        for name in [suite] if suite else found.facts["suites"]:
-            if why := refusal(found, name):
-                raise click.UsageError(f"{file} becomes no page: {why}")
+        results = storage.read(file)
+        for name in [suite] if suite else results.facts["suites"]:
+            if why := refusal(results, name):
+                raise click.UsageError(f"{file} cannot become a page: {why}")
         click.echo(page(file, suite), nl=False)
     except (ValueError, ImportError) as error:
         raise click.UsageError(str(error)) from error

@@ -1,6 +1,6 @@
-"""The types of records that the suite of layouts measures, and the tests begin with.
+"""Record types of the layout suite and of the tests.
 
-NumPy is all that is imported here: tests run where the benchmarks lack what they need.
+This module imports NumPy only: the tests use it without the dependencies of the benchmarks.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _PARTICLE = [
 
 
 class Layout(NamedTuple):
-    """A type of records, and what it is called."""
+    """A named record type."""
 
     name: str
     dtype: np.dtype[Any]
 
     @property
     def case(self) -> str:
-        """The name of its row: the bytes of a record are a part of it."""
+        """The name of its row, with the size of a record."""
         return f"{self.name} ({self.dtype.itemsize} bytes)"
 
 

@@ -1,4 +1,4 @@
-"""The tables: what a person reads at the end of a run. Ratios first, times second."""
+"""The tables that are printed at the end of a run: ratios first, then times."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from benchmarks.results import Change, Results
 from benchmarks.suite import Case, Entry, Goal, Section, median
 from benchmarks.timing import Timing
 
-#: Below so many columns tables leave out what is second: spreads, then other contenders too.
+#: Narrower terminals have no spreads, then no other contenders either.
 WIDE, VERY_WIDE = 120, 150
 
-# Above so many processes at work before a run its times are not this machine's; one is the run itself.
+# A greater load before a run affects its times; one process is the run itself.
 _BUSY = 1.0
 
-# Cases that are named beside a remark.
+# Cases that are named after a remark.
 _NAMED = 4
 
 
@@ -27,8 +27,8 @@ def show(console: Console, results: Results, sections: Iterable[tuple[str, Secti
     """Print the tables of the sections that have cases, then the goals, then the machine."""
     load = results.facts.get("load_before") or 0
     if load > _BUSY:
-        told = f"load {load} before the run: something else is running here; trust ratios more than times"
-        console.print(told, style="yellow", highlight=False)
+        text = f"load {load} before the run: other programs are running; trust ratios more than times"
+        console.print(text, style="yellow", highlight=False)
     for suite, section in sections:
         cases = results.cases.get(f"{suite}/{section.name}")
         if cases:
@@ -50,12 +50,12 @@ def show(console: Console, results: Results, sections: Iterable[tuple[str, Secti
 def show_changes(
     console: Console, changes: Sequence[Change], threshold: float, old: Results, new: Results
 ) -> None:
-    """Print what got slower than it was, or that nothing did; first how the two runs are unlike."""
+    """Print how the two runs differ in kind, then what got slower."""
     console.print()
     for line in _unlike(old, new):
         console.print(line, style="yellow", highlight=False, markup=False)
     if not changes:
-        console.print("nothing to compare: the two runs have no case of ours in common")
+        console.print("nothing to compare: the two runs have no case of zerocopy in common")
         return
     slower = [change for change in changes if change.slower(threshold)]
     against = f"{old.facts['started'][:10]}, {old.facts['machine']['cpu']}, {_own(old)}{_kind(old)}"
@@ -64,49 +64,49 @@ def show_changes(
         return
     console.print(f"slower by more than {threshold:g}x (against {against})", style="bold", highlight=False)
     table = _table()
-    table.add_column("what", overflow="fold")
-    for name in ("times", "machine", "now", "then"):
+    table.add_column("contender", overflow="fold")
+    for name in ("ratio", "machine", "now", "then"):
         table.add_column(name, justify="right")
     for change in slower:
         table.add_row(
             change.where,
             f"{change.ratio:.2f}x",
             f"{change.drift:.2f}x",
-            duration(change.after),
-            duration(change.before),
+            format_duration(change.after),
+            format_duration(change.before),
         )
     console.print(table)
 
 
 def _unlike(old: Results, new: Results) -> list[str]:
-    """Return what keeps two runs from being compared as they are."""
-    found = []
+    """Return reasons why two runs are not directly comparable."""
+    reasons = []
     if old.quick != new.quick:
         which = "these results are" if new.quick else "the earlier results are"
-        found.append(
-            f"{which} of a run with --quick, and the others are not: fewer blocks, and other sizes under "
-            "the same names; take this for a hint"
+        reasons.append(
+            f"only {which} from a run with --quick, which has fewer blocks and other sizes under the same "
+            "names; the comparison is a hint"
         )
     elif old.quick:
-        found.append("both runs are quick ones: few blocks, so that noise alone can pass the threshold")
-    found += [
+        reasons.append("both runs are quick: with so few blocks, noise alone can exceed the threshold")
+    reasons += [
         f"the {name} results are not complete: interrupted, or a task failed"
         for name, results in (("earlier", old), ("new", new))
         if not results.complete
     ]
-    return found
+    return reasons
 
 
 def _kind(results: Results) -> str:
     return ", quick" if results.quick else ""
 
 
-def duration(nanoseconds: float) -> str:
-    """Write a time with three digits.
+def format_duration(nanoseconds: float) -> str:
+    """Return a time with three digits.
 
     Examples
     --------
-    >>> duration(1234), duration(12.3e6), duration(430)
+    >>> format_duration(1234), format_duration(12.3e6), format_duration(430)
     ('1.23 us', '12.3 ms', '430 ns')
     """
     for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
@@ -116,13 +116,15 @@ def duration(nanoseconds: float) -> str:
     return f"{nanoseconds:.0f} ns"
 
 
-def quantity(value: float, unit: str) -> str:
-    """Write a value in its unit.
+def format_quantity(value: float, unit: str) -> str:
+    """Return a value with its unit.
 
     Examples
     --------
-    >>> quantity(-12.3, "ns"), quantity(0.456, "x"), quantity(0.00123, "x"), quantity(2048, "bytes")
-    ('-12 ns', '0.46x', '0.0012x', '2.0 KiB')
+    >>> format_quantity(-12.3, "ns"), format_quantity(2048, "bytes")
+    ('-12 ns', '2.0 KiB')
+    >>> format_quantity(0.456, "x"), format_quantity(0.00123, "x")
+    ('0.46x', '0.0012x')
     """
     if unit == "x":
         return f"{value:.2g}x" if 0 < abs(value) < 0.1 else f"{value:.2f}x"
@@ -132,23 +134,23 @@ def quantity(value: float, unit: str) -> str:
                 return f"{value / size:.1f} {name}"
         return f"{value:.0f} B"
     if unit == "ns":
-        return f"{value:.0f} ns" if abs(value) < 1e4 else duration(value)
+        return f"{value:.0f} ns" if abs(value) < 1e4 else format_duration(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g} {unit}".strip()
 
 
 def _table() -> Table:
-    """Return a table without lines between columns: they are a tenth of a narrow terminal."""
+    """Return a table without lines between columns, which would use a tenth of a narrow terminal."""
     return Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
 
 
 def _add_names(table: Table, cases: Sequence[Case], width: int) -> None:
-    """Add the column of the cases' names, which are folded if they would take a third of the width."""
+    """Add the column of the cases' names, folded at a third of the width."""
     longest = max(len(case.name) for case in cases)
     table.add_column("case", overflow="fold", no_wrap=longest <= width // 3, max_width=width // 3)
 
 
 def _contest(cases: Sequence[Case], width: int) -> list[Table]:
-    """Ours against the documented call, the fastest by hand, and others: ratios, then times."""
+    """Compare zerocopy with the documented call, the fastest by hand, and others: ratios, then times."""
     wide = width >= WIDE
     documented = any(case.timed("documented") for case in cases)
     others = width >= VERY_WIDE and any(case.timed(*_OTHERS) for case in cases)
@@ -168,7 +170,7 @@ def _contest(cases: Sequence[Case], width: int) -> list[Table]:
         hand = case.fastest("documented", "idiom")
         row = [case.name]
         if documented:
-            row.append(quantity(median(ours) / median(call), "x") if ours and call else "-")
+            row.append(format_quantity(median(ours) / median(call), "x") if ours and call else "-")
         row.append(_against(ours, hand) if wide else _times(ours, hand))
         row.append(_time(ours, wide))
         if documented and wide:
@@ -177,7 +179,7 @@ def _contest(cases: Sequence[Case], width: int) -> list[Table]:
         if others:
             named = [_brief(entry) for role in _OTHERS if (entry := case.fastest(role))]
             row.append("\n".join(named))
-        row += [quantity(case.figures[name], "") if name in case.figures else "" for name in figures]
+        row += [format_quantity(case.figures[name], "") if name in case.figures else "" for name in figures]
         table.add_row(*map(Text, row))
     return [table]
 
@@ -190,15 +192,15 @@ def _against(ours: Entry | None, other: Entry | None) -> str:
         return "-"
     added = median(ours) - median(other)
     sign = "+" if added >= 0 else "-"
-    return f"{_times(ours, other)} {sign}{duration(abs(added))}"
+    return f"{_times(ours, other)} {sign}{format_duration(abs(added))}"
 
 
 def _times(ours: Entry | None, other: Entry | None) -> str:
-    return "-" if ours is None or other is None else quantity(median(ours) / median(other), "x")
+    return "-" if ours is None or other is None else format_quantity(median(ours) / median(other), "x")
 
 
 def _series(cases: Sequence[Case], width: int) -> list[Table]:
-    """One column a label: how the cost goes with it; where they do not fit beside each other, below."""
+    """Return a column for each label, in several tables if they do not fit."""
     bare = [case for case in cases if not case.entries]
     cases = [case for case in cases if case.entries]
     labels = list(dict.fromkeys(entry.label for case in cases for entry in case.entries))
@@ -206,7 +208,7 @@ def _series(cases: Sequence[Case], width: int) -> list[Table]:
     for label in labels:
         entries = [next((e for e in case.entries if e.label == label), None) for case in cases]
         cells[label] = [
-            _beside(case, entry) + _cell(entry, width >= WIDE)
+            _ratio(case, entry) + _cell(entry, width >= WIDE)
             for case, entry in zip(cases, entries, strict=True)
         ]
     names = min(max((len(case.name) for case in cases), default=0), width // 3)
@@ -231,8 +233,8 @@ def _series(cases: Sequence[Case], width: int) -> list[Table]:
     return tables + (_figures(bare, width) if any(case.figures for case in bare) else [])
 
 
-def _beside(case: Case, entry: Entry | None) -> str:
-    """Return how many times ours another way takes, where a series has both: above 1x ours is faster."""
+def _ratio(case: Case, entry: Entry | None) -> str:
+    """Return the time of another contender over that of zerocopy, if a series has both."""
     ours = case.fastest("ours")
     if entry is None or ours is None or entry.role == "ours" or not isinstance(entry.timing, Timing):
         return ""
@@ -240,7 +242,7 @@ def _beside(case: Case, entry: Entry | None) -> str:
 
 
 def _figures(cases: Sequence[Case], width: int) -> list[Table]:
-    """A row a time, or where there are none a row a case: its figures."""
+    """Return a row for each time; without times, a row for each case with its figures."""
     table = _table()
     _add_names(table, cases, width)
     if not any(case.entries for case in cases):
@@ -250,36 +252,36 @@ def _figures(cases: Sequence[Case], width: int) -> list[Table]:
         for case in cases:
             table.add_row(Text(case.name), *(_figure(case, name) for name in names))
         return [table]
-    table.add_column("what", overflow="fold")
-    table.add_column("how much", justify="right", no_wrap=True)
+    table.add_column("figure", overflow="fold")
+    table.add_column("value", justify="right", no_wrap=True)
     for case in cases:
         rows = [(entry.label, _cell(entry)) for entry in case.entries]
         rows += [(name, _figure(case, name)) for name in case.figures]
-        for i, (what, much) in enumerate(rows):
-            table.add_row("" if i else Text(case.name), Text(what), much)
+        for i, (label, value) in enumerate(rows):
+            table.add_row("" if i else Text(case.name), Text(label), value)
     return [table]
 
 
 def _figure(case: Case, name: str) -> str:
     if name not in case.figures:
         return ""
-    return quantity(case.figures[name], "bytes" if "bytes" in name else "")
+    return format_quantity(case.figures[name], "bytes" if "bytes" in name else "")
 
 
 def _rivals(cases: Sequence[Case], width: int) -> list[Table]:
-    """A row a contender, the fastest first: how many times ours it takes, and its time."""
+    """Return a row for each contender, the fastest first: its time, and the ratio to zerocopy."""
     table = _table()
     _add_names(table, cases, width)
-    for name in ("times ours", "time"):
+    for name in ("to zerocopy", "time"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("contender", overflow="fold")
     for case in cases:
         ours = case.fastest("ours")
         for i, entry in enumerate(sorted(case.timed(), key=median)):
-            # As text: rich would take the brackets of an expression for markup.
-            what = Text(entry.label + _note(entry), style="bold" if entry is ours else "")
+            # As Text, because rich reads brackets as markup.
+            contender = Text(entry.label + _note(entry), style="bold" if entry is ours else "")
             times = "" if ours is None or entry is ours else _times(entry, ours)
-            table.add_row("" if i else Text(case.name), times, _time(entry, width >= WIDE), what)
+            table.add_row("" if i else Text(case.name), times, _time(entry, width >= WIDE), contender)
     return [table]
 
 
@@ -287,10 +289,10 @@ _LOOKS = {"contest": _contest, "rivals": _rivals, "series": _series, "figures": 
 
 
 def _goals(goals: Sequence[Goal], width: int) -> Table:
-    """One row a promise: on how many cases it was kept, and where it was kept worst."""
+    """Return a row for each goal: on how many cases it was met, and the worst case."""
     table = _table()
     table.add_column("goal", overflow="fold")
-    table.add_column("kept", justify="right", no_wrap=True)
+    table.add_column("met", justify="right", no_wrap=True)
     table.add_column("worst", justify="right", no_wrap=True)
     table.add_column("limit", justify="right", no_wrap=True)
     if width >= WIDE:
@@ -299,10 +301,15 @@ def _goals(goals: Sequence[Goal], width: int) -> Table:
         same = [goal for goal in goals if goal.name == name]
         missed = [goal for goal in same if not goal.met]
         worst = max(same, key=lambda goal: goal.value - goal.limit)
-        kept = Text(f"{len(same) - len(missed)} of {len(same)}", style="red" if missed else "green")
-        row = [Text(name), kept, quantity(worst.value, worst.unit), quantity(worst.limit, worst.unit)]
+        met = Text(f"{len(same) - len(missed)} of {len(same)}", style="red" if missed else "green")
+        row = [
+            Text(name),
+            met,
+            format_quantity(worst.value, worst.unit),
+            format_quantity(worst.limit, worst.unit),
+        ]
         if width >= WIDE:
-            row.append(_some([f"{goal.case} ({quantity(goal.value, goal.unit)})" for goal in missed]))
+            row.append(_some([f"{goal.case} ({format_quantity(goal.value, goal.unit)})" for goal in missed]))
         table.add_row(*row)
     return table
 
@@ -312,9 +319,9 @@ def _facts(results: Results) -> str:
     computer = facts["machine"]
     state = "" if results.complete else "INCOMPLETE: interrupted, or a task failed\n"
     if facts["settings"]["quick"]:
-        state += "a quick run: few blocks, small data; for figures to keep run it without --quick\n"
-    if facts.get("left_out_told"):
-        state += f"{facts['left_out_told']}\n"
+        state += "a quick run: few blocks, small data; for figures to keep, run it without --quick\n"
+    if facts.get("left_out_summary"):
+        state += f"{facts['left_out_summary']}\n"
     known = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     return (
         f"\n{state}{computer['cpu']}, {computer['cores']} cores"
@@ -325,7 +332,7 @@ def _facts(results: Results) -> str:
 
 
 def _remarks(cases: Iterable[Case]) -> list[str]:
-    """What the numbers do not say, each said once for all the cases that it concerns."""
+    """Return each remark once, with the cases that it concerns."""
     about: dict[str, list[str]] = {}
     for case in cases:
         for remark in [*case.remarks, *[f"FAILED: {case.failed}"] * bool(case.failed)]:
@@ -337,29 +344,29 @@ def _remarks(cases: Iterable[Case]) -> list[str]:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Name some of them, and how many more there are."""
+    """Return some names, and the number of the others."""
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _named(entry: Entry | None) -> str:
-    return "-" if entry is None else f"{duration(median(entry))}  {entry.label}{_note(entry)}"
+    return "-" if entry is None else f"{format_duration(median(entry))}  {entry.label}{_note(entry)}"
 
 
 def _brief(entry: Entry) -> str:
-    return f"{duration(median(entry))}  {entry.note or entry.label}"
+    return f"{format_duration(median(entry))}  {entry.note or entry.label}"
 
 
 def _note(entry: Entry) -> str:
-    # Not in brackets: rich reads those as markup.
+    # Parentheses, because rich reads square brackets as markup.
     return f" ({entry.note})" if entry.note else ""
 
 
 def _time(entry: Entry | None, spread: bool = True) -> str:
     if entry is None or not isinstance(entry.timing, Timing):
         return "-"
-    told = duration(entry.timing.median)
-    return f"{told} ({duration(entry.timing.spread)})" if spread else told
+    time = format_duration(entry.timing.median)
+    return f"{time} ({format_duration(entry.timing.spread)})" if spread else time
 
 
 def _cell(entry: Entry | None, noted: bool = True) -> str:
@@ -367,7 +374,7 @@ def _cell(entry: Entry | None, noted: bool = True) -> str:
         return ""
     if entry.timing is None:
         return "-"
-    return duration(median(entry)) + (_note(entry) if noted else "*" * bool(entry.note))
+    return format_duration(median(entry)) + (_note(entry) if noted else "*" * bool(entry.note))
 
 
 def _own(results: Results) -> str:

@@ -1,4 +1,4 @@
-"""A run's results: gathered, written as JSON, read back, compared."""
+"""Results of a run: collected, written as JSON, read and compared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,53 @@ from benchmarks.timing import Raised, Timing
 
 SCHEMA = 1
 
-#: Beside a suite's own distributions where there is a GPU: they bring drivers' calls, allocators, kernels.
+#: Texts of kept results that have changed since, old to new: the measurements stay as they are.
+RENAMED = {
+    "as people write it": "documented calls",
+    "cells where explain and the proof differ": "cells where explain is wrong",
+    "cells with a write seen or not": "cells verified with a write",
+    "cells without a proof": "cells not verified",
+    "has no proof: a query has no memory before it has run": (
+        "is not verified: a query has no memory before it runs"
+    ),
+    "explain agrees with the proof in every cell of the grid": "explain is correct in every cell of the grid",
+    "where it is the fastest way by hand": "where it is the fastest by hand",
+    "imports the standard library alone": "imports only the standard library",
+    "modules of others that it imports": "third-party modules that it imports",
+    "dtypes that zerocopy carries and the documented call does not": "dtypes that only zerocopy supports",
+    "ahead of every other way": "ahead of every other method",
+    "to rows, wide ones": "to rows, wider records",
+    "few records or many: never slower": "any number of records: not slower",
+    "some fields: never slower": "some fields: not slower",
+    "some fields, fresh memory: never slower": "some fields, fresh memory: not slower",
+    "the same bytes and no records": "the same bytes, not as records",
+    "first call, cache warm: 50 ms at most beyond": "first call, warm cache: 50 ms at most in addition to",
+    "no bytes copied at a border that can alias: no more than by hand": (
+        "bytes copied at a border: at most those of aliases by hand"
+    ),
+    "no slower than by hand: time over that of the fastest by hand": "time relative to the fastest by hand",
+    "torch has one thread, pyarrow, polars and JAX as many as they take: for all contenders alike": (
+        "for all contenders, torch has one thread; pyarrow, polars and JAX have their default threads"
+    ),
+    "resident memory at the peak of a run in a fresh process, beyond what was resident after imports": (
+        "peak resident memory of a run in a fresh process, minus the resident memory after imports"
+    ),
+    "all that has a name in the pipeline lives to its end": (
+        "all named values of the pipeline stay alive until its end"
+    ),
+    "that JAX takes without a copy": "that JAX aliases",
+    "aligned: 64 MB reach JAX": "aligned: 64 MB to JAX",
+    "recycle: nothing below 0.91 times the speed": "recycle: each workload at least 0.91x as fast",
+    "recycle: nothing below 0.95 times the speed": "recycle: each workload at least 0.95x as fast",
+    ": time with it over time without": " (limit: ratio of times)",
+    "aligned: NumPy's arrays lie at multiples of 64 bytes": "aligned: NumPy arrays are 64-byte-aligned",
+    "called zero-copy by its plan": "plan is zero-copy",
+    "fills nulls without saying so": "fills nulls silently",
+    "NumPy-backed: NaN already": "NumPy-backed, has NaN already",
+    "time stamp": "timestamp",
+}
+
+#: Distributions whose versions matter on a GPU, in addition to those of a suite.
 _ON_GPU = (
     *("cupy-cuda12x", "cupy-cuda13x", "numba-cuda", "jax-cuda12-plugin", "jax-cuda13-plugin"),
     *("rmm-cu12", "rmm-cu13", "cudf-cu12", "cudf-cu13", "cuda-bindings", "cuda-core"),
@@ -39,18 +85,18 @@ def needs_gpu(section: str) -> bool:
 
 @dataclass
 class Results:
-    """What a run has found so far; complete or not.
+    """The results of a run, complete or not.
 
     Attributes
     ----------
     cases : dict of str to list of Case
         By section, as ``"conversion/pairs"``.
     goals : list of Goal
-        Judged so far.
+        The goals that have been judged.
     facts : dict
-        Machine, versions, settings, load, times: what the figures depend on.
+        What the figures depend on: machine, versions, settings, load, date.
     complete : bool
-        False while it runs, and for ever if it was interrupted or a task failed.
+        False while it runs, or if it was interrupted or a task failed.
     """
 
     cases: dict[str, list[Case]] = field(default_factory=dict)
@@ -60,24 +106,24 @@ class Results:
 
     @property
     def failures(self) -> list[Case]:
-        """The cases that an error ended."""
+        """The cases that failed."""
         return [case for cases in self.cases.values() for case in cases if case.failed]
 
     @property
     def quick(self) -> bool:
-        """Whether it was a quick run: its figures are for looking, and no more."""
+        """Whether it was a quick run, whose figures are rough."""
         return bool(self.facts["settings"]["quick"])
 
     @classmethod
-    def begin(cls, suites: Iterable[Suite], settings: Settings, asked: Sequence[str] = ()) -> Results:
-        """Start the results of a run, here and now.
+    def begin(cls, suites: Iterable[Suite], settings: Settings, names: Sequence[str] = ()) -> Results:
+        """Start the results of a run on this machine.
 
         Parameters
         ----------
         suites : iterable of Suite
         settings : Settings
-        asked : sequence of str
-            Suites and sections as the command line named them; all suites whole if it is empty.
+        names : sequence of str
+            Suites and sections as named on the command line; empty for all suites.
         """
         suites = list(suites)
         computer = machine()
@@ -87,7 +133,7 @@ class Results:
         return cls(
             facts={
                 "suites": [suite.name for suite in suites],
-                "asked": list(asked) or [suite.name for suite in suites],
+                "asked": list(names) or [suite.name for suite in suites],
                 "started": _now(),
                 "machine": computer,
                 "load_before": load(),
@@ -97,13 +143,13 @@ class Results:
         )
 
     def add(self, suite: str, section: Section, cases: Iterable[Case]) -> None:
-        """Keep the cases of one task; a contender that raised is left out with what it raised."""
+        """Add the cases of one task; a contender that raised becomes one that was left out."""
         cases = list(cases)
         for case in cases:
             for entry in case.entries:
                 if isinstance(entry.timing, Raised):
                     entry.left_out, entry.timing = entry.timing.why, None
-                elif isinstance(entry.timing, Timing) and (wrong := _no_time(entry.timing)):
+                elif isinstance(entry.timing, Timing) and (wrong := _invalid(entry.timing)):
                     entry.left_out, entry.timing = wrong, None
                 else:
                     continue
@@ -112,7 +158,7 @@ class Results:
         self.cases.setdefault(f"{suite}/{section.name}", []).extend(cases)
 
     def finish(self, sections: Iterable[tuple[str, Section]], complete: bool) -> None:
-        """Judge the goals of what was run and note the end."""
+        """Judge the goals, and record the end of the run."""
         for suite, section in sections:
             key = f"{suite}/{section.name}"
             every = self.cases.get(key, [])
@@ -122,16 +168,16 @@ class Results:
                     if _finite(goal.value) and _finite(goal.limit):
                         self.goals.append(replace(goal, section=key))
                         continue
-                    told = f"{goal.name}: {goal.value} against {goal.limit} cannot be judged"
-                    every.append(Case(goal.case, failed=told))
-            except Exception as error:  # noqa: BLE001 - the figures are not lost for it
+                    failure = f"{goal.name}: {goal.value} against {goal.limit} cannot be judged"
+                    every.append(Case(goal.case, failed=failure))
+            except Exception as error:  # noqa: BLE001 - the figures are kept
                 every.append(Case("goals", failed=f"{type(error).__name__}: {error}"))
         self.complete = complete and not self.failures
         self.facts["load_after"] = load()
         self.facts["finished"] = _now()
 
     def save(self, path: Path) -> None:
-        """Write as JSON, whole or not at all."""
+        """Write as JSON, atomically."""
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.part")
         draft.write_text(json.dumps(_in_json(self._plain()), indent=1, allow_nan=False) + "\n")
@@ -147,64 +193,92 @@ class Results:
         }
 
     def file_name(self) -> str:
-        """Return a name that says what was measured, on what, and when.
+        """Return a file name with the suites, the CPU and the date.
 
-        Of a part of a suite it names the sections, so that it replaces no file of the whole suite;
-        where that is a section that needs a GPU, the card.
+        A part of a suite is named by its sections, so that it does not replace a file of the whole
+        suite. If a section needs a GPU, the name has the GPU instead of the CPU.
         """
         parts: dict[str, list[str]] = {}
         for name in self.facts["asked"]:
             suite, _, section = name.partition("/")
             parts.setdefault(suite, []).append(section)
-        what = (suite if "" in several else "-".join([suite, *several]) for suite, several in parts.items())
+        names = (suite if "" in several else "-".join([suite, *several]) for suite, several in parts.items())
         computer = self.facts["machine"]
         on_gpu = computer.get("gpus") and any(map(needs_gpu, self.facts["asked"]))
-        where = computer["gpus"][0]["name"] if on_gpu else computer["cpu"]
-        return f"{'-'.join(what)}-{slug(where)}-{self.facts['started'][:10]}.json"
+        device = computer["gpus"][0]["name"] if on_gpu else computer["cpu"]
+        return f"{'-'.join(names)}-{slug(device)}-{self.facts['started'][:10]}.json"
 
 
 def read(path: Path) -> Results:
-    """Read what :meth:`Results.save` wrote.
+    """Read a file that :meth:`Results.save` wrote.
 
     Raises
     ------
     ValueError
-        It is no such file, or one of another schema, or its parts do not fit together.
+        It is not such a file, has another schema, or is inconsistent.
+    OSError
+        It cannot be read.
+    """
+    plain = read_plain(path)
+    try:
+        cases = {name: [_read_case(case) for case in section] for name, section in plain["sections"].items()}
+        goals = [Goal(**{k: v for k, v in goal.items() if k != "met"}) for goal in plain["goals"]]
+        facts = {k: v for k, v in plain.items() if k not in ("schema", "complete", "goals", "sections")}
+        unlisted = sorted({name.partition("/")[0] for name in cases} - set(facts["suites"]))
+        # Required facts.
+        _ = facts["machine"]["cpu"], facts["versions"], facts["started"], facts["settings"]["quick"]
+        results = Results(cases, goals, facts, plain["complete"])
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{path} does not contain benchmark results: {error!r}") from error
+    if unlisted:
+        raise ValueError(
+            f"{path} is inconsistent: it has sections of {', '.join(unlisted)}, "
+            f"but lists only {', '.join(facts['suites'])}"
+        )
+    return results
+
+
+def read_plain(path: Path) -> dict[str, Any]:
+    """Return the JSON of a file of results, with current texts in its sections and goals.
+
+    Raises
+    ------
+    ValueError
+        It is not such a file, or has another schema.
     OSError
         It cannot be read.
     """
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        plain = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} holds no results of benchmarks: it is not JSON ({error})") from error
-    if not isinstance(told, dict) or "schema" not in told or "sections" not in told:
-        raise ValueError(f"{path} holds no results of benchmarks: `python -m benchmarks --json` writes them")
-    if told["schema"] != SCHEMA:
+        raise ValueError(f"{path} does not contain benchmark results: it is not JSON ({error})") from error
+    if not isinstance(plain, dict) or "schema" not in plain or "sections" not in plain:
         raise ValueError(
-            f"{path} has schema {told['schema']}, and this program reads {SCHEMA}: "
-            "measure again, or read it with the program that wrote it"
+            f"{path} does not contain benchmark results: `python -m benchmarks --json` writes them"
         )
-    try:
-        cases = {name: [_read_case(case) for case in plain] for name, plain in told["sections"].items()}
-        goals = [Goal(**{k: v for k, v in goal.items() if k != "met"}) for goal in told["goals"]]
-        facts = {k: v for k, v in told.items() if k not in ("schema", "complete", "goals", "sections")}
-        strangers = sorted({name.partition("/")[0] for name in cases} - set(facts["suites"]))
-        # What everybody reads of it.
-        _ = facts["machine"]["cpu"], facts["versions"], facts["started"], facts["settings"]["quick"]
-        found = Results(cases, goals, facts, told["complete"])
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{path} holds no results of benchmarks: {error!r}") from error
-    if strangers:
+    if plain["schema"] != SCHEMA:
         raise ValueError(
-            f"{path} does not fit together: it has sections of {', '.join(strangers)}, "
-            f"and says that it is of {', '.join(facts['suites'])}"
+            f"{path} has schema {plain['schema']}, but this program reads {SCHEMA}. "
+            "To fix: measure again, or use the program that wrote it"
         )
-    return found
+    return plain | {key: _renamed(plain[key]) for key in ("sections", "goals") if key in plain}
+
+
+def _renamed(plain: Any) -> Any:
+    """Replace the texts of `RENAMED` in all strings."""
+    if isinstance(plain, dict):
+        return {_renamed(key): _renamed(value) for key, value in plain.items()}
+    if isinstance(plain, list):
+        return [_renamed(value) for value in plain]
+    if isinstance(plain, str):
+        for old, new in RENAMED.items():
+            plain = plain.replace(old, new)
+    return plain
 
 
 @dataclass(frozen=True)
 class Change:
-    """How one contender of ours did against an earlier run.
+    """One contender of zerocopy, compared with an earlier run.
 
     Attributes
     ----------
@@ -213,7 +287,7 @@ class Change:
     before, after : float
         Medians, in nanoseconds.
     drift : float
-        How much slower everything else got meanwhile: the machine, not us.
+        How much slower the other contenders got: the effect of the machine.
     """
 
     where: str
@@ -223,19 +297,19 @@ class Change:
 
     @property
     def ratio(self) -> float:
-        """Time now over time then."""
+        """New time over old time."""
         return self.after / self.before
 
     def slower(self, threshold: float) -> bool:
-        """Whether it got slower, and more so than the machine did."""
+        """Whether it got slower by more than `threshold`, also relative to the machine."""
         return self.ratio > threshold and self.ratio / self.drift > threshold
 
 
 def compare(old: Results, new: Results) -> list[Change]:
-    """Return what can be compared between two runs, the worst first.
+    """Return the changes of zerocopy's contenders between two runs, the worst first.
 
-    The drift of a case is that of its other contenders (median); where it has
-    none, that of all others in the run: a slower machine is no slower program.
+    The drift of a case is the median of its other contenders, or of all others in the run if it has
+    none: a slower machine does not mean a slower program.
     """
     before = {where: entry for where, _, entry in _timed(old)}
     drifts: dict[str, list[float]] = {}
@@ -264,18 +338,18 @@ def _timed(results: Results) -> Iterator[tuple[str, str, Entry]]:
 
 
 def _finite(value: Any) -> bool:
-    """Whether JSON has it: of numbers it has no infinite ones, and no NaN."""
+    """Whether JSON can represent a value: not infinity or NaN."""
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _no_time(timing: Timing) -> str:
-    """Return why a timing cannot be kept: what is written rounded must be read as a time again."""
+def _invalid(timing: Timing) -> str:
+    """Return why a timing is invalid: rounded and read again, it must be a positive time."""
     wrong = {k: v for k, v in asdict(timing).items() if not _finite(v) or round(v, 1) <= 0}
-    return f"has no time: its {next(iter(wrong))} is {next(iter(wrong.values()))} ns" if wrong else ""
+    return f"has no valid time: its {next(iter(wrong))} is {next(iter(wrong.values()))} ns" if wrong else ""
 
 
 def _in_json(plain: Any) -> Any:
-    """Return the same with null for what JSON has no number for; Python would write NaN, which is no JSON."""
+    """Return a value with null for infinity and NaN, which Python would write as invalid JSON."""
     if isinstance(plain, dict):
         return {key: _in_json(value) for key, value in plain.items()}
     if isinstance(plain, (list, tuple)):
@@ -295,7 +369,7 @@ def _plain_case(case: Case) -> dict[str, Any]:
 def _plain_entry(entry: Entry) -> dict[str, Any]:
     plain: dict[str, Any] = {"label": entry.label, "role": entry.role}
     if isinstance(entry.timing, Timing):
-        # A tenth of a nanosecond is less than the clock can tell.
+        # A tenth of a nanosecond is below the resolution of the clock.
         plain["ns"] = {k: round(v, 1) for k, v in asdict(entry.timing).items()}
     plain |= {k: getattr(entry, k) for k in ("note", "left_out") if getattr(entry, k)}
     return plain
@@ -304,8 +378,8 @@ def _plain_entry(entry: Entry) -> dict[str, Any]:
 def _read_timing(plain: dict[str, Any]) -> Timing:
     timing = Timing(**plain)
     for name, value in asdict(timing).items():
-        if not 0 < float(value) < math.inf:  # ratios are made of them
-            raise TypeError(f"{name} is {value!r}, which no time is")
+        if not 0 < float(value) < math.inf:  # ratios divide by them
+            raise TypeError(f"{name} is {value!r}, which is not a time")
     return timing
 
 

@@ -1,4 +1,4 @@
-"""Running tasks: what libraries print kept away, what was measured kept, whatever ends the run."""
+"""Running tasks: libraries' output is captured, and results are kept if the run ends early."""
 
 from __future__ import annotations
 
@@ -17,35 +17,34 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks import interrupt
 from benchmarks.results import Results
-from benchmarks.schedule import Schedule, told
+from benchmarks.schedule import Schedule, summary
 from benchmarks.suite import Case
 from benchmarks.timing import Raised
 
 _COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
-# Lines of what libraries printed that are shown where a task failed.
+# Lines of libraries' output that are shown if a task failed.
 _TAIL = 5
 
 
-def run(found: Results, schedule: Schedule, keep: Callable[[Results], Any]) -> str:
-    """Run the tasks of a schedule; an interrupt ends it early, with what there is.
+def run(results: Results, schedule: Schedule, keep: Callable[[Results], Any]) -> str:
+    """Run the tasks of a schedule. An interrupt ends it early, with the results so far.
 
     Parameters
     ----------
-    found : Results
-        What is added to.
+    results : Results
+        Results to extend.
     schedule : Schedule
     keep : callable
-        ``keep(found)`` is called after each task, so that whatever ends the program leaves
-        what was measured before.
+        ``keep(results)`` is called after each task, so that earlier results survive if the program ends.
 
     Returns
     -------
     str
-        What was printed meanwhile, if a task failed: its last lines.
+        The last lines of the output of libraries, if a task failed.
     """
     complete, printed = False, ""
-    keep(found)  # whatever ends the first task, there is a file that says so
+    keep(results)  # if the first task ends the program, there is a file that shows it
     try:
         with (
             quiet() as (stderr, log),
@@ -55,26 +54,26 @@ def run(found: Results, schedule: Schedule, keep: Callable[[Results], Any]) -> s
             bar = progress.add_task("", total=len(schedule.work))
             for piece in schedule:
                 progress.update(bar, description=f"{piece.key}: {piece.task.name}")
-                # Drawn here and not by a clock: a thread that draws would be timed too.
+                # Drawn here, because a thread that draws would disturb the timing.
                 progress.refresh()
                 try:
                     cases = list(piece.task.run())
-                    interrupt.check()  # what it caught of a Ctrl-C is no result
-                    found.add(piece.suite.name, piece.section, cases)
-                except (Exception, SystemExit) as error:  # noqa: BLE001 - the figures of the others are not lost
+                    interrupt.check()  # the task may have caught a Ctrl-C
+                    results.add(piece.suite.name, piece.section, cases)
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - other tasks keep their figures
                     interrupt.check()
                     failure = Raised.of(error).why.removeprefix("raises ")
-                    found.add(piece.suite.name, piece.section, [Case(piece.task.name, failed=failure)])
+                    results.add(piece.suite.name, piece.section, [Case(piece.task.name, failed=failure)])
                     printed = "\n".join(log().splitlines()[-_TAIL:])
-                keep(found)
+                keep(results)
                 progress.advance(bar)
         complete = True
     except KeyboardInterrupt:
-        found.facts["interrupted"] = True
-    found.facts["left_out"] = [f"{piece.key}: {piece.task.name}" for piece in schedule.left_out]
-    found.facts["left_out_told"] = told(schedule.left_out, schedule.work)
-    found.finish(schedule.sections(), complete)
-    keep(found)
+        results.facts["interrupted"] = True
+    results.facts["left_out"] = [f"{piece.key}: {piece.task.name}" for piece in schedule.left_out]
+    results.facts["left_out_summary"] = summary(schedule.left_out, schedule.work)
+    results.finish(schedule.sections(), complete)
+    keep(results)
     return printed
 
 
@@ -84,7 +83,7 @@ def _progress(console: Console) -> Progress:
         console=console,
         transient=True,
         auto_refresh=False,
-        # What is printed to them is libraries'.
+        # Only libraries print to them.
         redirect_stdout=False,
         redirect_stderr=False,
         disable=not console.is_terminal,
@@ -93,14 +92,13 @@ def _progress(console: Console) -> Progress:
 
 @contextmanager
 def quiet() -> Iterator[tuple[TextIO, Callable[[], str]]]:
-    """Keep what libraries print away from the terminal, and yield where we write, and the log.
+    """Capture what libraries print; yield the terminal's stream and a function that returns the log.
 
-    TensorFlow greets an import, JAX a card that it has no plugin for, Arrow a time zone: from
-    compiled code, which Python's `warnings` and `logging` know nothing of. So it is the file
-    descriptors that lead elsewhere; children inherit them.
+    TensorFlow, JAX and Arrow print from compiled code, bypassing Python's `warnings` and `logging`.
+    Therefore the file descriptors are redirected; children inherit them.
     """
-    if not _is_the_process(sys.stderr):
-        # Somebody has put something else in its place already: a test.
+    if not _is_stderr(sys.stderr):
+        # Already replaced, for instance by a test.
         yield sys.stderr, lambda: ""
         return
     sys.stdout.flush()
@@ -126,8 +124,8 @@ def quiet() -> Iterator[tuple[TextIO, Callable[[], str]]]:
             os.dup2(stderr.fileno(), 2)
 
 
-def _is_the_process(stream: Any) -> bool:
-    """Whether a stream is the process's standard error."""
+def _is_stderr(stream: Any) -> bool:
+    """Whether a stream is file descriptor 2."""
     try:
         return bool(stream.fileno() == 2)
     except (OSError, AttributeError, ValueError):
@@ -136,28 +134,27 @@ def _is_the_process(stream: Any) -> bool:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Have the first Ctrl-C (or SIGTERM) end the run; a later one ends the children that it waits for."""
+    """End the run at the first Ctrl-C or SIGTERM; at a later one, kill the children that it waits for."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    interrupt.forget()
+    interrupt.reset()
 
     def first(number: int, frame: Any) -> None:
-        interrupt.ask()
+        interrupt.request()
         signal.signal(number, later)
         raise KeyboardInterrupt
 
     def later(number: int, frame: Any) -> None:
-        # Not raised again: it would cut off the end of the first, which waits for children and
-        # keeps the results.
+        # Not raised again: the first waits for children and saves the results.
         for child in psutil.Process().children(recursive=True):
             try:
                 child.kill()
             except psutil.NoSuchProcess:
                 continue
 
-    # A polite end from elsewhere leaves no children behind either.
+    # SIGTERM leaves no children running either.
     before = {number: signal.signal(number, first) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

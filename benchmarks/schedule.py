@@ -1,8 +1,8 @@
-"""In which order tasks run, and with ``--quick`` which of them: those that fit in a minute.
+"""Order of tasks, and their selection with ``--quick``.
 
-A full run takes its tasks in order. A quick one has a budget, for it is to end within a minute
-on any machine: each suite has a share of what is left of it, what a first look needs comes first, and a task
-that no longer fits is left out, and said.
+A full run takes its tasks in order. A quick run has a budget, so that it ends within a minute on any
+machine: each suite gets a share of the remaining time, sections in :data:`benchmarks.suite.FIRST` run
+first, and tasks that no longer fit are left out and reported.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from dataclasses import dataclass
 
 from benchmarks.suite import FIRST, Section, Settings, Suite, Task
 
-#: Seconds for the tasks of a quick run. One that has begun goes on: up to 10 s are for that,
-#: for imports of suites and for what is printed.
+#: Seconds for the tasks of a quick run. A task that has started is not cut off; up to 10 s are left
+#: for that, for imports of suites and for printing.
 BUDGET = 49.0
-#: Seconds less where pictures are drawn.
+#: Seconds that drawing pictures takes from the budget.
 PICTURES = 8.0
 
-# What a suite takes beside another: in conversion, which is first, all frameworks are imported.
+# Relative time of suites: conversion runs first and imports all frameworks.
 _SHARES = {"conversion": 13, "pool": 5, "layout": 3, "pipeline": 3}
 _SHARE = 2
 
-# Seconds that a task is taken for of which nothing is known.
+# Estimated seconds of an unknown task.
 _GUESS = 1.5
 
-# Modules that a framework has at the least.
+# A task that imports more modules than this has imported a framework.
 _FRAMEWORK = 100
 
 Chosen = Sequence[tuple[Suite, Sequence[Section]]]
@@ -35,7 +35,7 @@ Chosen = Sequence[tuple[Suite, Sequence[Section]]]
 
 @dataclass(frozen=True)
 class Piece:
-    """A task, and whose it is."""
+    """A task with its suite and section."""
 
     suite: Suite
     section: Section
@@ -43,17 +43,17 @@ class Piece:
 
     @property
     def key(self) -> str:
-        """The section as results call it: ``"conversion/pairs"``."""
+        """The section's name in results: ``"conversion/pairs"``."""
         return f"{self.suite.name}/{self.section.name}"
 
     @property
     def first(self) -> bool:
-        """Whether it is of a section that comes first."""
+        """Whether its section runs first."""
         return self.key in FIRST
 
 
 def pieces(chosen: Chosen, settings: Settings) -> list[Piece]:
-    """Return all tasks of what was chosen, in order; in a quick run without sections that are not for it."""
+    """Return all tasks of the chosen sections, in order; a quick run leaves out sections without `quick`."""
     return [
         Piece(suite, section, task)
         for suite, sections in chosen
@@ -64,20 +64,20 @@ def pieces(chosen: Chosen, settings: Settings) -> list[Piece]:
 
 
 class Schedule:
-    """The tasks of a run, one after the other.
+    """The tasks of a run, in order.
 
     Parameters
     ----------
     work : sequence of Piece
     seconds : float, optional
-        The budget; without one all of them are run, in order.
+        The budget; without one all tasks run, in order.
     clock : callable
-        Gives seconds.
+        Returns seconds.
 
     Attributes
     ----------
     left_out : list of Piece
-        What did not fit, once all others have run.
+        Tasks that did not fit, complete when the iteration has ended.
     """
 
     def __init__(
@@ -89,19 +89,19 @@ class Schedule:
         self.work = work
         self.left_out: list[Piece] = []
         self._seconds, self._clock = seconds, clock
-        # By section, how long its last task took: they are alike.
+        # Seconds of the last task of each section: tasks of a section take similar times.
         self._took: dict[str, float] = {}
-        self._begun = clock()
+        self._started = clock()
 
     def sections(self) -> list[tuple[str, Section]]:
-        """Return the sections that have tasks, in order, each after the name of its suite."""
+        """Return the sections that have tasks, in order, each with the name of its suite."""
         return list({piece.key: (piece.suite.name, piece.section) for piece in self.work}.values())
 
     def __iter__(self) -> Iterator[Piece]:
         if self._seconds is None:
             yield from self.work
             return
-        end = self._begun + self._seconds
+        end = self._started + self._seconds
         waiting: list[Piece] = []
         for several in ([p for p in self.work if p.first], [p for p in self.work if not p.first]):
             by_suite = _by_suite(several)
@@ -113,7 +113,7 @@ class Schedule:
                         yield from self._timed(piece)
                     else:
                         waiting.append(piece)
-        # In what others have left over.
+        # In the time that is left.
         for piece in waiting:
             if self._fits(piece, end, end):
                 yield from self._timed(piece)
@@ -124,16 +124,15 @@ class Schedule:
         now = self._clock()
         if piece.key in self._took:
             return now + self._took[piece.key] <= until
-        # Each picture is to have something to show: so the first task of its section has to
-        # fit in the budget, and no more.
+        # Each picture needs data: the first task of its section must only fit in the budget.
         seconds = piece.task.seconds
         return now + seconds < end if piece.first else now + (seconds or _GUESS) <= until
 
     def _timed(self, piece: Piece) -> Iterator[Piece]:
-        begun, modules = self._clock(), len(sys.modules)
+        started, modules = self._clock(), len(sys.modules)
         yield piece
-        spent = self._clock() - begun
-        # One that has imported frameworks says nothing of those after it.
+        spent = self._clock() - started
+        # A task that imported frameworks took longer than those after it will.
         imported = len(sys.modules) - modules > _FRAMEWORK
         self._took[piece.key] = min(spent, _GUESS) if imported else spent
 
@@ -143,38 +142,38 @@ def _share(name: str) -> int:
 
 
 def _by_suite(several: Sequence[Piece]) -> dict[str, list[Piece]]:
-    """Return tasks by suite, and in each the sections in turns.
+    """Return tasks by suite, with the sections of a suite in turns.
 
-    Half of two sections is a better picture than one of them whole.
+    If time runs out, two sections have half of their tasks, instead of one section all of them.
     """
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     ranked: dict[str, list[tuple[int, Piece]]] = {}
     for piece in several:
-        places[piece.key] = places.get(piece.key, -1) + 1
-        ranked.setdefault(piece.suite.name, []).append((places[piece.key], piece))
+        positions[piece.key] = positions.get(piece.key, -1) + 1
+        ranked.setdefault(piece.suite.name, []).append((positions[piece.key], piece))
     return {
         name: [piece for _, piece in sorted(pairs, key=lambda pair: pair[0])]
         for name, pairs in ranked.items()
     }
 
 
-def told(left_out: Sequence[Piece], of: Sequence[Piece]) -> str:
-    """Say in a line what was left out, and how it is run; nothing if nothing was."""
+def summary(left_out: Sequence[Piece], of: Sequence[Piece]) -> str:
+    """Return one line with the tasks that were left out and the command that runs them, or nothing."""
     if not left_out:
         return ""
     suites = list(dict.fromkeys(piece.suite.name for piece in left_out))
     alone = len({piece.suite.name for piece in of}) == 1
     every, without = _count(of, alone), _count(left_out, alone)
     counts = ", ".join(f"{count} of {every[name]} tasks of {name}" for name, count in without.items())
-    # A suite that was alone already needs a full run.
+    # A suite that ran alone had the whole budget: only a full run runs more.
     command = f"python -m benchmarks {suites[0]}" if alone else "python -m benchmarks SUITE --quick"
     each = "" if alone else ", one suite at a time"
     return f"left out, to end within a minute: {counts}; to run them{each}: {command}"
 
 
 def _count(several: Sequence[Piece], by_section: bool) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for piece in several:
         name = piece.key if by_section else piece.suite.name
-        found[name] = found.get(name, 0) + 1
-    return found
+        counts[name] = counts.get(name, 0) + 1
+    return counts

@@ -1,9 +1,8 @@
-"""The words of every suite: suite, section, task, case, entry, goal.
+"""The structure of every suite: suite, section, task, case, entry, goal.
 
-A suite is made of sections, a section of tasks. A task is the smallest thing that
-is run or interrupted as a whole, and gives cases. A case is one row of a table:
-one question, with an entry for each contender that answers it. Goals are judged
-from the cases of one section.
+A suite has sections, a section has tasks. A task is the smallest unit that is run or
+interrupted, and returns cases. A case is one row of a table: one question, with an entry
+for each contender that answers it. Goals are judged on the cases of one section.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from importlib import import_module
 
 from benchmarks.timing import FULL, Pace, Raised, Timing
 
-#: Each suite by its name, and the module that has it as ``SUITE``. Modules are
-#: imported when they are asked for: a suite may need what others do not.
+#: The module of each suite, which has it as ``SUITE``. A module is imported when its suite is
+#: used: suites need different packages.
 SUITES = {
     "conversion": "benchmarks.conversion",
     "tables": "benchmarks.tables",
@@ -24,8 +23,7 @@ SUITES = {
     "pipeline": "benchmarks.pipeline",
 }
 
-#: What comes first in a quick run: the sections that pictures are drawn of, ours beside what
-#: people write, and one of each suite.
+#: Sections that a quick run starts with: those of pictures, and one of each suite.
 FIRST = (
     *("conversion/grid", "conversion/sizes", "conversion/pairs"),
     "tables/columns",
@@ -34,20 +32,20 @@ FIRST = (
     "pipeline/stages",
 )
 
-#: What an entry is to the case.
+#: The role of an entry in its case.
 ROLES = {
     "ours": "zerocopy",
     "documented": "the call that the target documents",
-    "idiom": "a public way to write it by hand, right for arrays in general",
-    "narrow": "a way by hand that is right for this array only: timed, and no goal",
+    "idiom": "public code by hand that is correct for arrays in general",
+    "narrow": "code by hand that is correct for this array only: timed, without a goal",
     "library": "another library that does the same work",
-    "reference": "something else, to compare with",
+    "reference": "other work, for comparison",
 }
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line asked for; each suite uses what concerns it."""
+    """The options of the command line; each suite uses those that concern it."""
 
     frameworks: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
@@ -55,7 +53,7 @@ class Settings:
     pace: Pace = FULL
 
     def wants(self, framework: str) -> bool:
-        """Whether a framework is to be measured; no names mean all of them."""
+        """Whether to measure a framework; without names, all of them."""
         return not self.frameworks or framework in self.frameworks
 
 
@@ -63,7 +61,7 @@ class Settings:
 class Entry:
     """One contender of a case, timed or left out.
 
-    Of one that raised while it was timed, results make one that was left out.
+    Results turn a contender that raised while it was timed into one that was left out.
     """
 
     label: str
@@ -84,12 +82,11 @@ class Case:
     entries : list of Entry
         The contenders.
     figures : dict of str to float
-        What is no time of a contender: bytes, counts.
+        Figures other than times: bytes, counts.
     remarks : list of str
-        What a reader must know about the row.
+        Facts that a reader needs to interpret the row.
     failed : str
-        The error that ended its task, and then there is nothing else; or of ours, that it raised
-        while it was timed.
+        The error that ended its task, or that zerocopy raised while it was timed.
     """
 
     name: str
@@ -99,11 +96,11 @@ class Case:
     failed: str = ""
 
     def timed(self, *roles: str) -> list[Entry]:
-        """Return the entries with a time, of those roles (of all of them if none is named)."""
+        """Return the entries with a time that have one of `roles`, or any role if none is given."""
         return [e for e in self.entries if isinstance(e.timing, Timing) and (not roles or e.role in roles)]
 
     def fastest(self, *roles: str) -> Entry | None:
-        """Return the entry with the least median among those roles."""
+        """Return the entry with the least median among those with one of `roles`."""
         return min(self.timed(*roles), key=lambda e: median(e), default=None)
 
 
@@ -115,20 +112,20 @@ def median(entry: Entry) -> float:
 
 @dataclass
 class Goal:
-    """One promise about cost, judged.
+    """One judged promise about cost.
 
     Attributes
     ----------
     name : str
-        The promise in words; goals of one name are one promise.
+        The promise in words; goals with the same name are one promise.
     case : str
-        What it was judged on.
+        The case that it was judged on.
     value, limit : float
         Met if ``value <= limit``.
     unit : str
-        ``"x"``, ``"ns"``, ``"bytes"``, ``"ms"``, or nothing for a plain number.
+        ``"x"``, ``"ns"``, ``"bytes"``, ``"ms"``, or empty for a plain number.
     section : str
-        Whose cases it was judged from, as ``"conversion/pairs"``: results fill it in.
+        The section of the case, as ``"conversion/pairs"``; filled in by results.
     """
 
     name: str
@@ -140,21 +137,21 @@ class Goal:
 
     @property
     def met(self) -> bool:
-        """Whether the value keeps within the limit."""
+        """Whether the value is within the limit."""
         return self.value <= self.limit
 
 
 @dataclass(frozen=True)
 class Task:
-    """A named piece of work that gives cases.
+    """A named piece of work that returns cases.
 
     Attributes
     ----------
     name : str
     run : callable
     seconds : float
-        About how long it takes in a quick run, where that is more than a second or two: one that
-        does not fit in what is left of the minute is not begun.
+        Approximate duration in a quick run, if more than two seconds: a task that does not fit in
+        the remaining time is not started.
     """
 
     name: str
@@ -169,16 +166,16 @@ class Section:
     Attributes
     ----------
     name, about : str
-        In a word and in a sentence.
+        A word and a sentence.
     tasks : callable
-        ``tasks(settings) -> list of Task``; cheap, for it is called to count them.
+        ``tasks(settings) -> list of Task``; cheap, because it is called to count them.
     look : str
-        How it is shown: ``"contest"`` (ours against others), ``"rivals"`` (a row a
-        contender), ``"series"`` (one column a label) or ``"figures"``.
+        How it is shown: ``"contest"`` (zerocopy against others), ``"rivals"`` (a row for each
+        contender), ``"series"`` (a column for each label) or ``"figures"``.
     goals : callable
         ``goals(cases) -> list of Goal``.
     quick : bool
-        Whether it is a part of quick runs.
+        Whether quick runs include it.
     """
 
     name: str
@@ -191,14 +188,14 @@ class Section:
 
 @dataclass(frozen=True)
 class Suite:
-    """A named set of sections, and what it has to know about.
+    """A named set of sections.
 
     Attributes
     ----------
     frameworks : tuple of str
-        What ``--frameworks`` may name.
+        Names that ``--frameworks`` accepts.
     distributions : tuple of str
-        Those whose versions are written beside the figures.
+        Distributions whose versions are recorded with the figures.
     """
 
     name: str
@@ -214,7 +211,7 @@ def load(name: str) -> Suite:
     Raises
     ------
     KeyError
-        No suite of that name.
+        `name` is not a suite.
     """
     suite: Suite = import_module(SUITES[name]).SUITE
     return suite

@@ -1,9 +1,8 @@
 """The clock: contenders take turns in one process, block by block.
 
-Two programs that run one after the other are compared with whatever else the
-machine did in between. Here each round times a block of calls of every
-contender, in an order that changes from round to round, so that what drifts
-(clock speed, neighbours, caches) drifts for all of them.
+Two programs that run one after the other also measure how the machine changed in between.
+Here each round times a block of calls of every contender, in an order that changes from round
+to round, so that drift (clock speed, neighbours, caches) affects all of them.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ Loop = Callable[[Iterable[None], Callable[[], int]], int]
 
 @dataclass(frozen=True)
 class Pace:
-    """How long to measure.
+    """The duration of a measurement.
 
     Attributes
     ----------
     rounds : int
         Blocks of each contender.
     block : int
-        About how long one block takes, in nanoseconds. A contender that needs
-        longer for one call gets blocks of one call.
+        Approximate duration of a block, in nanoseconds. A contender whose single call takes
+        longer gets blocks of one call.
     patience : int
-        About how long all blocks of one contender take, in nanoseconds. One whose
-        calls take so long that they would take more sits out some of the rounds.
+        Approximate duration of all blocks of one contender, in nanoseconds. A contender that
+        would take longer skips some of the rounds.
     """
 
     rounds: int
@@ -56,7 +55,7 @@ class Pace:
     patience: int
 
     def turns(self, spent: int) -> int:
-        """Return in how many rounds a contender takes part whose block takes so long."""
+        """Return in how many rounds a contender takes part if its block takes `spent` nanoseconds."""
         return max(min(self.rounds, 3), min(self.rounds, self.patience // max(spent, 1)))
 
 
@@ -71,9 +70,9 @@ class Timing:
     Attributes
     ----------
     median, q1, q3, best : float
-        The median, the quartiles and the least of the blocks' means.
+        The median, the quartiles and the minimum of the blocks' means.
     rounds, calls : int
-        Blocks, and calls in each.
+        Number of blocks, and of calls in each.
     """
 
     median: float
@@ -90,7 +89,7 @@ class Timing:
 
     @classmethod
     def of(cls, samples: Sequence[float], calls: int = 1) -> Timing:
-        """Sum up samples, each in nanoseconds a call.
+        """Summarize samples, each in nanoseconds per call.
 
         Examples
         --------
@@ -105,7 +104,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Raised:
-    """What stands in place of a timing where a contender raised: the others keep their times.
+    """The result of a contender that raised, in place of a timing.
 
     Attributes
     ----------
@@ -117,7 +116,7 @@ class Raised:
 
     @classmethod
     def of(cls, error: BaseException) -> Raised:
-        """Say what was raised, in a line.
+        """Describe an error in one line.
 
         Examples
         --------
@@ -126,49 +125,48 @@ class Raised:
         """
         try:
             text = str(error)
-        except Exception as second:  # noqa: BLE001 - an error whose text raises is one all the same
+        except Exception as second:  # noqa: BLE001 - the text of an error can raise too
             text = f"its text raises {type(second).__name__}"
         return cls(f"raises {type(error).__name__}: {text.partition(chr(10))[0][:160]}".rstrip(": "))
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One line of code as a user writes it, and the names that it uses."""
+    """One line of code as a user writes it, with the names that it uses."""
 
     code: str
     names: Mapping[str, Any]
 
     def loop(self) -> Loop:
-        """Compile a loop around it: the same one for each contender, with no call in between."""
+        """Compile the line into the loop that all contenders share, without a function call in between."""
         names = dict(self.names)
         exec(compile(_LOOP.format(code=self.code), f"<{self.code}>", "exec"), names)
-        made: Loop = names["loop"]
-        return made
+        loop: Loop = names["loop"]
+        return loop
 
     def value(self) -> Any:
-        """Run it once, as an expression, and return what it gives."""
+        """Evaluate it once as an expression."""
         return eval(self.code, dict(self.names))
 
 
 def measure(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Any]:
-    """Time statements against each other.
+    """Time statements in turns.
 
     Parameters
     ----------
     statements : dict of str to Statement
         The contenders, by label.
     pace : Pace
-        How long.
+        The duration of the measurement.
 
     Returns
     -------
     dict of str to Timing or Raised
-        By the same labels. Either can be an entry's ``timing``: of one that raised it becomes
-        why it was left out.
+        By the same labels; either can be an entry's ``timing``.
 
     Notes
     -----
-    Garbage is collected between rounds and never inside a block.
+    Garbage is collected between rounds, never inside a block.
     """
 
     def begin(loop: Loop) -> tuple[int, int]:
@@ -190,35 +188,34 @@ def take_turns(
     begin: Callable[[Loop], tuple[int, int]],
     sample: Callable[[Loop, int, list[Any]], Any],
 ) -> tuple[dict[str, list[Any]], dict[str, int], dict[str, Raised]]:
-    """Run blocks of each statement in turns, whatever the clock is.
+    """Run blocks of each statement in turns, with any clock.
 
     Parameters
     ----------
     statements : dict of str to Statement
     pace : Pace
     begin : callable
-        ``begin(loop)`` warms up, and returns how many calls fill a block, and how long it takes.
+        ``begin(loop)`` warms up; returns how many calls fill a block, and the block's duration.
     sample : callable
-        ``sample(loop, calls, before)`` runs a block and returns what is kept of it; `before` is what
-        was kept of the earlier ones.
+        ``sample(loop, calls, before)`` runs a block and returns a sample; `before` has the earlier
+        samples.
 
     Returns
     -------
     tuple of dict
-        What was kept, the calls of a block, and what the others raised; by label.
+        The samples, the calls of a block, and the errors of contenders that raised; by label.
     """
-    set_modules_apart()
+    freeze_modules()
     raised: dict[str, Raised] = {}
     samples: dict[str, list[Any]] = {label: [] for label in statements}
     order = list(statements)
-    # Fixed, so that two runs differ by the machine alone.
+    # A fixed seed, so that two runs differ only by the machine.
     shuffle = random.Random(0).shuffle
     collecting = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
         with warnings.catch_warnings():
-            # Who times a call that warns wants its cost and not a screen of warnings.
             warnings.simplefilter("ignore")
             loops: dict[str, Loop] = {}
             blocks: dict[str, tuple[int, int]] = {}
@@ -226,7 +223,7 @@ def take_turns(
                 try:
                     loops[label] = statement.loop()
                     blocks[label] = begin(loops[label])
-                except Exception as error:  # noqa: BLE001 - whatever it raises is its result
+                except Exception as error:  # noqa: BLE001 - any error is its result
                     interrupt.check()
                     raised[label] = Raised.of(error)
             turns = {label: pace.turns(spent) for label, (_, spent) in blocks.items()}
@@ -235,14 +232,14 @@ def take_turns(
                 gc.collect()
                 for label in order:
                     if label in raised or (number * turns[label]) % pace.rounds >= turns[label]:
-                        continue  # sits out: those that take part are spread evenly
+                        continue  # skips this round; its turns are spread evenly
                     try:
-                        kept = sample(loops[label], blocks[label][0], samples[label])
+                        taken = sample(loops[label], blocks[label][0], samples[label])
                     except Exception as error:  # noqa: BLE001 - as above
                         interrupt.check()
                         raised[label] = Raised.of(error)
                     else:
-                        samples[label].append(kept)
+                        samples[label].append(taken)
     finally:
         if collecting:
             gc.enable()
@@ -252,16 +249,16 @@ def take_turns(
 _modules = 0
 
 
-def set_modules_apart() -> None:
-    """Freeze out of all later collections what modules hold, when there are new ones.
+def freeze_modules() -> None:
+    """Exclude the objects of imported modules from later garbage collections.
 
-    With several frameworks imported each collection would take a quarter of a second. What is
-    made afterwards is collected as ever.
+    With several frameworks imported, each collection would take a quarter of a second. Objects
+    created afterwards are collected as usual.
     """
     global _modules
     if len(sys.modules) != _modules:
         if not _modules:
-            # Bindings made with nanobind print a page of what is still alive when Python ends.
+            # nanobind prints all objects that are alive when Python exits.
             atexit.register(gc.unfreeze)
         gc.collect()
         gc.freeze()
@@ -269,10 +266,10 @@ def set_modules_apart() -> None:
 
 
 def _block(loop: Loop, block: int) -> tuple[int, int]:
-    """Return how many calls fill a block, and how long it takes; what is run to find out is the warm-up."""
+    """Return how many calls fill a block, and the block's duration; this is the warm-up too."""
     first = loop(repeat(None, 1), perf_counter_ns)  # first-time costs: caches, lazy imports
     if first >= _LONG:
-        return 1, first  # of which first-time costs are no part to speak of
+        return 1, first  # first-time costs are a negligible part of it
     count = 1
     while True:
         spent = loop(repeat(None, count), perf_counter_ns)

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
         ZeroCopyError as ZeroCopyError,
     )
     from zerocopy.framework import Framework as Framework
-    from zerocopy.layout.columns import aos_to_soa as aos_to_soa
-    from zerocopy.layout.records import soa_to_aos as soa_to_aos
+    from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
+    from zerocopy.layout.soa_to_aos import soa_to_aos as soa_to_aos
     from zerocopy.plan import Plan as Plan
     from zerocopy.pool.install import install_pool as install_pool, installed_pool as installed_pool
     from zerocopy.pool.pool import Pool as Pool
@@ -75,8 +75,8 @@ _HOME = {
     "Column": "tables.column",
     "Masked": "tables.result",
     "Encoded": "tables.result",
-    "aos_to_soa": "layout.columns",
-    "soa_to_aos": "layout.records",
+    "aos_to_soa": "layout.aos_to_soa",
+    "soa_to_aos": "layout.soa_to_aos",
     "Device": "device",
     "DType": "dtype",
     "Reason": "errors",

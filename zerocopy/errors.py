@@ -7,6 +7,7 @@ catches a framework that is not installed.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -54,6 +55,11 @@ class ZeroCopyError(Exception):
     code : str, optional
         As `Reason.code`. Default: the class's own.
 
+    Attributes
+    ----------
+    columns : dict of hashable to Reason
+        If columns of a table are refused: the reason of each one, by its label.
+
     Examples
     --------
     >>> print(ZeroCopyError("convert(x, to='torch')", "x is a string", "pass an array"))
@@ -68,6 +74,7 @@ class ZeroCopyError(Exception):
         self.asked = asked
         self.why = why
         self.remedy = remedy
+        self.columns: dict[Hashable, Reason] = {}
         if code:
             self.code = code
 

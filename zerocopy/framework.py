@@ -66,6 +66,8 @@ class Framework:
         framework without an import.
     distribution : str
         The argument of ``pip install``.
+    install_hint : str
+        How to install it, if it takes more than ``pip install`` with `distribution`.
     device_kinds : tuple of str
         Kinds of devices that hold its arrays, the preferred one first: ``("cpu", "cuda")``.
     mutable : bool
@@ -95,6 +97,7 @@ class Framework:
     kind: str = "tensor"
     root_modules: tuple[str, ...] = ()
     distribution: str = ""
+    install_hint: str = ""
     device_kinds: tuple[str, ...] = ("cpu",)
     mutable: bool = True
     marks_readonly: bool = False
@@ -131,7 +134,7 @@ class Framework:
             raise FrameworkNotInstalledError(
                 f"to={self.name!r}",
                 f"{self.name} is not installed" if absent else f"importing it failed: {error}",
-                f"pip install {package}",
+                self.install_hint or f"pip install {package}",
             ) from error
         version = str(getattr(module, "__version__", ""))
         if self.min_version and version_numbers(version) < version_numbers(self.min_version):
@@ -363,13 +366,7 @@ class Framework:
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
-    """Return the first three numbers of a version.
-
-    Examples
-    --------
-    >>> version_numbers("2.11.0+cu130")
-    (2, 11, 0)
-    """
+    """Return the first three numbers of a version: ``(2, 11, 0)`` for ``"2.11.0+cu130"``."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 

@@ -117,7 +117,7 @@ def _add(framework: Framework) -> None:
 
 
 def _builtin_names() -> list[str]:
-    return [m.name for m in pkgutil.iter_modules(zerocopy._frameworks.__path__)]
+    return [m.name for m in pkgutil.iter_modules(zerocopy._frameworks.__path__) if m.name[0] != "_"]
 
 
 def _load(name: str) -> None:

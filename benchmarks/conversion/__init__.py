@@ -1,4 +1,4 @@
-"""What conversions cost, beside the calls that people write by hand."""
+"""The cost of conversions, compared with calls written by hand."""
 
 import zerocopy as zc
 from benchmarks.conversion import containers, dtypes, gpu, grid, inputs, pairs, process, rival
@@ -7,8 +7,8 @@ from benchmarks.suite import Suite
 
 SUITE = Suite(
     "conversion",
-    "what conversions cost, beside the calls that people write by hand",
-    # By worth: a run that is short of time does the first of them.
+    "the cost of conversions, compared with calls written by hand",
+    # By importance: a run that is short of time runs the first of them.
     (
         grid.SECTION,
         pairs.SECTION,

@@ -1,4 +1,4 @@
-"""A dict of arrays, from 1 leaf to 1,000: in one call, in a comprehension, by maps over trees."""
+"""A dict of arrays, from 1 leaf to 1,000: one call, comprehensions and tree maps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAVES = (1, 10, 100, 1000)
 QUICK_LEAVES = (1, 100)
 COUNT = 1000  # elements of each leaf
 
-#: The pairs that are measured, and the fastest public function that a user maps over the leaves.
+#: The measured pairs, with the fastest public function for a leaf.
 MAPPED = {
     ("numpy", "torch"): "torch.from_numpy",
     ("torch", "numpy"): "torch.Tensor.numpy",
@@ -25,12 +25,12 @@ MAPPED = {
 
 
 def contenders(pair: Pair) -> list[Contender]:
-    """Return the ways to convert a dict ``x``, ours first; without libraries that are not installed."""
+    """Return the contenders that convert a dict ``x``, zerocopy first, without missing libraries."""
     _, target = pair
     call = MAPPED[pair]
     each = "{{k: {} for k, v in x.items()}}".format
     documented = DOCUMENTED[target].format(array="{}", capsule="").format  # none of these takes a capsule
-    found = [
+    rows = [
         Contender(f'zc.convert(x, "{target}")', "ours"),
         Contender(each(f"{call}(v)"), "idiom"),
         Contender(each(documented("v")), "documented"),
@@ -39,50 +39,50 @@ def contenders(pair: Pair) -> list[Contender]:
         Contender(f"optree.tree_map({call}, x)", "library", needs=("optree",)),
     ]
     if "jax" in pair:
-        found.append(Contender(f"jax.tree.map({call}, x)", "idiom"))
+        rows.append(Contender(f"jax.tree.map({call}, x)", "idiom"))
     if "torch" in pair:
-        found.append(Contender(f"pytree.tree_map({call}, x)", "library", needs=("pytree",)))
-    if "jax" not in pair:  # array-api-compat has no namespace of JAX's, and move_to looks for strides
+        rows.append(Contender(f"pytree.tree_map({call}, x)", "library", needs=("pytree",)))
+    if "jax" not in pair:  # array-api-compat does not support JAX, and move_to requires strides
         xp = f"xp_{target}"
-        found.append(Contender(each(f"{xp}.asarray(v)"), "library", needs=(xp,)))
-        # It takes all arrays at once, and returns no list if there is one.
+        rows.append(Contender(each(f"{xp}.asarray(v)"), "library", needs=(xp,)))
+        # It takes all arrays at once, and does not return a list for a single array.
         moved = f'sklearn_array_api.move_to(*x.values(), None, xp={xp}, device="cpu")'
-        found.append(Contender(f"dict(zip(x, {moved}))", "library", needs=(xp, "sklearn_array_api")))
-    return [contender for contender in found if contender.installed()]
+        rows.append(Contender(f"dict(zip(x, {moved}))", "library", needs=(xp, "sklearn_array_api")))
+    return [contender for contender in rows if contender.installed()]
 
 
 def leaves(source: str, count: int) -> tuple[dict[str, Any], Array]:
-    """Return a dict of arrays, and the values of each of them."""
+    """Return a dict of arrays, and the values that each of them has."""
     values = aligned_values(COUNT)
     make = SUBJECTS[source].make
     return {f"layer{i}": make(aligned_values(COUNT)) for i in range(count)}, values
 
 
 def statement(contender: Contender, pair: Pair, x: dict[str, Any]) -> Statement:
-    """Return what is timed."""
+    """Return the statement to time."""
     return Statement(contender.code, namespace(pair, contender.needs) | {"x": x})
 
 
 def check(contender: Contender, pair: Pair, x: dict[str, Any], values: Array) -> str:
-    """Return why a contender does not give a dict of arrays that alias; nothing if it does.
+    """Return why a contender does not give a dict of arrays that alias, or nothing.
 
-    The order of the keys is no matter: maps over trees sort them.
+    The order of keys does not matter: tree maps sort them.
     """
     try:
         result = statement(contender, pair, x).value()
-    except Exception as error:  # noqa: BLE001 - whatever a framework raises is the finding
+    except Exception as error:  # noqa: BLE001 - any error is the result of the check
         return Raised.of(error).why
     if type(result) is not dict or result.keys() != x.keys():
         return "gives another container"
     for key, leaf in result.items():
-        told = differs(pair, leaf, values) or ("" if zc.shares_memory(x[key], leaf) else "copies")
-        if told:
-            return told
+        wrong = differs(pair, leaf, values) or ("" if zc.shares_memory(x[key], leaf) else "copies")
+        if wrong:
+            return wrong
     return ""
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a pair and number of leaves."""
+    """Return a task for each pair and number of leaves."""
     counts = QUICK_LEAVES if settings.quick else LEAVES
     return [
         Task(f"{' -> '.join(pair)}, {count}", partial(run, pair, count, settings))
@@ -93,7 +93,7 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def run(pair: Pair, count: int, settings: Settings) -> list[Case]:
-    """Check the contenders of a pair, then time those that do the work."""
+    """Check the contenders of a pair, then time those that pass."""
     x, values = leaves(pair[0], count)
     case = Case(f"{' -> '.join(pair)}, dict of {count:,}")
     able = {}
@@ -113,6 +113,6 @@ def run(pair: Pair, count: int, settings: Settings) -> list[Case]:
 
 SECTION = Section(
     "containers",
-    f"a dict of arrays of {COUNT:,} float32 in one call, against comprehensions and maps over trees",
+    f"a dict of arrays of {COUNT:,} float32 in one call, compared with comprehensions and tree maps",
     tasks,
 )

@@ -1,9 +1,9 @@
-"""One table of who converts what, and how: ours, the documented call, by hand, libraries.
+"""The contenders of each pair: zerocopy, the documented call, code by hand, libraries.
 
-``x`` is the source. Each row is one expression as a user would write it, and
-aliases memory that is aligned to 64 bytes. A row is *narrow* where it is right
-for this array only: it names the dtype, or goes past an offset or a null bitmap.
-Calls that copy have no row: what they cost is the copy.
+``x`` is the source. Each row is one expression as a user would write it, which
+aliases 64-byte-aligned memory. A row is *narrow* if it is correct for this array
+only: it names the dtype, or ignores an offset or a null bitmap. Calls that copy have
+no row, because their cost is that of the copy.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to convert.
+    """One way to convert, as an expression.
 
     Attributes
     ----------
     code : str
-        An expression of ``x``.
+        An expression with ``x``.
     role : str
         One of :data:`benchmarks.suite.ROLES`.
     warns : bool
-        Whether it may emit a warning: in the timed loop it is ignored, and paid for.
+        Whether it may emit a warning, which the timed loop ignores, but whose cost it includes.
     needs : tuple of str
-        The names of libraries in :data:`LIBRARIES` that it uses.
+        The libraries of :data:`LIBRARIES` that it uses.
     """
 
     code: str
@@ -49,19 +49,18 @@ class Contender:
 
     @property
     def note(self) -> str:
-        """What a reader of the table should know about it."""
+        """Facts that a reader of the table needs."""
         notes = [_KNOWN_AS.get(self.needs[-1], self.needs[-1])] if self.needs else []
         notes += ["for this array only"] if self.role == "narrow" else []
         notes += ["warns"] if self.warns else []
         return ", ".join(notes)
 
     def installed(self) -> bool:
-        """Whether the libraries that it uses could be imported."""
+        """Whether the libraries that it uses are installed."""
         return all(_installed(LIBRARIES[name]) for name in self.needs)
 
 
-#: The one call by which each target documents that it takes DLPack: of an array,
-#: or of a capsule.
+#: The call that each target documents for DLPack, from an array or from a capsule.
 DOCUMENTED = {
     "numpy": "np.from_dlpack({array})",
     "torch": "torch.from_dlpack({array})",
@@ -70,7 +69,7 @@ DOCUMENTED = {
     "pyarrow": "pa.Array.from_dlpack({array})",
 }
 
-#: How a source documents that it makes a capsule; the others have the method alone.
+#: The call that a source documents for exporting a capsule; others have only the method.
 CAPSULES = {"torch": "torch.utils.dlpack.to_dlpack(x)", "tensorflow": "tfd.to_dlpack(x)"}
 
 #: Other libraries: the name that the expression uses, and its module.
@@ -78,16 +77,16 @@ LIBRARIES = {
     "tvm_ffi": "tvm_ffi",
     "xp_torch": "array_api_compat.torch",
     "xp_numpy": "array_api_compat.numpy",
-    # Not public, and the best known of what is made of `array-api-compat`.
+    # Not public, but the best-known use of `array-api-compat`.
     "sklearn_array_api": "sklearn.utils._array_api",
-    # Maps over containers: see :mod:`benchmarks.conversion.containers`.
+    # Tree maps: see :mod:`benchmarks.conversion.containers`.
     "optree": "optree",
     "pytree": "torch.utils._pytree",
-    # In a process of its own: see :mod:`benchmarks.conversion.rival`.
+    # In a separate process: see :mod:`benchmarks.conversion.rival`.
     "dlpack": "dlpack",
 }
 
-#: What a reader knows a library as, where its name in the expression does not say it.
+#: Known names of libraries whose name in the expression is another.
 _KNOWN_AS = {
     "xp_torch": "array_api_compat",
     "xp_numpy": "array_api_compat",
@@ -107,8 +106,8 @@ def _narrow(code: str, warns: bool = False) -> Contender:
 
 _FROM_BUFFER = "pa.Array.from_buffers({dtype}, {count}, [None, {buffer}])"
 
-#: By hand. PyTorch warns once a process of memory that is not writable, and pyarrow
-#: of each legacy capsule.
+#: Code by hand. PyTorch warns once per process about read-only memory, pyarrow about each legacy
+#: capsule.
 IDIOMS: dict[Pair, list[str | Contender]] = {
     ("numpy", "torch"): [
         "torch.from_numpy(x)",
@@ -210,23 +209,23 @@ IDIOMS: dict[Pair, list[str | Contender]] = {
 
 
 def contenders(pair: Pair) -> list[Contender]:
-    """Return all contenders of a pair, ours first; without libraries that are not installed."""
+    """Return all contenders of a pair, zerocopy first, without missing libraries."""
     source, target = pair
     capsule = CAPSULES.get(source, "x.__dlpack__()")
-    # pyarrow calls legacy capsules deprecated, and JAX and TensorFlow take no others.
+    # pyarrow warns about legacy capsules; JAX and TensorFlow accept only these.
     warns = source == "pyarrow" and target in ("jax", "tensorflow")
-    found = [
+    rows = [
         Contender(f'zc.convert(x, "{target}")', "ours"),
         Contender(DOCUMENTED[target].format(array="x", capsule=capsule), "documented", warns),
         *(Contender(row) if isinstance(row, str) else row for row in IDIOMS[pair]),
         *_libraries(pair),
     ]
-    found = [c for c in found if c.installed()]
-    return list({contender.code: contender for contender in reversed(found)}.values())[::-1]
+    rows = [c for c in rows if c.installed()]
+    return list({contender.code: contender for contender in reversed(rows)}.values())[::-1]
 
 
 def essential(pair: Pair) -> list[Contender]:
-    """Return ours and the documented call."""
+    """Return zerocopy and the documented call."""
     by_role = {contender.role: contender for contender in reversed(contenders(pair))}
     return [by_role["ours"], by_role["documented"]]
 
@@ -235,14 +234,14 @@ def _libraries(pair: Pair) -> list[Contender]:
     source, target = pair
     through = "tvm_ffi.from_dlpack(x)"
     call = DOCUMENTED[target].format(array=through, capsule=f"{through}.__dlpack__()")
-    found = [Contender(call, "library", warns=source == "pyarrow", needs=("tvm_ffi",))]
+    rows = [Contender(call, "library", warns=source == "pyarrow", needs=("tvm_ffi",))]
     if target in ("torch", "numpy") and source not in ("pyarrow", "tensorflow"):
         xp, warns = f"xp_{target}", pair == ("jax", "torch")
-        found.append(Contender(f"{xp}.asarray(x)", "library", warns, needs=(xp,)))
-        if not warns:  # move_to looks for strides, which JAX's arrays have not
+        rows.append(Contender(f"{xp}.asarray(x)", "library", warns, needs=(xp,)))
+        if not warns:  # move_to requires strides, which JAX arrays do not have
             call = f'sklearn_array_api.move_to(x, xp={xp}, device="cpu")'
-            found.append(Contender(call, "library", needs=(xp, "sklearn_array_api")))
-    return found
+            rows.append(Contender(call, "library", needs=(xp, "sklearn_array_api")))
+    return rows
 
 
 def _installed(module: str) -> bool:
@@ -251,7 +250,7 @@ def _installed(module: str) -> bool:
 
 
 def pairs(wanted: Any = None) -> list[Pair]:
-    """Return the pairs of different frameworks that are installed, and wanted if that is said."""
+    """Return the pairs of different installed frameworks, filtered by `wanted`."""
     names = [
         name for name, subject in SUBJECTS.items() if (wanted is None or wanted(name)) and subject.installed()
     ]
@@ -259,7 +258,7 @@ def pairs(wanted: Any = None) -> list[Pair]:
 
 
 def namespace(pair: Pair, needs: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the names that a pair's expressions use, but for ``x``."""
+    """Return the names that a pair's expressions use, except ``x``."""
     names: dict[str, Any] = {"zc": zc, "np": np}
     for name in pair:
         names |= SUBJECTS[name].namespace()
@@ -267,28 +266,27 @@ def namespace(pair: Pair, needs: tuple[str, ...] = ()) -> dict[str, Any]:
 
 
 def statement(contender: Contender, pair: Pair, x: Any, names: Mapping[str, Any] | None = None) -> Statement:
-    """Return what is timed: the expression and its names."""
+    """Return the statement to time: the expression and its names."""
     return Statement(contender.code, {**namespace(pair, contender.needs), **(names or {}), "x": x})
 
 
 def check(contender: Contender, pair: Pair, x: Any, expected: Array) -> str:
-    """Return why a contender does not do the work that is measured; nothing if it does.
+    """Return why a result is not that of zerocopy, or nothing.
 
-    It does if the result is what ours is: of the same type and dtype, with the
-    same values, in the same memory.
+    Type, dtype and values must be the same, and it must share the memory of the source.
     """
     try:
         with warnings.catch_warnings():
             if contender.warns:
                 warnings.simplefilter("ignore")
             result = statement(contender, pair, x).value()
-    except Exception as error:  # noqa: BLE001 - whatever a framework raises is the finding
+    except Exception as error:  # noqa: BLE001 - any error is the result of the check
         return Raised.of(error).why
     return differs(pair, result, expected) or ("" if zc.shares_memory(x, result) else "copies")
 
 
 def differs(pair: Pair, result: Any, expected: Array) -> str:
-    """Return in what a result is not what the target should have: its type, dtype, values."""
+    """Return how type, dtype or values of a result differ from the expected ones."""
     target = SUBJECTS[pair[1]]
     ours = _type(pair, expected.dtype)
     if ours is not None and type(result) is not ours:
@@ -296,7 +294,7 @@ def differs(pair: Pair, result: Any, expected: Array) -> str:
     values = target.values(result)
     if values.dtype != expected.dtype or values.shape != expected.shape:
         return f"gives {values.dtype}{list(values.shape)}, not {expected.dtype}{list(expected.shape)}"
-    # Bits: NumPy compares no float8.
+    # As bits, because NumPy cannot compare float8.
     bits = np.dtype(f"V{expected.dtype.itemsize}")
     same = np.array_equal(np.ascontiguousarray(values).view(bits), expected.view(bits))
     return "" if same else "gives other values"
@@ -304,6 +302,6 @@ def differs(pair: Pair, result: Any, expected: Array) -> str:
 
 @cache
 def _type(pair: Pair, dtype: np.dtype[Any]) -> type | None:
-    """Return the type that ours gives, None of what it refuses; kept, for containers have many leaves."""
-    made = SUBJECTS[pair[0]].make(aligned_values(1, dtype))
-    return type(zc.convert(made, pair[1])) if zc.explain(made, pair[1]).possible else None
+    """Return the type that zerocopy gives, None if it refuses; cached, as containers have many leaves."""
+    array = SUBJECTS[pair[0]].make(aligned_values(1, dtype))
+    return type(zc.convert(array, pair[1])) if zc.explain(array, pair[1]).possible else None

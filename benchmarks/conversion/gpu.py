@@ -1,4 +1,4 @@
-"""CUDA memory from framework to framework, and across the bus. Where there is no GPU, no tasks."""
+"""CUDA memory between frameworks, and across the bus; no tasks without a GPU."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ from zerocopy.protocols import cuda_driver
 
 COUNT = 1000  # elements
 BUS, QUICK_BUS = 2**28, 2**24  # bytes
-# One transfer takes tens of milliseconds: so that a contender takes 3 s at most, and the section minutes.
+# One transfer takes tens of milliseconds: with this limit, a contender takes 3 s at most.
 _PATIENCE = 3_000_000_000
 #: Figures of a case on the device.
 DEVICE = "device ns, {}"
 _NAMES = {"ours": "zerocopy", "documented": "documented"}
 
 
-def _pairs(found: Callable[[], list[Pair]], settings: Settings) -> list[Pair]:
+def _pairs(candidates: Callable[[], list[Pair]], settings: Settings) -> list[Pair]:
     if cuda_driver.missing() is not None:
         return []
-    # Before JAX is asked for its devices: it would take three quarters of the memory.
+    # Set before JAX is initialised, which would otherwise allocate three quarters of the memory.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    return [pair for pair in found() if all(map(settings.wants, pair))]
+    return [pair for pair in candidates() if all(map(settings.wants, pair))]
 
 
 def device_tasks(settings: Settings) -> list[Task]:
-    """One task a pair of frameworks that see a device, and one a pair with NumPy."""
+    """Return a task for each pair of frameworks with a device, and for each pair with NumPy."""
     pairs = _pairs(lambda: [*on_device(), *across()], settings)
     return [Task(" -> ".join(pair), partial(run, pair, settings)) for pair in pairs]
 
 
 def bus_tasks(settings: Settings) -> list[Task]:
-    """One task a pair with NumPy."""
+    """Return a task for each pair with NumPy."""
     return [
         Task(" -> ".join(pair), partial(across_the_bus, pair, settings)) for pair in _pairs(across, settings)
     ]
 
 
 def _contest(pair: Pair, count: int, name: str) -> tuple[Case, dict[str, Statement]]:
-    """Check the contenders of a pair; return their case, and those that do the work."""
+    """Check the contenders of a pair; return their case, and those that pass."""
     expected = aligned_values(count)
     x = side(pair[0]).make(expected)
     case, able = Case(name), {}
@@ -76,15 +76,15 @@ def _entry(contender: Contender, refused: str) -> Entry:
 
 
 def run(pair: Pair, settings: Settings) -> list[Case]:
-    """Time the host's side of each way, with nobody waiting for the device; then the device's."""
+    """Time each contender on the host, without waiting for the device; then the device."""
     case, able = _contest(pair, COUNT, " -> ".join(pair))
     timings = measure(able, settings.pace)
     for entry in case.entries:
         entry.timing = timings.get(entry.label)
     if "jax" in pair:
-        # Between JAX's own streams and ours no events can be placed.
+        # JAX uses private streams, on which no events can be recorded.
         return [case]
-    # Apart from the host's: there the stream is kept busy, and who waits for it is timed for that.
+    # Separate from the host's times: here the stream is kept busy, so that waiting for it takes longer.
     both = {entry.role: entry.label for entry in case.timed(*_NAMES)}
     if not both:
         return [case]
@@ -96,7 +96,7 @@ def run(pair: Pair, settings: Settings) -> list[Case]:
 
 
 def across_the_bus(pair: Pair, settings: Settings) -> list[Case]:
-    """Time transfers until the data are there."""
+    """Time transfers until the data have arrived."""
     size = QUICK_BUS if settings.quick else BUS
     case, able = _contest(pair, size // 4, f"{' -> '.join(pair)}, {show_size(size)}")
     pace = replace(settings.pace, patience=min(settings.pace.patience, _PATIENCE))
@@ -132,7 +132,7 @@ def until_done(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Tim
 
 
 def wait(result: Any) -> None:
-    """Wait for a result: JAX's own wait, for it may not have begun, and all that the device has to do."""
+    """Wait for a result with JAX, which may not have started the work, and for the whole device."""
     if hasattr(result, "block_until_ready"):
         result.block_until_ready()
     with cuda_driver.on_device(0) as library:
@@ -142,9 +142,9 @@ def wait(result: Any) -> None:
 SECTIONS = (
     Section(
         "gpu",
-        f"{COUNT:,} elements of float32 in CUDA memory, and to and from NumPy: what a call costs the host, "
-        "with nobody waiting for the device",
+        f"{COUNT:,} elements of float32 in CUDA memory, and to and from NumPy: time of a call on the host, "
+        "without waiting for the device",
         device_tasks,
     ),
-    Section("gpu-bus", "to and from NumPy across the bus, until the data are there", bus_tasks),
+    Section("gpu-bus", "to and from NumPy across the bus, until the data have arrived", bus_tasks),
 )

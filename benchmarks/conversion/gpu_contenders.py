@@ -1,8 +1,8 @@
-"""Who converts what on a CUDA device, and across the bus, and how.
+"""The contenders of each pair on a CUDA device, and across the bus.
 
 ``x`` is the source; ``gpu`` is JAX's device. Each row is one expression as a user would
 write it. Between frameworks of the device it aliases; to and from NumPy it copies, and
-is to give the same values on the right side.
+must give the same values on the right device.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from benchmarks.timing import Raised, Statement
 
 @dataclass(frozen=True)
 class Side:
-    """One framework on the device, by its own calls alone.
+    """One framework on the device, used through public calls.
 
     Attributes
     ----------
     name : str
-        What ``to=`` takes.
+        The name that ``to=`` takes.
     modules : dict of str to str
-        The names that its users write, and the modules that they mean.
+        Modules by the names that user code has for them.
     sees : callable
-        Whether it sees a device.
+        Whether it can use a device.
     make, values : callable
-        ``make(ndarray) -> array`` on the device; ``values(array) -> ndarray``, when
-        its work is done.
+        ``make(ndarray) -> array`` on the device; ``values(array) -> ndarray``, which
+        waits for pending work.
     """
 
     name: str
@@ -48,10 +48,10 @@ class Side:
     values: Callable[[Any], Array]
 
     def missing(self) -> str:
-        """Return why it is not measured; nothing if it is."""
+        """Return why it is not measured, or nothing."""
         if importlib.util.find_spec(self.name) is None:
             return f"{self.name} is not installed"
-        return "" if self.sees() else f"{self.name} sees no GPU"
+        return "" if self.sees() else f"{self.name} cannot use a GPU"
 
 
 def _module(name: str) -> Any:
@@ -61,13 +61,13 @@ def _module(name: str) -> Any:
 def _jax_sees() -> bool:
     try:
         return bool(_module("jax").devices("cuda"))
-    except RuntimeError:  # which is what it raises where it has no backend of that name
+    except RuntimeError:  # JAX has no backend of that name
         return False
 
 
 def _jax(values: Array) -> Any:
     jax = _module("jax")
-    # Of a copy: JAX may hold on to the host's memory.
+    # A copy, because JAX may keep a reference to the host memory.
     return jax.device_put(values.copy(), jax.devices("cuda")[0]).block_until_ready()
 
 
@@ -88,7 +88,7 @@ SIDES = {
             lambda values: _module("torch").tensor(values, device="cuda"),
             lambda x: np.asarray(x.cpu().numpy()),
         ),
-        # np.array: a copy, for JAX keeps what asarray gives.
+        # np.array copies; JAX keeps a reference to the result of asarray.
         Side("jax", {"jax": "jax", "jnp": "jax.numpy"}, _jax_sees, _jax, lambda x: np.array(x)),
         Side(
             "numba",
@@ -102,8 +102,8 @@ SIDES = {
 #: The host's side of the bus.
 HOST = Side("numpy", {"np": "numpy"}, lambda: True, lambda values: values.copy(), lambda x: np.array(x))
 
-#: On the device: the call by which each target documents that it takes others' memory.
-#: Numba speaks the CUDA Array Interface alone, and so do those that take from it.
+#: The call that each target documents for memory on the device. Numba supports only the CUDA Array
+#: Interface, so that conversions from it use that too.
 _DOCUMENTED = {
     "cupy": "cp.from_dlpack(x)",
     "torch": "torch.from_dlpack(x)",
@@ -112,7 +112,7 @@ _DOCUMENTED = {
 }
 _FROM_NUMBA = {"cupy": "cp.asarray(x)", "torch": "torch.as_tensor(x, device='cuda')", "jax": "jnp.asarray(x)"}
 
-#: By hand, on the device.
+#: Code by hand, on the device.
 _IDIOMS: dict[Pair, list[str]] = {
     ("cupy", "torch"): [
         "torch.as_tensor(x, device='cuda')",
@@ -133,7 +133,7 @@ _IDIOMS: dict[Pair, list[str]] = {
     ("numba", "jax"): ["jnp.from_dlpack(cp.asarray(x))", "jax.dlpack.from_dlpack(cp.asarray(x))"],
 }
 
-#: Across the bus: ours, the call that the framework documents, and others by hand.
+#: Across the bus: zerocopy, the call that the framework documents, and code by hand.
 _ACROSS: dict[Pair, tuple[str, str, list[str]]] = {
     ("numpy", "cupy"): ("zc.convert(x, 'cupy')", "cp.asarray(x)", ["cp.array(x)"]),
     ("numpy", "torch"): (
@@ -159,44 +159,43 @@ _ACROSS: dict[Pair, tuple[str, str, list[str]]] = {
     ),
     ("numba", "numpy"): ("zc.convert(x, 'numpy')", "x.copy_to_host()", []),
 }
-# JAX to NumPy has no row: JAX keeps what it has fetched, and from the second call on
-# nothing crosses the bus.
+# JAX to NumPy has no row: JAX caches the fetched data, so that only the first call transfers.
 
 
 def contenders(pair: Pair) -> list[Contender]:
-    """Return all contenders of a pair, ours first; without libraries that are not installed."""
+    """Return all contenders of a pair, zerocopy first, without missing libraries."""
     source, target = pair
     if "numpy" in pair:
         ours, documented, idioms = _ACROSS[pair]
-        found = [Contender(ours, "ours"), Contender(documented, "documented"), *map(Contender, idioms)]
+        rows = [Contender(ours, "ours"), Contender(documented, "documented"), *map(Contender, idioms)]
         if pair in (("numpy", "torch"), ("torch", "numpy")):
             device = "cuda" if target == "torch" else "cpu"
             xp = f"xp_{target}"
             call = f"sklearn_array_api.move_to(x, xp={xp}, device='{device}')"
-            found.append(Contender(call, "library", needs=(xp, "sklearn_array_api")))
-        return [contender for contender in found if contender.installed()]
+            rows.append(Contender(call, "library", needs=(xp, "sklearn_array_api")))
+        return [contender for contender in rows if contender.installed()]
     documented = _FROM_NUMBA[target] if source == "numba" else _DOCUMENTED[target]
-    found = [
+    rows = [
         Contender(f"zc.convert(x, '{target}')", "ours"),
         Contender(documented, "documented"),
         *map(Contender, _IDIOMS.get(pair, [])),
     ]
     if "numba" not in pair:
         through = documented.replace("(x)", "(tvm_ffi.from_dlpack(x))")
-        found.append(Contender(through, "library", needs=("tvm_ffi",)))
-    # Some go by way of CuPy, whoever else they are between.
+        rows.append(Contender(through, "library", needs=("tvm_ffi",)))
+    # Some contenders of other pairs go through CuPy.
     names = {*pair, *present()}
-    return [c for c in found if c.installed() and ("cp." not in c.code or "cupy" in names)]
+    return [c for c in rows if c.installed() and ("cp." not in c.code or "cupy" in names)]
 
 
 @cache
 def present() -> dict[str, Side]:
-    """Return the frameworks that see a device. They are imported to find out."""
+    """Import the frameworks, and return those that can use a device."""
     return {name: side for name, side in SIDES.items() if not side.missing()}
 
 
 def on_device() -> list[Pair]:
-    """Return the pairs of different frameworks of the device."""
+    """Return the pairs of different frameworks on the device."""
     return [(a, b) for a, b in product(present(), present()) if a != b]
 
 
@@ -206,12 +205,12 @@ def across() -> list[Pair]:
 
 
 def side(name: str) -> Side:
-    """Return a framework of the device, or NumPy."""
+    """Return a framework on the device, or NumPy."""
     return HOST if name == HOST.name else SIDES[name]
 
 
 def statement(contender: Contender, x: Any) -> Statement:
-    """Return what is timed: the expression and its names."""
+    """Return the statement to time: the expression and its names."""
     names: dict[str, Any] = {"zc": zc, "np": np, "x": x}
     for each in present().values():
         names |= {alias: import_module(module) for alias, module in each.modules.items()}
@@ -221,23 +220,22 @@ def statement(contender: Contender, x: Any) -> Statement:
 
 
 def check(contender: Contender, pair: Pair, x: Any, expected: Array) -> str:
-    """Return why a contender does not do the work that is measured; nothing if it does.
+    """Return why a result is not that of zerocopy, or nothing.
 
-    It does if the result is of the target's type, with the same values, on the same
-    side of the bus as ours; and of a pair on the device in the same memory.
+    Type, values and device must be the same; between frameworks on the device it must share memory.
     """
     ours = zc_result(pair, x)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             result = statement(contender, x).value()
-    except Exception as error:  # noqa: BLE001 - whatever a framework raises is the finding
+    except Exception as error:  # noqa: BLE001 - any error is the result of the check
         return Raised.of(error).why
     if type(result) is not type(ours):
         return f"gives a {type(result).__qualname__}, not a {type(ours).__qualname__}"
-    here, there = zc.view(result).device, zc.view(ours).device
-    if here != there:
-        return f"gives memory on {here}, not {there}"
+    device, expected_device = zc.view(result).device, zc.view(ours).device
+    if device != expected_device:
+        return f"gives memory on {device}, not {expected_device}"
     values = side(pair[1]).values(result)
     if values.dtype != expected.dtype or not np.array_equal(values, expected):
         return "gives other values"
@@ -245,5 +243,5 @@ def check(contender: Contender, pair: Pair, x: Any, expected: Array) -> str:
 
 
 def zc_result(pair: Pair, x: Any) -> Any:
-    """Return what ours gives."""
+    """Return the result of zerocopy."""
     return statement(contenders(pair)[0], x).value()

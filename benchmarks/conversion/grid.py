@@ -1,8 +1,7 @@
-"""All frameworks to all others: what a call costs, and the proof of whether it copies.
+"""All frameworks to all others: the time of a call, and a check of whether it copies.
 
-Which frameworks there are, the registry says: one that is new there is in the grid.
-No plan is believed. What is proved is looked up in the memory of both sides, and
-where something can be written, by a write that is or is not seen on the other side.
+The frameworks are those of the registry. Plans are verified: the memory of source and result is
+compared, and if the source is writable, a write to it must be visible in the result or not.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from zerocopy.cli.matrix.checks import first_line, sharing
 from zerocopy.errors import ZeroCopyError
 
 COUNT = 1000  # elements
-#: The figures of a case: what a goal is judged on, and how far the proof goes.
-WRONG = "cells where explain and the proof differ"
-WRITTEN, UNPROVED = "cells with a write seen or not", "cells without a proof"
+#: Figures of a case: one for the goal, two for how far cells were verified.
+WRONG = "cells where explain is wrong"
+WRITTEN, UNPROVED = "cells verified with a write", "cells not verified"
 
 Write = Callable[[float], None]
 
@@ -39,12 +38,11 @@ class Source:
     Attributes
     ----------
     obj
-        What is converted.
+        The array.
     values : numpy.ndarray
-        What it holds.
+        Its values.
     write : callable or None
-        ``write(value)`` changes its first element, by whoever may; None where
-        nobody may.
+        ``write(value)`` changes its first element; None if it cannot be changed.
     """
 
     obj: Any
@@ -54,19 +52,18 @@ class Source:
 
 @dataclass(frozen=True)
 class Proof:
-    """What became of one cell.
+    """The result of verifying one cell.
 
     Attributes
     ----------
     aliases : bool or None
-        None where nothing shows it: a query that has not run, which nobody can
-        write to either.
+        None if unknown: a query that has not run has no memory.
     written : bool
-        Whether a write was part of the proof.
+        Whether it was verified with a write.
     refused : str
         The first line of the refusal.
     wrong : str
-        In what the plan and the proof differ, in words; or the values.
+        How the plan differs from the result, or the values are wrong.
     """
 
     aliases: bool | None = None
@@ -77,22 +74,22 @@ class Proof:
 
 @cache
 def _known() -> dict[str, str]:
-    """Return the kind of each framework that is installed, those of tensors first."""
+    """Return the kind of each installed framework, tensor frameworks first."""
     kinds = ("tensor", "both", "table")
-    found = {name: info.kind for name, info in zc.frameworks().items() if info.installed}
-    # Those that the other sections measure come in the order that they have there.
-    order = [*SUBJECTS, *found]
-    return dict(sorted(found.items(), key=lambda item: (kinds.index(item[1]), order.index(item[0]))))
+    installed = {name: info.kind for name, info in zc.frameworks().items() if info.installed}
+    # In the order of the other sections.
+    order = [*SUBJECTS, *installed]
+    return dict(sorted(installed.items(), key=lambda item: (kinds.index(item[1]), order.index(item[0]))))
 
 
 def names(settings: Settings) -> list[str]:
-    """Return the frameworks that are installed and wanted."""
+    """Return the installed and wanted frameworks."""
     return [name for name in _known() if settings.wants(name)]
 
 
 @cache
 def usable(name: str) -> str:
-    """Return why an installed framework can hold nothing here; nothing if it can."""
+    """Return why an installed framework is not usable here, or nothing."""
     return _absent(tuple(_known())).get(name, "")
 
 
@@ -102,15 +99,15 @@ def _absent(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def source(name: str) -> Source:
-    """Make the source of a row, in memory at a multiple of 64 bytes.
+    """Create the source of a row, in 64-byte-aligned memory.
 
-    The frameworks of :data:`SUBJECTS` make their own; the others look at memory of
-    NumPy's, which is aligned as theirs is not always.
+    Frameworks of :data:`SUBJECTS` create it themselves. The others alias an aligned NumPy array,
+    because their own memory is not always aligned.
 
     Raises
     ------
     ZeroCopyError
-        It cannot hold float32.
+        It does not support float32.
     """
     values = aligned_values(COUNT)
     kept = values.copy()
@@ -123,42 +120,42 @@ def source(name: str) -> Source:
     def through_object(value: float) -> None:
         obj[0] = value
 
-    # A source that lies in our array can be written there, immutable or not.
+    # A source that aliases our array can be written through it, even if it is immutable.
     for write in (through_array, *[through_object] * framework.mutable):
         if _seen(write, obj, kept):
             return Source(obj, kept, write)
     return Source(obj, kept, None)
 
 
-def prove(given: Source, target: str) -> Proof:
-    """Convert once and look: at the memory of both, at a write, and at what the plan said."""
-    plan = zc.explain(given.obj, target)
+def prove(origin: Source, target: str) -> Proof:
+    """Convert once, and compare memory, a write and values with the plan."""
+    plan = zc.explain(origin.obj, target)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the cost of a warning is timed, its text is no news here
-            result = zc.convert(given.obj, target)
+            warnings.simplefilter("ignore")  # warnings are timed, and their text is known
+            result = zc.convert(origin.obj, target)
     except ZeroCopyError as error:
-        wrong = "explain says that it works" if plan.possible else ""
+        wrong = "explain returns a plan for it" if plan.possible else ""
         return Proof(refused=first_line(error.why), wrong=wrong)
     values = column(result)
-    if values.dtype != given.values.dtype or not np.array_equal(values, given.values):
+    if values.dtype != origin.values.dtype or not np.array_equal(values, origin.values):
         return Proof(wrong="the result has other values")
-    shared = sharing(given.obj, result)
-    looked = None if shared is None else shared.whole
-    seen = None if given.write is None else _seen(given.write, result, given.values)
-    aliases = looked if seen is None else seen
+    shared = sharing(origin.obj, result)
+    by_memory = None if shared is None else shared.whole
+    by_write = None if origin.write is None else _seen(origin.write, result, origin.values)
+    aliases = by_memory if by_write is None else by_write
     wrong = ""
     if not plan.possible:
-        wrong = "explain says that it is refused"
-    elif None not in (looked, seen) and looked != seen:
-        wrong = f"shares_memory says {looked}, and a write is {'' if seen else 'not '}seen"
+        wrong = "explain returns that it is refused"
+    elif None not in (by_memory, by_write) and by_memory != by_write:
+        wrong = f"shares_memory returns {by_memory}, but a write is {'' if by_write else 'not '}visible"
     elif aliases is not None and plan.zero_copy != aliases:
-        wrong = f"explain says zero_copy={plan.zero_copy}, and it is {aliases}"
-    return Proof(aliases, seen is not None, wrong=wrong)
+        wrong = f"explain returns zero_copy={plan.zero_copy}, but it is {aliases}"
+    return Proof(aliases, by_write is not None, wrong=wrong)
 
 
 def _seen(write: Write, obj: Any, values: Array) -> bool:
-    """Whether a write is read from an object; what stood there is put back."""
+    """Whether a write is visible in an object; the old value is restored."""
     old = values[0].item()
     try:
         write(old + 1)
@@ -168,39 +165,39 @@ def _seen(write: Write, obj: Any, values: Array) -> bool:
 
 
 def column(obj: Any) -> Array:
-    """Return an object's values as NumPy has them; of a table, its one column."""
+    """Return an object's values as a NumPy array; of a table, its only column."""
     back = zc.convert(obj, to="numpy")
     (values,) = back.values() if isinstance(back, dict) else (back,)
     return np.asarray(values)
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a source; nothing is imported to count them."""
+    """Return a task for each source; counting them imports nothing."""
     return [Task(f"from {name}", partial(run, name, settings)) for name in names(settings)]
 
 
 def run(name: str, settings: Settings) -> list[Case]:
-    """Prove and time one row of the grid; no row of a framework that can hold nothing here."""
+    """Verify and time one row of the grid, or return none if the framework is not usable."""
     if usable(name):
         return []
-    given = source(name)
+    origin = source(name)
     case = Case(name)
     proofs: dict[str, Proof] = {}
     for target in names(settings):
         if why := usable(target):
             case.remarks.append(f"{target} is not in the grid: {why}")
             continue
-        proof = proofs[target] = prove(given, target)
+        proof = proofs[target] = prove(origin, target)
         plan_only = proof.aliases is None and not proof.refused
-        aliases = zc.explain(given.obj, target).zero_copy if plan_only else bool(proof.aliases)
+        aliases = zc.explain(origin.obj, target).zero_copy if plan_only else bool(proof.aliases)
         note = "" if aliases or proof.refused else "copies"
         case.entries.append(Entry(target, "ours", note=note, left_out=proof.refused))
         if plan_only:
-            case.remarks.append(f"-> {target} has no proof: a query has no memory before it has run")
+            case.remarks.append(f"-> {target} is not verified: a query has no memory before it runs")
         if proof.wrong:
             case.remarks.append(f"-> {target}: {proof.wrong}")
     calls = {
-        target: Statement(f'zc.convert(x, "{target}")', {"zc": zc, "x": given.obj})
+        target: Statement(f'zc.convert(x, "{target}")', {"zc": zc, "x": origin.obj})
         for target, proof in proofs.items()
         if not proof.refused
     }
@@ -216,15 +213,15 @@ def run(name: str, settings: Settings) -> list[Case]:
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge the promise that explain tells the truth, a row at a time."""
-    name = "explain agrees with the proof in every cell of the grid"
+    """Judge for each row that explain is correct."""
+    name = "explain is correct in every cell of the grid"
     return [Goal(name, f"from {case.name}", case.figures[WRONG], 0.0) for case in cases]
 
 
 SECTION = Section(
     "grid",
-    f"{COUNT:,} elements of float32 at a multiple of 64 bytes, so that what can alias does; "
-    "a row a source, a column a target",
+    f"{COUNT:,} elements of float32 in 64-byte-aligned memory; a row for each source, "
+    "a column for each target",
     tasks,
     "series",
     goals,

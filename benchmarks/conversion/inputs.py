@@ -1,4 +1,4 @@
-"""What the cost of a conversion goes with: the size, and the way of calling."""
+"""The cost of a conversion by the size of the array, and by the form of the call."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from benchmarks.machine import available_memory
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Pace, Statement, measure
 
-SMALL, LARGE = 2**12, 2**30  # bytes: what the promise on sizes compares
+SMALL, LARGE = 2**12, 2**30  # bytes, which the goal compares
 SIZES = (4, 64, SMALL, 2**16, 2**20, 2**26, LARGE)
 QUICK_SIZES = (4, SMALL, 2**26)
-#: What an ordinary copy of as many bytes is called, in the results and in the picture.
+#: The name of an ordinary copy, in results and in the picture.
 COPY = "a copy (np.copyto)"
-#: Noise of a median of blocks on a shared machine, as a share of it.
+#: Tolerance for noise of medians on a shared machine.
 NOISE = 1.1
 
 
@@ -30,22 +30,22 @@ def sources(settings: Settings) -> list[Subject]:
 
 
 def targets(source: Subject, settings: Settings) -> list[str]:
-    """Return where to convert to, from a framework."""
+    """Return the targets of a source."""
     return [target for name, target in pairs(settings.wants) if name == source.name]
 
 
 def ours(pair: Pair) -> Contender:
-    """Return our own row of the table."""
+    """Return the contender of zerocopy."""
     return contenders(pair)[0]
 
 
 def within_memory(sizes: Sequence[int]) -> list[int]:
-    """Return the sizes of which three arrays fit in a half of what memory is free."""
+    """Return the sizes of which three arrays fit in half of the free memory."""
     return [size for size in sizes if size * 6 <= available_memory()] or [min(sizes)]
 
 
 def size_name(size: int) -> str:
-    """Write a size in bytes.
+    """Return a size with its unit.
 
     Examples
     --------
@@ -59,29 +59,29 @@ def size_name(size: int) -> str:
 
 
 def size_tasks(settings: Settings) -> list[Task]:
-    """One task a source, whose arrays are made once for all targets, and one for the copy."""
+    """Return a task for each source, whose arrays serve all targets, and one for the copy."""
     origins = sources(settings)
     tasks = [Task(f"from {source.name}", partial(_sizes, source, settings)) for source in origins]
-    # After the first: a run that is cut short has something to show it against.
+    # Second, so that a run that is cut short has it for comparison.
     return [*tasks[:1], *[Task("a copy", partial(_copies, settings))] * bool(origins), *tasks[1:]]
 
 
-def _asked(settings: Settings) -> tuple[list[int], list[str]]:
-    """Return the sizes that fit, and remarks on those that do not."""
-    asked = settings.sizes or (QUICK_SIZES if settings.quick else SIZES)
-    sizes = within_memory(sorted(asked))
-    return sizes, [f"no memory for {size_name(size)}" for size in asked if size not in sizes]
+def _fitting_sizes(settings: Settings) -> tuple[list[int], list[str]]:
+    """Return the sizes that fit in memory, and remarks on those that do not."""
+    wanted = settings.sizes or (QUICK_SIZES if settings.quick else SIZES)
+    sizes = within_memory(sorted(wanted))
+    return sizes, [f"not enough memory for {size_name(size)}" for size in wanted if size not in sizes]
 
 
 def _sizes(source: Subject, settings: Settings) -> list[Case]:
-    sizes, remarks = _asked(settings)
+    sizes, remarks = _fitting_sizes(settings)
     arrays = {size: source.make(aligned_values(max(size // 4, 1))) for size in sizes}
     statements = {
         f"{target}, {size_name(size)}": statement(ours((source.name, target)), (source.name, target), x)
         for target in targets(source, settings)
         for size, x in arrays.items()
     }
-    # The sizes take turns, as contenders do: it is they that are compared.
+    # Sizes take turns like contenders, because they are compared.
     timings = measure(statements, settings.pace)
     cases = []
     for target in targets(source, settings):
@@ -95,8 +95,8 @@ def _sizes(source: Subject, settings: Settings) -> list[Case]:
 
 
 def _copies(settings: Settings) -> list[Case]:
-    """What it would cost to copy as many bytes: memory that was written before, into such memory."""
-    sizes, remarks = _asked(settings)
+    """Time a copy of the same size, between arrays that have been written to."""
+    sizes, remarks = _fitting_sizes(settings)
     statements = {}
     for size in sizes:
         count = max(size // 4, 1)
@@ -108,19 +108,19 @@ def _copies(settings: Settings) -> list[Case]:
 
 
 def _size_goals(cases: Sequence[Case]) -> list[Goal]:
-    found = []
+    judged = []
     for case in cases:
         by_label = {entry.label: entry for entry in case.timed("ours")}
         small, large = by_label.get(size_name(SMALL)), by_label.get(size_name(LARGE))
         if small and large:
             ratio = median(large) / median(small)
             name = f"1 GiB takes as long as 4 KiB, within noise ({NOISE}x)"
-            found.append(Goal(name, case.name, ratio, NOISE, "x"))
-    return found
+            judged.append(Goal(name, case.name, ratio, NOISE, "x"))
+    return judged
 
 
 def call_tasks(settings: Settings) -> list[Task]:
-    """One task: each way to write the same call, between two frameworks."""
+    """Return a task for each of two pairs: all forms of the call, and other functions."""
     return [
         Task(" -> ".join(pair), partial(_calls, pair, settings.pace))
         for pair in (("numpy", "torch"), ("torch", "numpy"))
@@ -149,9 +149,9 @@ def _calls(pair: Pair, pace: Pace) -> list[Case]:
 
 SIZES_SECTION = Section(
     "sizes",
-    "ours, from one element to 1 GiB of float32; and an ordinary copy, to compare with",
+    "zerocopy, from one element to 1 GiB of float32, and an ordinary copy for comparison",
     size_tasks,
     "series",
     _size_goals,
 )
-CALLS_SECTION = Section("calls", "ours, ways to call, and the other functions", call_tasks, "figures")
+CALLS_SECTION = Section("calls", "zerocopy: forms of the call, and other functions", call_tasks, "figures")

@@ -1,4 +1,4 @@
-"""Each framework to each other one: ours against the documented call and the fastest by hand."""
+"""Each framework to each other one: zerocopy, the documented call, and the fastest by hand."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MEAN_RATIO, RATIO, ADDED = 0.5, 0.8, 150.0
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a pair."""
+    """Return a task for each pair."""
     return [Task(_name(pair), partial(_contest, pair, settings.pace)) for pair in pairs(settings.wants)]
 
 
 def _contest(pair: Pair, pace: Pace) -> list[Case]:
-    """Check the contenders of a pair, then time those that do the work."""
+    """Check the contenders of a pair, then time those that pass."""
     expected = aligned_values(COUNT)
     x = SUBJECTS[pair[0]].make(expected)
     case = Case(_name(pair))
@@ -39,7 +39,7 @@ def _contest(pair: Pair, pace: Pace) -> list[Case]:
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge the two promises: against the documented call, and against the fastest by hand."""
+    """Compare zerocopy with the documented call, and with the fastest by hand."""
     return [*_against_documented(cases), *_against_hand(cases)]
 
 
@@ -52,10 +52,10 @@ def _against_documented(cases: Sequence[Case]) -> Iterator[Goal]:
         ratio = median(ours) / median(documented)
         ratios.append(ratio)
         if case.fastest("documented", "idiom") is documented:
-            # No way by hand is faster than the documented call: then it cannot be
-            # beaten by much, and what counts is what we add.
+            # If no code by hand is faster than the documented call, the goal is an absolute one:
+            # the time that zerocopy adds.
             yield Goal(
-                f"documented call, where it is the fastest way by hand: {ADDED:.0f} ns more at most",
+                f"documented call, where it is the fastest by hand: {ADDED:.0f} ns more at most",
                 case.name,
                 median(ours) - median(documented),
                 ADDED,

@@ -1,4 +1,4 @@
-"""What a process pays: the import, the explaining, the memory."""
+"""Costs of a process: import, explain, memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ IMPORT_LIMIT = 30.0  # ms
 EXPLAIN_LIMIT = 30_000.0  # ns
 GROWTH_LIMIT = float(2**20)  # bytes
 
-# What a fresh interpreter runs: it tells how long the code took, and whose modules
-# it brought in. The clock is there before (`time` is built in).
+# A fresh interpreter runs this, and prints the time of the code and the modules that it imported.
+# `time` is built in, so that importing it is not measured.
 _PROBE = """
 import sys, time
 before = set(sys.modules)
@@ -37,7 +37,7 @@ print(json.dumps([spent, sorted(new - set(sys.stdlib_module_names) - {{"zerocopy
 
 
 def import_tasks(settings: Settings) -> list[Task]:
-    """One task: imports in fresh interpreters, which take turns too."""
+    """Return one task: imports in fresh interpreters, which take turns."""
     return [Task("fresh interpreters", partial(_imports, settings))]
 
 
@@ -53,7 +53,7 @@ def _imports(settings: Settings) -> list[Case]:
     order = [code for code, _ in rows]
     shuffle = random.Random(0).shuffle
     for code in order:
-        _probe(code)  # so that all find their bytecode and their files in the cache
+        _probe(code)  # warms the caches of bytecode and files
     for _ in range(rounds):
         shuffle(order)
         for code in order:
@@ -62,37 +62,37 @@ def _imports(settings: Settings) -> list[Case]:
             if code == rows[0][0]:
                 foreign.update(modules)
     case = Case("import", [Entry(code, role, Timing.of(samples[code])) for code, role in rows])
-    case.figures = {"modules of others that it imports": len(foreign)}
+    case.figures = {"third-party modules that it imports": len(foreign)}
     if foreign:
         case.remarks.append(f"import zerocopy imports {', '.join(sorted(foreign))}")
     return [case]
 
 
 def _probe(code: str) -> tuple[float, list[str]]:
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", _PROBE.format(code=code)],
         env=environment(),
         capture_output=True,
         text=True,
         check=True,
     )
-    spent, modules = json.loads(told.stdout)
+    spent, modules = json.loads(done.stdout)
     return float(spent), modules
 
 
 def _import_goals(cases: Sequence[Case]) -> list[Goal]:
-    found = []
+    judged = []
     for case in cases:
         for entry in case.timed("ours"):
             name = f"import zerocopy: {IMPORT_LIMIT:.0f} ms at most"
-            found.append(Goal(name, case.name, median(entry) / 1e6, IMPORT_LIMIT, "ms"))
-        count = case.figures["modules of others that it imports"]
-        found.append(Goal("import zerocopy: imports the standard library alone", case.name, count, 0.0))
-    return found
+            judged.append(Goal(name, case.name, median(entry) / 1e6, IMPORT_LIMIT, "ms"))
+        count = case.figures["third-party modules that it imports"]
+        judged.append(Goal("import zerocopy: imports only the standard library", case.name, count, 0.0))
+    return judged
 
 
 def explain_tasks(settings: Settings) -> list[Task]:
-    """One task a source."""
+    """Return a task for each source."""
     return [Task(f"from {source.name}", partial(_explain, source, settings)) for source in sources(settings)]
 
 
@@ -115,7 +115,7 @@ def _explain_goals(cases: Sequence[Case]) -> list[Goal]:
 
 
 def memory_tasks(settings: Settings) -> list[Task]:
-    """One task a source, whose one large array is made once for all targets."""
+    """Return a task for each source, whose large array serves all targets."""
     return [Task(f"from {source.name}", partial(_memory, source, settings)) for source in sources(settings)]
 
 
@@ -128,7 +128,7 @@ def _memory(source: Subject, settings: Settings) -> list[Case]:
     for target in targets(source, settings):
         pair = (source.name, target)
         one = ours(pair)
-        statement(one, pair, small).value()  # what is loaded once is no cost of the large array
+        statement(one, pair, small).value()  # excludes one-time costs
         convert = statement(one, pair, x)
         has_peak = reset_peak()
         before = resident()
@@ -136,7 +136,7 @@ def _memory(source: Subject, settings: Settings) -> list[Case]:
         case = Case(f"{source.name} -> {target}, {size_name(size)}")
         case.figures["bytes while the result lives"] = resident() - before
         if has_peak:
-            # A copy that was made and dropped again shows here alone.
+            # Only the peak shows a temporary copy.
             case.figures["bytes at the peak"] = peak() - before
         del result
         cases.append(case)

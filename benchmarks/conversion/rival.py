@@ -1,9 +1,8 @@
-"""pydlpack, in a process of its own: what a call costs, and what it leaves behind.
+"""pydlpack in a separate process: the cost of a call, and the memory that it keeps.
 
-It gives any array a ``__dlpack__`` in pure Python. For JAX and TensorFlow, which take
-the destructor off a capsule that they have consumed, it keeps that destructor, and says
-so on standard output when the process ends. So it runs in a child, for so many calls,
-and what stays is counted.
+pydlpack adds a ``__dlpack__`` to any array, in pure Python. JAX and TensorFlow remove the destructor
+of a capsule that they have consumed; then pydlpack keeps that destructor, and reports it on standard
+output at exit. Therefore it runs in a child, which counts kept destructors after many calls.
 """
 
 from __future__ import annotations
@@ -24,48 +23,49 @@ from benchmarks.suite import Case, Entry, Section, Settings, Task
 from benchmarks.timing import Pace, Raised, Timing, measure
 
 COUNT = 1000  # elements
-#: Of each consumer one; the producer makes no difference to what stays.
+#: One pair for each consumer; the producer does not matter.
 PAIRS: tuple[Pair, ...] = (("numpy", "jax"), ("numpy", "torch"), ("torch", "numpy"), ("numpy", "tensorflow"))
 CALLS, QUICK_CALLS = 10_000, 1_000
 CALLED, KEPT, GROWN = "calls", "destructors kept", "bytes that the process grew by"
 
 
 def rows(pair: Pair) -> list[Contender]:
-    """Return ours, the documented call, and pydlpack's."""
+    """Return zerocopy, the documented call, and pydlpack."""
     through = "dlpack.asdlpack(x)"
     code = DOCUMENTED[pair[1]].format(array=through, capsule=f"{through}.__dlpack__()")
     return [*essential(pair), Contender(code, "library", needs=("dlpack",))]
 
 
 def installed() -> bool:
-    """Whether pydlpack could be imported: a module of that name can be something else."""
-    found = importlib.util.find_spec("dlpack")
-    return found is not None and importlib.util.find_spec("dlpack.capsule") is not None
+    """Whether pydlpack is installed, and not another module with that name."""
+    if importlib.util.find_spec("dlpack") is None:
+        return False
+    return importlib.util.find_spec("dlpack.capsule") is not None
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a pair: a process that imports it all, which quick runs do without."""
+    """Return a task for each pair, each a process that imports the frameworks."""
     wanted = [pair for pair in PAIRS if pair in pairs(settings.wants)] if installed() else []
     return [Task(" -> ".join(pair), partial(run, pair, settings)) for pair in wanted]
 
 
 def run(pair: Pair, settings: Settings) -> list[Case]:
-    """Have a child check and time one pair, and count what stays."""
-    asked = {"pair": pair, "pace": asdict(settings.pace), "calls": QUICK_CALLS if settings.quick else CALLS}
-    command = [sys.executable, "-W", "ignore", "-m", __name__, json.dumps(asked)]
-    told = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
-    if told.returncode:
-        raise RuntimeError(f"the child ended with {told.returncode}: {told.stderr.strip()[-300:]}")
-    plain = json.loads(told.stdout.splitlines()[0])  # what pydlpack says at the end is on the lines below
+    """Check and time one pair in a child, which counts kept destructors."""
+    request = {"pair": pair, "pace": asdict(settings.pace), "calls": QUICK_CALLS if settings.quick else CALLS}
+    command = [sys.executable, "-W", "ignore", "-m", __name__, json.dumps(request)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"the child ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+    plain = json.loads(done.stdout.splitlines()[0])  # pydlpack prints further lines at exit
     entries = [
         Entry(e["label"], e["role"], Timing(**e["timing"]) if e["timing"] else None, e["note"], e["left_out"])
         for e in plain["entries"]
     ]
-    return [Case(" -> ".join(pair), entries, plain["figures"], told_of(plain["figures"]))]
+    return [Case(" -> ".join(pair), entries, plain["figures"], remarks(plain["figures"]))]
 
 
-def told_of(figures: dict[str, float]) -> list[str]:
-    """Say what stays, in words."""
+def remarks(figures: dict[str, float]) -> list[str]:
+    """Return a remark on kept destructors."""
     if not figures:
         return []
     called, kept, grown = (figures[name] for name in (CALLED, KEPT, GROWN))
@@ -75,7 +75,7 @@ def told_of(figures: dict[str, float]) -> list[str]:
 
 
 def child(pair: Pair, pace: Pace, calls: int) -> dict[str, Any]:
-    """Check the three ways, time them, and call pydlpack's so many times more."""
+    """Check and time the contenders, then call pydlpack `calls` times."""
     expected = aligned_values(COUNT)
     x = SUBJECTS[pair[0]].make(expected)
     able, entries = {}, []
@@ -88,21 +88,21 @@ def child(pair: Pair, pace: Pace, calls: int) -> dict[str, Any]:
     figures = {}
     code = entries[-1].label
     if code in able:
-        kept, grown = left_behind(able[code].loop(), calls)
+        kept, grown = kept_after(able[code].loop(), calls)
         figures = {CALLED: calls, KEPT: kept, GROWN: grown}
     return {"entries": [_plain(entry, timings.get(entry.label)) for entry in entries], "figures": figures}
 
 
-def left_behind(loop: Any, calls: int) -> tuple[int, int]:
-    """Return how many destructors, and how many bytes, so many calls add to the process."""
+def kept_after(loop: Any, calls: int) -> tuple[int, int]:
+    """Return the destructors and the bytes that `calls` calls add to the process."""
     from dlpack.capsule import Capsule  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
     from benchmarks.machine import resident
 
-    loop(range(calls), int)  # the first ones grow the heap, whatever is called
+    loop(range(calls), int)  # the first calls grow the heap in any case
     gc.collect()
     kept, before = len(Capsule.registered_destructors), resident()
-    loop(range(calls), int)  # int: nobody asks for the time
+    loop(range(calls), int)  # int replaces the clock
     gc.collect()
     return len(Capsule.registered_destructors) - kept, resident() - before
 
@@ -114,10 +114,10 @@ def _plain(entry: Entry, timing: Timing | Raised | None) -> dict[str, Any]:
 
 
 SECTION = Section(
-    "pydlpack", "in a process of its own: one call, and what stays after many", tasks, "rivals", quick=False
+    "pydlpack", "in a separate process: one call, and kept memory after many", tasks, "rivals", quick=False
 )
 
 
 if __name__ == "__main__":
-    asked = json.loads(sys.argv[1])
-    print(json.dumps(child(tuple(asked["pair"]), Pace(**asked["pace"]), asked["calls"])))
+    request = json.loads(sys.argv[1])
+    print(json.dumps(child(tuple(request["pair"]), Pace(**request["pace"]), request["calls"])))

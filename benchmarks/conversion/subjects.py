@@ -1,6 +1,6 @@
-"""The frameworks that are measured: how each makes an array, and how it gives its values back.
+"""The measured frameworks: how each creates an array, and returns its values.
 
-A further framework is one more row in :data:`SUBJECTS`, and its contenders in
+To add a framework, add a row to :data:`SUBJECTS`, and its contenders to
 :mod:`benchmarks.conversion.contenders`.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from zerocopy.dtype import NATIVE_NAMES, by_name
 
 Array = np.ndarray[Any, Any]
-ALIGNMENT = 64  # bytes; JAX, TensorFlow and Arrow alias no host memory that is aligned to less
+ALIGNMENT = 64  # bytes; JAX and TensorFlow copy host memory with a smaller alignment
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Subject:
     Attributes
     ----------
     name : str
-        What ``to=`` takes.
+        The name that ``to=`` takes.
     modules : dict of str to str
-        The names that its users write, and the modules that they mean.
+        Modules by the names that user code has for them.
     make : callable
-        ``make(values) -> array`` on the host, at a multiple of 64 bytes.
+        ``make(values) -> array`` on the host, 64-byte-aligned.
     values : callable
-        ``values(array) -> ndarray`` by the framework's own means, copied if need be.
+        ``values(array) -> ndarray`` with the framework's own calls, copied if necessary.
     """
 
     name: str
@@ -42,29 +42,29 @@ class Subject:
     values: Callable[[Any], Array]
 
     def installed(self) -> bool:
-        """Whether it could be imported."""
+        """Whether it is installed."""
         return importlib.util.find_spec(self.name) is not None
 
     def namespace(self) -> dict[str, Any]:
-        """Import it, and return the names that its users write."""
+        """Import it, and return the names that user code has for its modules."""
         return {alias: import_module(module) for alias, module in self.modules.items()}
 
 
 def aligned_values(count: int, dtype: Any = "float32") -> Array:
-    """Return values, not all equal, in memory of their own at a multiple of 64 bytes."""
+    """Return values, not all equal, in new 64-byte-aligned memory."""
     native = numpy_dtype(dtype)
     raw = np.empty(count * native.itemsize + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     values: Array = raw[start : start + count * native.itemsize].view(native)
     values[...] = 1
-    # Small numbers, which every type holds; the rest of a large array stays 1.
+    # Small numbers, which every dtype can represent; the rest of a large array stays 1.
     head = values[:1000]
     head[...] = (np.arange(len(head)) % 100).astype(native)
     return values
 
 
 def numpy_dtype(name: Any) -> np.dtype[Any]:
-    """Return NumPy's dtype of a standard name, from ``ml_dtypes`` where NumPy has it not."""
+    """Return the NumPy dtype of a standard name, from ``ml_dtypes`` if NumPy does not have it."""
     try:
         return np.dtype(name)
     except TypeError:
@@ -77,7 +77,7 @@ def _torch(values: Array) -> Any:
     name = values.dtype.name
     if name in NATIVE_NAMES:
         return torch.tensor(values)
-    # What NumPy has only by ml_dtypes goes in as its bits, which torch then calls by their name.
+    # ml_dtypes are passed as bits, which torch then views as the dtype.
     return torch.tensor(values.view(by_name(name).storage)).view(getattr(torch, name))
 
 

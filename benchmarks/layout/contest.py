@@ -1,4 +1,4 @@
-"""The rules of a contest between ways to move records: checked, then timed in turns."""
+"""A contest between methods to transpose records: each is checked, then timed in turns."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from benchmarks.layout.data import Array, memory, native
 from benchmarks.suite import Case, Entry, Settings, median
 from benchmarks.timing import Pace, Raised, Statement, measure
 
-#: Notes by which goals and pages know entries.
+#: Notes that goals and pages look up.
 FRESH = "fresh memory"
 LOOP = "a Numba loop for this dtype"
 
-#: The names that users write, and the modules that they mean.
+#: Modules by the names that user code has for them.
 MODULES = {
     "np": "numpy",
     "rf": "numpy.lib.recfunctions",
@@ -31,42 +31,41 @@ MODULES = {
     "zc": "zerocopy",
 }
 
-#: Which library a name needs, so that a way without it is left out.
+#: Libraries by the names that need them: a method whose library is missing is left out.
 _NEEDS = {"pd": "pandas", "pl": "polars", "pa": "pyarrow"} | dict.fromkeys(
     ("stream", "split", "split_parallel", "merge", "merge_parallel"), "numba"
 )
 
-# Calls take 10 to 30 ms here: so that 60 of them are 2 s at most, and a whole run a quarter of an hour;
-# or a quick one less than a minute.
+# A call takes 10 to 30 ms: 60 of them take 2 s at most, and a full run a quarter of an hour.
 _PATIENCE, _QUICK_PATIENCE = 3_000_000_000, 50_000_000
 
-# Rows that are compared at once.
+# Rows that are compared at a time.
 _BLOCK = 10_000
 
-# With more lines than that in a loop Numba takes seconds to compile it.
+# Numba takes seconds to compile loops with more lines.
 _LONG_LOOP = 4
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to move records, as a user would write it.
+class Method:
+    """One method to transpose records, as a user would write it.
 
     Attributes
     ----------
     code : str
-        An expression or a statement of the names in :func:`namespace`.
+        An expression or a statement with the names in :func:`namespace`.
     role : str
         One of :data:`benchmarks.suite.ROLES`.
     name : str
-        What it is in a word or two, for a picture.
+        A short name, for a picture.
     note : str
-        What a reader must know about it.
+        A fact that a reader needs.
     gives : str
-        An expression for what it gives, where it writes to memory that was there before.
+        An expression for the result, if the code writes to existing memory.
     reads : str
-        An expression of ``y``, what it gives, for the columns: a dict of arrays.
+        An expression that turns the result ``y`` into a dict of arrays.
     refuses : callable
-        ``refuses(dtype)`` is why it is not for records of a type, or nothing.
+        ``refuses(dtype)`` returns why it does not support a record type, or nothing.
     """
 
     code: str
@@ -78,16 +77,16 @@ class Way:
     refuses: Callable[[np.dtype[Any]], str] = lambda dtype: ""
 
     def needs(self) -> set[str]:
-        """Return the libraries that it needs, beside NumPy."""
+        """Return the libraries that it needs in addition to NumPy."""
         used = {node.id for node in ast.walk(ast.parse(self.code)) if isinstance(node, ast.Name)}
         return {_NEEDS[name] for name in used & _NEEDS.keys()}
 
     def wanted(self, settings: Settings) -> bool:
-        """Whether the command line asked for its libraries."""
+        """Whether the command line includes its libraries."""
         return all(map(settings.wants, self.needs()))
 
     def result(self, names: Mapping[str, Any]) -> Any:
-        """Do it once, and return what it gives."""
+        """Run it once, and return the result."""
         if not self.gives:
             return eval(self.reads, {**names, "y": eval(self.code, dict(names))})
         exec(self.code, dict(names))
@@ -96,18 +95,18 @@ class Way:
 
 @dataclass(frozen=True)
 class Contest:
-    """One case: what the ways begin with, and what they have to give.
+    """One case: the input of the methods, and a check of their results.
 
     Attributes
     ----------
     case : str
         Its name.
     names : mapping of str to object
-        Those of :func:`namespace` and its own, among them ``dtype``.
+        The names of :func:`namespace` and of this case, with ``dtype``.
     targets : sequence of array
-        What is written to: cleared before each way is checked.
+        Outputs, which are cleared before each check.
     differs : callable
-        ``differs(result)`` is how it is another result than the right one, or nothing.
+        ``differs(result)`` returns how a result differs from the expected one, or nothing.
     """
 
     case: str
@@ -115,44 +114,45 @@ class Contest:
     targets: Sequence[Array]
     differs: Callable[[Any], str]
 
-    def check(self, way: Way) -> str:
-        """Return why a way does not do the work, or nothing if it does."""
-        missing = sorted(name for name in way.needs() if importlib.util.find_spec(name) is None)
-        refused = way.refuses(self.names["dtype"]) or f"{', '.join(missing)} is not installed" * bool(missing)
-        if refused:
+    def check(self, method: Method) -> str:
+        """Return why a method does not give the expected result, or nothing."""
+        missing = sorted(name for name in method.needs() if importlib.util.find_spec(name) is None)
+        if refused := method.refuses(self.names["dtype"]):
             return refused
+        if missing:
+            return f"{', '.join(missing)} is not installed"
         for target in self.targets:
             target.reshape(-1).view(np.uint8)[:] = 0
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found = way.result(self.names)
-        except Exception as error:  # noqa: BLE001 - whatever a library raises is the finding
+                result = method.result(self.names)
+        except Exception as error:  # noqa: BLE001 - any error is the result of the check
             return Raised.of(error).why
-        if isinstance(found, np.ndarray) and found.dtype == np.uint8:  # a copy of the bytes
-            return "" if np.array_equal(found, self.names["raw"]) else "gives other bytes"
-        return self.differs(found)
+        if isinstance(result, np.ndarray) and result.dtype == np.uint8:  # a copy of the bytes
+            return "" if np.array_equal(result, self.names["raw"]) else "gives other bytes"
+        return self.differs(result)
 
-    def run(self, ways: Sequence[Way], settings: Settings) -> Case:
-        """Check the ways, then time those that do the work.
+    def run(self, methods: Sequence[Method], settings: Settings) -> Case:
+        """Check the methods, then time those that pass.
 
         Raises
         ------
         AssertionError
-            Ours does not do it: then there is nothing to compare with.
+            zerocopy does not pass: then there is nothing to compare with.
         """
         case = Case(self.case)
         able = {}
-        for way in ways:
-            if not way.wanted(settings):
+        for method in methods:
+            if not method.wanted(settings):
                 continue
-            long = settings.quick and way.note.startswith(LOOP) and len(self.names["dtype"]) > _LONG_LOOP
-            refused = "takes seconds to compile: not with --quick" if long else self.check(way)
-            if refused and way.role == "ours":
-                raise AssertionError(f"{way.code} {refused}")
-            case.entries.append(Entry(way.code, way.role, note=way.note, left_out=refused))
+            long = settings.quick and method.note.startswith(LOOP) and len(self.names["dtype"]) > _LONG_LOOP
+            refused = "takes seconds to compile: not with --quick" if long else self.check(method)
+            if refused and method.role == "ours":
+                raise AssertionError(f"{method.code} {refused}")
+            case.entries.append(Entry(method.code, method.role, note=method.note, left_out=refused))
             if not refused:
-                able[way.code] = Statement(way.code, self.names)
+                able[method.code] = Statement(method.code, self.names)
         timings = measure(able, pace(settings))
         for entry in case.entries:
             entry.timing = timings.get(entry.label)
@@ -160,28 +160,28 @@ class Contest:
 
 
 def at_least(settings: Settings, nbytes: int) -> None:
-    """Refuse sizes that are less than one record: there is nothing to move.
+    """Refuse sizes smaller than one record.
 
     Raises
     ------
     ValueError
-        Of ``--sizes``, which the first counts of.
+        The first of ``--sizes`` is too small.
     """
     if settings.sizes and settings.sizes[0] < nbytes:
         raise ValueError(
-            f"--sizes {settings.sizes[0]}: the largest type of records has {nbytes} bytes, so that is less "
-            f"than one of them: ask for {nbytes} or more"
+            f"--sizes {settings.sizes[0]}: the largest record type has {nbytes} bytes. "
+            f"To fix: use {nbytes} or more"
         )
 
 
 def pace(settings: Settings) -> Pace:
-    """Return how long to measure."""
+    """Return the duration of a measurement."""
     most = _QUICK_PATIENCE if settings.quick else _PATIENCE
     return replace(settings.pace, patience=min(settings.pace.patience, most))
 
 
 def namespace(records: Array) -> dict[str, Any]:
-    """Return the names that all codes use: modules, copies, the records' bytes and room for them."""
+    """Return the names that all methods use: modules, copies, the records' bytes and an output."""
     names: dict[str, Any] = {
         name: import_module(module)
         for name, module in MODULES.items()
@@ -200,15 +200,15 @@ def namespace(records: Array) -> dict[str, Any]:
 def differs_from_columns(records: Array) -> Callable[[Any], str]:
     """Return a check of columns against the fields of records."""
 
-    def differs(found: Mapping[str, Any]) -> str:
+    def differs(result: Mapping[str, Any]) -> str:
         types = native(records.dtype)
-        if list(found) != list(types):
+        if list(result) != list(types):
             return "gives other columns"
         checked = {}
         for name, dtype in types.items():
-            column = found[name]
+            column = result[name]
             if column.dtype.kind == "O" and dtype.kind == "S":
-                column = column.astype(dtype)  # bytes of Python are how these libraries give text back
+                column = column.astype(dtype)  # these libraries return text as bytes objects
             if column.dtype != dtype:
                 return f"gives {column.dtype.str} for {dtype.str}"
             if not column.flags.c_contiguous:
@@ -220,22 +220,22 @@ def differs_from_columns(records: Array) -> Callable[[Any], str]:
 
 
 def differs_from_records(expected: Array) -> Callable[[Any], str]:
-    """Return a check of records against others: where the fields lie, and their values."""
+    """Return a check of records against others: offsets and values of fields."""
 
-    def differs(found: Any) -> str:
-        if _fields(found.dtype) != _fields(expected.dtype):
+    def differs(result: Any) -> str:
+        if _fields(result.dtype) != _fields(expected.dtype):
             return "gives records of another type"
-        return _other_values(found, expected)
+        return _other_values(result, expected)
 
     return differs
 
 
-def _other_values(found: Any, records: Array) -> str:
-    """Return in which field values differ: looked at a block of rows after the other, as in a cache."""
+def _other_values(result: Any, records: Array) -> str:
+    """Return the field whose values differ; compares blocks of rows that fit in the cache."""
     for start in range(0, len(records), _BLOCK):
         rows = slice(start, start + _BLOCK)
         for name in records.dtype.names or ():
-            if not np.array_equal(found[name][rows], records[name][rows]):
+            if not np.array_equal(result[name][rows], records[name][rows]):
                 return f"gives other values in {name}"
     return ""
 
@@ -251,5 +251,5 @@ def timed(case: Case, label: str) -> Entry | None:
 
 
 def share(ours: Entry, other: Entry) -> float:
-    """Return our time over another's."""
+    """Return the time of zerocopy over another."""
     return median(ours) / median(other)

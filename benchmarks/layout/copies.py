@@ -1,4 +1,4 @@
-"""Copies to compare with: of as many bytes, on threads of the same kind."""
+"""Copies to compare with: of the same size, on the same number of threads."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from benchmarks.layout.data import LINE, Array
 
 
 def cores() -> int:
-    """Return how many cores this process may use: so many threads copy."""
+    """Return how many cores this process may use, which is the number of copying threads."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def copy(target: Array, source: Array) -> None:
-    """Copy bytes as NumPy does: a part on each thread."""
+    """Copy bytes with NumPy, a part on each thread."""
     _side_by_side([partial(np.copyto, target[part], source[part]) for part in _parts(len(source))])
 
 
 def stream(target: Array, source: Array) -> None:
-    """Copy bytes with non-temporal stores, which go past the caches: a part on each thread.
+    """Copy bytes with non-temporal stores, which bypass the caches, a part on each thread.
 
-    `target` begins at a multiple of 64 bytes.
+    `target` must be 64-byte-aligned.
     """
     from benchmarks.layout.loops import copy_lines
 
@@ -39,13 +39,13 @@ def stream(target: Array, source: Array) -> None:
 
 
 def _parts(nbytes: int) -> list[slice]:
-    """Return as many parts as there are cores; each begins with a line."""
+    """Return one part for each core; each starts at a cache line."""
     ends = [nbytes * i // cores() // LINE * LINE for i in range(cores())]
     return [slice(start, stop) for start, stop in zip(ends, [*ends[1:], nbytes], strict=True)]
 
 
 def _side_by_side(tasks: list[Callable[[], Any]]) -> None:
-    """Run the first task in this thread and the others in a pool's, as zerocopy does."""
+    """Run the first task in this thread and the others in a thread pool, as zerocopy does."""
     started = [_pool().submit(task) for task in tasks[1:]]
     tasks[0]()
     for future in started:

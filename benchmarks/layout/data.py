@@ -1,4 +1,4 @@
-"""The records that are measured: arrays of them, in memory that was touched."""
+"""The measured arrays of records, in memory that has been written to."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from benchmarks.suite import Settings
 
 Array = np.ndarray[Any, Any]
 
-#: Bytes of records. They are eight times the last cache of what is common, at least.
+#: Bytes of records, at least eight times the last-level cache of common CPUs.
 FULL = 256 << 20
-#: With less than 32 MiB, without the padding, fresh memory would be what was freed the moment
-#: before: glibc keeps that, and gives more than that back to the system.
+#: glibc keeps freed blocks of up to 32 MiB: with less than that, memory would not be fresh.
 QUICK = 40 << 20
 
 LINE = 64
 
-# Rows after which the values repeat: no power of two, so that no cut of the work falls on it.
+# Rows after which values repeat: not a power of two, so that parts of the work do not start there.
 _PERIOD = 100_003
 
 
 def size(settings: Settings) -> int:
-    """Return how many bytes of records are wanted."""
+    """Return the bytes of records to measure."""
     return settings.sizes[0] if settings.sizes else QUICK if settings.quick else FULL
 
 
 def memory(nbytes: int) -> Array:
-    """Return bytes at a multiple of 64, each of them touched: untouched pages are no memory yet."""
+    """Return 64-byte-aligned bytes that have been written to: pages are allocated at the first write."""
     whole = np.ones(nbytes + LINE, np.uint8)
     start = -whole.ctypes.data % LINE
     return whole[start : start + nbytes]
@@ -41,11 +40,11 @@ def records(dtype: np.dtype[Any], rows: int) -> Array:
     some = np.zeros(min(rows, _PERIOD), dtype)
     for name in dtype.names or ():
         some[name] = _values(rng, dtype[name], len(some))
-    made = memory(rows * dtype.itemsize)
+    repeated = memory(rows * dtype.itemsize)
     period = some.view(np.uint8)
-    for start in range(0, made.size, period.size):
-        made[start : start + period.size] = period[: made.size - start]
-    return made.view(dtype)
+    for start in range(0, repeated.size, period.size):
+        repeated[start : start + period.size] = period[: repeated.size - start]
+    return repeated.view(dtype)
 
 
 def _values(rng: np.random.Generator, dtype: np.dtype[Any], rows: int) -> Array:

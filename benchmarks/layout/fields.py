@@ -1,4 +1,4 @@
-"""Some of the fields: those that are not wanted cost nothing that can be helped."""
+"""Selected fields to columns: other fields should not cost time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.conversion.inputs import NOISE
 from benchmarks.layout.contest import (
     FRESH,
     Contest,
-    Way,
+    Method,
     at_least,
     differs_from_columns,
     namespace,
@@ -24,12 +24,12 @@ from benchmarks.suite import Case, Goal, Section, Settings, Task
 _WANTED = (["x"], ["id", "vy", "t"])
 _LAYOUTS = tuple(layout for layout in LAYOUTS if layout.name in ("particle", "particle, aligned"))
 
-WAYS = (
-    Way("zc.aos_to_soa(r, fields=fields, out=o)", "ours", gives="o"),
-    Way("zc.aos_to_soa(r, fields=fields)", "ours", note=FRESH),
-    Way("for f in fields: np.copyto(o[f], r[f])", "idiom", gives="o"),
-    Way("{f: np.ascontiguousarray(r[f]) for f in fields}", "idiom", note=FRESH),
-    COPIES[0],  # of the whole records: what reading and writing all of it takes
+METHODS = (
+    Method("zc.aos_to_soa(r, fields=fields, out=o)", "ours", gives="o"),
+    Method("zc.aos_to_soa(r, fields=fields)", "ours", note=FRESH),
+    Method("for f in fields: np.copyto(o[f], r[f])", "idiom", gives="o"),
+    Method("{f: np.ascontiguousarray(r[f]) for f in fields}", "idiom", note=FRESH),
+    COPIES[0],  # of whole records: the cost of reading and writing all bytes
 )
 
 
@@ -39,7 +39,7 @@ def name_of(layout: Layout, wanted: Sequence[str]) -> str:
 
 
 def contest(layout: Layout, wanted: Sequence[str], nbytes: int) -> Contest:
-    """Return the contest for some fields of a type of records."""
+    """Return the contest for selected fields of a record type."""
     r = records(layout.dtype, nbytes // layout.dtype.itemsize)
     o = zc.aos_to_soa(r, fields=wanted, copy=True)
     names = namespace(r) | {"r": r, "o": o, "fields": wanted}
@@ -48,7 +48,7 @@ def contest(layout: Layout, wanted: Sequence[str], nbytes: int) -> Contest:
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a type of records and choice of fields."""
+    """Return a task for each record type and selection of fields."""
     at_least(settings, max(layout.dtype.itemsize for layout in _LAYOUTS))
     return [
         Task(name_of(layout, wanted), partial(_run, layout, wanted, settings))
@@ -58,7 +58,7 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def _run(layout: Layout, wanted: Sequence[str], settings: Settings) -> list[Case]:
-    case = contest(layout, wanted, size(settings)).run(WAYS, settings)
+    case = contest(layout, wanted, size(settings)).run(METHODS, settings)
     case.figures = {
         "bytes a record": layout.dtype.itemsize,
         "bytes wanted of a record": sum(layout.dtype[name].itemsize for name in wanted),
@@ -67,15 +67,15 @@ def _run(layout: Layout, wanted: Sequence[str], settings: Settings) -> list[Case
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge ours against NumPy field by field, in memory of either kind."""
-    found = []
+    """Compare zerocopy with NumPy per field, with reused and with fresh memory."""
+    judged = []
     for case in cases:
-        for i, what in ((0, ""), (1, ", fresh memory")):
-            ours, theirs = timed(case, WAYS[i].code), timed(case, WAYS[i + 2].code)
+        for i, memory in ((0, ""), (1, ", fresh memory")):
+            ours, theirs = timed(case, METHODS[i].code), timed(case, METHODS[i + 2].code)
             if ours and theirs:
-                name = f"some fields{what}: never slower than NumPy per field, within noise ({NOISE}x)"
-                found.append(Goal(name, case.name, share(ours, theirs), NOISE, "x"))
-    return found
+                name = f"some fields{memory}: not slower than NumPy per field, within noise ({NOISE}x)"
+                judged.append(Goal(name, case.name, share(ours, theirs), NOISE, "x"))
+    return judged
 
 
 SECTIONS = (Section("fields", "some of the 13 fields of a particle, to columns", tasks, "rivals", goals),)

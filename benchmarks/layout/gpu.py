@@ -1,4 +1,4 @@
-"""The same on a CUDA device, against its own copy. Where there is none the section is empty."""
+"""Records to columns and back on a CUDA device, compared with a copy on it; empty without a device."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task
 from benchmarks.timing import Pace, Statement
 from zerocopy.layout.schema import leaves
 
-#: Of the speed of a copy on the device: aligned fields of 4 and 8 bytes, and others.
+#: Goals relative to the speed of a copy on the device: aligned fields of 4 and 8 bytes, and others.
 ALIGNED, OTHERS = 0.8, 0.6
 
-# Several times the second cache of the largest devices, which has 50 to 130 MB.
+# Several times the L2 cache of the largest devices, 50 to 130 MB.
 _FULL, _QUICK = 512 << 20, 256 << 20
 
 _CODES = ("zc.aos_to_soa(d, dtype=dtype, out=o)", "zc.soa_to_aos(o, dtype, out=back)")
@@ -28,7 +28,7 @@ _COPY = "w.copy_to_device(d)"
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a type of records, where there is a device: the simulator is none."""
+    """Return a task for each record type if there is a device other than the simulator."""
     if importlib.util.find_spec("numba") is None or not settings.wants("numba"):
         return []
     from numba import config, cuda
@@ -40,17 +40,17 @@ def tasks(settings: Settings) -> list[Task]:
 
 
 def _run(layout: Layout, settings: Settings) -> list[Case]:
-    given = settings.sizes[0] if settings.sizes else _QUICK if settings.quick else _FULL
-    return [run(layout, given // layout.dtype.itemsize, settings.pace)]
+    nbytes = settings.sizes[0] if settings.sizes else _QUICK if settings.quick else _FULL
+    return [run(layout, nbytes // layout.dtype.itemsize, settings.pace)]
 
 
 def run(layout: Layout, rows: int, pace: Pace) -> Case:
-    """Check both directions on the device, and time them with its own clock.
+    """Check both directions on the device, and time them with its events.
 
     Raises
     ------
     AssertionError
-        Ours does not do the work.
+        zerocopy gives another result.
     """
     from numba import cuda
 
@@ -58,12 +58,12 @@ def run(layout: Layout, rows: int, pace: Pace) -> Case:
     d = cuda.to_device(r.view(np.uint8))
     o = zc.aos_to_soa(d, dtype=dtype)
     back = zc.soa_to_aos(o, dtype)
-    told = differs_from_columns(r)({name: column.copy_to_host() for name, column in o.items()})
-    told = told or differs_from_records(r)(back.copy_to_host().reshape(-1).view(np.uint8).view(dtype))
-    assert not told, f"{layout.case} {told}"
+    wrong = differs_from_columns(r)({name: column.copy_to_host() for name, column in o.items()})
+    wrong = wrong or differs_from_records(r)(back.copy_to_host().reshape(-1).view(np.uint8).view(dtype))
+    assert not wrong, f"{layout.case} {wrong}"
     names = {"zc": zc, "d": d, "o": o, "dtype": dtype, "back": back, "w": cuda.device_array_like(d)}
-    # Ours has its work on Numba's default stream, as Numba's own copy has. A call takes the host about
-    # as long as the device: the clock keeps the stream busy meanwhile, or it would show the host's.
+    # zerocopy works on Numba's default stream, as Numba's copy does. A call takes about as long on the
+    # host as on the device: without the filler of the clock, the events would measure the host.
     with cuda.defer_cleanup():
         clocked = measure({code: Statement(code, names) for code in (*_CODES, _COPY)}, pace)
     case = Case(layout.case)
@@ -82,13 +82,13 @@ def run(layout: Layout, rows: int, pace: Pace) -> Case:
 
 
 def moved(dtype: np.dtype[Any], rows: int, code: str) -> int:
-    """Return the bytes that are read and those that are written: padding in the records alone."""
+    """Return the bytes read plus the bytes written; only records have padding."""
     fields = sum(leaf.width for leaf in leaves(dtype))
     return rows * (dtype.itemsize + (dtype.itemsize if code == _COPY else fields))
 
 
 def aligned(dtype: np.dtype[Any]) -> bool:
-    """Whether all fields have 4 or 8 bytes and lie at multiples of them."""
+    """Whether all fields have 4 or 8 bytes and are aligned."""
     fields = (dtype.fields or {}).values()
     widths = [part.itemsize for part, *_ in fields]
     return all(width in (4, 8) for width in widths) and all(
@@ -97,17 +97,17 @@ def aligned(dtype: np.dtype[Any]) -> bool:
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge both directions against the copy on the device."""
-    found = []
+    """Compare both directions with the copy on the device."""
+    judged = []
     types = {layout.case: layout.dtype for layout in LAYOUTS}
     for case in cases:
         copied = timed(case, _COPY)
         times, which = (ALIGNED, "4 and 8 bytes") if aligned(types[case.name]) else (OTHERS, "others")
         for ours in case.timed("ours"):
             if copied is not None:
-                name = f"on the device, {which}: {times} of the speed of its copy"
-                found.append(Goal(name, f"{case.name} {ours.label}", share(ours, copied), 1 / times, "x"))
-    return found
+                name = f"on the device, {which}: {times} times the speed of its copy"
+                judged.append(Goal(name, f"{case.name} {ours.label}", share(ours, copied), 1 / times, "x"))
+    return judged
 
 
-SECTIONS = (Section("gpu", "on a CUDA device, by its own clock", tasks, "rivals", goals),)
+SECTIONS = (Section("gpu", "on a CUDA device, timed by its events", tasks, "rivals", goals),)

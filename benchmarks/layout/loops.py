@@ -1,4 +1,4 @@
-"""What is compiled with Numba: a copy past the caches, and the loops that people write for one dtype."""
+"""Code compiled with Numba: a non-temporal copy, and loops for one dtype as users write them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numba as nb
 import numpy as np
 from numba import config, njit, prange
 
-from zerocopy.layout.kernels.instructions import move1, store_fence, stream_line
-from zerocopy.layout.plan import LINE
+from zerocopy.layout.kernels.instructions import copy1, store_fence, stream_line
+from zerocopy.layout.record_plan import LINE
 
-# The threads of the OpenMP layer go on spinning after a parallel loop, on the cores of whatever
-# is timed next. Those of this layer sleep. It holds if no parallel loop was run before.
+# Threads of the OpenMP layer spin after a parallel loop, on the cores of the next contender; those
+# of this layer sleep. It has an effect only before the first parallel loop.
 config.THREADING_LAYER = "workqueue"
 
 
 @njit(nb.void(*(nb.intp,) * 3), nogil=True)  # type: ignore[untyped-decorator]
 def copy_lines(target: Any, source: Any, nbytes: Any) -> None:
-    """Copy bytes with non-temporal stores; `target` is a multiple of 64."""
+    """Copy bytes with non-temporal stores; `target` must be a multiple of 64."""
     whole = nbytes // LINE * LINE
     for byte in range(0, whole, LINE):
         stream_line(target + byte, source + byte)
     store_fence()
     for byte in range(whole, nbytes):
-        move1(target + byte, source + byte)
+        copy1(target + byte, source + byte)
 
 
 def split(dtype: np.dtype[Any], *, parallel: bool) -> Callable[..., None]:
@@ -39,14 +39,14 @@ def merge(dtype: np.dtype[Any], *, parallel: bool) -> Callable[..., None]:
 
 
 def _loop(dtype: np.dtype[Any], line: str, parallel: bool) -> Callable[..., None]:
-    """Write the loop as one would by hand, a line a field, and compile it."""
+    """Compile a loop with a line for each field."""
     names = dtype.names or ()
     lines = [
         f"def loop(records, {', '.join(f'c{i}' for i in range(len(names)))}):",
         f"    for row in {'prange' if parallel else 'range'}(len(records)):",
         *("        " + line.format(i=i, name=name) for i, name in enumerate(names)),
     ]
-    made: dict[str, Any] = {"prange": prange}
-    exec(compile("\n".join(lines), f"<a loop for {dtype.itemsize} bytes>", "exec"), made)
-    compiled: Callable[..., None] = njit(parallel=parallel)(made["loop"])
+    names_used: dict[str, Any] = {"prange": prange}
+    exec(compile("\n".join(lines), f"<a loop for {dtype.itemsize} bytes>", "exec"), names_used)
+    compiled: Callable[..., None] = njit(parallel=parallel)(names_used["loop"])
     return compiled

@@ -1,4 +1,4 @@
-"""Time against the number of records: never slower than NumPy field by field, however few they are."""
+"""Time by the number of records, compared with NumPy per field."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import zerocopy as zc
 from benchmarks.conversion.inputs import NOISE
 from benchmarks.layout.contest import (
     Contest,
-    Way,
+    Method,
     differs_from_columns,
     differs_from_records,
     pace,
@@ -24,72 +24,76 @@ from benchmarks.timing import Statement, measure
 
 _ROWS = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000, 10_000_000)
 
-#: Ours, and NumPy's way to do the same.
+#: zerocopy and the same work with NumPy.
 PAIRS = (
     (
-        Way("zc.aos_to_soa(r, out=o)", "ours", gives="o"),
-        Way("for f in o: np.copyto(o[f], r[f])", name="np.copyto per field", gives="o"),
+        Method("zc.aos_to_soa(r, out=o)", "ours", gives="o"),
+        Method("for f in o: np.copyto(o[f], r[f])", name="np.copyto per field", gives="o"),
     ),
     (
-        Way("zc.aos_to_soa(r)", "ours"),
-        Way("{f: np.ascontiguousarray(r[f]) for f in r.dtype.names}", name="np.ascontiguousarray per field"),
+        Method("zc.aos_to_soa(r)", "ours"),
+        Method(
+            "{f: np.ascontiguousarray(r[f]) for f in r.dtype.names}", name="np.ascontiguousarray per field"
+        ),
     ),
     (
-        Way("zc.soa_to_aos(o, dtype, out=r)", "ours", gives="r"),
-        Way("for f in o: r[f] = o[f]", name="assignment per field", gives="r"),
+        Method("zc.soa_to_aos(o, dtype, out=r)", "ours", gives="r"),
+        Method("for f in o: r[f] = o[f]", name="assignment per field", gives="r"),
     ),
 )
 
 
 def contest(rows: int) -> Contest:
-    """Return the contest for so many records: what is read in one direction is written in the other."""
+    """Return the contest for `rows` records; the input of one direction is the output of the other."""
     r = records(PARTICLE.dtype, rows)
     expected = r.copy()
     names = {"np": np, "zc": zc, "r": r, "o": zc.aos_to_soa(r, copy=True), "dtype": r.dtype}
     to_columns, to_rows = differs_from_columns(expected), differs_from_records(expected)
 
-    def differs(found: object) -> str:
-        return to_columns(found) if isinstance(found, dict) else to_rows(found)
+    def differs(result: object) -> str:
+        return to_columns(result) if isinstance(result, dict) else to_rows(result)
 
     return Contest(f"{rows:,} records", names, [], differs)
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a number of records."""
+    """Return a task for each number of records."""
     largest = 100_000 if settings.quick else max(_ROWS)
     return [Task(f"{rows:,} records", partial(_run, rows, settings)) for rows in _ROWS if rows <= largest]
 
 
 def _run(rows: int, settings: Settings) -> list[Case]:
-    given = contest(rows)
-    ways = [way for pair in PAIRS for way in pair]
-    for way in ways:
-        refused = given.check(way)
-        assert not refused, f"{way.code} {refused}"
-    # By name: these are the heads of columns, too narrow for code.
-    labels = {way.name or way.code: way for way in ways}
-    timings = measure({k: Statement(way.code, given.names) for k, way in labels.items()}, pace(settings))
-    entries = [Entry(label, way.role, timings[label]) for label, way in labels.items()]
+    prepared = contest(rows)
+    methods = [method for pair in PAIRS for method in pair]
+    for method in methods:
+        refused = prepared.check(method)
+        assert not refused, f"{method.code} {refused}"
+    # By name, because columns are too narrow for code.
+    labels = {method.name or method.code: method for method in methods}
+    timings = measure(
+        {k: Statement(method.code, prepared.names) for k, method in labels.items()}, pace(settings)
+    )
+    entries = [Entry(label, method.role, timings[label]) for label, method in labels.items()]
     figures = {"bytes of records": PARTICLE.dtype.itemsize * rows}
-    return [Case(given.case, entries, figures)]
+    return [Case(prepared.case, entries, figures)]
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge ours against NumPy's way, at each number of records."""
-    found = []
-    name = f"few records or many: never slower than NumPy per field, within noise ({NOISE}x)"
+    """Compare zerocopy with NumPy for each number of records."""
+    judged = []
+    name = f"any number of records: not slower than NumPy per field, within noise ({NOISE}x)"
     for case in cases:
         for ours, theirs in PAIRS:
             a, b = timed(case, ours.code), timed(case, theirs.name)
             if a and b:
-                found.append(Goal(name, f"{case.name}, {ours.code}", share(a, b), NOISE, "x"))
-    return found
+                judged.append(Goal(name, f"{case.name}, {ours.code}", share(a, b), NOISE, "x"))
+    return judged
 
 
 SECTIONS = (
     Section(
         "sizes",
-        f"time against the number of records: {PARTICLE.case}",
+        f"time by the number of records: {PARTICLE.case}",
         tasks,
         "series",
         goals,

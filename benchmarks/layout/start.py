@@ -1,4 +1,4 @@
-"""What the first call in a process costs, once the kernels have been compiled and kept on disk."""
+"""The first call in a process, with compiled kernels in the disk cache."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from benchmarks.children import environment
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Timing
 
-#: Beyond the import of Numba.
+#: In addition to the import of Numba.
 LIMIT = 50.0  # ms
 
-# What a fresh interpreter runs: it tells how long each of two pieces of code took. There are
-# more records than NumPy is left to move, and their memory has been touched.
+# A fresh interpreter runs this and prints the times of two pieces of code. There are enough records
+# that zerocopy uses its kernels, and their memory has been written to.
 _PROBE = """
 import json, sys, time
 import numpy as np
@@ -36,7 +36,7 @@ print(json.dumps([*times, "numba" in sys.modules]))
 _IMPORT = "import numba"
 _CALLS = ("zc.aos_to_soa(r)", "zc.soa_to_aos(c, r.dtype)")
 
-#: What is timed, after what, as which entry.
+#: The timed code, the code that runs before it, and the label of the entry.
 _ROWS = (
     *((code, "pass", code) for code in _CALLS),
     *((code, _IMPORT, f"{code}, after {_IMPORT}") for code in _CALLS),
@@ -44,7 +44,7 @@ _ROWS = (
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task: fresh interpreters, which take turns."""
+    """Return one task: fresh interpreters, which take turns."""
     if importlib.util.find_spec("numba") is None or not settings.wants("numba"):
         return []
     return [Task("fresh interpreters", partial(_start, settings))]
@@ -53,7 +53,7 @@ def tasks(settings: Settings) -> list[Task]:
 def _start(settings: Settings) -> list[Case]:
     samples: dict[str, list[float]] = {label: [] for label in (_IMPORT, *(row[2] for row in _ROWS))}
     for code in _CALLS:
-        _probe("pass", code)  # so that the cache is warm
+        _probe("pass", code)  # warms the cache
     imports = 0
     order = list(_ROWS)
     shuffle = random.Random(0).shuffle
@@ -74,23 +74,23 @@ def _start(settings: Settings) -> list[Case]:
 
 
 def _probe(before: str, code: str) -> tuple[float, float, bool]:
-    found = environment()
-    # Our modules' bytecode, which it would compile each time if it must not keep it.
-    found.pop("PYTHONDONTWRITEBYTECODE", None)
-    told = subprocess.run(
+    variables = environment()
+    # Otherwise each interpreter would compile the modules of zerocopy again.
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
+    done = subprocess.run(
         [sys.executable, "-c", _PROBE.format(before=before, code=code)],
-        env=found,
+        env=variables,
         capture_output=True,
         text=True,
         check=True,
     )
-    imported, called, has_numba = json.loads(told.stdout)
+    imported, called, has_numba = json.loads(done.stdout)
     return float(imported), float(called), bool(has_numba)
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge what the first call adds to the import."""
-    name = f"first call, cache warm: {LIMIT:.0f} ms at most beyond import numba"
+    """Judge the time that the first call adds to the import."""
+    name = f"first call, warm cache: {LIMIT:.0f} ms at most in addition to import numba"
     return [
         Goal(name, entry.label, median(entry) / 1e6, LIMIT, "ms")
         for case in cases
@@ -100,5 +100,5 @@ def goals(cases: Sequence[Case]) -> list[Goal]:
 
 
 SECTIONS = (
-    Section("start", "the first call in a process, the kernels in the cache", tasks, "figures", goals),
+    Section("start", "the first call in a process, with kernels in the cache", tasks, "figures", goals),
 )

@@ -1,1 +1,1 @@
-"""The pages of docs/ that are written from results: a file a suite, with ``TITLE``, ``ABOUT``, ``body``."""
+"""The generated pages of docs/: a module for each suite, with ``TITLE``, ``ABOUT`` and ``body``."""

@@ -1,21 +1,21 @@
-"""The page of conversions."""
+"""The page of the conversion suite."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from benchmarks.pages.words import added, best, goals, picture, ratio, table, time
-from benchmarks.report import duration
+from benchmarks.report import format_duration
 
 TITLE = "Benchmarks of conversions"
-ABOUT = "What a conversion costs, beside the calls that people write by hand."
-ON_GPU = "What a conversion costs between frameworks of one GPU, and to and from NumPy across the bus."
+ABOUT = "The cost of one conversion, compared with calls written by hand."
+ON_GPU = "The cost of one conversion between frameworks on one GPU, and to and from NumPy across the bus."
 
 Cases = list[dict[str, Any]]
 
 
 def body(data: dict[str, Any]) -> list[str]:
-    """Return the parts of the page after its head, of the sections that the file has."""
+    """Return the page after its head, for the sections in the results."""
     parts = {
         "grid": _grid,
         "pairs": _pairs,
@@ -23,15 +23,15 @@ def body(data: dict[str, Any]) -> list[str]:
         "containers": _containers,
         "dtypes": _dtypes,
     }
-    told = [make(cases) for name, make in parts.items() if (cases := _cases(data, name))]
-    return [goals(data, _why(data)), *told, *_rivals(data), _calls(data)]
+    tables = [make(cases) for name, make in parts.items() if (cases := _cases(data, name))]
+    return [goals(data, _why(data)), *tables, *_rivals(data), _calls(data)]
 
 
 def on_gpu(data: dict[str, Any]) -> list[str]:
-    """Return the parts of the page of a GPU after its head, of the sections that the file has."""
+    """Return the GPU page after its head, for the sections in the results."""
     parts = {"gpu": _gpu, "gpu-bus": _bus}
-    told = [make(cases) for name, make in parts.items() if (cases := _cases(data, name))]
-    return [*filter(None, [goals(data)]), *told]
+    tables = [make(cases) for name, make in parts.items() if (cases := _cases(data, name))]
+    return [*filter(None, [goals(data)]), *tables]
 
 
 def _cases(data: dict[str, Any], section: str) -> Cases:
@@ -39,15 +39,15 @@ def _cases(data: dict[str, Any], section: str) -> Cases:
     return [case for case in cases if not case.get("failed")]
 
 
-#: Why a pair misses a goal; said only where it does.
+#: Why a pair misses a goal; shown only if it does.
 _REASONS = {
-    "torch -> tensorflow": "the documented call checks nothing. It exports a tensor that requires grad, and "
-    "one that is lazily conjugated or negated, whose memory holds other values. Ours checks these, and the "
-    "alignment, without which TensorFlow aborts.",
-    "numpy -> tensorflow": "ours checks the alignment, without which TensorFlow aborts.",
-    "pyarrow -> tensorflow": "ours checks the alignment, without which TensorFlow aborts.",
-    "tensorflow -> numpy": "`__array__` hands out immutable memory as writable; ours is marked read-only, "
-    "which takes one call more.",
+    "torch -> tensorflow": "the documented call has no checks. It exports tensors that require grad, and "
+    "lazily conjugated or negated tensors, whose memory has other values. zerocopy checks these and the "
+    "alignment, because TensorFlow aborts on unaligned memory.",
+    "numpy -> tensorflow": "zerocopy checks the alignment, because TensorFlow aborts on unaligned memory.",
+    "pyarrow -> tensorflow": "zerocopy checks the alignment, because TensorFlow aborts on unaligned memory.",
+    "tensorflow -> numpy": "`__array__` returns immutable memory as a writable array. zerocopy marks it "
+    "read-only, which takes one more call.",
 }
 
 
@@ -58,12 +58,12 @@ def _why(data: dict[str, Any]) -> str:
         return ""
     reasons = [f"- `{pair}`: {why}" for pair, why in _REASONS.items() if pair in missed]
     always = (
-        "- What `convert` adds to any pair is dictionary lookups and a Python call or two around the "
-        "framework's own. Where the framework's own call is short, that shows.\n"
-        "- Limits in nanoseconds and microseconds are the same for every machine, and a slower one misses "
-        "them sooner. Ratios say more."
+        "- `convert` adds dictionary lookups and one or two Python calls to the framework's own call. "
+        "The shorter the framework's call, the greater the ratio.\n"
+        "- Limits in nanoseconds and microseconds are the same for every machine, so that slower machines "
+        "miss them more easily. Ratios are more meaningful."
     )
-    return "\n".join(["\nWhere ours costs more than a goal allows, and why:\n", *reasons, always, ""])
+    return "\n".join(["\nWhy goals are missed:\n", *reasons, always, ""])
 
 
 def _grid(cases: Cases) -> str:
@@ -75,20 +75,20 @@ def _grid(cases: Cases) -> str:
     written, unproved, wrong = (
         int(sum(f.get(name, 0) for f in figures))
         for name in (
-            "cells with a write seen or not",
-            "cells without a proof",
-            "cells where explain and the proof differ",
+            "cells verified with a write",
+            "cells not verified",
+            "cells where explain is wrong",
         )
     )
     text = (
-        "1,000 elements of float32, one column of a table, in memory at a multiple of 64 bytes, so that "
-        "what can alias does. *Copies* is said where it copies. Each cell was proved before it was timed: "
-        "the memory of both sides was compared, and where the source can be written, a write was looked "
-        f"for on the other side. Of {cells} cells {written} have a write in their proof, {unproved} have no "
-        f"proof (a query has no memory before it has run), {refused} are refused; in {wrong} `explain` says "
-        "otherwise."
+        "1,000 float32 values, or a table with one such column, in 64-byte-aligned memory. JAX and "
+        "TensorFlow copy other memory, and most NumPy, pandas and nanoarrow arrays are not 64-byte-aligned. "
+        "Before a cell was timed, the memory of source and result was compared and, if the source is "
+        f"writable, a write to the source was read from the result. Of {cells} cells, {written} were "
+        f"verified with a write, {unproved} could not be verified (a query has no memory before it runs) and "
+        f"{refused} are refused; `explain` was wrong in {wrong}."
     )
-    alt = "The time of one conversion from each framework to each other one, and which of them copy"
+    alt = "Time of one conversion between each pair of frameworks, and which of them copy"
     head = f"\n## All frameworks\n\n{text}\n\n{picture('conversion-grid', alt)}\n"
     return head + table(["from \\ to", *labels], rows) + _remarks(cases)
 
@@ -113,16 +113,16 @@ def _pairs(cases: Cases) -> str:
 
 
 def _sizes(cases: Cases) -> str:
-    # A copy grows with the size, and stands below what does not.
+    # The row of the copy comes last.
     cases = sorted(cases, key=lambda case: best(case, "ours") is None)
     labels = _labels(cases)
     rows = [[case["name"], *(_cell(_by_label(case).get(label)) for label in labels)] for case in cases]
     copied = any(best(case, "reference") for case in cases)
-    text = "Nothing is copied, so the size does not matter."
+    text = "No bytes are copied, so the size does not matter."
     if copied:
-        alt = "The time of a conversion against the size of the array, beside that of an ordinary copy"
-        text += f" The last row is an ordinary copy of as many bytes.\n\n{picture('conversion-sizes', alt)}"
-    return f"\n## Cost against size\n\n{text}\n\n" + table(["pair", *labels], rows)
+        alt = "Time of a conversion by the size of the array, compared with an ordinary copy"
+        text += f" The last row is an ordinary copy of the same size.\n\n{picture('conversion-sizes', alt)}"
+    return f"\n## Cost by size\n\n{text}\n\n" + table(["pair", *labels], rows)
 
 
 def _containers(cases: Cases) -> str:
@@ -145,9 +145,9 @@ def _containers(cases: Cases) -> str:
         "fastest library",
     ]
     text = (
-        "A dict of arrays of 1,000 float32, in one call. By hand it is a comprehension or a map over the "
-        "tree with the pair's own function, for which all leaves are of one framework; ours looks at each "
-        "leaf for what it is, and into containers of any depth."
+        "A dict of arrays of 1,000 float32 values, in one call. By hand it is a comprehension or a tree map "
+        "with the function of the pair, which requires that all leaves are of one framework; zerocopy "
+        "looks up the type of each leaf, and supports containers of any depth."
     )
     return f"\n## Containers\n\n{text}\n\n" + table(heads, rows)
 
@@ -155,9 +155,11 @@ def _containers(cases: Cases) -> str:
 def _dtypes(cases: Cases) -> str:
     labels = _labels(cases)
     rows = [[case["name"], *(_cell(_by_label(case).get(label)) for label in labels)] for case in cases]
-    head = "\n## Dtypes\n\n1,000 elements of each, and below it the call that the target documents. "
+    head = "\n## Dtypes\n\n1,000 elements of each, compared with the call that the target documents. "
     parts = [
-        head + "A dash: it does not carry the dtype, or changes it.\n\n" + table(["pair", *labels], rows)
+        head
+        + "A dash: the call does not support the dtype, or changes it.\n\n"
+        + table(["pair", *labels], rows)
     ]
     documented = {case["name"]: _by_label(case) for case in cases}
     alone = []
@@ -168,12 +170,12 @@ def _dtypes(cases: Cases) -> str:
         if names:
             alone.append([case["name"], "; ".join(names)])
     if alone:
-        heads = ["pair", "dtypes, and what the documented call does with them"]
-        parts.append("\nWhat zerocopy alone carries:\n\n" + table(heads, alone))
+        heads = ["pair", "dtypes, and the result of the documented call"]
+        parts.append("\nDtypes that only zerocopy supports:\n\n" + table(heads, alone))
     return "\n".join(parts)
 
 
-#: What is in an expression of a library, and what the library is called.
+#: Names of libraries, by a part of their expressions.
 _LIBRARIES = {
     "tvm_ffi.": "tvm-ffi: `from_dlpack`",
     "move_to(": "scikit-learn: `move_to`",
@@ -185,16 +187,16 @@ def _rivals(data: dict[str, Any]) -> list[str]:
     rows = []
     for case in _cases(data, "pairs"):
         ours = best(case, "ours")
-        found: dict[str, str] = {}
+        times: dict[str, str] = {}
         for entry in case["entries"]:
             name = next((name for part, name in _LIBRARIES.items() if part in entry["label"]), "")
             if entry["role"] == "library" and name:
-                found.setdefault(name, _against(entry, ours))
-        rows.append([case["name"], time(ours), *(found.get(name, "") for name in _LIBRARIES.values())])
+                times.setdefault(name, _against(entry, ours))
+        rows.append([case["name"], time(ours), *(times.get(name, "") for name in _LIBRARIES.values())])
     text = (
-        "The pairs again. Each library's time, and how many times ours that is. A dash: it cannot, or it "
-        "copies. Nothing: it has no such target, or no way in from there. array-api-compat's `to_device` "
-        "stays within one framework."
+        "Times of other libraries for the same pairs, with the ratio to zerocopy. A dash: the library fails "
+        "or copies. Empty: the library does not support the source or the target. array-api-compat's "
+        "`to_device` stays within one framework."
     )
     parts = [f"\n## Other libraries\n\n{text}\n\n" + table(["pair", "zerocopy", *_LIBRARIES.values()], rows)]
     cases = _cases(data, "pydlpack")
@@ -208,8 +210,8 @@ def _rivals(data: dict[str, Any]) -> list[str]:
                 [case["name"], time(ours), time(best(case, "documented")), _against(theirs, ours), *counted]
             )
         text = (
-            "pydlpack gives any array a `__dlpack__`, in pure Python. It was run in a process of its own: "
-            "it can keep the destructors of capsules that it has handed out, and says so at the end."
+            "pydlpack adds a `__dlpack__` to any array, in pure Python. It ran in a separate process, "
+            "because it can keep destructors of capsules that it has exported."
         )
         heads = ["pair", "zerocopy", "documented", "pydlpack", *_KEPT]
         parts.append(f"\n### pydlpack\n\n{text}\n\n" + table(heads, rows))
@@ -236,14 +238,14 @@ def _gpu(cases: Cases) -> str:
             [
                 *(case["name"], ratio(ours, documented), added(ours, hand), time(ours), time(documented)),
                 f"{time(hand)} `{hand['label']}`" if hand else "-",
-                *(duration(figures[n]) if n in figures else "-" for n in _ON_DEVICE),
+                *(format_duration(figures[n]) if n in figures else "-" for n in _ON_DEVICE),
             ]
         )
     text = (
-        "1,000 elements of float32 in CUDA memory, and to and from NumPy. The times are the host's, until "
-        "the call returns. What the device does for it is in the last columns, between two events on its "
-        "stream; JAX has streams of its own, and no such figure. No limit was set for these: the ratios are "
-        "what to look at."
+        "1,000 float32 values in CUDA memory, and to and from NumPy. Times are those of the host, until "
+        "the call returns. The last columns have the time of the device, between two events on its stream; "
+        "JAX uses private streams, and does not have these figures. No goals are set: compare "
+        "the ratios."
     )
     return f"## From framework to framework\n\n{text}\n\n" + table(heads, rows) + _remarks(cases) + "\n"
 
@@ -268,8 +270,8 @@ def _bus(cases: Cases) -> str:
         *("GB/s: zerocopy", "documented"),
     ]
     text = (
-        "To and from NumPy, in memory that is not page-locked, from an idle device until the data are there. "
-        "All of these copy."
+        "To and from NumPy, in memory that is not page-locked, from an idle device until the data have "
+        "arrived. All of these copy."
     )
     return f"## Across the bus\n\n{text}\n\n" + table(heads, rows) + _remarks(cases) + "\n"
 
@@ -284,7 +286,7 @@ def _calls(data: dict[str, Any]) -> str:
         for entry in case["entries"]
     ]
     rows += [["", f"`{e['label']}`", time(e)] for case in _cases(data, "import") for e in case["entries"]]
-    return "\n## Other calls\n\n" + table(["pair", "what", "time"], rows) if rows else ""
+    return "\n## Other calls\n\n" + table(["pair", "call", "time"], rows) if rows else ""
 
 
 def _labels(cases: Cases) -> list[str]:
@@ -296,7 +298,7 @@ def _by_label(case: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _cell(entry: dict[str, Any] | None) -> str:
-    """Return a time and its note; a dash for what was left out, nothing for what was not asked."""
+    """Return a time and its note, a dash if it was left out, or nothing if it does not exist."""
     if entry is None:
         return ""
     note = entry.get("note")
@@ -304,16 +306,16 @@ def _cell(entry: dict[str, Any] | None) -> str:
 
 
 def _remarks(cases: Cases) -> str:
-    """What the table does not say: each remark once, and why a cell has a dash."""
-    told: dict[str, list[str]] = {}
+    """Return each remark once, and why cells have a dash."""
+    remarks: dict[str, list[str]] = {}
     for case in cases:
         for remark in case.get("remarks", []):
-            told.setdefault(remark, []).append(case["name"])
+            remarks.setdefault(remark, []).append(case["name"])
         for entry in case["entries"]:
             if entry.get("left_out"):
-                told.setdefault(f"`{entry['label']}`: {entry['left_out']}", []).append(case["name"])
+                remarks.setdefault(f"`{entry['label']}`: {entry['left_out']}", []).append(case["name"])
     lines = [
-        f"- {what}" + ("" if len(names) == len(cases) else f" ({', '.join(names)})")
-        for what, names in told.items()
+        f"- {remark}" + ("" if len(names) == len(cases) else f" ({', '.join(names)})")
+        for remark, names in remarks.items()
     ]
     return "\n\n" + "\n".join(lines) if lines else ""

@@ -1,21 +1,21 @@
-"""The page of the pipeline: what its stages take, what its borders copy, and what is written there."""
+"""The page of the pipeline suite."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from benchmarks.pages.words import goals, picture, ratio, table, time
-from benchmarks.pipeline.contenders import WAYS
-from benchmarks.report import duration, quantity
+from benchmarks.pipeline.contenders import METHODS
+from benchmarks.report import format_duration, format_quantity
 
 TITLE = "Benchmarks of a pipeline"
-ABOUT = "From Parquet to scores through five frameworks: what the borders between them cost, beside the work."
+ABOUT = "From Parquet to scores through five frameworks: the cost of the borders, and of the work."
 
 ON_GPU = (
-    "The pipeline from Parquet to scores with its engines on a GPU: what the borders cost, beside the work."
+    "The pipeline from Parquet to scores with engines on a GPU: the cost of the borders, and of the work."
 )
 
-#: What is said in place of "all contenders of a row run in one process".
+#: Replaces "All contenders of a row run in one process".
 CONTENDERS = "Whole runs of all contenders in one process"
 
 Case = dict[str, Any]
@@ -26,51 +26,51 @@ _COPIED, _PEAK = "bytes copied, ", "bytes at the peak, "
 _JOB = """\
 ## The job
 
-The flights that left New York in 2013 are read from Parquet, and the weather at their airports from
-a file of records. Both go to polars, which joins them and makes features of them: columns of float32.
-torch fits a logistic model to them, which says whether a flight will be more than a quarter of an
-hour late. JAX scores all flights, NumPy says how good the scores are, and they are written as Parquet.
+The pipeline reads the flights that left New York in 2013 from Parquet, and the weather at their
+airports from a file of records. polars joins them and computes features, as columns of float32.
+torch fits a logistic model that predicts whether a flight arrives more than 15 minutes late. JAX
+scores all flights, NumPy computes metrics of the scores, and pyarrow writes them as Parquet.
 
-Each stage is the work of one engine, and it is the same code for all contenders. What differs is
-what is written at the borders:
+Each stage is the work of one engine, with the same code for all contenders. The contenders differ
+in the code at the borders between engines:
 
-- **zerocopy**: `zc.convert`, and `zc.aos_to_soa` where records come in.
-- **as people write it**: what tutorials do, with pandas in between and constructors that copy.
-- **aliases by hand**: at each border the one call that is known to alias there.
+- **zerocopy**: `zc.convert`, and `zc.aos_to_soa` for records.
+- **documented calls**: the calls of documentation and tutorials, with pandas in between and
+  constructors that copy.
+- **aliases by hand**: at each border the call that is known to alias.
 
-Before anything is timed, all of them must give the same scores, labels and metrics. They do, though
-pandas makes floats of integers with nulls on the way: these are small enough to survive it.
+Before anything is timed, all contenders must give the same scores, labels and metrics. pandas
+converts integers with nulls to floats, but these integers are small enough to keep their values.
 """
 
 _WHY = """
-Bytes are not taken from what a call promises. The columns of what went in and of what came out are
-looked up in the memory: those that share none of it count. Of a chain of calls each one counts.
+Copied bytes are measured: the memory of each column of the result is compared with that of the same
+column of the input, and columns without shared memory count. In a chain of calls each call counts.
 """
 
 _WHERE = """\
 ## Where the time goes
 
-- **Most of a run is work**: reading, joining, fitting, writing. Making the borders free does not make
-  the work faster, and a whole run gains what its borders took and no more.
-- **Two borders copy whatever is written.** Text has offsets in Arrow and views in polars. And records
-  become columns by moving them: one copy is what columns are made of.
-- **A border that aliases takes as long for all rows as for one**: what it takes is the describing of each
-  column. What `zc.convert` takes beyond the call by hand is its looking at what it was given.
-- **Work rows differ a little between contenders**, though their code is the same. Memory that was just
-  written is in the caches; memory that was given back a moment ago is used again without asking the
-  system for it; and threads that had work a moment ago are awake. Who copies has paid for that in the
-  row before.
+- **Most of a run is work**: reading, joining, fitting, writing. Faster borders do not make the work
+  faster: a whole run gains only the time of its borders.
+- **Two borders copy in every contender.** Text has offsets in Arrow and views in polars, and records
+  become columns by one copy.
+- **The time of a border that aliases does not depend on the number of rows**: it describes each
+  column. `zc.convert` takes longer than the call by hand because it inspects its input.
+- **Work rows differ slightly between contenders**, although their code is the same. After a copy, the
+  data are in the caches, freed memory is reused without a call to the system, and threads are awake.
+  A contender that copies has paid for this in the row before.
 """
 
 
 def body(data: dict[str, Any]) -> list[str]:
-    """Return the parts of the page after its head."""
+    """Return the page after its head."""
     sections = data["sections"]
     cases = sections["pipeline/stages"]
-    seen = "What the stages of the pipeline take, and what is copied between them"
+    alt = "Time of the stages of the pipeline, and the bytes copied between them"
     return [
         _JOB,
-        picture("pipeline", seen),
+        picture("pipeline", alt),
         goals(data, _WHY),
         _stages("## Stages", cases),
         _borders(cases),
@@ -81,7 +81,7 @@ def body(data: dict[str, Any]) -> list[str]:
 
 
 def on_gpu(data: dict[str, Any]) -> list[str]:
-    """Return the parts of the page of a GPU after its head."""
+    """Return the GPU page after its head."""
     cases = data["sections"]["pipeline/gpu"]
     parts = [goals(data), _stages("## Stages", cases)]
     if any(entry.get("ns") for entry in cases[-1]["entries"]):
@@ -90,7 +90,7 @@ def on_gpu(data: dict[str, Any]) -> list[str]:
 
 
 def _against(cases: list[Case], on_cpu: list[Case] | None) -> str:
-    """Return the whole beside that of the CPU, where the same run has measured both."""
+    """Compare the whole with that on the CPU, if the same run has measured both."""
     whole, other = (
         next((case for case in several or [] if case["name"] == _WHOLE), None) for several in (cases, on_cpu)
     )
@@ -102,16 +102,16 @@ def _against(cases: list[Case], on_cpu: list[Case] | None) -> str:
         for e in whole["entries"]
         if e.get("ns") and e["label"] in there
     ]
-    heads = ["whole pipeline", "on the GPU", "on the CPU", "of the CPU's time"]
-    return f"## Beside the CPU of the same machine\n\n{table(heads, rows)}\n"
+    heads = ["whole pipeline", "on the GPU", "on the CPU", "to the CPU"]
+    return f"## Compared with the CPU of the same machine\n\n{table(heads, rows)}\n"
 
 
 def _stages(title: str, cases: list[Case]) -> str:
-    """Return a row a stage: the time of each contender, the bytes that it copies, and times ours."""
+    """Return a row for each stage: time, copied bytes and ratio to zerocopy of each contender."""
     labels = [entry["label"] for entry in cases[0]["entries"]]
     heads = ["stage"]
     for label in labels:
-        heads += [label, *(["times zerocopy's"] if label != labels[0] else []), "copied"]
+        heads += [label, *(["to zerocopy"] if label != labels[0] else []), "copied"]
     rows = []
     for case in cases:
         ours = case["entries"][0]
@@ -127,22 +127,22 @@ def _stages(title: str, cases: list[Case]) -> str:
                 ),
                 _copied(case, entry["label"]),
             ]
-    told = [line for case in cases for line in case.get("remarks", [])]
-    told += [f"left out {e['label']}: {e['left_out']}" for e in cases[-1]["entries"] if e.get("left_out")]
-    return f"{title}\n\n{table(heads, rows)}\n\n{_told(told)}\n"
+    remarks = [line for case in cases for line in case.get("remarks", [])]
+    remarks += [f"left out {e['label']}: {e['left_out']}" for e in cases[-1]["entries"] if e.get("left_out")]
+    return f"{title}\n\n{table(heads, rows)}\n\n{_quoted(remarks)}\n"
 
 
-def _told(remarks: list[str]) -> str:
+def _quoted(remarks: list[str]) -> str:
     return "\n>\n".join(f"> {line[0].upper()}{line[1:]}." for line in remarks)
 
 
 def _copied(case: Case, label: str) -> str:
     value = case.get("figures", {}).get(_COPIED + label)
-    return "" if value is None else quantity(value, "bytes") if value else "nothing"
+    return "" if value is None else format_quantity(value, "bytes") if value else "nothing"
 
 
 def _borders(cases: list[Case]) -> str:
-    """Return what the borders take of the whole."""
+    """Return the time of the borders, and its share of the whole."""
     whole = next(case for case in cases if case["name"] == _WHOLE)
     between = [case for case in cases if " -> " in case["name"]]
     rows = []
@@ -151,9 +151,9 @@ def _borders(cases: list[Case]) -> str:
             continue
         spent = sum(case["entries"][i]["ns"]["median"] for case in between)
         share = f"{100 * spent / entry['ns']['median']:.1f}%"
-        rows.append([entry["label"], duration(spent), share, _copied(whole, entry["label"])])
-    told = "The medians of the borders, added up, and what part of the median of the whole that is."
-    return f"### The borders together\n\n{told}\n\n{table(['', 'time', 'of the whole', 'copied'], rows)}\n"
+        rows.append([entry["label"], format_duration(spent), share, _copied(whole, entry["label"])])
+    text = "The sum of the medians of the borders, and its share of the median of the whole."
+    return f"### The borders together\n\n{text}\n\n{table(['', 'time', 'share', 'copied'], rows)}\n"
 
 
 def _memory(cases: list[Case] | None) -> str:
@@ -161,16 +161,17 @@ def _memory(cases: list[Case] | None) -> str:
         return ""
     (case,) = cases
     figures = {name.removeprefix(_PEAK): value for name, value in case["figures"].items()}
-    rows = [[label, quantity(value, "bytes")] for label, value in figures.items()]
-    remarks = _told(case.get("remarks", []))
-    return f"## Memory\n\n{table(['', 'at the peak'], rows)}\n\n{remarks}\n"
+    rows = [[label, format_quantity(value, "bytes")] for label, value in figures.items()]
+    remarks = _quoted(case.get("remarks", []))
+    return f"## Memory\n\n{table(['', 'peak'], rows)}\n\n{remarks}\n"
 
 
 def _written(cases: list[Case]) -> str:
-    """Return the code at each border; ``x`` is what the line before it gave."""
+    """Return the code at each border; ``x`` is the value of the line before it."""
     rows = []
     for border in (tuple(case["name"].split(" -> ")) for case in cases if " -> " in case["name"]):
         rows.append([" to ".join(border)])
-        rows[-1] += [" then ".join(f"`{code}`" for code in way.borders[border]) for way in WAYS]
-    told = "`x` is what comes in, and after *then* what the code before it gave."
-    return f"## What is written\n\n{told}\n\n{table(['border', *(way.label for way in WAYS)], rows)}\n"
+        rows[-1] += [" then ".join(f"`{code}`" for code in method.borders[border]) for method in METHODS]
+    text = "`x` is the input, and after *then* the value of the code before it."
+    heads = ["border", *(method.label for method in METHODS)]
+    return f"## The code at the borders\n\n{text}\n\n{table(heads, rows)}\n"

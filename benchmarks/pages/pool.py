@@ -1,53 +1,50 @@
-"""The pages of pools: host memory, and the memory of a GPU."""
+"""The pages of the pool suite: host memory, and GPU memory."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from benchmarks.pages.words import goals, picture, ratio, rivals, table, time
-from benchmarks.report import quantity
+from benchmarks.plots.pool import in_words
+from benchmarks.report import format_quantity
 
 TITLE = "Benchmarks of the pool"
-ABOUT = "What one memory pool under every framework gains, and what it costs."
-ON_GPU = "What one memory pool under every framework gains for the memory of a GPU."
+ABOUT = "Gains and costs of one memory pool for all frameworks."
+ON_GPU = "Gains of one memory pool for all frameworks, in GPU memory."
 
-#: What is said in place of "all contenders run in one process": a mode is the process's.
-CONTENDERS = "Each mode has a process of its own, and the processes of a row take turns"
+#: Replaces "All contenders of a row run in one process": a mode applies to a whole process.
+CONTENDERS = "Each mode has a separate process, and the processes of a row take turns"
 
 Case = dict[str, Any]
 
-_PICTURE = (
-    "Time of each load with the pool over its time without, for both modes of host memory, on a log scale"
-)
+_PICTURE = "Speed of workloads with the pool relative to their speed without, for both modes of host memory"
 
 _HOST = """\
 ## Host memory
 
-The same line runs in three processes: one as it is (*without*), one with `host="recycle"`, one with
-`host="aligned"`, which recycles too. Times are of one call; a ratio below 1x is faster than
-without. Loads of one group run in the same processes, one after the other, so that what one leaves
-in the heap is there for the next; several sets of processes take a part of the blocks each. torch
-has one thread here.
+The same line of code runs in three processes: one *without* a pool, one with `host="recycle"`, and one
+with `host="aligned"`, which recycles too. Times are of one call; a ratio below 1x means faster than
+without. Workloads of one group run in the same processes in sequence, so that each starts with the heap
+that the one before left; several sets of processes take a part of the blocks each. torch has one thread.
 """
 
 _WHY = """
-The limits are times over times: 0.20x is five times as fast. What loses, and why:
+Limits are ratios of times: 0.20x is five times as fast. Workloads that are slower with the pool:
 
-- **Small blocks, allocated and dropped at once.** Time without is some 100 to 200 ns, nearly all of
-  it NumPy's; what the C library has in its free lists moves it by some tens of nanoseconds either
-  way. With `aligned`, a block above 1 KB that does not fall on a multiple of 64 by itself is
-  asked for a second time.
-- **Zeros below 32 MiB.** Fresh pages are zero, kept ones are written first: so zeros that are filled
+- **Small blocks, allocated and freed immediately.** Without a pool they take 100 to 200 ns, most of it
+  in NumPy; the free lists of the C library change this by some tens of nanoseconds. With `aligned`, a
+  block above 1 KB that is not 64-byte-aligned by chance is allocated a second time.
+- **Zeros below 32 MiB.** Fresh pages are zero, but kept pages must be cleared: zeros that are filled
   afterwards are written twice.
-- **Rows that differ by a process's luck.** Where the heap of a process lies makes tens of percent in
-  loads that touch few megabytes, and stays for its life. A row that is missed here and kept in another
-  run is of that kind; arithmetic of pandas' columns was slower in each of ours, and why is not known.
-- **Memory.** What was freed stays resident until `pool.trim()`: see the last table.
+- **Rows that vary between processes.** The address of the heap changes workloads on few megabytes by
+  tens of percent, for the lifetime of a process. A goal that is missed in one run and met in another is
+  of this kind. Arithmetic on pandas columns was slower in every run, for an unknown reason.
+- **Memory.** Freed memory stays resident until `pool.trim()`: see the last table.
 """
 
 
 def body(data: dict[str, Any]) -> list[str]:
-    """Return the parts of the page after its head."""
+    """Return the page after its head."""
     sections = data["sections"]
     parts = [
         picture("pool", _PICTURE),
@@ -60,25 +57,25 @@ def body(data: dict[str, Any]) -> list[str]:
 
 
 def on_gpu(data: dict[str, Any]) -> list[str]:
-    """Return the parts of the page of a GPU after its head."""
+    """Return the GPU page after its head."""
     parts = [
         goals(data),
         rivals(data, "pool/device", "Device memory"),
-        _seen(data["sections"]["pool/device"]),
+        _rates(data["sections"]["pool/device"]),
     ]
     return [part.rstrip("\n") + "\n" for part in parts if part]
 
 
-def _seen(cases: list[Case]) -> str:
-    """What was measured beside times: rates, memory at the peak; and what the pool said."""
+def _rates(cases: list[Case]) -> str:
+    """Return figures other than times, such as rates and peak memory, and the remarks."""
     rows = [
-        [case["name"], name, quantity(value, "bytes") if "bytes" in name else f"{value:,.1f}"]
+        [case["name"], name, format_quantity(value, "bytes") if "bytes" in name else f"{value:,.1f}"]
         for case in cases
         for name, value in case.get("figures", {}).items()
     ]
     remarks = dict.fromkeys(line for case in cases for line in case.get("remarks", []))
-    told = "\n".join(f"- {line}" for line in remarks)
-    parts = [*([table(["", "what", "how much"], rows)] if rows else []), *([told] if told else [])]
+    text = "\n".join(f"- {line}" for line in remarks)
+    parts = [*([table(["case", "figure", "value"], rows)] if rows else []), *([text] if text else [])]
     return "## Rates and memory\n\n" + "\n\n".join(parts) if parts else ""
 
 
@@ -93,11 +90,12 @@ def _aligned(cases: list[Case] | None) -> list[str]:
             rows.append([case["name"], *(f"{value:.0f} of {count:.0f}" for value in figures.values()), ""])
         else:
             plain, ours = case["entries"]
-            rows.append([case["name"], time(plain), time(ours), ratio(ours, plain)])
-    told = [line for case in cases for line in case.get("remarks", [])]
-    heads = ["", "without", '`host="aligned"`', "times without"]
+            faster = in_words(plain["ns"]["median"] / ours["ns"]["median"])
+            rows.append([case["name"], time(plain), time(ours), f"{ratio(ours, plain)} ({faster})"])
+    remarks = [line for case in cases for line in case.get("remarks", [])]
+    heads = ["", "without", '`host="aligned"`', "to without"]
     return [
-        "### NumPy to JAX\n\n" + table(heads, rows) + "\n\n" + "\n".join(f"> {line}" for line in told),
+        "### NumPy to JAX\n\n" + table(heads, rows) + "\n\n" + "\n".join(f"> {line}" for line in remarks),
     ]
 
 
@@ -107,19 +105,21 @@ def _recycle(cases: list[Case] | None) -> list[str]:
     rows, kept = [], []
     for case in cases:
         if not case["entries"]:
-            kept.append([case["name"], *(quantity(value, "bytes") for value in case["figures"].values())])
+            kept.append(
+                [case["name"], *(format_quantity(value, "bytes") for value in case["figures"].values())]
+            )
             continue
         plain, *ours = case["entries"]
         rows.append([case["name"], time(plain)])
         for entry in ours:
             rows[-1] += [time(entry), ratio(entry, plain)]
-    heads = ["load", "without"]
+    heads = ["workload", "without"]
     for entry in next(case for case in cases if case["entries"])["entries"][1:]:
-        heads += [f"`{entry['label']}`", "times without"]
-    parts = ["### Loads\n\n" + table(heads, rows)]
+        heads += [f"`{entry['label']}`", "to without"]
+    parts = ["### Workloads\n\n" + table(heads, rows)]
     if kept:
         names = next(case for case in cases if not case["entries"])["figures"]
         columns = [name.removeprefix("bytes ") for name in names]
-        told = "Resident memory after the loads of a group, beyond what was resident before them."
-        parts.append(f"### Memory that is kept\n\n{told}\n\n" + table(["", *columns], kept))
+        text = "Resident memory after the workloads of a group, minus that before them."
+        parts.append(f"### Kept memory\n\n{text}\n\n" + table(["", *columns], kept))
     return parts

@@ -1,16 +1,16 @@
-"""What pages are made of: tables, times, ratios."""
+"""Elements of pages: tables, times, ratios."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.report import duration, quantity
+from benchmarks.report import format_duration, format_quantity
 
 
 def picture(name: str, alt: str) -> str:
     r"""Return the Markdown for a picture of ``docs/pictures``, as a page of ``docs/`` shows it.
 
-    The path is relative to the page: so it is found on a forge, and by Sphinx with MyST.
+    The path is relative to the page, so that GitHub and Sphinx with MyST find it.
 
     Examples
     --------
@@ -21,7 +21,7 @@ def picture(name: str, alt: str) -> str:
 
 
 def goals(data: dict[str, Any], why: str = "") -> str:
-    """Return the table of what was promised: on how many cases each was kept, and where not."""
+    """Return the table of goals: on how many cases each was met, and the cases that missed it."""
     rows = []
     for name in dict.fromkeys(goal["name"] for goal in data["goals"]):
         same = [goal for goal in data["goals"] if goal["name"] == name]
@@ -31,31 +31,31 @@ def goals(data: dict[str, Any], why: str = "") -> str:
             [
                 name,
                 f"{len(same) - len(missed)} of {len(same)}",
-                quantity(worst["value"], worst["unit"]),
-                quantity(worst["limit"], worst["unit"]),
-                ", ".join(f"{g['case']} ({quantity(g['value'], g['unit'])})" for g in missed) or "-",
+                format_quantity(worst["value"], worst["unit"]),
+                format_quantity(worst["limit"], worst["unit"]),
+                ", ".join(f"{g['case']} ({format_quantity(g['value'], g['unit'])})" for g in missed) or "-",
             ]
         )
     if not rows:
         return ""
-    return "## Goals\n\n" + table(["goal", "kept", "worst", "limit", "missed on"], rows) + "\n" + why
+    return "## Goals\n\n" + table(["goal", "met", "worst", "limit", "missed on"], rows) + "\n" + why
 
 
 def rivals(data: dict[str, Any], section: str, title: str) -> str:
-    """A table a case: its contenders by their time, then those that were left out, and why."""
+    """Return a table for each case: contenders by time, then those left out, with the reason."""
     parts = [f"## {title}\n"]
     for case in data["sections"][section]:
         ours = best(case, "ours")
         timed = sorted((e for e in case["entries"] if e.get("ns")), key=lambda e: float(e["ns"]["median"]))
         rows = [[code(e), e.get("note", ""), time(e), "" if e is ours else ratio(e, ours)] for e in timed]
         left_out = [[code(e), e["left_out"], "", ""] for e in case["entries"] if e.get("left_out")]
-        told = table(["contender", "", "time", "times ours"], rows + left_out)
-        parts.append(f"### {case['name']}\n\n{told}\n")
+        contenders = table(["contender", "note", "time", "to zerocopy"], rows + left_out)
+        parts.append(f"### {case['name']}\n\n{contenders}\n")
     return "\n".join(parts)
 
 
 def series(data: dict[str, Any], section: str, title: str) -> str:
-    """Return a table of one row a case and one column a label."""
+    """Return a table with a row for each case and a column for each label."""
     cases = data["sections"][section]
     labels = [entry["label"] for entry in cases[0]["entries"]]
     rows = [[code(case, "name"), *(noted(entry) for entry in case["entries"])] for case in cases]
@@ -80,21 +80,21 @@ def best(case: dict[str, Any], *roles: str) -> dict[str, Any] | None:
 
 
 def ratio(ours: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
-    """Return one median over another."""
-    return quantity(ours["ns"]["median"] / other["ns"]["median"], "x") if ours and other else "-"
+    """Return the ratio of two medians."""
+    return format_quantity(ours["ns"]["median"] / other["ns"]["median"], "x") if ours and other else "-"
 
 
 def added(ours: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
-    """Return the same, and the difference."""
+    """Return the ratio and the difference of two medians."""
     if ours is None or other is None:
         return "-"
     more = ours["ns"]["median"] - other["ns"]["median"]
-    return f"{ratio(ours, other)} {'+' if more >= 0 else '-'}{duration(abs(more))}"
+    return f"{ratio(ours, other)} {'+' if more >= 0 else '-'}{format_duration(abs(more))}"
 
 
 def time(entry: dict[str, Any] | None) -> str:
     """Return an entry's median."""
-    return duration(entry["ns"]["median"]) if entry and entry.get("ns") else "-"
+    return format_duration(entry["ns"]["median"]) if entry and entry.get("ns") else "-"
 
 
 def table(heads: list[str], rows: list[list[str]]) -> str:

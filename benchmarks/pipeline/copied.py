@@ -1,4 +1,4 @@
-"""How many bytes a border copies: looked up in the memory, and not claimed."""
+"""Bytes that a border copies, measured by comparing memory addresses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import zerocopy as zc
 
-#: How large a column is, where it has no ``nbytes`` that says so.
+#: Functions that return the bytes of columns without ``nbytes``.
 _SIZES: dict[str, Callable[[Any], int]] = {
     "polars": lambda column: _in_arrow(column).nbytes,
     "pandas": lambda column: column.memory_usage(index=False, deep=True),
@@ -15,22 +15,22 @@ _SIZES: dict[str, Callable[[Any], int]] = {
 }
 
 
-def copied(given: Any, made: Any) -> int:
-    """Return the bytes of the columns of ``made`` that lie in no memory of the same column of ``given``.
+def copied(source: Any, result: Any) -> int:
+    """Return the bytes of the columns of `result` that share no memory with the same column of `source`.
 
     Parameters
     ----------
-    given, made : object
+    source, result : object
         Tables, structured arrays or dicts of arrays.
     """
-    before = columns(given)
+    before = columns(source)
     return sum(
-        size(column) for name, column in columns(made).items() if not _aliases(column, before.get(name))
+        size(column) for name, column in columns(result).items() if not _aliases(column, before.get(name))
     )
 
 
 def columns(table: Any) -> dict[str, Any]:
-    """Return the columns of a table, the fields of records, the arrays of a dict."""
+    """Return the columns of a table, the fields of records, or the arrays of a dict."""
     return {str(name): table[name] for name in _names(table)}
 
 
@@ -41,7 +41,7 @@ def size(column: Any) -> int:
 
 
 def _in_arrow(series: Any) -> Any:
-    """Return a column of polars as Arrow has it: `estimated_size` leaves out the views of text."""
+    """Return a polars column as Arrow, because `estimated_size` ignores the views of text."""
     import polars as pl
 
     return series.to_arrow(compat_level=pl.CompatLevel.newest())
@@ -50,13 +50,13 @@ def _in_arrow(series: Any) -> Any:
 def _names(table: Any) -> Iterable[Any]:
     if isinstance(table, Mapping):
         return table
-    if hasattr(table, "column_names"):  # pyarrow, whose `columns` are no names
+    if hasattr(table, "column_names"):  # pyarrow, whose `columns` are not names
         return list(table.column_names)
     return list(table.columns) if hasattr(table, "columns") else list(table.dtype.names)
 
 
 def _aliases(column: Any, source: Any) -> bool:
-    """Whether they overlap; objects of Python do not, for nobody can say where they lie."""
+    """Whether they share memory; columns of Python objects do not."""
     if source is None:
         return False
     try:

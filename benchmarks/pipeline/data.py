@@ -1,4 +1,4 @@
-"""The files that the pipeline begins with: the flights as Parquet, the weather as records."""
+"""The input files of the pipeline: flights as Parquet, weather as records."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-#: How many flights there are with --quick.
+#: Number of flights with --quick.
 QUICK = 50_000
 
-#: The columns that are read; others stay in the file.
+#: The columns that are read.
 COLUMNS = ["dep_delay", "arr_delay", "distance", "month", "hour", "origin", "time_hour"]
 
-#: The numbers by which the weather service calls the stations at New York's airports (WBAN).
+#: WBAN numbers of the weather stations at New York's airports.
 STATIONS = {"EWR": 14734, "JFK": 94789, "LGA": 14732}
 
-#: One observation, as a logger writes it: packed, so that most of its fields are not aligned.
+#: One observation, packed as by a logger, so that most of its fields are not aligned.
 OBSERVATION = np.dtype(
     [
         ("station", "<i4"),
@@ -41,50 +41,50 @@ class Files:
     Attributes
     ----------
     folder : Path
-        Where they are.
+        The folder that has them.
     """
 
     folder: Path
 
     @property
     def flights(self) -> Path:
-        """What is read as Parquet."""
+        """The flights, in Parquet."""
         return self.folder / "flights.parquet"
 
     @property
     def weather(self) -> Path:
-        """What is read as records."""
+        """The weather, in records."""
         return self.folder / "weather.records"
 
     @property
     def scores(self) -> Path:
-        """What is written."""
+        """The output."""
         return self.folder / "scores.parquet"
 
 
 @contextmanager
 def files(rows: int | None = None) -> Iterator[Files]:
-    """Write the files into a folder of their own, which goes with the block.
+    """Write the files into a temporary folder, which is deleted at the end of the block.
 
     Parameters
     ----------
     rows : int, optional
-        How many flights, spread over the year; all 336,776 if none is said.
+        Number of flights, spread over the year; by default all 336,776.
     """
     import pyarrow.parquet as pq
 
-    # Here, for who only reads the files needs nothing of the suite of tables.
+    # Imported here: reading the files does not need the tables suite.
     from benchmarks.tables.data import flights
 
     with tempfile.TemporaryDirectory() as folder:
-        made = Files(Path(folder))
+        written = Files(Path(folder))
         table = flights()
         if rows is not None:
-            # Of the first rows alone all would be of January: a model has nothing to learn of months.
+            # The first rows are all of January, so that the month would be constant.
             table = table.take(np.linspace(0, len(table) - 1, rows, dtype=np.int64))
-        pq.write_table(table, made.flights)
-        weather().tofile(made.weather)
-        yield made
+        pq.write_table(table, written.flights)
+        weather().tofile(written.weather)
+        yield written
 
 
 def weather() -> np.ndarray:

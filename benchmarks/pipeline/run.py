@@ -1,4 +1,4 @@
-"""One run of the pipeline, stamped at the end of each stage; and the contest of runs."""
+"""One run of the pipeline, with the time of each stage; and runs of all contenders in turns."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pipeline.contenders.way import Hop, Way
+from benchmarks.pipeline.contenders.method import Hop, Method
 from benchmarks.pipeline.copied import copied
 from benchmarks.pipeline.data import Files
-from benchmarks.pipeline.stages import WHOLE, Place, Stage, begin, stages
-from benchmarks.timing import set_modules_apart
+from benchmarks.pipeline.stages import WHOLE, Engines, Stage, begin, stages
+from benchmarks.timing import freeze_modules
 
-#: How far scores may lie apart. Sums are taken in another order where memory begins elsewhere
-#: or a column comes in more chunks than one.
+#: Tolerance of scores: the order of sums depends on the alignment of memory and on chunks.
 CLOSE = 1e-4
 
 
 @dataclass
 class Outcome:
-    """What a run gave.
+    """The results of a run.
 
     Attributes
     ----------
     values : dict
-        All that the stages made, by their names.
+        The values of all stages, by name.
     spent : dict of str to int
         Nanoseconds by stage.
     copied : dict of str to int
-        Bytes by border, if they were looked up.
+        Copied bytes by border, if they were looked up.
     """
 
     values: dict[str, Any]
@@ -44,12 +43,12 @@ class Outcome:
 
 
 class Runner:
-    """A contender at a place, with its code compiled and its modules imported."""
+    """A contender on a CPU or GPU, with compiled code and imported modules."""
 
-    def __init__(self, way: Way, place: Place) -> None:
-        self.way, self.place = way, place
+    def __init__(self, method: Method, engines: Engines) -> None:
+        self.method, self.engines = method, engines
         self._steps: list[tuple[Stage, tuple[Hop, ...]]] = [
-            (stage, way.hops(stage.border) if stage.border else ()) for stage in stages(place)
+            (stage, method.hops(stage.border) if stage.border else ()) for stage in stages(engines)
         ]
 
     def run(self, files: Files, look: bool = False) -> Outcome:
@@ -59,79 +58,79 @@ class Runner:
         ----------
         files : Files
         look : bool
-            Look up what is copied at each border; then the times are worth nothing.
+            Look up the copied bytes at each border, which makes the times meaningless.
 
         Notes
         -----
-        All values live to the end, as those of a script do that gives each a name. What a chain
-        makes on its way is dropped at once.
+        All named values stay alive until the end, as in a script. Intermediate values of a chain are
+        released immediately.
         """
-        found = Outcome(begin(files))
-        values = found.values
+        outcome = Outcome(begin(files))
+        values = outcome.values
         began = perf_counter_ns()
         for stage, hops in self._steps:
-            given = [values[name] for name in stage.takes]
+            inputs = [values[name] for name in stage.takes]
             start = perf_counter_ns()
             if stage.work is not None:
-                made = stage.work(*given)
+                value = stage.work(*inputs)
             else:
-                (made,) = given
+                (value,) = inputs
                 for hop in hops:
-                    source, made = made, hop(made)
+                    source, value = value, hop(value)
                     if look:
-                        found.copied[stage.name] = found.copied.get(stage.name, 0) + copied(source, made)
+                        outcome.copied[stage.name] = outcome.copied.get(stage.name, 0) + copied(source, value)
                     del source
             if stage.waits:
-                self.place.settle(made)
-            found.spent[stage.name] = perf_counter_ns() - start
-            values[stage.gives] = made
-        found.spent[WHOLE] = perf_counter_ns() - began
-        return found
+                self.engines.settle(value)
+            outcome.spent[stage.name] = perf_counter_ns() - start
+            values[stage.gives] = value
+        outcome.spent[WHOLE] = perf_counter_ns() - began
+        return outcome
 
 
-def differs(found: Outcome, expected: Outcome) -> str:
-    """Return how the results of two runs differ; nothing if they do not."""
-    ours, theirs = (outcome.values["scores"]["score"] for outcome in (expected, found))
+def differs(outcome: Outcome, expected: Outcome) -> str:
+    """Return how the results of two runs differ, or nothing."""
+    ours, theirs = (run.values["scores"]["score"] for run in (expected, outcome))
     if theirs.dtype != ours.dtype or theirs.shape != ours.shape:
         return f"gives {theirs.dtype}{list(theirs.shape)}, not {ours.dtype}{list(ours.shape)}"
     if not np.allclose(theirs, ours, rtol=0, atol=CLOSE):
         return f"gives scores that are off by {np.abs(theirs - ours).max():.2g}"
-    if not np.array_equal(found.values["scores"]["late"], expected.values["scores"]["late"]):
+    if not np.array_equal(outcome.values["scores"]["late"], expected.values["scores"]["late"]):
         return "gives other labels"
     for name, value in expected.values["metrics"].items():
-        if not abs(found.values["metrics"][name] - value) <= CLOSE:
-            return f"gives another {name}: {found.values['metrics'][name]:.6g}, not {value:.6g}"
-    if found.values["table"].schema.remove_metadata() != expected.values["table"].schema.remove_metadata():
+        if not abs(outcome.values["metrics"][name] - value) <= CLOSE:
+            return f"gives another {name}: {outcome.values['metrics'][name]:.6g}, not {value:.6g}"
+    if outcome.values["table"].schema.remove_metadata() != expected.values["table"].schema.remove_metadata():
         return "writes another schema"
     return ""
 
 
 def race(runners: Sequence[Runner], files: Files, rounds: int) -> dict[str, list[dict[str, int]]]:
-    """Run them in turns, in an order that changes from round to round; return what each spent, by label."""
-    samples: dict[str, list[dict[str, int]]] = {runner.way.label: [] for runner in runners}
+    """Run them in turns, in an order that changes with each round; return their times by label."""
+    samples: dict[str, list[dict[str, int]]] = {runner.method.label: [] for runner in runners}
     order = list(runners)
-    # Fixed, so that two runs differ by the machine alone.
+    # A fixed seed, so that two runs differ only by the machine.
     shuffle = random.Random(0).shuffle
     with quiet():
         for _ in range(rounds):
             shuffle(order)
             for runner in order:
                 gc.collect()
-                samples[runner.way.label].append(runner.run(files).spent)
+                samples[runner.method.label].append(runner.run(files).spent)
     return samples
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No garbage collection, no warnings, and one thread for torch meanwhile."""
+    """Disable garbage collection and warnings, and limit torch to one thread."""
     import torch
 
     threads = torch.get_num_threads()
     collecting = gc.isenabled()
-    set_modules_apart()
+    freeze_modules()
     gc.collect()
     gc.disable()
-    # Its threads go on spinning when they are done, on the cores of the stage that follows.
+    # Its idle threads spin, on the cores of the next stage.
     torch.set_num_threads(1)
     try:
         with warnings.catch_warnings():

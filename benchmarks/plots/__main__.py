@@ -27,9 +27,9 @@ from benchmarks.results import read
     help="The folder to draw into.",
 )
 def main(files: tuple[Path, ...], out: Path) -> None:
-    """Draw what the results in FILES have pictures of, each as SVG and PNG.
+    """Draw the pictures of the results in FILES, each as SVG and PNG.
 
-    Where two files have results for the same picture, the later one is drawn.
+    If two files have results for the same picture, the later one is drawn.
     """
     try:
         require()
@@ -38,11 +38,11 @@ def main(files: tuple[Path, ...], out: Path) -> None:
     drawn = 0
     for file in files:
         try:
-            found = read(file)
+            results = read(file)
         except ValueError as error:
             raise click.UsageError(str(error)) from error
         try:
-            written = draw(found, out)
+            written = draw(results, out)
         except ValueError as error:
             click.echo(f"{file}: {error}", err=True)
             continue

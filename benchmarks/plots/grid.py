@@ -1,4 +1,4 @@
-"""The grid of conversions as a heat map: a row a source, a column a target."""
+"""The grid of conversions as a heat map: a row for each source, a column for each target."""
 
 from __future__ import annotations
 
@@ -11,57 +11,83 @@ from benchmarks.suite import Case, Entry, median
 
 Cells = dict[tuple[str, str], Entry]
 
-# Viridis from its yellow to its violet, without the ends: those vanish on white and on black.
+# Viridis from its yellow to its violet, without the pale and the dark end.
 _FAST, _SLOW = 0.86, 0.2
 
-_CELL, _HEAD, _SLANTED, _FOOT = 0.36, 0.82, 0.22, 0.95  # inches
+_CELL, _HEAD, _SLANTED, _FOOT = 0.36, 1.0, 0.22, 0.95  # inches
 _LETTER = 0.078
 
-#: What is converted in both sections.
-WHAT = "1,000 values of float32"
+#: The input of the section, which its results do not state.
+INPUT = "1,000 float32 values, 64-byte-aligned input"
+
+#: Targets that import 64-byte-aligned memory only, and sources that rarely allocate such memory:
+#: between these, a conversion shares aligned memory and copies other memory.
+ALIGNED_TARGETS = frozenset({"jax", "tensorflow"})
+UNALIGNED_SOURCES = frozenset({"numpy", "pandas", "nanoarrow"})
+
+COPIES, IF_ALIGNED = "copies", "if aligned"
 
 
-def draw(found: Results) -> Any:
-    """Draw all pairs; the whole grid if it was measured, and else the pairs that have contenders."""
-    cases = found.cases.get("conversion/grid")
+def draw(results: Results) -> Any:
+    """Draw the whole grid if it was measured, otherwise the pairs that have contenders."""
+    cases = results.cases.get("conversion/grid")
     cells = _whole(cases) if cases and any(case.timed() for case in cases) else {}
-    cells = cells or _pairs(found.cases["conversion/pairs"])
+    cells = cells or _pairs(results.cases["conversion/pairs"])
     sources = list(dict.fromkeys(source for source, _ in cells))
     targets = list(dict.fromkeys(target for _, target in cells))
-    # The diagonal falls, as far as there is one.
+    # Same order as the sources, so that the diagonal is a diagonal.
     targets.sort(key=lambda name: sources.index(name) if name in sources else len(sources))
 
-    figure, axis = _sheet(sources, targets)
-    # The diagonal has no part in the scale: there x comes back as it is.
+    figure, axis = _axes(sources, targets)
+    # The diagonal is outside the scale: there, convert returns x itself.
     timed = [entry for (source, target), entry in cells.items() if entry.timing and source != target]
     colours = _Colours(timed or [entry for entry in cells.values() if entry.timing])
+    notes = {pair: _note(pair, entry) for pair, entry in cells.items()}
     for (source, target), entry in cells.items():
-        place = targets.index(target), sources.index(source)
+        position = targets.index(target), sources.index(source)
         if entry.timing is None or source == target:
-            _bare(axis, place, entry)
+            _uncoloured(axis, position, entry)
         else:
-            _cell(axis, place, entry, colours)
+            _cell(axis, position, entry, notes[source, target], colours)
 
-    copies = any(entry.note for entry in cells.values())
-    refuses = any(entry.timing is None for entry in cells.values())
-    itself = any(source == target for source, target in cells)
-    told = ", except where a cell says so." if copies else ": all share memory."
     style.head(
         figure,
-        f"zerocopy.convert(x, to=...): time of one call, {WHAT}",
-        f"From the framework at the left to the one above. No bytes are copied{told}",
+        "zerocopy.convert(x, to=...): time of one call",
+        "\n".join([f"{INPUT}. From the left to the top.", *_caption(notes)]),
     )
-    _legend(figure, colours, copies, refuses, itself)
-    style.footer(figure, found, *sorted({*sources, *targets} - {"numpy"}))
+    refuses = any(entry.timing is None for entry in cells.values())
+    itself = any(source == target for source, target in cells)
+    _legend(figure, colours, COPIES in notes.values(), refuses, itself)
+    style.footer(figure, results, *sorted({*sources, *targets} - {"numpy"}))
     return figure
 
 
-def _sheet(sources: Sequence[str], targets: Sequence[str]) -> tuple[Any, Any]:
+def _note(pair: tuple[str, str], entry: Entry) -> str:
+    """Return the second line of a cell."""
+    source, target = pair
+    if entry.timing is None or source == target:
+        return ""
+    if entry.note:
+        return COPIES
+    return IF_ALIGNED if source in UNALIGNED_SOURCES and target in ALIGNED_TARGETS else ""
+
+
+def _caption(notes: dict[tuple[str, str], str]) -> list[str]:
+    """Explain "if aligned" where a cell has it."""
+    sources = [source for (source, _), note in notes.items() if note == IF_ALIGNED]
+    names = list(dict.fromkeys(sources))
+    if not names:
+        return []
+    several = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return [f'"{IF_ALIGNED}": most arrays of {several} are not 64-byte-aligned, and are copied.']
+
+
+def _axes(sources: Sequence[str], targets: Sequence[str]) -> tuple[Any, Any]:
     """Return a figure, and in it an axis with a cell of one by one for each pair."""
     names = 0.13 + _LETTER * max(map(len, sources))
     slanted = (style.WIDTH - names) / len(targets) < _LETTER * max(map(len, targets))
     right = 0.04 + slanted * max(0.0, 0.85 * _LETTER * len(targets[-1]) - 0.3)
-    figure = style.sheet(_HEAD + _SLANTED * slanted + _CELL * len(sources) + _FOOT, placed=True)
+    figure = style.new_figure(_HEAD + _SLANTED * slanted + _CELL * len(sources) + _FOOT, placed=True)
     width, height = figure.get_size_inches()
     axis = figure.add_axes(
         (names / width, _FOOT / height, 1 - (names + right) / width, _CELL * len(sources) / height)
@@ -86,7 +112,7 @@ def _whole(cases: Sequence[Case]) -> Cells:
 
 
 def _pairs(cases: Sequence[Case]) -> Cells:
-    """Return ours of the pairs, which are timed only if they alias."""
+    """Return the zerocopy entries of the pairs, which are timed only if they alias."""
     cells: Cells = {}
     for case in cases:
         ours, (source, _, target) = case.fastest("ours"), case.name.partition(" -> ")
@@ -96,7 +122,7 @@ def _pairs(cases: Sequence[Case]) -> Cells:
 
 
 class _Colours:
-    """Which colour a time has: on a log scale, from the least to the most."""
+    """The colour of a time, on a log scale from the least to the most."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         from matplotlib import colormaps
@@ -117,15 +143,15 @@ class _Colours:
         return self._map(_FAST + (_SLOW - _FAST) * part)
 
 
-def _cell(axis: Any, place: tuple[int, int], entry: Entry, colours: _Colours) -> None:
-    x, y = place
+def _cell(axis: Any, position: tuple[int, int], entry: Entry, note: str, colours: _Colours) -> None:
+    x, y = position
     colour = colours(median(entry))
     ink = style.ink(colour)
-    _box(axis, (x + 0.02, y + 0.04), (0.96, 0.92), colour, ink if entry.note else "")
+    _box(axis, (x + 0.02, y + 0.04), (0.96, 0.92), colour, ink if note == COPIES else "")
     lines = [(style.time(median(entry)), 0.5, 8.5)]
-    if entry.note:
-        lines = [(style.time(median(entry)), 0.31, 8.5), ("copies", 0.68, 7)]
-    # What is written has the cell's colour behind it, and no hatching.
+    if note:
+        lines = [(style.time(median(entry)), 0.31, 8.5), (note, 0.68, 7)]
+    # Text has the cell's colour behind it, without hatching.
     behind = {"facecolor": colour, "linewidth": 0, "pad": 1.3}
     for text, at, size in lines:
         axis.text(
@@ -141,12 +167,12 @@ def _cell(axis: Any, place: tuple[int, int], entry: Entry, colours: _Colours) ->
         )
 
 
-def _bare(axis: Any, place: tuple[int, int], entry: Entry) -> None:
-    """Write into a cell without a colour: what is refused, what raised, or a time on the diagonal."""
-    told = "failed" if entry.left_out.startswith("raises") else "–"
+def _uncoloured(axis: Any, position: tuple[int, int], entry: Entry) -> None:
+    """Write a cell without a colour: a refusal, a failure, or a time on the diagonal."""
+    text = "failed" if entry.left_out.startswith("raises") else "–"
     if entry.timing is not None:
-        told = style.time(median(entry))
-    axis.text(place[0] + 0.5, place[1] + 0.5, told, ha="center", va="center_baseline")
+        text = style.time(median(entry))
+    axis.text(position[0] + 0.5, position[1] + 0.5, text, ha="center", va="center_baseline")
 
 
 def _box(axis: Any, corner: tuple[float, float], size: tuple[float, float], colour: Any, hatch: str) -> None:
@@ -177,7 +203,7 @@ def _legend(figure: Any, colours: _Colours, copies: bool, refuses: bool, itself:
     end = start + 0.025 * parts
     write(end + 0.06, style.time(colours.most))
     x = end + 0.7
-    keys = [("", "shares memory"), *[("hatched", "copies")] * copies, *[("–", "refused")] * refuses]
+    keys = [("", "shares memory"), *[("hatched", COPIES)] * copies, *[("–", "refused")] * refuses]
     for kind, text in keys:
         colour = colours.at(0.4)
         if kind == "–":

@@ -1,4 +1,4 @@
-"""Cost against size: a line a pair, and the copy of as many bytes where it was timed."""
+"""Cost by size: a line for each pair, and an ordinary copy of the same size where it was timed."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ _SIZE = re.compile(r"(\d+) (B|KiB|MiB|GiB)$")
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _TICKS = ("4 B", "64 B", "1 KiB", "16 KiB", "256 KiB", "4 MiB", "64 MiB", "1 GiB")
 
-#: A line: what it is called, and nanoseconds by bytes.
+#: A line: its label, and nanoseconds by bytes.
 Line = tuple[str, dict[int, float]]
 
-_GAP = 0.17  # inches from one label to the next
+_GAP = 0.19  # inches between labels
+_FAN = 0.035  # of the width of the panel, from the ends of lines to their label
 
 
-def draw(found: Results) -> Any:
-    """Draw all pairs into one panel; those into one framework have one colour and one label."""
-    lines = _lines(found.cases["conversion/sizes"])
-    references = _references(found.cases["conversion/sizes"])
+def draw(results: Results) -> Any:
+    """Draw all pairs in one panel; those into one framework share a colour and a label."""
+    lines = _lines(results.cases["conversion/sizes"])
+    references = _references(results.cases["conversion/sizes"])
     targets = list(dict.fromkeys(target for target, _ in lines))
     colours = dict(zip(targets, style.SERIES * len(targets), strict=False))
 
-    figure = style.sheet(4.6)
-    style.place(figure, above=0.55, below=0.4)
+    figure = style.new_figure(4.6)
+    style.reserve(figure, above=0.55, below=0.4)
     axis = figure.subplots()
     axis.set(xscale="log", yscale="log")
     for target, points in lines:
@@ -42,19 +43,19 @@ def draw(found: Results) -> Any:
     axis.set_ylim(min(100, min(times) / 2), max(10_000, max(times) * 2))
     _ticks(axis, min(axes), max(axes))
     _labels(axis, lines, references, colours)
-    copied = " The copy of as many bytes is for comparison." if references else ""
+    copied = " The copy is for comparison." if references else ""
     style.head(
         figure,
-        "zerocopy.convert(x, to=...): time of one call against the size of x",
-        f"Flat: the bytes stay where they are. One line a pair of frameworks.{copied}",
+        "zerocopy.convert(x, to=...): time of one call by the size of x",
+        f"Flat: no bytes are copied. One line for each pair of frameworks.{copied}",
     )
-    style.footer(figure, found, *sorted(set(targets) - {"numpy"}))
+    style.footer(figure, results, *sorted(set(targets) - {"numpy"}))
     return figure
 
 
 def _lines(cases: Sequence[Case]) -> list[Line]:
-    """Return ours, by target."""
-    found = []
+    """Return the lines of zerocopy, each with its target."""
+    lines = []
     for case in cases:
         points = {
             nbytes: median(entry)
@@ -62,24 +63,24 @@ def _lines(cases: Sequence[Case]) -> list[Line]:
             if (nbytes := _bytes(entry.label)) is not None
         }
         if points:
-            found.append((case.name.rpartition(" -> ")[2], points))
-    return found
+            lines.append((case.name.rpartition(" -> ")[2], points))
+    return lines
 
 
 def _references(cases: Sequence[Case]) -> list[Line]:
-    """Return what it is compared with: a line a label without its size, or a case where that is all."""
-    found: dict[str, dict[int, float]] = {}
+    """Return the lines of references, by their label without the size, their note, or their case."""
+    by_label: dict[str, dict[int, float]] = {}
     for case in cases:
         for entry in case.timed("reference"):
             nbytes = _bytes(entry.label)
             if nbytes is not None:
                 label = _SIZE.sub("", entry.label).strip(" ,:") or entry.note or case.name
-                found.setdefault(label, {})[nbytes] = median(entry)
-    return [*found.items()]
+                by_label.setdefault(label, {})[nbytes] = median(entry)
+    return [*by_label.items()]
 
 
 def _bytes(label: str) -> int | None:
-    """Return the size that a label ends with."""
+    """Return the size at the end of a label."""
     match = _SIZE.search(label)
     return int(match[1]) * _UNITS[match[2]] if match else None
 
@@ -101,23 +102,28 @@ def _ticks(axis: Any, least: int, most: int) -> None:
 
 
 def _labels(axis: Any, lines: Sequence[Line], references: Sequence[Line], colours: dict[str, str]) -> None:
-    """Write each target once, at the right, as near to the ends of its lines as there is room."""
-    ends: dict[str, list[float]] = {}
+    """Write each target once, on the right, connected to the ends of its lines."""
+    ends: dict[str, list[tuple[int, float]]] = {}
     for target, points in lines:
-        ends.setdefault(target, []).append(log(points[max(points)]))
+        ends.setdefault(target, []).append((max(points), points[max(points)]))
     low, high = map(log, axis.get_ylim())
     gap = _GAP * (high - low) / 3.3  # the panel's height
-    middles = [sum(several) / len(several) for several in ends.values()]
+    middles = [sum(log(time) for _, time in several) / len(several) for several in ends.values()]
     look: dict[str, Any] = {"fontweight": "bold", "va": "center_baseline"}
-    for target, place in zip(ends, style.spread(middles, gap), strict=True):
-        at = (1.0, exp(place))
+    to_data = axis.transData.inverted().transform
+    left, right = (to_data(axis.transAxes.transform((part, 0.5)))[0] for part in (1.0, 1.0 + _FAN))
+    for target, position in zip(ends, style.spread(middles, gap), strict=True):
+        for nbytes, time in ends[target]:
+            connector = [nbytes, left, right], [time, time, exp(position)]
+            axis.plot(*connector, color=colours[target], linewidth=0.8, clip_on=False)
+        at = (1.0 + 1.2 * _FAN, exp(position))
         axis.annotate(f"to {target}", at, xycoords=("axes fraction", "data"), color=colours[target], **look)
     for label, points in references:
         axis.annotate(label, _middle(points), (-8, 0), textcoords="offset points", ha="right", **look)
 
 
 def _middle(points: dict[int, float]) -> tuple[float, float]:
-    """Return a point of a line near its end, between two decades: no line of the grid goes through it."""
+    """Return a point near the end of a line, between two decades, so that no grid line crosses the label."""
     from numpy import interp
 
     sizes, times = _xy(points)

@@ -1,7 +1,6 @@
-"""How all pictures look: colours, sizes, footers, files.
+"""Style of all pictures: colours, sizes, footers, files.
 
-A picture is drawn on nothing, since the page below it may be light or dark. So no text is black or
-white unless it stands on a colour of the picture's own.
+A picture has a white background: no grey has a contrast of 4.5:1 with both a white and a dark page.
 """
 
 from __future__ import annotations
@@ -14,27 +13,27 @@ from typing import Any
 
 from benchmarks.results import Results
 
-#: For text. A grey this bright has the same contrast with white and with GitHub's dark
-#: ``#0d1117``, 4.3 and 4.4, and 4.1 with the ``#14181e`` of the PyData theme: no other has more on all.
-TEXT = "#7a7a7a"
-#: For what is ours, and for what it is compared with: they differ in lightness and for all eyes.
-OURS, OTHER = "#e8590c", "#2f81c7"
+BACKGROUND = "#ffffff"
+#: Text, with a contrast of 7.9:1 on the background.
+TEXT = "#4a525a"
+#: zerocopy, and what it is compared with. They differ in lightness, for colour-blind readers too.
+OURS, OTHER = "#c2410c", "#1f6fb5"
 
-#: For things side by side that have no order: after Okabe and Ito (2008), without those of their
-#: colours that vanish on white or on black.
-SERIES = ("#2f81c7", "#d55e00", "#009e73", "#cc79a7", "#8a63c9", "#b8860b", "#17a2b8", "#868e96")
+#: Categories without an order, after Okabe and Ito (2008), each at least 4.5:1 on the background:
+#: labels have the colours of their lines.
+SERIES = ("#1f6fb5", "#b84a00", "#00734f", "#b3478b", "#7048b6", "#8a6500", "#0b7285", "#5c636a")
 
-#: For bars that all mean the same, and for every other part of such a bar.
-SINGLE, LIGHTER = "#7d858c", "#99a1a8"
+#: Bars that belong to no category.
+NEUTRAL = "#8a939b"
 
-#: Inches across: 525 points, which a browser shows as 700 pixels. So wide is a README.
+#: Width in inches: 525 points, which a browser shows as 700 pixels, the width of a README.
 WIDTH = 525 / 72
 _DOTS_PER_INCH = 192  # the PNG has two dots for each of those pixels
 
 _FOOTER_LETTERS = 112  # in a line
 
 _RC = {
-    "font.family": "DejaVu Sans",  # it comes with matplotlib
+    "font.family": "DejaVu Sans",  # distributed with matplotlib
     "font.size": 8.5,
     "axes.titlesize": 9.5,
     "axes.titleweight": "bold",
@@ -52,60 +51,60 @@ _RC = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
     "text.parse_math": False,  # labels are code: a dollar is a dollar
-    # Letters as outlines: the SVG looks the same where there is no DejaVu Sans, and an image in a
-    # page may load no font. Each text stands beside its outlines as a comment.
+    # Letters are outlines, because an image in a page cannot load a font. matplotlib keeps each
+    # text as a comment next to its outlines.
     "svg.fonttype": "path",
-    "svg.hashsalt": "zerocopy",  # so that the same figures give the same file
+    "svg.hashsalt": "zerocopy",  # the same figures give the same file
 }
 
 
 @contextmanager
-def ours() -> Iterator[None]:
-    """Draw and save in our style, whatever a user has set."""
+def style_context() -> Iterator[None]:
+    """Draw and save in the style of this module, independent of the user's matplotlibrc."""
     from matplotlib import style
 
     with style.context(["default", _RC]):
         yield
 
 
-def sheet(height: float, *, placed: bool = False) -> Any:
-    """Return an empty figure of so many inches; its axes find their places unless they are placed."""
+def new_figure(height: float, *, placed: bool = False) -> Any:
+    """Return an empty figure of that many inches; the layout engine places its axes unless `placed`."""
     from matplotlib.figure import Figure
 
-    # Not by pyplot: that would choose a backend for the whole process.
+    # pyplot would choose a backend for the whole process.
     return Figure(figsize=(WIDTH, height), layout=None if placed else "constrained")
 
 
-def head(figure: Any, title: str, told: str) -> None:
-    """Write what is shown, and below it how to read it, above everything else."""
+def head(figure: Any, title: str, subtitle: str) -> None:
+    """Write the title, and below it how to read the picture."""
     height = figure.get_figheight()
     figure.text(0.01, 1 - 0.08 / height, title, va="top", fontsize=11, fontweight="bold")
-    figure.text(0.01, 1 - 0.32 / height, told, va="top")
+    figure.text(0.01, 1 - 0.32 / height, subtitle, va="top", linespacing=1.35)
 
 
-def place(figure: Any, above: float, below: float) -> None:
-    """Keep so many inches free for the head and the footer; a footer has 0.35."""
+def reserve(figure: Any, above: float, below: float) -> None:
+    """Keep that many inches free for the head and the footer; a footer needs 0.35."""
     height = figure.get_figheight()
     figure.get_layout_engine().set(rect=(0, below / height, 1, 1 - (above + below) / height), h_pad=0.06)
 
 
-def footer(figure: Any, found: Results, *distributions: str) -> None:
-    """Write below everything else on what, when and with which versions it was measured."""
+def footer(figure: Any, results: Results, *distributions: str) -> None:
+    """Write the machine, the date and the versions below everything else."""
     height = figure.get_figheight()
-    figure.text(0.01, 0.05 / height, "\n".join(said(found, *distributions)), va="bottom", fontsize=7)
+    figure.text(0.01, 0.05 / height, "\n".join(measured_on(results, *distributions)), va="bottom", fontsize=7)
 
 
-def said(found: Results, *distributions: str) -> list[str]:
-    """Return lines: the machine, and the versions of those distributions that it names.
+def measured_on(results: Results, *distributions: str) -> list[str]:
+    """Return lines with the machine, the date and the versions of those distributions.
 
     Parameters
     ----------
-    found : Results
+    results : Results
     *distributions : str
-        Which versions matter to the picture; zerocopy's and NumPy's do to each.
+        Distributions that matter to the picture, after zerocopy and NumPy, which matter to each.
     """
-    computer, versions = found.facts.get("machine", {}), found.facts.get("versions", {})
-    # A build's suffix says nothing here: "+cpu", a commit.
+    computer, versions = results.facts.get("machine", {}), results.facts.get("versions", {})
+    # Without the suffix of a build, such as "+cpu" or a commit.
     known = {name: version.partition("+")[0] for name, version in versions.items()}
     python = computer.get("python", "").replace("CPython", "Python")
     cores = computer.get("cores")
@@ -114,9 +113,9 @@ def said(found: Results, *distributions: str) -> list[str]:
         f"{cores} core{'s' * (cores != 1)}{' of a virtual machine' * bool(computer.get('virtual'))}"
         if cores
         else "",
-        found.facts.get("started", "")[:10],
-        "quick run" if found.facts.get("settings", {}).get("quick") else "",
-        "" if found.complete else "incomplete run",
+        results.facts.get("started", "")[:10],
+        "quick run" if results.facts.get("settings", {}).get("quick") else "",
+        "" if results.complete else "incomplete run",
     ]
     named = [
         f"{name} {version}"
@@ -124,7 +123,7 @@ def said(found: Results, *distributions: str) -> list[str]:
         if (version := known.get(name, known.get(f"{name}-cpu")))
     ]
     lines = [", ".join(filter(None, machine)), ", ".join(filter(None, [python, *named]))]
-    # A version stays on the line of its name.
+    # A version is not separated from its name by a line break.
     tied = [line.replace(" ", "\0").replace(",\0", ", ") for line in lines]
     return [part.replace("\0", " ") for line in tied for part in wrap(line, _FOOTER_LETTERS)]
 
@@ -133,49 +132,49 @@ def save(figure: Any, folder: Path, name: str) -> list[Path]:
     """Write the SVG and the PNG, and return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{name}.{kind}" for kind in ("svg", "png")]
-    figure.savefig(files[0], transparent=True, metadata={"Date": None})
-    figure.savefig(files[1], transparent=True, dpi=_DOTS_PER_INCH)
+    figure.savefig(files[0], facecolor=BACKGROUND, metadata={"Date": None})
+    figure.savefig(files[1], facecolor=BACKGROUND, dpi=_DOTS_PER_INCH)
     return files
 
 
-def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Return the places moved apart by as little as keeps them in order and ``gap`` from each other.
+def spread(positions: Sequence[float], gap: float) -> list[float]:
+    """Return the positions moved apart by the least that keeps their order and a distance of ``gap``.
 
     Examples
     --------
     >>> spread([0.0, 0.1, 5.0], 1.0)
     [-0.45, 0.55, 5.0]
     """
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    # Groups that touch are put around their middle, and may then touch the group before.
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    # Groups that touch are merged and centred, and may then touch the group before.
     groups: list[list[int]] = []
     for i in order:
         groups.append([i])
-        while len(groups) > 1 and _start(groups[-1], places, gap) < _end(groups[-2], places, gap) + gap:
+        while len(groups) > 1 and _start(groups[-1], positions, gap) < _end(groups[-2], positions, gap) + gap:
             last = groups.pop()
             groups[-1] += last
-    moved = list(places)
+    moved = list(positions)
     for group in groups:
         for step, i in enumerate(group):
-            moved[i] = round(_start(group, places, gap) + step * gap, 9)
+            moved[i] = round(_start(group, positions, gap) + step * gap, 9)
     return moved
 
 
-def _start(group: Sequence[int], places: Sequence[float], gap: float) -> float:
-    return sum(places[i] for i in group) / len(group) - gap * (len(group) - 1) / 2
+def _start(group: Sequence[int], positions: Sequence[float], gap: float) -> float:
+    return sum(positions[i] for i in group) / len(group) - gap * (len(group) - 1) / 2
 
 
-def _end(group: Sequence[int], places: Sequence[float], gap: float) -> float:
-    return _start(group, places, gap) + gap * (len(group) - 1)
+def _end(group: Sequence[int], positions: Sequence[float], gap: float) -> float:
+    return _start(group, positions, gap) + gap * (len(group) - 1)
 
 
 def ink(color: Any) -> str:
-    """Return black or white, whichever is read more easily on a colour.
+    """Return black or white, whichever has more contrast with a colour.
 
     Parameters
     ----------
     color : str or tuple
-        As matplotlib takes it.
+        A colour that matplotlib accepts.
     """
     from matplotlib.colors import to_rgb
 
@@ -186,7 +185,7 @@ def ink(color: Any) -> str:
 
 
 def time(nanoseconds: float) -> str:
-    """Write a time with two digits, three from a hundred on.
+    """Return a time with two digits, or three from a hundred on.
 
     Examples
     --------
@@ -197,7 +196,7 @@ def time(nanoseconds: float) -> str:
 
 
 def size(nbytes: float) -> str:
-    """Write a size with two digits, three from a hundred on.
+    """Return a size with two digits, or three from a hundred on.
 
     Examples
     --------

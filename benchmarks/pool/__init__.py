@@ -1,11 +1,11 @@
-"""What one memory pool under every framework gains, and what it costs."""
+"""Gains and costs of one memory pool for all frameworks."""
 
 from benchmarks.pool import aligned, device, recycle
 from benchmarks.suite import Suite
 
 SUITE = Suite(
     "pool",
-    "what one memory pool under every framework gains, and what it costs",
+    "gains and costs of one memory pool for all frameworks",
     (*aligned.SECTIONS, *recycle.SECTIONS, *device.SECTIONS),
     frameworks=("numpy", "torch", "jax", "pandas", "pyarrow", "cupy", "numba", "rmm"),
     distributions=(

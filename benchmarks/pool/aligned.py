@@ -1,4 +1,4 @@
-"""``host="aligned"``: how many of NumPy's arrays reach JAX without a copy, and how long one takes."""
+"""``host="aligned"``: how many NumPy arrays JAX aliases, and the time of a conversion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from benchmarks.pool.sides import WITHOUT, contest, sides, turns
 from benchmarks.suite import Case, Goal, Section, Settings, Task, median
 
-#: How many times as fast as without it a large array is to reach JAX.
+#: Goal: speed-up of a large array to JAX.
 GAIN = 500
 
 _LARGE = 64 << 20
@@ -17,23 +17,21 @@ _MODE = "aligned"
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Two tasks, where there is JAX."""
+    """Return two tasks if JAX is installed."""
     if importlib.util.find_spec("jax") is None or not settings.wants("jax"):
         return []
     return [Task("arrays", _arrays, seconds=5), Task("64 MB to JAX", partial(_large, settings), seconds=5)]
 
 
 def _arrays() -> list[Case]:
-    case = Case("NumPy arrays of 1 KB to 256 MB that JAX takes without a copy")
+    case = Case("NumPy arrays of 1 KB to 256 MB that JAX aliases")
     with sides(WITHOUT, _MODE) as contenders:
         for side in contenders:
-            found = side.ask("reach_jax")
-            case.figures["arrays"] = len(found)
-            case.figures[side.label] = sum(found.values())
+            aliased = side.ask("reach_jax")
+            case.figures["arrays"] = len(aliased)
+            case.figures[side.label] = sum(aliased.values())
             if side.mode != WITHOUT:
-                case.remarks += [
-                    f"{name} is not taken without a copy" for name, taken in found.items() if not taken
-                ]
+                case.remarks += [f"{name} is copied" for name, alias in aliased.items() if not alias]
                 case.remarks += side.ask("describe")
     return [case]
 
@@ -42,26 +40,24 @@ def _large(settings: Settings) -> list[Case]:
     with sides(WITHOUT, _MODE) as contenders:
         for side in contenders:
             side.ask("open_jax", _LARGE)
-        # Without waiting the copy would go on in the turn of the other.
+        # Waits, because otherwise the copy would continue in the turn of the other contender.
         code = 'zc.convert(x, to="jax").block_until_ready()'
         return [contest("64 MB of NumPy to JAX", [turns(code, contenders, settings.pace)])]
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge that all arrays are taken, and the gain for a large one."""
-    found = []
+    """Judge that JAX aliases all arrays, and the speed-up of a large one."""
+    judged = []
     for case in cases:
         if case.figures:
             copied = case.figures["arrays"] - case.figures[f"host={_MODE!r}"]
-            found.append(Goal("aligned: arrays that JAX copies", case.name, copied, 0))
+            judged.append(Goal("aligned: arrays that JAX copies", case.name, copied, 0))
             continue
         ours, other = case.fastest("ours"), case.fastest("idiom")
         if ours and other:
-            name = f"aligned: 64 MB reach JAX at least {GAIN}x as fast: time with it over time without"
-            found.append(Goal(name, case.name, median(ours) / median(other), 1 / GAIN, "x"))
-    return found
+            name = f"aligned: 64 MB to JAX at least {GAIN}x as fast (limit: ratio of times)"
+            judged.append(Goal(name, case.name, median(ours) / median(other), 1 / GAIN, "x"))
+    return judged
 
 
-SECTIONS = (
-    Section("aligned", "NumPy's arrays on their way to JAX, with and without it", tasks, "figures", goals),
-)
+SECTIONS = (Section("aligned", "NumPy arrays to JAX, with and without the pool", tasks, "figures", goals),)

@@ -1,4 +1,4 @@
-"""Arrays of NumPy by several constructors and sizes, and which of them JAX takes without a copy."""
+"""NumPy arrays of several constructors and sizes, and which of them JAX aliases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zerocopy.errors import CopyRequiredError
 
 SIZES = {"1 KB": 1 << 10, "1 MB": 1 << 20, "64 MB": 1 << 26, "256 MB": 1 << 28}
 
-#: Each makes an array of so many values of float32.
+#: Each creates an array of `n` float32 values.
 MAKERS: dict[str, Callable[[int], Any]] = {
     "empty": lambda n: np.empty(n, np.float32),
     "zeros": lambda n: np.zeros(n, np.float32),
@@ -23,19 +23,19 @@ MAKERS: dict[str, Callable[[int], Any]] = {
 }
 
 
-def made() -> Iterator[tuple[str, Any]]:
-    """Make the arrays, one after the other."""
+def arrays() -> Iterator[tuple[str, Any]]:
+    """Create the arrays, one at a time."""
     for size, nbytes in SIZES.items():
         for name, make in MAKERS.items():
             yield f"{name}, {size}", make(nbytes // 4)
 
 
-def reached() -> dict[str, bool]:
-    """Return for each array whether it becomes one of JAX in the same memory."""
-    found = {}
-    for name, array in made():
+def aliased_by_jax() -> dict[str, bool]:
+    """Return for each array whether JAX aliases it."""
+    aliased = {}
+    for name, array in arrays():
         try:
-            found[name] = zc.shares_memory(array, zc.convert(array, to="jax", copy=False))
+            aliased[name] = zc.shares_memory(array, zc.convert(array, to="jax", copy=False))
         except CopyRequiredError:
-            found[name] = False
-    return found
+            aliased[name] = False
+    return aliased

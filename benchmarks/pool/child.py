@@ -1,6 +1,6 @@
-"""The process that one contender runs in: a mode is the whole process's, so each has its own.
+"""The process of one contender: a mode applies to a whole process.
 
-It reads a line, does what it says, and writes a line::
+It reads a call from each line of its input, and writes the result as a line::
 
     python -m benchmarks.pool.child recycle
 """
@@ -27,26 +27,26 @@ _WARM_UP = 10
 
 
 class Child:
-    """What is asked of it by name."""
+    """The calls that the process supports."""
 
     def __init__(self, modes: list[Mode]) -> None:
         self.modes = modes
         self.names: dict[str, Any] = {}
 
     def describe(self) -> list[str]:
-        """Return what its modes say of themselves."""
+        """Return the descriptions of its modes."""
         return [mode.describe() for mode in self.modes]
 
     def open(self, group: str, needed: list[str] | None = None) -> None:
-        """Make what the loads of a group use, or those of them that need these frameworks."""
-        from benchmarks.pool.loads import namespace
+        """Create the values that the workloads of a group use, for the needed frameworks."""
+        from benchmarks.pool.workloads import namespace
 
         self.names = namespace(group, needed)
         gc.collect()
         gc.freeze()
 
     def open_jax(self, nbytes: int) -> None:
-        """Make an array for JAX."""
+        """Create an array for JAX."""
         import numpy as np
 
         import zerocopy as zc
@@ -54,10 +54,10 @@ class Child:
         self.names = {"zc": zc, "x": np.ones(nbytes // 4, np.float32)}
 
     def calls(self, code: str, block: int) -> int:
-        """Return how many calls fill a block of so many nanoseconds; what is run for it is the warm-up."""
+        """Return how many calls fill a block of `block` nanoseconds; this is the warm-up too."""
         count = 1
-        # A kept heap takes some calls to settle: of a block that is aligned glibc keeps the crumbs, up
-        # to seven of each size, apart (tcache), and what is freed is too small until then.
+        # The heap takes some calls to settle: glibc first keeps up to seven remainders of aligned
+        # blocks of each size in its tcache.
         for _ in range(_WARM_UP):
             self.block(code, 1)
         while (spent := self.block(code, count)) < block // 2 and count < _MOST_CALLS:
@@ -65,7 +65,7 @@ class Child:
         return max(1, count * block // max(spent, 1)) if count > 1 else 1
 
     def block(self, code: str, calls: int) -> int:
-        """Run a load so many times, and return the nanoseconds."""
+        """Run a workload `calls` times, and return the nanoseconds."""
         gc.collect()
         gc.disable()
         try:
@@ -78,32 +78,37 @@ class Child:
         return c_library.resident()
 
     def trim(self) -> int:
-        """Give back what is kept."""
+        """Release kept memory."""
         return sum(mode.trim() for mode in self.modes)
 
     def reach_jax(self) -> dict[str, bool]:
-        """Return which arrays JAX takes without a copy."""
-        from benchmarks.pool.arrays import reached
+        """Return which arrays JAX aliases."""
+        from benchmarks.pool.arrays import aliased_by_jax
 
-        return reached()
+        return aliased_by_jax()
+
+
+def serve(create: Callable[[], Child]) -> None:
+    """Execute the calls of the input until it ends."""
+    # Libraries that print to stdout must not disturb the results.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    child = create()
+    for line in sys.stdin:
+        name, *arguments = json.loads(line)
+        call: Callable[..., Any] = getattr(child, name)
+        print(json.dumps(call(*arguments)), file=answers, flush=True)
 
 
 def main() -> None:
-    """Answer until nobody asks."""
-    # Ctrl-C goes to all of the terminal's processes; this one ends when nobody asks any more.
+    """Install the modes, and serve."""
+    # The terminal sends Ctrl-C to all its processes; this one ends when its input ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     modes = parse(sys.argv[1])
     for mode in modes:
         mode.install()
     warnings.simplefilter("ignore")
-    child = Child(modes)
-    # What libraries print must not stand between the answers.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    for line in sys.stdin:
-        name, *arguments = json.loads(line)
-        ask: Callable[..., Any] = getattr(child, name)
-        print(json.dumps(ask(*arguments)), file=answers, flush=True)
+    serve(lambda: Child(modes))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Device memory with a pool and without. Where there is no device the section is empty.
+"""Device memory with and without a pool; the section is empty without a device.
 
-Each contender is a process (:mod:`benchmarks.pool.device_child`), for a pool is the whole
-process's; those of a case take turns block by block.
+Each contender is a process (:mod:`benchmarks.pool.device_child`), because a pool applies to a whole
+process; those of a case take turns, block by block.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from zerocopy.pool import hook
 from zerocopy.pool.cards import cards
 from zerocopy.pool.sizes import show_size
 
-#: How many times as fast as the driver's plain calls a pool is to allocate and free large blocks.
+#: Goal: speed of allocating and freeing large blocks, relative to the plain calls of the driver.
 GAIN = 1000
 
 SIZES = (4 << 10, 1 << 20, 256 << 20)
-# Not JAX: it has no call that allocates and neither computes nor copies.
+# Without JAX, which has no call that only allocates.
 _ALLOCATING = ("cupy", "torch", "numba", "rmm")
 _PIPELINE = ("cupy", "torch", "jax")
 _LARGE, _QUICK = 256 << 20, 64 << 20
 
-#: What is measured, by load and framework: a line of `n` bytes and of the names that the process has.
+#: Code by workload and framework, with `n` bytes and the names of the process.
 LINES = {
     "allocate": {
         "cupy": "cupy.empty(n, 'u1')",
@@ -47,16 +47,16 @@ LINES = {
 _PLAIN = "cuMemAlloc and cuMemFree"
 _ALLOCATE, _STREAMS = "allocate and free ", "use on another stream, "
 _RUN = "CuPy, torch, JAX in turn, "
-_ONE, _OWN = "bytes, one pool", "bytes, each its own"
+_ONE, _OWN = "bytes, one pool", "bytes, separate pools"
 
 
 class Contender(Side):
-    """A process in which a framework takes device memory.
+    """A process in which a framework allocates device memory.
 
     Attributes
     ----------
     mode : str
-        What it is called in tables.
+        Its label in tables.
     role : str
     """
 
@@ -68,16 +68,16 @@ class Contender(Side):
 
     @property
     def label(self) -> str:
-        """What it is called in tables."""
+        """Its label in tables."""
         return self.mode
 
 
 @contextmanager
-def contenders(*asked: tuple[str, ...]) -> Iterator[list[Contender]]:
-    """Start a process for each; they end with the block."""
+def contenders(*options: tuple[str, ...]) -> Iterator[list[Contender]]:
+    """Start a process for each; they end at the end of the block."""
     with ExitStack() as stack:
         started = []
-        for arguments in asked:
+        for arguments in options:
             one = Contender(*arguments)
             stack.callback(one.close)
             started.append(one)
@@ -85,51 +85,51 @@ def contenders(*asked: tuple[str, ...]) -> Iterator[list[Contender]]:
 
 
 def here(name: str, settings: Settings) -> bool:
-    """Whether a framework is asked for, and installed for GPUs; it is not imported."""
+    """Whether a framework is wanted and installed for GPUs, without importing it."""
     if not settings.wants(name) or importlib.util.find_spec(name) is None:
         return False
     return next(each for each in hook.hooks() if each.name == name).lacks_gpu() is None
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """Allocation by framework, streams, transfers, a pipeline: where there is a device."""
+    """Return tasks for allocation, streams, transfers and a pipeline if there is a device."""
     if not cards()[0]:
         return []
-    found = [
+    several = [
         Task(f"{_ALLOCATE}{name}", partial(_allocate, name, settings))
         for name in _ALLOCATING
         if here(name, settings)
     ]
     if here("torch", settings):
-        found.append(Task("streams", partial(_streams, settings)))
-    found += [
+        several.append(Task("streams", partial(_streams, settings)))
+    several += [
         Task(f"transfers, {name}", partial(_transfers, name, settings))
         for name in ("cupy", "torch")
         if here(name, settings)
     ]
     if all(here(name, settings) for name in _PIPELINE):
-        found.append(Task("pipeline", partial(_pipeline, settings)))
-    return found
+        several.append(Task("pipeline", partial(_pipeline, settings)))
+    return several
 
 
-def race(name: str, load: str, nbytes: int, processes: Sequence[Contender], pace: Pace) -> Case:
-    """Time a load in each process, in turns."""
+def race(name: str, workload: str, nbytes: int, processes: Sequence[Contender], pace: Pace) -> Case:
+    """Time a workload in each process, in turns."""
     for one in processes:
-        one.ask("open", load, nbytes)
+        one.ask("open", workload, nbytes)
     samples = turns("work()", processes, pace)
     return Case(name, [Entry(one.label, one.role, Timing.of(samples[one.mode])) for one in processes])
 
 
 def _allocate(name: str, settings: Settings) -> list[Case]:
     code = LINES["allocate"][name]
-    asked: list[tuple[str, ...]] = [
-        (f"{code}, as it is", "idiom", name),
+    options: list[tuple[str, ...]] = [
+        (f"{code}, default", "idiom", name),
         (f"{code}, kind='driver'", "ours", name, "driver"),
         (_PLAIN, "reference", "cuda"),
     ]
     if importlib.util.find_spec("rmm") is not None:
-        asked.insert(2, (f"{code}, kind='rmm'", "ours", name, "rmm"))
-    with contenders(*asked) as processes:
+        options.insert(2, (f"{code}, kind='rmm'", "ours", name, "rmm"))
+    with contenders(*options) as processes:
         cases = [
             race(f"{_ALLOCATE}{show_size(size)}, {name}", "allocate", size, processes, settings.pace)
             for size in settings.sizes or SIZES
@@ -139,11 +139,11 @@ def _allocate(name: str, settings: Settings) -> list[Case]:
 
 
 def _streams(settings: Settings) -> list[Case]:
-    asked = (
-        ("record_stream, as it is", "idiom", "torch"),
+    options = (
+        ("record_stream, default", "idiom", "torch"),
         ("record_stream, kind='driver'", "ours", "torch", "driver"),
     )
-    with contenders(*asked) as processes:
+    with contenders(*options) as processes:
         return [
             race(f"{_STREAMS}{show_size(size)}, torch", "streams", size, processes, settings.pace)
             for size in settings.sizes or SIZES
@@ -152,15 +152,19 @@ def _streams(settings: Settings) -> list[Case]:
 
 def _transfers(name: str, settings: Settings) -> list[Case]:
     size = _size(settings)
-    asked = (
+    options = (
         ("np.empty(n)", "idiom", name),
         ("pool.pinned(n)", "ours", name, "driver", "pinned"),
     )
-    with contenders(*asked) as processes:
+    with contenders(*options) as processes:
         cases = []
-        for load in ("to device", "to host"):
+        for workload in ("to device", "to host"):
             case = race(
-                f"{show_size(size)} {load}, {LINES[load][name]}", load, size, processes, settings.pace
+                f"{show_size(size)} {workload}, {LINES[workload][name]}",
+                workload,
+                size,
+                processes,
+                settings.pace,
             )
             case.figures = {f"GB/s {e.label}": round(size / median(e), 1) for e in case.timed()}
             cases.append(case)
@@ -169,19 +173,19 @@ def _transfers(name: str, settings: Settings) -> list[Case]:
 
 def _pipeline(settings: Settings) -> list[Case]:
     size = _size(settings)
-    asked = (("each its own", "idiom", "all"), ("one pool, kind='driver'", "ours", "all", "driver"))
+    options = (("separate pools", "idiom", "all"), ("one pool, kind='driver'", "ours", "all", "driver"))
     taken: dict[str, Any] = {}
-    # One after the other: what is measured is the memory of the whole device.
-    for arguments, figure in zip(asked, (_OWN, _ONE), strict=True):
+    # In sequence, because the memory of the whole device is measured.
+    for arguments, figure in zip(options, (_OWN, _ONE), strict=True):
         with contenders(arguments) as (alone,):
             alone.ask("open", "pipeline", size)
             taken[figure] = alone.ask("peak", size)
-    with contenders(*asked) as processes:
+    with contenders(*options) as processes:
         case = race(f"{_RUN}{show_size(size)}", "pipeline", size, processes, settings.pace)
     case.figures = taken
     own, one = show_size(taken[_OWN]), show_size(taken[_ONE])
     case.remarks.append(
-        f"{case.name}: {one} of device memory at most with one pool, {own} with each its own "
+        f"{case.name}: at most {one} of device memory with one pool, {own} with separate pools "
         "(JAX without its preallocation)"
     )
     return [case]
@@ -194,18 +198,18 @@ def _size(settings: Settings) -> int:
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge large blocks against the driver's plain calls, and the memory of the pipeline."""
-    found = []
+    """Compare large blocks with plain calls of the driver, and the memory of the pipeline."""
+    judged = []
     for case in cases:
         plain = next((entry for entry in case.timed("reference") if entry.label == _PLAIN), None)
         ours = case.fastest("ours")
         if plain and ours and case.name.startswith(f"{_ALLOCATE}{show_size(max(SIZES))}"):
-            name = f"device: {show_size(max(SIZES))} at least {GAIN}x as fast as {_PLAIN}: time over time"
-            found.append(Goal(name, case.name, median(ours) / median(plain), 1 / GAIN, "x"))
+            name = f"device: {show_size(max(SIZES))} at least {GAIN}x as fast as {_PLAIN} (ratio of times)"
+            judged.append(Goal(name, case.name, median(ours) / median(plain), 1 / GAIN, "x"))
         if case.figures.get(_OWN):
-            name = "device: a pipeline takes no more memory than with each its own: bytes over bytes"
-            found.append(Goal(name, case.name, case.figures[_ONE] / case.figures[_OWN], 1, "x"))
-    return found
+            name = "device: a pipeline needs at most the memory of separate pools (limit: ratio of bytes)"
+            judged.append(Goal(name, case.name, case.figures[_ONE] / case.figures[_OWN], 1, "x"))
+    return judged
 
 
-SECTIONS = (Section("device", "memory of a CUDA device, with a pool and without", tasks, "rivals", goals),)
+SECTIONS = (Section("device", "memory of a CUDA device, with and without a pool", tasks, "rivals", goals),)

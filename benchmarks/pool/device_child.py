@@ -1,8 +1,8 @@
-"""The process of one contender for device memory: a framework, with or without a pool under it.
+"""The process of one contender for device memory: a framework with or without a pool.
 
     python -m benchmarks.pool.device_child '{"framework": "cupy", "kind": "driver"}'
 
-Frameworks are imported when the pool is in, as in a program that has it in its first line.
+Frameworks are imported after the pool is installed, as in a program that installs it first.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pool.child import Child
+from benchmarks.pool.child import Child, serve
 from benchmarks.pool.device import LINES
 from zerocopy.protocols import cuda_driver
 
 
 class DeviceChild(Child):
-    """What is asked of it by name.
+    """The calls that the process supports.
 
     Parameters
     ----------
     framework : str
     kind : str
-        Of pool; none if it is empty.
+        The kind of pool; empty for no pool.
     host : str
         ``"pinned"`` for page-locked memory.
     """
@@ -43,26 +43,26 @@ class DeviceChild(Child):
         if kind:
             import zerocopy as zc
 
-            # Named, for torch is on RMM's kinds only then.
+            # Named explicitly, because torch uses RMM only then.
             names = ["cupy", "torch", "jax", "rmm"] if framework == "all" else [framework, "rmm"]
             self.pool = zc.install_pool(kind, host=host, frameworks=names)
         else:
-            # Else JAX alone takes three quarters of the card, and there is nothing to compare.
+            # Otherwise JAX allocates three quarters of the device in advance.
             os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
-    def open(self, load: str, n: int) -> None:  # type: ignore[override]
-        """Make what a load of so many bytes uses."""
-        names = _names(self.framework, load, n, self.pool)
-        self.names = {"work": eval(f"lambda: {LINES[load][self.framework]}", names)}
+    def open(self, workload: str, n: int) -> None:  # type: ignore[override]
+        """Create the values that a workload of `n` bytes uses."""
+        names = _names(self.framework, workload, n, self.pool)
+        self.names = {"work": eval(f"lambda: {LINES[workload][self.framework]}", names)}
 
     def block(self, code: str, calls: int) -> int:
-        """Run a load so many times, and return the nanoseconds; the device finishes afterwards."""
+        """Run a workload `calls` times, and return the nanoseconds; then wait for the device."""
         spent = super().block(code, calls)
         _settle()
         return spent
 
     def peak(self, n: int) -> int:
-        """Return how much device memory a run of the pipeline takes at most, beyond what was taken before."""
+        """Return the peak of device memory of a pipeline run, minus that before."""
         gc.collect()
         _settle()
         before = cuda_driver.memory_info(0)[0]
@@ -78,7 +78,7 @@ class DeviceChild(Child):
         return before - min(least)
 
     def describe(self) -> list[str]:
-        """Return what the pool says of the frameworks."""
+        """Return the rows of the pool's report."""
         if self.pool is None:
             return []
         return [str(row) for row in self.pool.report().frameworks if row.status != "absent"]
@@ -89,7 +89,7 @@ def _settle() -> None:
         cuda_driver.call(library.cuCtxSynchronize)
 
 
-def _names(framework: str, load: str, n: int, pool: Any) -> dict[str, Any]:
+def _names(framework: str, workload: str, n: int, pool: Any) -> dict[str, Any]:
     names: dict[str, Any] = {"n": n}
     if framework == "cuda":
         return names | _plain()
@@ -99,9 +99,9 @@ def _names(framework: str, load: str, n: int, pool: Any) -> dict[str, Any]:
         names["cuda"] = import_module("numba.cuda")
     else:
         names[framework] = import_module(framework)
-    if load == "streams":
+    if workload == "streams":
         names["cross"] = _cross(names["torch"])
-    elif load.startswith("to "):
+    elif workload.startswith("to "):
         x = np.empty(n, np.uint8) if pool is None else pool.pinned(n, np.uint8)
         x.fill(1)
         cupy = framework == "cupy"
@@ -111,8 +111,8 @@ def _names(framework: str, load: str, n: int, pool: Any) -> dict[str, Any]:
 
 
 def _plain() -> dict[str, Callable[[int], Any]]:
-    """Return the driver's plain calls, by ctypes: some hundred nanoseconds of it are Python's."""
-    cuda_driver.missing()  # which begins
+    """Return the plain calls of the driver by ctypes, which adds some hundred nanoseconds."""
+    cuda_driver.missing()  # initialises the driver
     library = cuda_driver.driver()
     context = ctypes.c_void_p()
     cuda_driver.call(library.cuDevicePrimaryCtxRetain, ctypes.byref(context), 0)
@@ -133,7 +133,7 @@ def _plain() -> dict[str, Callable[[int], Any]]:
 
 
 def _cross(torch: Any) -> Callable[[int], None]:
-    """Return a use of a tensor on another stream, as torch's manual has it: wait, use, record."""
+    """Return a use of a tensor on another stream as in the torch documentation: wait, use, record."""
     other, main = torch.cuda.Stream(), torch.cuda.current_stream()
 
     def cross(n: int) -> None:
@@ -147,7 +147,7 @@ def _cross(torch: Any) -> Callable[[int], None]:
 
 
 def _pipeline(look: Callable[[], None]) -> Callable[[int], None]:
-    """Return a run through CuPy, torch and JAX, each with an array between; `look` is called in each."""
+    """Return a pipeline through CuPy, torch and JAX that calls `look` in each."""
     import cupy
     import jax
     import torch
@@ -170,21 +170,14 @@ def _pipeline(look: Callable[[], None]) -> Callable[[int], None]:
         look()
         del j, k
 
-    pipeline(1 << 20)  # contexts, kernels, handles: not what is compared
+    pipeline(1 << 20)  # excludes contexts, kernels and handles
     return pipeline
 
 
 def main() -> None:
-    """Answer until nobody asks."""
+    """Install the pool, and serve."""
     warnings.simplefilter("ignore")
-    # What libraries print must not stand between the answers.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    child = DeviceChild(**json.loads(sys.argv[1]))
-    for line in sys.stdin:
-        name, *arguments = json.loads(line)
-        ask: Callable[..., Any] = getattr(child, name)
-        print(json.dumps(ask(*arguments)), file=answers, flush=True)
+    serve(lambda: DeviceChild(**json.loads(sys.argv[1])))
 
 
 if __name__ == "__main__":

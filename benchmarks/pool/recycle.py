@@ -1,4 +1,4 @@
-"""``host="recycle"``: loads that gain by it, loads that could lose, and the memory that it keeps."""
+"""``host="recycle"``: the speed of workloads, and the memory that it keeps."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from benchmarks.pool.loads import GROUPS, Load
 from benchmarks.pool.sides import WITHOUT, Samples, Side, contest, label, sides, turns
+from benchmarks.pool.workloads import GROUPS, Workload
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Pace
 
 MODES = (WITHOUT, "recycle", "aligned")
 
-_LOADS = {load.name: load for loads in GROUPS.values() for load in loads}
+_WORKLOADS = {workload.name: workload for workloads in GROUPS.values() for workload in workloads}
 _PATIENCE, _QUICK_PATIENCE = 3_000_000_000, 100_000_000
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a group, where the C library is one that can."""
+    """Return a task for each group, on systems whose C library supports it."""
     if not sys.platform.startswith("linux"):
         return []
     return [Task(group, partial(_run, group, settings), seconds=5) for group in GROUPS]
 
 
 def _pace(group: str, settings: Settings) -> Pace:
-    """Return how long to measure in one set of processes."""
+    """Return the duration of the measurement in one set of processes."""
     most = _QUICK_PATIENCE if settings.quick else _PATIENCE
     sets = _sets(group, settings)
     patience = min(settings.pace.patience, most) // sets
@@ -34,10 +34,10 @@ def _pace(group: str, settings: Settings) -> Pace:
 
 
 def _sets(group: str, settings: Settings) -> int:
-    """Return how many sets of processes run one after the other.
+    """Return how many sets of processes run in sequence.
 
-    Where a process happens to get its memory, as huge pages or at the same lines of a cache, makes
-    up to a factor of two in some loads, for as long as it lives; and more in those that take 100 ns.
+    Addresses and huge pages of a process change some workloads by up to a factor of two for its
+    lifetime, and workloads of 100 ns by more.
     """
     if settings.quick:
         return 1
@@ -45,21 +45,21 @@ def _sets(group: str, settings: Settings) -> int:
 
 
 def _run(group: str, settings: Settings) -> list[Case]:
-    loads = [load for load in GROUPS[group] if load.wanted(settings)]
-    samples: dict[str, list[Samples]] = {load.name: [] for load in loads}
+    workloads = [workload for workload in GROUPS[group] if workload.wanted(settings)]
+    samples: dict[str, list[Samples]] = {workload.name: [] for workload in workloads}
     for _ in range(_sets(group, settings)):
         with sides(*MODES) as contenders:
             for side in contenders:
-                side.ask("open", group, sorted({load.needs for load in loads}))
+                side.ask("open", group, sorted({workload.needs for workload in workloads}))
             before = {side.mode: side.ask("resident") for side in contenders}
-            for load in loads:
-                samples[load.name].append(turns(load.code, contenders, _pace(group, settings)))
+            for workload in workloads:
+                samples[workload.name].append(turns(workload.code, contenders, _pace(group, settings)))
             memory = _memory(group, contenders, before)
     return [*(contest(name, several) for name, several in samples.items()), memory]
 
 
 def _memory(group: str, contenders: Sequence[Side], before: dict[str, int]) -> Case:
-    """Return what is resident after the loads, beyond what was before them."""
+    """Return the resident memory after the workloads, minus that before them."""
     case = Case(f"{MEMORY}{group}")
     for side in contenders:
         case.figures[f"bytes {side.label}"] = max(0, side.ask("resident") - before[side.mode])
@@ -69,7 +69,7 @@ def _memory(group: str, contenders: Sequence[Side], before: dict[str, int]) -> C
     return case
 
 
-#: How the cases begin that are about memory.
+#: Prefix of cases about memory.
 MEMORY = "kept after "
 
 
@@ -79,22 +79,24 @@ def entry(case: Case, mode: str) -> Entry | None:
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge each load: time with the mode over time without."""
-    found = []
+    """Judge each workload: time with the mode over time without."""
+    judged = []
     for case in cases:
-        load, ours, plain = _LOADS.get(case.name), entry(case, "recycle"), entry(case, WITHOUT)
-        if load and ours and plain:
-            found.append(Goal(promise(load), load.name, median(ours) / median(plain), 1 / load.gain, "x"))
-    return found
+        workload, ours, plain = _WORKLOADS.get(case.name), entry(case, "recycle"), entry(case, WITHOUT)
+        if workload and ours and plain:
+            judged.append(
+                Goal(promise(workload), workload.name, median(ours) / median(plain), 1 / workload.gain, "x")
+            )
+    return judged
 
 
-def promise(load: Load) -> str:
-    """Return the goal that a load is judged by."""
-    if load.gain > 1:
-        return f"recycle: {load.name}, at least {load.gain:g}x as fast: time with it over time without"
-    return f"recycle: nothing below {load.gain:.2f} times the speed: time with it over time without"
+def promise(workload: Workload) -> str:
+    """Return the goal of a workload."""
+    if workload.gain > 1:
+        return f"recycle: {workload.name}, at least {workload.gain:g}x as fast (limit: ratio of times)"
+    return f"recycle: each workload at least {workload.gain:.2f}x as fast (limit: ratio of times)"
 
 
 SECTIONS = (
-    Section("recycle", "loads with and without it, and the memory that it keeps", tasks, "series", goals),
+    Section("recycle", "workloads with and without the pool, and kept memory", tasks, "series", goals),
 )

@@ -1,4 +1,4 @@
-"""Contenders that are processes: they wait for each other, and take turns block by block."""
+"""Contenders that are processes, which take turns block by block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.children import environment
 from benchmarks.suite import Case, Entry
 from benchmarks.timing import Pace, Timing
 
-#: The side that nothing was done to.
+#: The mode of the process without a pool.
 WITHOUT = "off"
 
 
@@ -25,24 +25,24 @@ class Side:
     Parameters
     ----------
     mode : str
-        As ``host=`` calls it.
-    asked : str, optional
-        What the process is told; the mode by default.
+        The value of ``host=``.
+    argument : str, optional
+        The argument of the process; the mode by default.
 
     Attributes
     ----------
     mode : str
-        What tells it from the others of its case.
+        The mode, which is unique in its case.
     program : str
         The module that the process runs.
     """
 
     program = "benchmarks.pool.child"
 
-    def __init__(self, mode: str, asked: str | None = None) -> None:
+    def __init__(self, mode: str, argument: str | None = None) -> None:
         self.mode = mode
         self._process = subprocess.Popen(
-            [sys.executable, "-m", self.program, mode if asked is None else asked],
+            [sys.executable, "-m", self.program, mode if argument is None else argument],
             env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -51,16 +51,16 @@ class Side:
 
     @property
     def label(self) -> str:
-        """What it is called in tables."""
+        """Its label in tables."""
         return label(self.mode)
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """Have the child do something, and return what it answers.
+        """Call a function in the child, and return the result.
 
         Raises
         ------
         RuntimeError
-            It has ended instead.
+            The child has ended.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -85,7 +85,7 @@ class Side:
 
 @contextmanager
 def sides(*modes: str) -> Iterator[list[Side]]:
-    """Start a process a mode; they end with the block."""
+    """Start a process for each mode; they end at the end of the block."""
     with ExitStack() as stack:
         started = []
         for mode in modes:
@@ -96,7 +96,7 @@ def sides(*modes: str) -> Iterator[list[Side]]:
 
 
 def label(mode: str) -> str:
-    """Return what a mode is called in tables."""
+    """Return the label of a mode in tables."""
     return "without" if mode == WITHOUT else f"host={mode!r}"
 
 
@@ -109,15 +109,15 @@ def turns(code: str, contenders: Sequence[Side], pace: Pace) -> Samples:
     Parameters
     ----------
     code : str
-        A statement of names that the children have made.
+        A statement with names that the children have created.
     contenders : sequence of Side
     pace : Pace
-        How long; see :func:`benchmarks.timing.measure`, whose rules these are.
+        The duration of the measurement, as in :func:`benchmarks.timing.measure`.
 
     Returns
     -------
     dict of str to list of float
-        By mode: nanoseconds a call, one for each block.
+        By mode: nanoseconds per call, one for each block.
     """
     calls = {side.mode: side.ask("calls", code, pace.block) for side in contenders}
     spent = {side.mode: side.ask("block", code, calls[side.mode]) for side in contenders}
@@ -136,7 +136,7 @@ def turns(code: str, contenders: Sequence[Side], pace: Pace) -> Samples:
 
 
 def contest(name: str, several: Sequence[Samples]) -> Case:
-    """Return a case of the samples of several sets of processes, taken together."""
+    """Return a case with the samples of several sets of processes."""
     entries = []
     for mode in several[0]:
         pooled = [sample for samples in several for sample in samples[mode]]

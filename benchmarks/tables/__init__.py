@@ -1,11 +1,11 @@
-"""What tables cost on their way to tensors and to other tables, beside what people call today."""
+"""Tables to tensors and to other tables, compared with other libraries and code by hand."""
 
 from benchmarks.suite import Suite
 from benchmarks.tables import columns, flights, frames, matrix, memory
 
 SUITE = Suite(
     "tables",
-    "what tables cost on their way to tensors and to other tables, beside what people call today",
+    "tables to tensors and to other tables, compared with other libraries and code by hand",
     (*columns.SECTIONS, *flights.SECTIONS, *frames.SECTIONS, *matrix.SECTIONS, *memory.SECTIONS),
     frameworks=("numpy", "torch", "jax", "pyarrow", "polars", "pandas"),
     distributions=(

@@ -1,4 +1,4 @@
-"""A table of numbers becomes a dict of tensors: against the loop by hand, and against libraries."""
+"""A table of numbers to a dict of tensors, compared with a loop by hand and with libraries."""
 
 from __future__ import annotations
 
@@ -6,86 +6,86 @@ from collections.abc import Sequence
 from functools import partial
 
 from benchmarks.suite import Case, Goal, Section, Settings, Task, median
-from benchmarks.tables.contest import Question, Way, tensors
+from benchmarks.tables.contest import Method, Question, tensors
 from benchmarks.tables.data import COLUMNS, ROWS, floats
 
-LOOP, LIBRARIES = 1.2, 0.01  # of their time
+LOOP, LIBRARIES = 1.2, 0.01  # goals relative to their times
 
-#: How each tensor framework documents that it takes DLPack.
+#: The call that each tensor framework documents for DLPack.
 _IMPORTS = {"torch": "torch.from_dlpack", "numpy": "np.from_dlpack", "jax": "jax.dlpack.from_dlpack"}
 
 
-def _loops(target: str) -> list[Way]:
+def _loops(target: str) -> list[Method]:
     call = _IMPORTS[target]
     return [
-        Way(f"{{n: {call}(t[n].chunk(0)) for n in t.column_names}}", "documented"),
-        Way(f"{{n: {call}(c.chunk(0)) for n, c in zip(t.column_names, t.columns)}}", "documented"),
+        Method(f"{{n: {call}(t[n].chunk(0)) for n in t.column_names}}", "documented"),
+        Method(f"{{n: {call}(c.chunk(0)) for n, c in zip(t.column_names, t.columns)}}", "documented"),
     ]
 
 
 _ARROW = {
     "torch": [
         *_loops("torch"),
-        Way("{n: torch.from_numpy(t[n].chunk(0).to_numpy()) for n in t.column_names}"),
-        Way("{n: torch.from_numpy(t[n].to_numpy()) for n in t.column_names}"),
-        Way('d.to_torch("dict")', "library"),
-        Way("d.to_torch()", "reference", "one 2-D tensor"),
-        Way("rel.torch()", "library"),
-        # Its rows go through Python one by one.
-        Way("ds_torch[:]", "library", 'datasets, with_format("torch", dtype=torch.float64)', slow=True),
+        Method("{n: torch.from_numpy(t[n].chunk(0).to_numpy()) for n in t.column_names}"),
+        Method("{n: torch.from_numpy(t[n].to_numpy()) for n in t.column_names}"),
+        Method('d.to_torch("dict")', "library"),
+        Method("d.to_torch()", "reference", "one 2-D tensor"),
+        Method("rel.torch()", "library"),
+        # It converts each row in Python.
+        Method("ds_torch[:]", "library", 'datasets, with_format("torch", dtype=torch.float64)', slow=True),
     ],
     "numpy": [
         *_loops("numpy"),
-        Way("{n: t[n].chunk(0).to_numpy() for n in t.column_names}"),
-        Way("{n: t[n].to_numpy() for n in t.column_names}"),
-        Way("{s.name: s.to_numpy() for s in d}", "library"),
-        Way("rel.fetchnumpy()", "library"),
-        Way("ds_numpy[:]", "library", 'datasets, with_format("numpy", dtype=np.float64)', slow=True),
+        Method("{n: t[n].chunk(0).to_numpy() for n in t.column_names}"),
+        Method("{n: t[n].to_numpy() for n in t.column_names}"),
+        Method("{s.name: s.to_numpy() for s in d}", "library"),
+        Method("rel.fetchnumpy()", "library"),
+        Method("ds_numpy[:]", "library", 'datasets, with_format("numpy", dtype=np.float64)', slow=True),
     ],
     "jax": [
         *_loops("jax"),
-        Way("{n: jax.device_put(t[n].chunk(0).to_numpy(), may_alias=True) for n in t.column_names}"),
-        Way('d.to_jax("dict")', "library"),
-        Way("ds_jax[:]", "library", 'datasets, with_format("jax", dtype=np.float64)', slow=True),
+        Method("{n: jax.device_put(t[n].chunk(0).to_numpy(), may_alias=True) for n in t.column_names}"),
+        Method('d.to_jax("dict")', "library"),
+        Method("ds_jax[:]", "library", 'datasets, with_format("jax", dtype=np.float64)', slow=True),
     ],
 }
 
 _BATCH = {
     target: [
-        Way(f"{{n: {call}(b[n]) for n in b.schema.names}}", "documented"),
-        Way(f"{{n: {call}(c) for n, c in zip(b.schema.names, b.columns)}}", "documented"),
+        Method(f"{{n: {call}(b[n]) for n in b.schema.names}}", "documented"),
+        Method(f"{{n: {call}(c) for n, c in zip(b.schema.names, b.columns)}}", "documented"),
     ]
     for target, call in _IMPORTS.items()
 }
 
 _POLARS = {
     "torch": [
-        Way('d.to_torch("dict")', "documented"),
-        Way("d.to_torch()", "reference", "one 2-D tensor"),
-        Way("{s.name: torch.from_numpy(s.to_numpy()) for s in d}"),
-        Way("{s.name: torch.from_dlpack(s.to_numpy()) for s in d}"),
-        Way("{s.name: s.to_torch() for s in d}"),
+        Method('d.to_torch("dict")', "documented"),
+        Method("d.to_torch()", "reference", "one 2-D tensor"),
+        Method("{s.name: torch.from_numpy(s.to_numpy()) for s in d}"),
+        Method("{s.name: torch.from_dlpack(s.to_numpy()) for s in d}"),
+        Method("{s.name: s.to_torch() for s in d}"),
     ],
     "numpy": [
-        Way("{s.name: s.to_numpy() for s in d}", "documented"),
-        Way("{s.name: s.to_numpy(allow_copy=False) for s in d}", "documented"),
+        Method("{s.name: s.to_numpy() for s in d}", "documented"),
+        Method("{s.name: s.to_numpy(allow_copy=False) for s in d}", "documented"),
     ],
     "jax": [
-        Way('d.to_jax("dict")', "documented"),
-        Way("{s.name: jax.device_put(s.to_numpy(), may_alias=True) for s in d}"),
+        Method('d.to_jax("dict")', "documented"),
+        Method("{s.name: jax.device_put(s.to_numpy(), may_alias=True) for s in d}"),
     ],
 }
 
 _PANDAS = {
     "torch": [
-        Way("{n: torch.from_numpy(c.to_numpy()) for n, c in df.items()}"),
-        Way("{n: torch.tensor(c.to_numpy()) for n, c in df.items()}"),
+        Method("{n: torch.from_numpy(c.to_numpy()) for n, c in df.items()}"),
+        Method("{n: torch.tensor(c.to_numpy()) for n, c in df.items()}"),
     ],
-    "numpy": [Way("{n: c.to_numpy() for n, c in df.items()}", "documented")],
-    "jax": [Way("{n: jax.device_put(c.to_numpy(), may_alias=True) for n, c in df.items()}")],
+    "numpy": [Method("{n: c.to_numpy() for n, c in df.items()}", "documented")],
+    "jax": [Method("{n: jax.device_put(c.to_numpy(), may_alias=True) for n, c in df.items()}")],
 }
 
-#: What is converted, by the name of its case: its framework, its name in the code, its rivals.
+#: Sources by the name of their case: framework, name in the code, other contenders.
 _SOURCES = {
     "pyarrow.Table": ("pyarrow", "t", _ARROW),
     "pyarrow.RecordBatch": ("pyarrow", "b", _BATCH),
@@ -95,44 +95,44 @@ _SOURCES = {
 
 
 def questions(rows: int = ROWS) -> list[Question]:
-    """Return one question a source and target."""
+    """Return a question for each source and target."""
     return [
         Question(
             f"{label} -> {target}",
             partial(floats, rows),
-            [Way(f'zc.convert({name}, "{target}")', "ours"), *ways[target]],
+            [Method(f'zc.convert({name}, "{target}")', "ours"), *methods[target]],
             tensors,
             (source, target),
         )
-        for label, (source, name, ways) in _SOURCES.items()
-        for target in ways
+        for label, (source, name, methods) in _SOURCES.items()
+        for target in methods
     ]
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a source and target."""
+    """Return a task for each source and target."""
     return [Task(q.name, partial(q.run, settings)) for q in questions() if q.wanted(settings)]
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge ours against the loop over DLPack, and against what libraries take."""
-    found = []
+    """Compare zerocopy with the loop over DLPack, and with libraries."""
+    judged = []
     for case in cases:
         (ours,) = case.timed("ours")
         loops = [entry for entry in case.timed("documented") if "from_dlpack" in entry.label]
         if loops and case.name.startswith("pyarrow"):
             ratio = median(ours) / min(map(median, loops))
-            found.append(Goal(f"the loop over DLPack by hand: {LOOP}x at most", case.name, ratio, LOOP, "x"))
+            judged.append(Goal(f"the loop over DLPack by hand: {LOOP}x at most", case.name, ratio, LOOP, "x"))
         for entry in case.timed("library", "documented", "reference"):
             for call, name in _FAR.items():
                 if entry.label.startswith(call):
                     share = median(ours) / median(entry)
-                    said = f"{name}: {LIBRARIES} of its time at most"
-                    found.append(Goal(said, f"{case.name} against {entry.label}", share, LIBRARIES))
-    return found
+                    goal = f"{name}: {LIBRARIES} of its time at most"
+                    judged.append(Goal(goal, f"{case.name} against {entry.label}", share, LIBRARIES))
+    return judged
 
 
-#: What has to be left far behind, by how its code begins.
+#: Contenders that should be far slower, by the start of their code.
 _FAR = {
     "d.to_torch": "polars.DataFrame.to_torch",
     "ds_torch": "datasets with the format torch",

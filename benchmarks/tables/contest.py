@@ -1,4 +1,4 @@
-"""The rules of a contest between ways to convert a table: checked, then timed in turns."""
+"""A contest between methods to convert a table: each is checked, then timed in turns."""
 
 from __future__ import annotations
 
@@ -16,29 +16,28 @@ from benchmarks.timing import Raised, Statement, measure
 
 Array = np.ndarray[Any, Any]
 
-#: What is made of which libraries, so that a way without them is left out.
+#: Libraries by the names that need them: a method whose library is missing is left out.
 _NEEDS = {"d": "polars", "df": "pandas", "dn": "pandas", "rel": "duckdb"} | {
     f"ds_{form}": "datasets" for form in ("torch", "numpy", "jax")
 }
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to convert, as a user would write it.
+class Method:
+    """One method to convert, as a user would write it.
 
     Attributes
     ----------
     code : str
-        An expression of the names in :mod:`benchmarks.tables.data`.
+        An expression with the names in :mod:`benchmarks.tables.data`.
     role : str
         One of :data:`benchmarks.suite.ROLES`.
     note : str
-        What a reader must know about it.
+        A fact that a reader needs.
     slow : bool
         Whether it takes seconds: left out with ``--quick``.
     fails : str
-        How it is known not to do the work, if it is: it is what people write all the same,
-        and is left out with that.
+        How its result is known to be wrong, if it is common code all the same.
     """
 
     code: str
@@ -52,7 +51,7 @@ class Way:
         return {node.id for node in ast.walk(ast.parse(self.code)) if isinstance(node, ast.Name)}
 
     def installed(self) -> bool:
-        """Whether all that it uses is installed."""
+        """Whether the libraries that it uses are installed."""
         used = self.names()
         return installed(
             *(MODULES[n] for n in used & MODULES.keys()), *(_NEEDS[n] for n in used & _NEEDS.keys())
@@ -61,26 +60,26 @@ class Way:
 
 @dataclass(frozen=True)
 class Question:
-    """One case: a table and the ways to convert it, ours first.
+    """One case: a table and the methods to convert it, zerocopy first.
 
     Attributes
     ----------
     name : str
         The case.
     table : callable
-        Gives ``t``, the pyarrow.Table that all of them begin with.
-    ways : sequence of Way
+        Returns ``t``, the pyarrow.Table that all methods start from.
+    methods : sequence of Method
     extra : callable, optional
-        ``extra(t) -> dict`` of further names.
+        ``extra(t) -> dict`` with further names.
     reads : callable
-        ``reads(result) -> dict[str, array]``, or anything else that :func:`differ` compares.
+        ``reads(result) -> dict[str, array]``, or another value that :func:`differ` compares.
     frameworks : tuple of str
-        What ``--frameworks`` is held against.
+        The frameworks that ``--frameworks`` must include.
     """
 
     name: str
     table: Callable[[], Any]
-    ways: Sequence[Way]
+    methods: Sequence[Method]
     reads: Callable[[Any], Any]
     frameworks: tuple[str, ...] = ()
     extra: Callable[[Any], Mapping[str, Any]] = lambda table: {}
@@ -90,60 +89,60 @@ class Question:
         return all(settings.wants(name) and installed(name) for name in self.frameworks)
 
     def names(self, table: Any, quick: bool = False) -> dict[str, Any]:
-        """Return the names of all its ways that can run here; in a quick run without slow ones."""
-        able = [way for way in self.ways if way.installed() and not (quick and way.slow)]
-        used = sorted(set().union(*(way.names() for way in able)))
+        """Return the names of all methods that can run here, without slow ones in a quick run."""
+        able = [method for method in self.methods if method.installed() and not (quick and method.slow)]
+        used = sorted(set().union(*(method.names() for method in able)))
         return namespace(table, (name for name in used if name in MODULES or name in MAKERS)) | dict(
             self.extra(table)
         )
 
     def run(self, settings: Settings) -> list[Case]:
-        """Check the ways, then time those that do the work.
+        """Check the methods, then time those that pass.
 
         Raises
         ------
         AssertionError
-            Ours does not do it: then there is nothing to compare with.
+            zerocopy does not pass: then there is nothing to compare with.
         """
         with x64():
             table = self.table()
             names = self.names(table, settings.quick)
             case = Case(self.name)
             able = {}
-            for way in self.ways:
-                refused, note = self.check(way, names, table, settings)
-                notes = [part for part in (way.note, note) if part]
-                case.entries.append(Entry(way.code, way.role, note=", ".join(notes), left_out=refused))
-                if refused and way.role == "ours":
-                    raise AssertionError(f"{way.code} {refused}")
+            for method in self.methods:
+                refused, note = self.check(method, names, table, settings)
+                notes = [part for part in (method.note, note) if part]
+                case.entries.append(Entry(method.code, method.role, note=", ".join(notes), left_out=refused))
+                if refused and method.role == "ours":
+                    raise AssertionError(f"{method.code} {refused}")
                 if not refused:
-                    able[way.code] = Statement(way.code, names)
+                    able[method.code] = Statement(method.code, names)
             timings = measure(able, settings.pace)
             for entry in case.entries:
                 entry.timing = timings.get(entry.label)
             return [case]
 
     def check(
-        self, way: Way, names: Mapping[str, Any], table: Any, settings: Settings | None = None
+        self, method: Method, names: Mapping[str, Any], table: Any, settings: Settings | None = None
     ) -> tuple[str, str]:
-        """Return why a way does not do the work, or nothing; and whether it copies."""
-        if not way.installed():
+        """Return why a result is wrong, or nothing; and whether it copies."""
+        if not method.installed():
             return "is not installed", ""
-        if way.slow and settings is not None and settings.quick:
+        if method.slow and settings is not None and settings.quick:
             return "takes seconds: not with --quick", ""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                result = Statement(way.code, names).value()
-                if way.role == "reference":  # other work, to compare with
+                result = Statement(method.code, names).value()
+                if method.role == "reference":  # other work, for comparison
                     return "", ""
-                found = self.reads(result)
-        except Exception as error:  # noqa: BLE001 - whatever a library raises is the finding
+                converted = self.reads(result)
+        except Exception as error:  # noqa: BLE001 - any error is the result of the check
             return Raised.of(error).why, ""
-        ours = self.reads(Statement(self.ways[0].code, names).value())
-        refused = differ(found, ours)
-        memory = spans(table) + (spans_of_frame(names["dn"]) if "dn" in way.names() else [])
-        return refused, "" if refused else _copies(found, memory)
+        ours = self.reads(Statement(self.methods[0].code, names).value())
+        refused = differ(converted, ours)
+        memory = spans(table) + (spans_of_frame(names["dn"]) if "dn" in method.names() else [])
+        return refused, "" if refused else _copies(converted, memory)
 
 
 def tensors(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,7 +154,7 @@ def tensors(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def array(tensor: Any) -> Any:
-    """Return a tensor on the host as an array that aliases it; what is none comes back as it is."""
+    """Return a tensor on the host as an array that aliases it; other objects are returned unchanged."""
     if isinstance(tensor, np.ndarray) and not isinstance(tensor, np.ma.MaskedArray):
         return tensor
     if hasattr(tensor, "__array__") and hasattr(tensor, "dtype"):
@@ -163,28 +162,28 @@ def array(tensor: Any) -> Any:
     return tensor
 
 
-def differ(found: Any, expected: Any, where: str = "") -> str:
-    """Return how two results differ; nothing if they do not."""
+def differ(result: Any, expected: Any, where: str = "") -> str:
+    """Return how two results differ, or nothing."""
     at = f" in {where}" if where else ""
-    if type(found) is not type(expected):
-        return f"gives a {type(found).__qualname__}, not a {type(expected).__qualname__}{at}"
+    if type(result) is not type(expected):
+        return f"gives a {type(result).__qualname__}, not a {type(expected).__qualname__}{at}"
     if isinstance(expected, dict):
-        if list(found) != list(expected):
+        if list(result) != list(expected):
             return f"gives other columns{at}"
-        return next((told for k, v in expected.items() if (told := differ(found[k], v, str(k)))), "")
-    if isinstance(expected, tuple):  # values and mask: what stands under the mask is not defined
-        (values, mask), (values_, mask_) = found, expected
-        told = differ(mask, mask_, f"{where} (mask)")
-        if told or not isinstance(values, np.ndarray):
-            return told or differ(values, values_, where)
+        return next((wrong for k, v in expected.items() if (wrong := differ(result[k], v, str(k)))), "")
+    if isinstance(expected, tuple):  # values and mask: values under the mask are undefined
+        (values, mask), (values_, mask_) = result, expected
+        wrong = differ(mask, mask_, f"{where} (mask)")
+        if wrong or not isinstance(values, np.ndarray):
+            return wrong or differ(values, values_, where)
         return differ(values[~mask], values_[~mask_], where)
     if not isinstance(expected, np.ndarray):
-        return "" if found == expected else f"gives other values{at}"
-    if found.dtype != expected.dtype or found.shape != expected.shape:
-        return f"gives {found.dtype}{list(found.shape)}, not {expected.dtype}{list(expected.shape)}{at}"
-    if not np.array_equal(found, expected, equal_nan=expected.dtype.kind == "f"):
+        return "" if result == expected else f"gives other values{at}"
+    if result.dtype != expected.dtype or result.shape != expected.shape:
+        return f"gives {result.dtype}{list(result.shape)}, not {expected.dtype}{list(expected.shape)}{at}"
+    if not np.array_equal(result, expected, equal_nan=expected.dtype.kind == "f"):
         return f"gives other values{at}"
-    if expected.ndim > 1 and (found.flags.c_contiguous, found.flags.f_contiguous) != (
+    if expected.ndim > 1 and (result.flags.c_contiguous, result.flags.f_contiguous) != (
         expected.flags.c_contiguous,
         expected.flags.f_contiguous,
     ):
@@ -192,9 +191,9 @@ def differ(found: Any, expected: Any, where: str = "") -> str:
     return ""
 
 
-def _copies(found: Any, memory: list[tuple[int, int]]) -> str:
-    """Return how many of a result's arrays are copies: all of them, some, or nothing to say."""
-    values = found.values() if isinstance(found, dict) else [found]
+def _copies(result: Any, memory: list[tuple[int, int]]) -> str:
+    """Return how many arrays of a result are copies, or nothing."""
+    values = result.values() if isinstance(result, dict) else [result]
     arrays = [v[0] if isinstance(v, tuple) else v for v in values]
     fresh = [a for a in arrays if not (isinstance(a, np.ndarray) and aliases(a, memory))]
     if not fresh:

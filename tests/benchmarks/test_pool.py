@@ -1,4 +1,4 @@
-"""The benchmarks of the pool: the same work in each process, figures that mean what they say."""
+"""The pool suite: the same work in each process, and its figures."""
 
 import json
 
@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("psutil", reason="the benchmarks need it")
 
 from benchmarks.page import page
-from benchmarks.pool import arrays, loads, recycle
-from benchmarks.pool.loads import GROUPS
+from benchmarks.pool import arrays, recycle, workloads
 from benchmarks.pool.sides import WITHOUT, contest, sides, turns
+from benchmarks.pool.workloads import GROUPS
 from benchmarks.results import Results
 from benchmarks.suite import SUITES, Case, Entry, Settings, load
 from benchmarks.timing import Pace, Timing
@@ -21,32 +21,32 @@ ALIGNED = "host='aligned'"
 SHORT = Pace(rounds=2, block=1000, patience=1000)
 
 
-def test_the_suite_is_registered():
+def test_suite_is_registered():
     suite = load("pool")
     assert "pool" in SUITES
     assert [section.name for section in suite.sections][:2] == ["aligned", "recycle"]
     assert all(section.tasks(Settings(quick=True)) is not None for section in suite.sections)
 
 
-def test_loads_have_names_of_their_own():
-    names = [given.name for group in GROUPS.values() for given in group]
+def test_workloads_have_unique_names():
+    names = [workload.name for group in GROUPS.values() for workload in group]
     assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_every_load_runs(group):
+def test_workload_runs(group):
     settings = Settings()
-    able = [given for given in GROUPS[group] if given.wanted(settings)]
-    names = loads.namespace(group)
-    for given in able:
-        exec(given.code, dict(names))
+    able = [workload for workload in GROUPS[group] if workload.wanted(settings)]
+    names = workloads.namespace(group)
+    for workload in able:
+        exec(workload.code, dict(names))
 
 
-def test_what_is_not_asked_for_is_left_out():
-    assert not any(given.wanted(Settings(frameworks=("jax",))) for given in GROUPS["tables"])
+def test_unwanted_frameworks_are_left_out():
+    assert not any(workload.wanted(Settings(frameworks=("jax",))) for workload in GROUPS["tables"])
 
 
-def test_there_are_24_arrays():
+def test_24_arrays_have_unique_names():
     names = [f"{maker}, {size}" for size in arrays.SIZES for maker in arrays.MAKERS]
     assert len(set(names)) == 24
     small = {name: make(100) for name, make in arrays.MAKERS.items()}
@@ -70,10 +70,10 @@ def test_sides_are_processes_with_their_modes():
             contenders[0].ask("block", "no_such_name", 1)
 
 
-def test_goals_are_times_over_times():
-    def case(given, ours):
+def test_goals_compare_times_with_and_without_pool():
+    def case(workload, ours):
         entries = [Entry("without", "idiom", Timing.of([100.0])), Entry("host='recycle'", "ours", ours)]
-        return Case(given.name, entries)
+        return Case(workload.name, entries)
 
     fill, *_, other = GROUPS["large blocks"]
     assert fill.gain == 5
@@ -84,26 +84,26 @@ def test_goals_are_times_over_times():
     assert recycle.goals([Case("kept after zeros", figures={"bytes without": 0})]) == []
 
 
-def test_results_become_a_page(tmp_path, monkeypatch):
+def test_pool_results_become_a_page(tmp_path, monkeypatch):
     monkeypatch.setitem(GROUPS, "zeros", GROUPS["zeros"][:2])
     pytest.importorskip("jax")
     suite, settings = load("pool"), Settings(quick=True, pace=SHORT)
-    found = Results.begin([suite], settings)
+    results = Results.begin([suite], settings)
     aligned, recycling = suite.sections[:2]
     for section, names in ((aligned, ("arrays", "64 MB to JAX")), (recycling, ("zeros",))):
         for task in section.tasks(settings):
             if task.name in names:
-                found.add("pool", section, task.run())
-    found.finish([("pool", aligned), ("pool", recycling)], complete=True)
-    taken = found.cases["pool/aligned"][0].figures
-    assert taken["arrays"] == 24
-    assert taken[ALIGNED] == 24 or "machine code" in found.cases["pool/aligned"][0].remarks[-1]
+                results.add("pool", section, task.run())
+    results.finish([("pool", aligned), ("pool", recycling)], complete=True)
+    counts = results.cases["pool/aligned"][0].figures
+    assert counts["arrays"] == 24
+    assert counts[ALIGNED] == 24 or "machine code" in results.cases["pool/aligned"][0].remarks[-1]
     file = tmp_path / "pool-here.json"
-    found.save(file)
+    results.save(file)
     text = page(file)
-    assert "Each mode has a process of its own" in text
-    assert f"{taken['without']:.0f} of 24 | {taken[ALIGNED]:.0f} of 24" in text
+    assert "Each mode has a separate process" in text
+    assert f"{counts['without']:.0f} of 24 | {counts[ALIGNED]:.0f} of 24" in text
     assert "| kept after zeros |" in text
-    plain, ours, _ = found.cases["pool/recycle"][0].entries
+    plain, ours, _ = results.cases["pool/recycle"][0].entries
     goals = json.loads(file.read_text())["goals"]
     assert any(abs(goal["value"] - ours.timing.median / plain.timing.median) < 1e-6 for goal in goals)

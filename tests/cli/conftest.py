@@ -1,4 +1,4 @@
-"""Fixtures of the command's tests."""
+"""Fixtures for the command's tests."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from zerocopy.framework import Framework
 
 @pytest.fixture
 def add() -> Callable[[Framework], None]:
-    """Register frameworks for one test; conftest takes them away again."""
+    """Register frameworks for one test; a fixture of tests/conftest.py removes them."""
     return zc.register

@@ -1,4 +1,4 @@
-"""The command: what a person sees, what a pipe gets, and the exit codes."""
+"""The command: output in terminals and pipes, JSON, exit codes, and ``doctor``."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ import zerocopy
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy.cli import doctor, extras
-from zerocopy.cli.matrix.arrays import Cell
+from zerocopy.cli.matrix.arrays import ArrayCell
 from zerocopy.errors import DeviceError, Reason
 from zerocopy.framework import Framework
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
 from click.testing import CliRunner, Result
+from packaging.specifiers import SpecifierSet
 
 from zerocopy.cli.main import command
 
@@ -64,19 +65,19 @@ def rows(text: str) -> dict[str, list[str]]:
     """Return the first grid's cells by source, in the order of the columns."""
     lines = text.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("from"))
-    found = {}
+    cells = {}
     for line in lines[start + 2 :]:
-        match = re.match(r"(\S+)\s+([=+\-!.] .*)", line)
+        match = re.match(r"(\S+)\s+([=+\-!.x] .*)", line)
         if match:
-            found[match[1]] = [part.strip() for part in re.split(r"\s{2,}", match[2])]
+            cells[match[1]] = [part.strip() for part in re.split(r"\s{2,}", match[2])]
         if line.startswith(("= zero-copy the", "- refused   an")):
             break
-    return found
+    return cells
 
 
 class Copying(Boxes):
     def copy_reasons(self, view: Any) -> list[Reason]:
-        return [Reason("boxes take nothing as it lies", "wait for bigger boxes")]
+        return [Reason("boxes need contiguous memory", "use bigger boxes")]
 
 
 class Liar(Boxes):
@@ -87,7 +88,7 @@ class Liar(Boxes):
 # -- matrix -------------------------------------------------------------------------
 
 
-def test_the_grid_in_a_pipe() -> None:
+def test_grid_in_pipe_is_plain_ascii() -> None:
     pytest.importorskip("torch")
     done = process("matrix", "--frameworks", "numpy,torch")
     assert done.returncode == 0, done.stderr
@@ -104,8 +105,8 @@ def test_the_grid_in_a_pipe() -> None:
     assert "+ Every promise held in 4 conversions: 4 zero-copy." in done.stdout
 
 
-def test_all_installed_frameworks_and_nothing_on_stderr() -> None:
-    """TensorFlow, too, is quiet; what cannot take part is named with what to do."""
+def test_all_frameworks_write_nothing_to_stderr() -> None:
+    """TensorFlow logs nothing, and each missing framework is listed with its fix."""
     done = process("matrix", "--repeat", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
@@ -120,7 +121,7 @@ def test_all_installed_frameworks_and_nothing_on_stderr() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
 @pytest.mark.parametrize("columns", [60, 80, 120])
-def test_the_grid_in_a_terminal(columns: int) -> None:
+def test_grid_in_terminal_has_colours_and_fits(columns: int) -> None:
     import fcntl
     import pty
     import struct
@@ -157,7 +158,7 @@ def test_the_grid_in_a_terminal(columns: int) -> None:
     assert "✓ Every promise held in 4 conversions" in grid
 
 
-def test_narrow_output_is_split_and_not_cut(add: Callable[[Framework], None], monkeypatch: Any) -> None:
+def test_narrow_grid_is_split(add: Callable[[Framework], None], monkeypatch: Any) -> None:
     pytest.importorskip("torch")
     add(Copying())
     monkeypatch.setenv("COLUMNS", "40")
@@ -174,12 +175,10 @@ def test_copies_are_numbered_and_explained(add: Callable[[Framework], None]) -> 
     assert done.exit_code == 0
     assert rows(done.stdout)["numpy"] == ["= zero-copy", "+ copy"]
     assert re.search(r"(ns|us) \[1\]", done.stdout)
-    assert (
-        "Why it copies\n [1] boxes take nothing as it lies\n     fix: wait for bigger boxes\n" in done.stdout
-    )
+    assert "Why it copies\n [1] boxes need contiguous memory\n     fix: use bigger boxes\n" in done.stdout
 
 
-def test_a_broken_promise_is_red_in_words_and_exits_1(add: Callable[[Framework], None]) -> None:
+def test_broken_promise_is_reported_and_exits_1(add: Callable[[Framework], None]) -> None:
     add(Liar())
     done = invoke("matrix", "--frameworks", "numpy,boxes")
     assert done.exit_code == 1
@@ -192,7 +191,7 @@ def test_a_broken_promise_is_red_in_words_and_exits_1(add: Callable[[Framework],
     assert json.loads(done.stdout)["broken"] == 1
 
 
-def test_no_device_is_told(add: Callable[[Framework], None]) -> None:
+def test_framework_without_device_is_listed_with_fix(add: Callable[[Framework], None]) -> None:
     class OnGpu(Boxes):
         def check_device(self, device: Any) -> None:
             raise DeviceError("", "no device is here", "plug one in")
@@ -209,7 +208,7 @@ def test_no_device_is_told(add: Callable[[Framework], None]) -> None:
     assert "nothing was converted" in done.stdout
 
 
-def test_json_says_what_the_grid_says(tmp_path: Path) -> None:
+def test_json_has_the_cells_of_the_grid(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     np.save(tmp_path / "x.npy", np.arange(6, dtype="i2").reshape(2, 3))
     arguments = ["matrix", "--frameworks", "numpy,torch", "--input", str(tmp_path / "x.npy")]
@@ -224,7 +223,7 @@ def test_json_says_what_the_grid_says(tmp_path: Path) -> None:
     assert [(c["source"], c["target"]) for c in cells] == [
         (a, b) for a in ("numpy", "torch") for b in ("numpy", "torch")
     ]
-    assert {f.name for f in Cell.__dataclass_fields__.values()} == set(cells[0])
+    assert {f.name for f in ArrayCell.__dataclass_fields__.values()} == set(cells[0])
     for c in cells:
         assert (c["outcome"], c["zero_copy"], c["copied_bytes"]) == ("zero-copy", True, 0)
         assert (c["dtype"], c["shape"], c["samples"]) == ("int16", [2, 3], 3)
@@ -234,8 +233,8 @@ def test_json_says_what_the_grid_says(tmp_path: Path) -> None:
     assert [cell for row in shown.values() for cell in row] == [f"= {c['outcome']}" for c in cells]
 
 
-def test_many_columns_stay_readable(tmp_path: Path) -> None:
-    """Twenty columns of six types fare alike: one grid, and names that cannot reach the terminal."""
+def test_many_columns_make_one_grid(tmp_path: Path) -> None:
+    """Twenty columns with the same outcomes make one grid; escape sequences in names are escaped."""
     header = ",".join([*(f"column number {i}" for i in range(19)), "\x1b[31mred", "[bold]text"])
     line = ",".join([*("1" if i % 2 else "1.5" for i in range(20)), "abc"])
     path = tmp_path / "wide.csv"
@@ -252,7 +251,7 @@ def test_many_columns_stay_readable(tmp_path: Path) -> None:
     assert "in 20 conversions: 20 zero-copy." in done.stdout
 
 
-def test_arrays_that_fare_differently_get_grids_of_their_own(tmp_path: Path) -> None:
+def test_arrays_with_different_outcomes_have_separate_grids(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", full=np.ones(3), none=np.ones(0), more=np.ones((2, 2), "i1"))
     done = invoke("matrix", "--frameworks", "numpy", "--repeat", "1", "--input", str(tmp_path / "x.npz"))
     assert done.stdout.count("from \\ to") == 2
@@ -318,13 +317,13 @@ def test_doctor_imports_no_framework(run_python: Callable[..., Any]) -> None:
         """
     )
     assert done.returncode == 0, done.stderr
-    found = {f["name"]: f for f in json.loads(done.stdout)["frameworks"]}
-    assert set(found) == set(registry.frameworks())
-    assert found["numpy"]["devices"] == ["cpu"]
-    assert all(f["devices"] is None for name, f in found.items() if name != "numpy")
+    frameworks = {f["name"]: f for f in json.loads(done.stdout)["frameworks"]}
+    assert set(frameworks) == set(registry.frameworks())
+    assert frameworks["numpy"]["devices"] == ["cpu"]
+    assert all(f["devices"] is None for name, f in frameworks.items() if name != "numpy")
 
 
-def test_doctor_imports_when_asked(add: Callable[[Framework], None]) -> None:
+def test_doctor_import_option_imports_frameworks(add: Callable[[Framework], None]) -> None:
     class Failing(Boxes):
         def module(self) -> Any:
             raise OSError("libgomp.so.1: cannot open\nshared object file")
@@ -339,24 +338,24 @@ def test_doctor_imports_when_asked(add: Callable[[Framework], None]) -> None:
         assert any(re.match(r"\+\s+torch\s+tensor\s+\S+\s+cpu", line) for line in lines)
 
 
-def test_doctor_shows_the_pools_report(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_shows_pool_report(monkeypatch: pytest.MonkeyPatch) -> None:
     from zerocopy.pool import hook, install
     from zerocopy.pool.cards import Card
 
     monkeypatch.setattr(install, "cards", lambda: ([Card(0, "stand-in", 80 << 30)], None))
     monkeypatch.setenv("ZEROCOPY_POOL", "driver,initial=1GiB")
     text = invoke("doctor").stdout
-    assert "what zerocopy.install_pool() would come to" in text
+    assert "what zerocopy.install_pool() would install" in text
     assert re.search(r"device\s+0, stand-in, 80 GiB; no limit", text)
     assert re.search(r"[-+]\s+cupy\s+(absent|pending_import)", text)
     assert install.installed_pool() is None
-    found = doctor.report()["pool"]
-    assert (found["installed"], found["kind"], found["asked"]) == (
+    pool_report = doctor.report()["pool"]
+    assert (pool_report["installed"], pool_report["kind"], pool_report["asked"]) == (
         False,
         "driver",
         "driver,initial=1073741824",
     )
-    assert [row["framework"] for row in found["frameworks"]] == hook.names()
+    assert [row["framework"] for row in pool_report["frameworks"]] == hook.names()
     monkeypatch.setenv("ZEROCOPY_POOL", "rrm")
     assert "did you mean 'rmm'" in invoke("doctor").stdout
     monkeypatch.delenv("ZEROCOPY_POOL")
@@ -369,15 +368,15 @@ def test_doctor_shows_the_pools_report(monkeypatch: pytest.MonkeyPatch) -> None:
         pool.close()
 
 
-def test_doctor_where_the_variable_cannot_be_had() -> None:
-    """The command says what is wrong; it does not end in the import."""
+def test_doctor_reports_wrong_pool_variable() -> None:
+    """The command reports the error; importing zerocopy does not raise it."""
     done = process("doctor", ZEROCOPY_POOL="rms")
     assert done.returncode == 0, done.stderr
     assert "ZEROCOPY_POOL" in done.stdout
     assert "did you mean 'rmm'" in " ".join(done.stdout.split())
 
 
-def test_doctor_in_a_pipe() -> None:
+def test_doctor_in_pipe_is_plain_ascii() -> None:
     done = process("doctor")
     assert done.returncode == 0, done.stderr
     assert ESCAPE not in done.stdout
@@ -391,7 +390,7 @@ def test_doctor_in_a_pipe() -> None:
             assert info.install in " ".join(done.stdout.split())
 
 
-def test_no_driver_is_said_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_driver_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         doctor.cuda_driver, "missing", lambda: Reason("no NVIDIA driver is installed", "install it")
     )
@@ -405,16 +404,16 @@ def test_no_driver_is_said_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no NVIDIA driver" in invoke("doctor").stdout
 
 
-def test_nvidia_smi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_nvidia_smi_output_is_parsed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     smi = tmp_path / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho 'Card One, 999.1, 81559'\necho 'Card Two, 999.1, 81559'\n")
     smi.chmod(0o755)
     monkeypatch.setattr(doctor.shutil, "which", lambda name: str(smi))
-    assert doctor._by_smi() == [
+    assert doctor._nvidia_smi() == [
         {"name": f"Card {n}", "driver": "999.1", "memory_mib": "81559"} for n in ("One", "Two")
     ]
     smi.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
-    assert doctor._by_smi() == "nvidia-smi failed with code 9: NVIDIA-SMI has failed"
+    assert doctor._nvidia_smi() == "nvidia-smi failed with code 9: NVIDIA-SMI has failed"
 
 
 REQUIRES = [
@@ -431,16 +430,16 @@ _real = metadata.distribution
 
 
 def _distribution(name: str) -> Any:
-    if name != "zerocopy-interchange":
+    if name != extras.DISTRIBUTION:
         return _real(name)
-    names = ["cli", "arrow", "all", "old", "none"]
+    names = ["cli", "arrow", "all", "old", "none", "loop"]
     return SimpleNamespace(requires=REQUIRES, metadata=SimpleNamespace(get_all=lambda key: names))
 
 
-def test_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extras_list_missing_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "distribution", _distribution)
-    found = extras.extras()["extras"]
-    assert {name: extra["complete"] for name, extra in found.items()} == {
+    listed = extras.extras()["extras"]
+    assert {name: extra["complete"] for name, extra in listed.items()} == {
         "all": False,
         "arrow": False,
         "cli": True,
@@ -448,13 +447,13 @@ def test_extras(monkeypatch: pytest.MonkeyPatch) -> None:
         "none": True,
         "old": False,
     }
-    assert [p["name"] for p in found["all"]["parts"]] == ["not-a-thing", "click"]
-    assert found["old"]["parts"] == [
+    assert [p["name"] for p in listed["all"]["parts"]] == ["not-a-thing", "click"]
+    assert listed["old"]["parts"] == [
         {"name": "numpy[dev]", "wanted": "<1", "version": np.__version__, "fits": False}
     ]
     done = invoke("doctor")
     assert "not-a-thing>=1.0" in done.stdout
-    assert "pip install '.[arrow]'" in done.stdout
+    assert "pip install 'zerocopy-interchange[arrow]'" in done.stdout
     assert f"numpy[dev]<1 (here: {np.__version__})" in done.stdout
 
 
@@ -488,8 +487,8 @@ def test_extras_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
         ("anything", "", True),
     ],
 )
-def test_versions(version: str, clause: str, fits: bool) -> None:
-    assert extras._fits(version, clause) is fits
+def test_version_satisfies_specifier(version: str, clause: str, fits: bool) -> None:
+    assert extras._fits(version, SpecifierSet(clause)) is fits
 
 
 # -- the command itself -------------------------------------------------------------------
@@ -503,7 +502,7 @@ def test_version_and_help() -> None:
 
 
 @pytest.mark.parametrize("absent", ["click", "rich"])
-def test_without_click_or_rich(run_python: Callable[..., Any], absent: str) -> None:
+def test_missing_click_or_rich_is_reported(run_python: Callable[..., Any], absent: str) -> None:
     done = run_python(
         f"""
         import sys
@@ -513,5 +512,7 @@ def test_without_click_or_rich(run_python: Callable[..., Any], absent: str) -> N
         """
     )
     assert done.returncode == 1
-    assert done.stderr == "zerocopy: the command needs click and rich: pip install click rich\n"
+    assert (
+        done.stderr == "zerocopy: the command needs click and rich: pip install 'zerocopy-interchange[cli]'\n"
+    )
     assert done.stdout == ""

@@ -1,4 +1,4 @@
-"""Tables in the matrix: columns of every type, what they become, and each way to break a promise."""
+"""Columns in the matrix: the outcome of each type, and every kind of broken promise."""
 
 from __future__ import annotations
 
@@ -16,20 +16,16 @@ import pytest
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy.cli import datasets
-from zerocopy.cli.matrix import (
-    arrays as matrix,
-    checks as evidence,
-    columns as column_matrix,
-    samples as columns,
-)
-from zerocopy.cli.matrix.columns import ColumnCell
+from zerocopy.cli.matrix import arrays, checks, columns, comparison, samples
+from zerocopy.cli.matrix.columns import ColumnCell, ColumnRow
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.tables.column import Column, Table
+from zerocopy.tables.result import to_pylist
 
 pa = pytest.importorskip("pyarrow")
 
-#: The table of NVIDIA's series on interoperability: all of its rows and columns.
+#: All frameworks in the table of NVIDIA's series on interoperability.
 NINE = ("pandas", "numpy", "cudf", "cupy", "numba", "jax", "torch", "tensorflow", "mxnet")
 
 USABLE = [
@@ -41,18 +37,18 @@ TABLES = [name for name in USABLE if registry.by_name(name).tables]
 
 
 class Crate:
-    """The tables of the framework that is made up here."""
+    """A table of `Crates`."""
 
     def __init__(self, table: Any) -> None:
         self.table = table
 
 
 class Crates(Framework):
-    """A framework of tables that keeps every promise; what a test wants broken, it overrides."""
+    """A framework of tables that keeps every promise; tests override methods to break one."""
 
     name = "crates"
     kind = "table"
-    root_modules = (__name__,)
+    root_modules = (__name__.partition(".")[0],)
     mutable = False
 
     def module(self) -> Any:
@@ -65,9 +61,9 @@ class Crates(Framework):
         return issubclass(cls, Crate)
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
-        found = registry.by_name("pyarrow").table(obj.table)
-        assert found is not None
-        return replace(found, name="crates.Crate", obj=obj)
+        described = registry.by_name("pyarrow").table(obj.table)
+        assert described is not None
+        return replace(described, name="crates.Crate", obj=obj)
 
     def from_table(self, table: Table) -> Any:
         return Crate(registry.by_name("pyarrow").from_table(table))
@@ -80,22 +76,22 @@ def tried(
     sources: Iterable[str], targets: Iterable[str], *names: str
 ) -> dict[tuple[str, str, str], ColumnCell]:
     """Return the cells of some of the samples."""
-    every = columns.samples()
+    every = samples.samples()
     some = {name: every[name] for name in names} if names else every
-    found = column_matrix.measure(some, targets, sources)
-    return {(c.source, c.target, c.column): c for c in found.cells}
+    matrix = columns.measure(some, targets, sources)
+    return {(c.source, c.target, c.column): c for c in matrix.cells}
 
 
 def crated(name: str = "int64") -> ColumnCell:
     return tried(["pyarrow"], ["crates"], name)["pyarrow", "crates", name]
 
 
-# -- what holds ---------------------------------------------------------------------
+# -- kept promises ---------------------------------------------------------------------
 
 
-def test_the_nine_by_nine_is_accounted_for() -> None:
-    """Each is in the grid, or has a reason why it is not; and so has each pair."""
-    result = matrix.measure(datasets.iris().arrays, repeat=1)
+def test_every_pair_of_nine_frameworks_has_a_cell_or_a_reason() -> None:
+    """Each framework is in the grid, or has a reason why it is not."""
+    result = arrays.measure(datasets.iris().arrays, samples=1)
     for name in NINE:
         where = (name in result.frameworks, name in result.not_usable, name in result.not_installed)
         assert sum(where) == 1, name
@@ -106,10 +102,10 @@ def test_the_nine_by_nine_is_accounted_for() -> None:
 
 
 @pytest.mark.parametrize("source", TABLES)
-def test_no_framework_here_breaks_a_promise(source: str) -> None:
+def test_installed_frameworks_keep_every_promise(source: str) -> None:
     cells = tried([source], USABLE)
     assert {key: cell.broken for key, cell in cells.items() if cell.broken} == {}
-    assert len(cells) == len(columns.samples()) * len(USABLE)
+    assert len(cells) == len(samples.samples()) * len(USABLE)
     for cell in cells.values():
         assert bool(cell.options) == (cell.outcome in ("encoded", "masked"))
         assert bool(cell.refusals) == (cell.outcome in ("encoded", "masked", "refused", "no source"))
@@ -117,7 +113,7 @@ def test_no_framework_here_breaks_a_promise(source: str) -> None:
         assert cell.zero_copy <= (cell.copied_bytes == 0)
 
 
-def test_tensors_as_sources() -> None:
+def test_tensor_framework_as_source() -> None:
     pytest.importorskip("torch")
     cells = tried(["torch"], ["numpy", "pyarrow"], "float32", "bool", "string", "int64 nulls")
     assert cells["torch", "pyarrow", "float32"].outcome == "zero-copy"
@@ -128,12 +124,12 @@ def test_tensors_as_sources() -> None:
     assert "tensors do not have" in cell.refusals[0].why or "nulls" in cell.refusals[0].why
 
 
-def test_what_comes_of_each_type_in_torch() -> None:
+def test_outcome_of_each_type_in_torch() -> None:
     pytest.importorskip("torch")
     cells = {name: cell for (_, _, name), cell in tried(["pyarrow"], ["torch"]).items()}
-    found = {name: (cell.outcome, cell.zero_copy, cell.options) for name, cell in cells.items()}
+    outcomes = {name: (cell.outcome, cell.zero_copy, cell.options) for name, cell in cells.items()}
     encoded, masked = {"encode": True}, {"nulls": "mask"}
-    assert found == {
+    assert outcomes == {
         "int64": ("zero-copy", True, {}),
         "int64 nulls": ("masked", False, masked),
         "int64 chunks": ("copy", False, {}),
@@ -155,32 +151,32 @@ def test_what_comes_of_each_type_in_torch() -> None:
     assert not cells["int64 nulls"].refusals[0].why.startswith("column")
 
 
-def test_arrays_are_tables_of_columns(add: Callable[[Framework], None]) -> None:
-    """A 2-D array in a framework of tables: a column for each of its own, and back."""
+def test_2d_array_is_a_table_of_columns(add: Callable[[Framework], None]) -> None:
+    """A framework of tables holds a 2-D array as one column for each of the array's."""
     add(Crates())
-    result = matrix.measure(datasets.iris().arrays, ["numpy", "crates"], repeat=1)
+    result = arrays.measure(datasets.iris().arrays, ["numpy", "crates"], samples=1)
     assert not result.broken
-    found = {(c.source, c.target): (c.outcome, c.copied_bytes) for c in result.cells}
-    assert found["crates", "numpy"] == ("zero-copy", 0)
-    assert found["numpy", "crates"] == ("copy", 2400)  # a column of a row-major array has gaps
+    outcomes = {(c.source, c.target): (c.outcome, c.copied_bytes) for c in result.cells}
+    assert outcomes["crates", "numpy"] == ("zero-copy", 0)
+    assert outcomes["numpy", "crates"] == ("copy", 2400)  # a column of a row-major array has gaps
     (back,) = [c for c in result.cells if (c.source, c.target) == ("crates", "numpy")]
     assert back.proof == ["shares_memory", "address"]
     assert back.median_ns is not None
 
 
-def test_sources_can_be_picked(add: Callable[[Framework], None]) -> None:
+def test_sources_can_be_selected(add: Callable[[Framework], None]) -> None:
     add(Crates())
-    result = matrix.measure(datasets.iris().arrays, ["numpy", "crates"], 1, sources=["crates"])
+    result = arrays.measure(datasets.iris().arrays, ["numpy", "crates"], 1, sources=["crates"])
     assert {cell.source for cell in result.cells} == {"crates"}
     assert [cell.target for cell in result.cells] == ["numpy", "crates"]
 
 
-# -- what is found --------------------------------------------------------------------
+# -- broken promises --------------------------------------------------------------------
 
 
 @pytest.fixture
 def add() -> Callable[[Framework], None]:
-    """Register frameworks for one test; conftest takes them away again."""
+    """Register frameworks for one test; a fixture of tests/conftest.py removes them."""
     return zc.register
 
 
@@ -193,18 +189,18 @@ def _fresh(column: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("change", "found"),
+    ("change", "message"),
     [
-        (_fresh, "explain says zero_copy=True, and the result is not all in the source's memory"),
+        (_fresh, "explain reports zero_copy=True, and the result is not all in the source's memory"),
         (_fresh, "copy=False copies"),
         (lambda c: pa.chunked_array([pa.array([0, *c.to_pylist()[1:]])]), "1 of 96 values differ"),
-        (lambda c: c.cast("int32"), "the type is int32, not int64, and no plan says so"),
+        (lambda c: c.cast("int32"), "the type is int32, not int64, and the plan does not report it"),
         (lambda c: c.slice(1), "it has 95 rows, not 96"),
-        (lambda c: c.cast("string"), "the type is string, not int64, and no plan says so"),
+        (lambda c: c.cast("string"), "the type is string, not int64, and the plan does not report it"),
     ],
     ids=["copies", "copies-false", "value", "narrow", "short", "type"],
 )
-def test_wrong_results_are_found(add: Callable[[Framework], None], change: Any, found: str) -> None:
+def test_wrong_results_are_reported(add: Callable[[Framework], None], change: Any, message: str) -> None:
     class Broken(Crates):
         def from_table(self, table: Table) -> Any:
             return Crate(_changed(super().from_table(table).table, change))
@@ -214,19 +210,19 @@ def test_wrong_results_are_found(add: Callable[[Framework], None], change: Any, 
     add(Broken())
     cell = crated()
     assert cell.outcome == "broken"
-    assert any(found in text for text in cell.broken), cell.broken
+    assert any(message in text for text in cell.broken), cell.broken
 
 
-def test_a_column_that_is_called_otherwise_is_found(add: Callable[[Framework], None]) -> None:
+def test_renamed_column_is_reported(add: Callable[[Framework], None]) -> None:
     class Renaming(Crates):
         def from_table(self, table: Table) -> Any:
             return Crate(super().from_table(table).table.rename_columns(["y"]))
 
     add(Renaming())
-    assert "it comes back as a table of the columns y" in " ".join(crated().broken)
+    assert "converted back it is a table with the columns y" in " ".join(crated().broken)
 
 
-def test_a_type_that_a_plan_speaks_of_may_change(add: Callable[[Framework], None]) -> None:
+def test_type_change_in_the_plan_is_allowed(add: Callable[[Framework], None]) -> None:
     class Narrowing(Crates):
         def column_reasons(self, column: Column) -> list[Reason]:
             return [Reason("crates have integers of 32 bits", "cast it first")]
@@ -240,7 +236,7 @@ def test_a_type_that_a_plan_speaks_of_may_change(add: Callable[[Framework], None
     assert cell.reasons == [Reason("crates have integers of 32 bits", "cast it first")]
 
 
-def test_copy_true_that_aliases_is_found(add: Callable[[Framework], None]) -> None:
+def test_copy_true_that_aliases_is_reported(add: Callable[[Framework], None]) -> None:
     kept: list[Any] = []
 
     class Lazy(Crates):
@@ -253,13 +249,13 @@ def test_copy_true_that_aliases_is_found(add: Callable[[Framework], None]) -> No
 
     add(Lazy())
     assert crated().broken == [
-        "explain with copy=True says zero_copy=False, and the result is all in the source's memory",
+        "explain with copy=True reports zero_copy=False, and the result is all in the source's memory",
         "copy=True aliases",
     ]
 
 
-def test_a_source_that_is_changed_in_place_is_found(add: Callable[[Framework], None]) -> None:
-    """As polars' exporters join the chunks of the data frame itself."""
+def test_source_changed_in_place_is_reported(add: Callable[[Framework], None]) -> None:
+    """polars' exporters, for example, join the chunks of the data frame itself."""
 
     class Joining(Crates):
         def table(self, obj: Any, index: bool | None = None) -> Table | None:
@@ -277,14 +273,16 @@ def test_a_source_that_is_changed_in_place_is_found(add: Callable[[Framework], N
 
     add(Crates())
     add(Aside())
-    table = columns.made_of(columns.samples()["int64 chunks"])
+    table = comparison.table_of_column(samples.samples()["int64 chunks"])
     crate = Crate(table)
-    cell = ColumnCell("crates", "aside", "int64 chunks", "int64")
-    column_matrix._check(cell, table["x"], crate)
-    assert "the source lies elsewhere afterwards" in cell.broken
+    row = ColumnRow("crates", "int64 chunks", table["x"])
+    row.source = crate
+    cell = row.new_cell("aside")
+    row.check(cell)
+    assert "the conversion moved the source in memory" in cell.broken
 
 
-def test_a_refusal_is_no_broken_promise(add: Callable[[Framework], None]) -> None:
+def test_refusal_is_not_a_broken_promise(add: Callable[[Framework], None]) -> None:
     class Narrow(Crates):
         def column_reasons(self, column: Column) -> list[Reason]:
             raise UnsupportedConversionError("", f"is {column.field}, which crates lack", "leave it")
@@ -293,19 +291,18 @@ def test_a_refusal_is_no_broken_promise(add: Callable[[Framework], None]) -> Non
     cells = tried(["pyarrow", "crates"], ["crates", "numpy"], "date")
     refused = cells["pyarrow", "crates", "date"]
     assert (refused.outcome, refused.broken) == ("refused", [])
-    assert refused.refusals == [Reason("is date32[day], which crates lack", "leave it")]
+    assert refused.refusals == [Reason("is date32[day], which crates lack", "leave it", code="unsupported")]
     assert cells["crates", "numpy", "date"].outcome == "no source"
 
 
-def test_refusals_with_options_are_told(add: Callable[[Framework], None], run_python: Any) -> None:
+def test_refusals_with_options_are_recorded(add: Callable[[Framework], None], run_python: Any) -> None:
     pytest.importorskip("jax")
     done = run_python(
         """
-        from zerocopy.cli.matrix import columns as column_matrix
-        from zerocopy.cli.matrix import samples as columns
-        every = columns.samples()
-        found = column_matrix.measure({"time": every["time"]}, ["jax"], ["pyarrow"])
-        (cell,) = found.cells
+        from zerocopy.cli.matrix import columns, samples
+        every = samples.samples()
+        matrix = columns.measure({"time": every["time"]}, ["jax"], ["pyarrow"])
+        (cell,) = matrix.cells
         assert (cell.outcome, cell.options) == ("refused", {})
         assert "tensors do not have" in cell.refusals[0].why
         assert "x64" in cell.refusals[1].why
@@ -316,7 +313,7 @@ def test_refusals_with_options_are_told(add: Callable[[Framework], None], run_py
 
 
 @pytest.mark.parametrize("where", ["from_table", "table"])
-def test_foreign_exceptions_are_found(add: Callable[[Framework], None], where: str) -> None:
+def test_foreign_exceptions_are_reported(add: Callable[[Framework], None], where: str) -> None:
     def fail(*args: Any) -> Any:
         raise ZeroDivisionError("first line\nsecond line")
 
@@ -326,7 +323,7 @@ def test_foreign_exceptions_are_found(add: Callable[[Framework], None], where: s
     assert "second line" not in text
 
 
-def test_python_warnings_are_told_and_memory_errors_are_not_broken(add: Callable[[Framework], None]) -> None:
+def test_python_warnings_are_recorded_and_memory_errors_are_raised(add: Callable[[Framework], None]) -> None:
     class Grumbling(Crates):
         def from_table(self, table: Table) -> Any:
             warnings.warn("grumble", UserWarning, stacklevel=1)
@@ -363,69 +360,79 @@ def _column(values: Any, kind: Any = None) -> Any:
     ],
     ids=["nan", "wide", "view", "list", "codes", "bool8", "nested"],
 )
-def test_columns_that_say_the_same(ours: Any, theirs: Any) -> None:
-    assert columns.compare(ours, theirs, told=False) == []
+def test_equal_columns_have_no_differences(ours: Any, theirs: Any) -> None:
+    assert comparison.column_differences(ours, theirs, allow_type_change=False) == []
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "said"),
+    ("ours", "theirs", "message"),
     [
         (_column([0.0]), _column([-0.0]), "1 of 1 values differ"),
         (_column([1, None]), _column([1, 0]), "1 of 2 values differ"),
-        (_column([1]), _column([1], pa.int32()), "the type is int32, not int64, and no plan says so"),
-        (_column([1], pa.timestamp("us")), _column([1], pa.timestamp("us", "UTC")), "no plan says so"),
+        (
+            _column([1]),
+            _column([1], pa.int32()),
+            "the type is int32, not int64, and the plan does not report it",
+        ),
+        (
+            _column([1], pa.timestamp("us")),
+            _column([1], pa.timestamp("us", "UTC")),
+            "the plan does not report it",
+        ),
         (_column([[1, 2]]), _column([[2, 1]]), "1 of 1 values differ"),
         (_column(["a"]), _column(["a", "b"]), "it has 2 rows, not 1"),
     ],
     ids=["zero", "null", "narrow", "zone", "list", "rows"],
 )
-def test_columns_that_differ(ours: Any, theirs: Any, said: str) -> None:
-    assert any(said in text for text in columns.compare(ours, theirs, told=False))
+def test_columns_that_differ(ours: Any, theirs: Any, message: str) -> None:
+    assert any(
+        message in text for text in comparison.column_differences(ours, theirs, allow_type_change=False)
+    )
 
 
-@pytest.mark.parametrize("name", columns.samples())
-def test_decoding_is_the_opposite_of_encoding(name: str) -> None:
-    column = columns.samples()[name]
-    result = zc.convert(columns.made_of(column), "numpy", encode=True, nulls="mask")
-    assert columns.decoded(result["x"]) == columns.stored(column)
+@pytest.mark.parametrize("name", samples.samples())
+def test_decoding_inverts_encoding(name: str) -> None:
+    column = samples.samples()[name]
+    result = zc.convert(comparison.table_of_column(column), "numpy", encode=True, nulls="mask")
+    assert to_pylist(result["x"]) == comparison.tensor_rows(column)
 
 
-def test_samples_have_all_that_their_names_say() -> None:
-    found = columns.samples()
-    assert all(len(column) == 96 for column in found.values())
-    assert all(bool(column.null_count) == name.endswith("nulls") for name, column in found.items())
-    assert {name for name, column in found.items() if column.num_chunks > 1} == {"int64 chunks"}
-    assert len({str(column.type) for column in found.values()}) == 15
+def test_samples_match_their_names() -> None:
+    by_name = samples.samples()
+    assert all(len(column) == 96 for column in by_name.values())
+    assert all(bool(column.null_count) == name.endswith("nulls") for name, column in by_name.items())
+    assert {name for name, column in by_name.items() if column.num_chunks > 1} == {"int64 chunks"}
+    assert len({str(column.type) for column in by_name.values()}) == 15
 
 
-def test_pick() -> None:
-    every = columns.samples()
-    assert list(columns.pick(every, ["string", "int64"])) == [
+def test_pick_selects_by_name_and_type() -> None:
+    every = samples.samples()
+    assert list(samples.pick(every, ["string", "int64"])) == [
         *("int64", "int64 nulls", "int64 chunks", "string", "string nulls")
     ]
-    assert list(columns.pick(every, ["int64 nulls"])) == ["int64 nulls"]
-    assert list(columns.pick(every, ["timestamp[us]"])) == ["timestamp"]
+    assert list(samples.pick(every, ["int64 nulls"])) == ["int64 nulls"]
+    assert list(samples.pick(every, ["timestamp[us]"])) == ["timestamp"]
     with pytest.raises(LookupError, match="did you mean 'decimal'"):
-        columns.pick(every, ["decimals"])
-    with pytest.raises(LookupError, match="there are int64, int64 nulls"):
-        columns.pick(every, ["zzz"])
+        samples.pick(every, ["decimals"])
+    with pytest.raises(LookupError, match="known: int64, int64 nulls"):
+        samples.pick(every, ["zzz"])
 
 
-def test_sharing() -> None:
+def test_sharing_of_containers() -> None:
     x = np.arange(8)
-    assert evidence.sharing(x, {"a": x[:4], "b": x[4:]}) == evidence.Sharing(True, True, True)
-    assert evidence.sharing(x, {"a": x[:4], "b": x.copy()}).whole is False
-    assert evidence.sharing({"a": x}, {"a": x}) == evidence.Sharing(True, True, True)
-    assert evidence.sharing(x, x.copy()) == evidence.Sharing(False, False, False)
+    assert checks.sharing(x, {"a": x[:4], "b": x[4:]}) == checks.Sharing(True, True, True)
+    assert checks.sharing(x, {"a": x[:4], "b": x.copy()}).whole is False
+    assert checks.sharing({"a": x}, {"a": x}) == checks.Sharing(True, True, True)
+    assert checks.sharing(x, x.copy()) == checks.Sharing(False, False, False)
     reader = pa.table({"x": x}).to_reader()
-    assert evidence.sharing(reader, x) is None
-    assert evidence.blocks_of(reader) is None
+    assert checks.sharing(reader, x) is None
+    assert checks.block_bounds(reader) is None
 
 
 # -- the command --------------------------------------------------------------------
 
 
-def test_a_block_for_each_source(invoke: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_source_has_a_grid(invoke: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.setenv("COLUMNS", "110")
     arguments = ("matrix", "--frameworks", "numpy,torch,pyarrow", "--repeat", "1")
@@ -433,22 +440,22 @@ def test_a_block_for_each_source(invoke: Callable[..., Any], monkeypatch: pytest
     assert done.exit_code == 0, done.stdout
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 110
-    start = lines.index("Columns by type, 96 rows, each as a table of one column")
+    start = lines.index("Columns by type, 96 rows, each as the column 'x' of a table")
     assert [line.split() for line in lines[start:] if line.startswith("from ")] == [
         ["from", "pyarrow", "numpy", "torch", "pyarrow"]
     ]
-    found = {line[:16].strip(): line[16:].split() for line in lines[start + 4 : start + 23]}
-    assert found["int64"] == ["=", "=", "="]
-    assert found["string"] == ["e=", "e=", "="]
-    assert found["bool"][0] == "+"
-    assert found["string nulls"][:3:2] == ["em+", "em+"]
-    assert list(found) == list(columns.samples())
-    number = found["bool"][1]
+    cells = {line[:16].strip(): line[16:].split() for line in lines[start + 4 : start + 23]}
+    assert cells["int64"] == ["=", "=", "="]
+    assert cells["string"] == ["e=", "e=", "="]
+    assert cells["bool"][0] == "+"
+    assert cells["string nulls"][:3:2] == ["em+", "em+"]
+    assert list(cells) == list(samples.samples())
+    number = cells["bool"][1]
     assert f" [{number}] Arrow packs booleans into bits" in lines
     assert any(line.startswith("e ") and "encode=True" in line for line in lines)
 
 
-def test_the_document_has_the_columns(invoke: Callable[..., Any]) -> None:
+def test_json_has_the_columns(invoke: Callable[..., Any]) -> None:
     arguments = ("matrix", "--frameworks", "numpy,pyarrow", "--repeat", "1", "--json")
     document = json.loads(invoke(*arguments, "--types", "date,int64 nulls").stdout)
     assert document["columns"] == {
@@ -471,7 +478,7 @@ def test_the_document_has_the_columns(invoke: Callable[..., Any]) -> None:
     assert {cell["source"] for cell in rest["column_cells"]} == {"numpy"}
 
 
-def test_a_broken_column_exits_1(add: Callable[[Framework], None], invoke: Callable[..., Any]) -> None:
+def test_broken_column_exits_1(add: Callable[[Framework], None], invoke: Callable[..., Any]) -> None:
     class Copying(Crates):
         def from_table(self, table: Table) -> Any:
             return Crate(_changed(super().from_table(table).table, _fresh))
@@ -480,7 +487,7 @@ def test_a_broken_column_exits_1(add: Callable[[Framework], None], invoke: Calla
     arguments = ("matrix", "--frameworks", "pyarrow,crates", "--only", "columns", "--types", "float32")
     done = invoke(*arguments)
     assert done.exit_code == 1
-    assert "BROKEN: a promise does not hold" in done.stdout
+    assert "! BROKEN    a promise does not hold" in done.stdout
     assert "copy=False copies" in done.stdout
     assert "! 1 of 4 conversions broke a promise" in done.stdout
     document = json.loads(invoke(*arguments, "--json").stdout)
@@ -497,7 +504,7 @@ def test_files_keep_text_dates_and_nulls_as_columns(tmp_path: Path, invoke: Call
     assert "Left out" not in done.stdout
     for row in ("id, year int64", "name string", "day date32[day]"):
         assert f"\n{row} " in done.stdout
-    assert "7 rows, each as a table of one column" in done.stdout
+    assert "7 rows, each as the column 'x' of a table" in done.stdout
     done = invoke("matrix", "--frameworks", "numpy", "--repeat", "1", "--input", str(path))
     assert "Columns by type" not in done.stdout
     assert "Left out of t.csv" in done.stdout
@@ -535,7 +542,7 @@ def test_wrong_input_exits_2(
     assert message in done.stderr
 
 
-def test_without_pyarrow_the_arrays_are_there(run_python: Callable[..., Any]) -> None:
+def test_without_pyarrow_only_arrays_are_converted(run_python: Callable[..., Any]) -> None:
     done = run_python(
         """
         import sys
@@ -553,7 +560,7 @@ def test_without_pyarrow_the_arrays_are_there(run_python: Callable[..., Any]) ->
 
 @pytest.fixture
 def invoke(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Run the command in this process; its output is that of a pipe."""
+    """Run the command in this process, as if its output were a pipe."""
     pytest.importorskip("click")
     pytest.importorskip("rich")
     from click.testing import CliRunner

@@ -269,13 +269,13 @@ class Tensor(SimpleNamespace):
 
 def _exporter(cuda: Streams, bare: list):
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.on_device import exporter
+    from zerocopy._frameworks.torch.fast_path import cuda_exporter
 
     def to_capsule(tensor):
         bare.append(tensor)
         return torch.utils.dlpack.to_dlpack(tensor.plain)
 
-    return exporter(SimpleNamespace(cuda=cuda), to_capsule, frozenset({torch.float32}))
+    return cuda_exporter(SimpleNamespace(cuda=cuda), to_capsule, frozenset({torch.float32}))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_torch_leaves_to_the_careful_way(more: dict) -> None:
 
 def test_torch_takes_on_its_current_stream_and_device() -> None:
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.on_device import importer
+    from zerocopy._frameworks.torch.fast_path import cuda_importer
 
     values, asked = sample("f4"), []
 
@@ -311,11 +311,12 @@ def test_torch_takes_on_its_current_stream_and_device() -> None:
         return values.__dlpack__()
 
     for handle, stream in ((0, 1), (7, 7)):
-        result = importer(SimpleNamespace(cuda=Streams(handle)), torch.utils.dlpack.from_dlpack)((0, ask))
+        take = cuda_importer(SimpleNamespace(cuda=Streams(handle)), torch.utils.dlpack.from_dlpack)
+        result = take((0, ask))
         assert result.data_ptr() == values.ctypes.data
         assert asked.pop() == stream
     with pytest.raises(BufferError):
-        importer(SimpleNamespace(cuda=Streams()), None)((1, ask))
+        cuda_importer(SimpleNamespace(cuda=Streams()), None)((1, ask))
     assert not asked
 
 

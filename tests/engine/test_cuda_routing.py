@@ -390,7 +390,7 @@ def test_the_carrier_takes_the_layout(fake) -> None:
     backwards = zc.view(SpeaksDLPack(sample("f4")[::-1]))
     fake.can_relay = lambda view: not fake.device_copy_reasons(view)
     assert registry.relay(zc.view(SpeaksDLPack(sample("f4")))) is fake
-    with pytest.raises(zc.DeviceError, match="does not take its layout"):
+    with pytest.raises(zc.DeviceError, match="does not accept its layout"):
         registry.relay(backwards)
 
 

@@ -15,10 +15,10 @@ FILES = ("values", "semantics", "routes", "streams", "memory", "hazards")
 
 #: What stand-ins cannot show, and why.
 LEFT_OUT = {
-    "test_gpu_streams.py::test_the_test_can_fail": "no work is late, so none is overtaken",
-    "test_gpu_memory.py::test_at_the_interpreters_exit": "starts a process, which has no stand-ins",
-    "test_gpu_hazards.py::test_jax_with_no_order_asked_for": "starts a process, which has no stand-ins",
-    "test_gpu_hazards.py::test_an_error_in_flight_is_told_by_the_transfer": "there is no device that fails",
+    "test_gpu_streams.py::test_no_sync_stream_reads_old_values": "no work is late, so none is overtaken",
+    "test_gpu_memory.py::test_at_the_interpreters_exit": "runs a process without stand-ins",
+    "test_gpu_hazards.py::test_jax_exports_without_synchronisation": "runs a process without stand-ins",
+    "test_gpu_hazards.py::test_earlier_device_error_is_raised_by_the_transfer": "no device that can fail",
     "test_gpu_hazards.py::test_a_fork_after_the_import": "no driver that a child of a fork cannot use",
 }
 

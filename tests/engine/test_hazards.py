@@ -314,7 +314,7 @@ def test_torch_would_write_through_immutable_memory(framework: str) -> None:
 def test_masks_are_not_lost() -> None:
     x = np.ma.masked_array([1.0, 2.0, 3.0], mask=[False, True, False])
     for target in ("torch", "jax", "tensorflow", "pyarrow"):
-        with pytest.raises(zc.LossyConversionError, match="1 of 3 elements masked"):
+        with pytest.raises(zc.LossyConversionError, match="1 of 3 elements are masked"):
             zc.convert(x, to=target)
     assert zc.convert(x, to="numpy") is x
     unmasked = np.ma.masked_array([1.0, 2.0])
@@ -577,5 +577,5 @@ def test_jax_that_is_told_to_use_no_host(run_python) -> None:
         """,
         JAX_PLATFORMS="cuda",
     )
-    assert "JAX is told to use cuda alone (JAX_PLATFORMS), and has no arrays on the host" in done.stdout
+    assert "JAX is configured to use only cuda (JAX_PLATFORMS), and has no arrays on the host" in done.stdout
     assert "JAX_PLATFORMS=cuda,cpu" in done.stdout

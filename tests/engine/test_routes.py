@@ -96,10 +96,10 @@ def test_a_type_is_kept_for_what_it_is_not_for_one_instance() -> None:
 
 def test_torch_import() -> None:
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch import _from_capsule
+    from zerocopy._frameworks.torch.fast_path import capsule_importer
 
     x = sample("f4")
-    ours = _from_capsule(torch)
+    ours = capsule_importer(torch)
     assert ours is torch._C._from_dlpack
     a, b = ours(x.__dlpack__()), torch.utils.dlpack.from_dlpack(x.__dlpack__())
     assert a.data_ptr() == b.data_ptr()
@@ -141,23 +141,23 @@ def test_jax_export_waits_for_the_values() -> None:
 
 def test_tensorflow_import_and_export() -> None:
     tf = pytest.importorskip("tensorflow")
-    from zerocopy._frameworks import tensorflow as ours
+    from zerocopy._frameworks.tensorflow import fast_path as ours
 
     x = sample("f4")
-    imports = ours._imports(tf)
+    imports = ours.fast_importers(tf)
     assert set(imports) == {"aligned", "readonly", "ndarray"}
     a, b = imports["aligned"](x.__dlpack__()), tf.experimental.dlpack.from_dlpack(x.__dlpack__())
     assert zc.view(a).ptr == zc.view(b).ptr == x.ctypes.data
     assert a.device == b.device
     assert a.dtype == b.dtype
-    export = ours._to_capsule(tf)
+    export = ours.capsule_exporter(tf)
     assert export is not tf.experimental.dlpack.to_dlpack
     one, two = dlpack.read(export(a)), dlpack.read(tf.experimental.dlpack.to_dlpack(a))
     assert (one.ptr, one.shape, one.strides, one.dtype) == (two.ptr, two.shape, two.strides, two.dtype)
-    is_unsafe = ours._is_unsafe(tf)
+    is_unsafe = ours.unsafe_test(tf)
     assert is_unsafe(tf.constant(["a"]))
     assert not is_unsafe(a)
-    as_ndarray = ours._as_ndarray(tf)
+    as_ndarray = ours.ndarray_exporter(tf)
     assert as_ndarray.__name__ == "private"
     for name in ("float32", "float16", "bool", "complex64", "bfloat16", "float8_e5m2", "int4"):
         tensor = tf.constant(sample(to_numpy(by_name(name))))

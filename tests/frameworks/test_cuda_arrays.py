@@ -1,4 +1,4 @@
-"""CuPy and Numba without a GPU: CuPy's own importers over fake pointers, and both over stubs."""
+"""CuPy and Numba without a GPU: CuPy's importers with fake pointers, and stubs of both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from zerocopy.strided_view import StridedView
 
 
 class FakeStream:
-    """A stream that writes down its events."""
+    """A stream that logs its events."""
 
     log: ClassVar[list[tuple]] = []
 
@@ -60,7 +60,7 @@ FakeStream.null, FakeStream.ptds = FakeStream(0), FakeStream(2)
 
 @pytest.fixture
 def cupy(monkeypatch):
-    """CuPy with what needs a driver replaced: contexts, streams; importers and arrays are its own."""
+    """CuPy without a driver: contexts and streams are replaced, importers and arrays are real."""
     if importlib.util.find_spec("cupy") is None:
         pytest.skip("CuPy is not installed")
     import cupy
@@ -105,7 +105,7 @@ def test_cupy_imports_every_type(cupy, name: str, producer) -> None:
 def test_cupy_refuses_by_name(cupy, name: str) -> None:
     obj = SpeaksDLPack(np.zeros(4, by_name(name).storage), dtype=by_name(name))
     if by_name(name).itemsize * 8 != by_name(name).bits * by_name(name).lanes:
-        # No capsule of NumPy's has such bits: as a description, then.
+        # NumPy cannot export such a capsule, so the test uses a StridedView.
         with pytest.raises(zc.UnsupportedConversionError, match=f"cupy has no {name}"):
             CuPy().copy_reasons(StridedView(POINTER, (4,), (1,), by_name(name), Device(CUDA, 0), False, None))
         return
@@ -114,14 +114,14 @@ def test_cupy_refuses_by_name(cupy, name: str) -> None:
 
 
 @pytest.mark.parametrize("stream", [None, 9])
-def test_cupy_orders_after_an_interfaces_stream(cupy, stream) -> None:
+def test_cupy_waits_for_the_interfaces_stream(cupy, stream) -> None:
     obj = SpeaksCAI(sample("f4"), stream=5)
     zc.convert(obj, to="cupy", stream=stream)
     assert FakeStream.log == [("record", 5), ("wait", stream or 7, 5)]
 
 
 @pytest.mark.parametrize(("ready", "stream"), [(None, None), (7, None), (9, 9), (5, -1)])
-def test_cupy_orders_nothing_where_there_is_nothing_to_order(cupy, ready, stream) -> None:
+def test_cupy_does_not_wait_for_ready_memory_or_its_own_stream(cupy, ready, stream) -> None:
     zc.convert(SpeaksCAI(sample("f4"), stream=ready), to="cupy", stream=stream)
     assert FakeStream.log == []
 
@@ -129,7 +129,7 @@ def test_cupy_orders_nothing_where_there_is_nothing_to_order(cupy, ready, stream
 @pytest.mark.parametrize(
     "make", [lambda a: a, lambda a: a.T, lambda a: a[::-1], lambda a: a[1:, ::-2], lambda a: a[:0]]
 )
-def test_cupy_aliases_any_strides_of_an_interface(cupy, make) -> None:
+def test_cupy_aliases_interfaces_with_any_strides(cupy, make) -> None:
     array = make(sample("f4", (4, 6)))
     obj = SpeaksCAI(array)
     if array.size == 0:
@@ -144,7 +144,7 @@ def test_cupy_aliases_any_strides_of_an_interface(cupy, make) -> None:
 
 
 @pytest.mark.parametrize("producer", [SpeaksDLPack, SpeaksCAI])
-def test_cupy_keeps_the_memory_and_lets_it_go(cupy, producer) -> None:
+def test_cupy_keeps_the_memory_alive_and_releases_it(cupy, producer) -> None:
     class Owner(np.ndarray):
         pass
 
@@ -159,15 +159,15 @@ def test_cupy_keeps_the_memory_and_lets_it_go(cupy, producer) -> None:
     assert alive() is None
 
 
-def test_misaligned_memory_is_never_read_by_a_kernel(cupy) -> None:
+def test_cupy_copies_misaligned_memory(cupy) -> None:
     record = np.zeros(5, np.dtype([("a", "u1"), ("b", "f4")]))["b"]
     plan = zc.explain(SpeaksCAI(record), "cupy")
     assert not plan.zero_copy
     assert "not aligned" in plan.reasons[0].why
 
 
-def test_cupy_exports_what_cupy_does_not_know(cupy) -> None:
-    """Of float8 the capsule is CuPy's own, of unsigned integers, with its true type written in."""
+def test_cupy_exports_dtypes_that_its_exporter_lacks(cupy) -> None:
+    """CuPy exports float8 as unsigned integers; zerocopy writes the true dtype into the capsule."""
     dtype = by_name("float8_e4m3fn")
     if to_numpy(dtype) is None:
         pytest.skip("ml_dtypes is not installed")
@@ -220,7 +220,7 @@ def fetched(x: object) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", HELD)
 @pytest.mark.parametrize("name", BOTH)
-def test_there_and_back(machine, name: str, dtype: str) -> None:
+def test_transfer_to_the_device_and_back_keeps_values(machine, name: str, dtype: str) -> None:
     values = sample(to_numpy(by_name(dtype)), (4, 6))
     x = put(name, values)
     assert x.dtype == values.dtype
@@ -236,7 +236,9 @@ def test_there_and_back(machine, name: str, dtype: str) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "complex128", "bool"])
 @pytest.mark.parametrize("name", BOTH)
-def test_layouts_are_fetched_and_copied(machine, name: str, dtype: str, layout: str) -> None:
+def test_layouts_are_copied_to_the_host_and_on_the_device(
+    machine, name: str, dtype: str, layout: str
+) -> None:
     values = sample(to_numpy(by_name(dtype)), (4, 6))
     x, expected = LAYOUTS[layout](put(name, values)), LAYOUTS[layout](values)
     assert bits(fetched(x)) == bits(expected)
@@ -250,7 +252,7 @@ def test_layouts_are_fetched_and_copied(machine, name: str, dtype: str, layout: 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "complex128", "bool"])
 @pytest.mark.parametrize(("source", "target"), [("cupy", "numba"), ("numba", "cupy")])
-def test_from_one_to_the_other(machine, source, target, dtype, layout, copy) -> None:
+def test_layouts_between_cupy_and_numba(machine, source, target, dtype, layout, copy) -> None:
     values = sample(to_numpy(by_name(dtype)), (4, 6))
     x, expected = LAYOUTS[layout](put(source, values)), LAYOUTS[layout](values)
     plan = zc.explain(x, target, copy=copy)
@@ -269,7 +271,7 @@ def test_from_one_to_the_other(machine, source, target, dtype, layout, copy) -> 
 
 @pytest.mark.parametrize("name", BOTH)
 def test_broadcast_arrays_keep_their_strides(machine, name: str) -> None:
-    """Numba's own interface says "row-major" of a broadcast array, and consumers read past its end."""
+    """Numba's interface describes a broadcast array as row-major, so consumers would read past its end."""
     row = put(name, sample("f4", (3,)))
     wide = np.lib.stride_tricks.as_strided(row._host, (4, 3), (0, 4))
     x = zc.convert(row, to="numba")
@@ -298,7 +300,7 @@ def test_to_another_device(machine, name: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize("target", BOTH)
-def test_misaligned_memory_is_never_given_to_a_kernel(machine, target: str) -> None:
+def test_misaligned_memory_is_copied_without_a_kernel(machine, target: str) -> None:
     record = np.zeros(5, np.dtype([("a", "u1"), ("b", "f4")]))
     record["b"] = [1, 2, 3, 4, 5]
     octets = put("cupy", record.view("u1"))
@@ -309,7 +311,7 @@ def test_misaligned_memory_is_never_given_to_a_kernel(machine, target: str) -> N
     assert fetched(result).tolist() == [1, 2, 3, 4, 5]
 
 
-def test_misaligned_memory_of_numbas_own(machine) -> None:
+def test_misaligned_numba_array_is_copied(machine) -> None:
     octets = put("numba", np.arange(41, dtype="u1"))
     x = octets[1:].view("f4")
     copied = zc.convert(x, to="numba", copy=True)
@@ -325,7 +327,7 @@ def test_cupy_transfers_on_the_given_stream(machine) -> None:
     assert machine.log == [("array", 0, 9)]
     machine.log.clear()
     zc.convert(x, to="numpy", stream=9)
-    # After what the array's own stream was given; and that stream goes on after the copy.
+    # After the work on the array's own stream, which in turn waits for the copy.
     assert machine.log == [("record", 0), ("wait", 9, 0), ("get", 9), ("record", 9), ("wait", 0, 9)]
     machine.log.clear()
     zc.convert(x, to="numpy")
@@ -342,7 +344,7 @@ def test_cupy_to_another_device_orders_both_ways(machine) -> None:
     assert machine.log == [("record", 0), ("wait", 9, 0), ("copy", 0, 1, 9), ("record", 9), ("wait", 0, 9)]
 
 
-def test_cupy_asks_with_its_current_stream(machine) -> None:
+def test_cupy_requests_capsules_with_its_current_stream(machine) -> None:
     import cupy
 
     x = SpeaksDLPack(sample("f4"))
@@ -353,7 +355,7 @@ def test_cupy_asks_with_its_current_stream(machine) -> None:
 
 def test_numba_transfers_on_the_given_stream(machine) -> None:
     x = zc.convert(sample("f4"), to="numba", stream=9)
-    # After whatever used its memory before, which allocators order on the default stream.
+    # After earlier uses of its memory, which allocators order on the default stream.
     assert machine.log == [("record", 1), ("wait", 9), ("copy_to_device", 0, 9), ("synchronize", 9)]
     assert x.stream.handle.value == 9, "an array made for a stream is bound to it, as Numba has it"
     machine.log.clear()
@@ -379,8 +381,8 @@ def test_numba_copies_on_the_given_stream(machine) -> None:
 
 
 @pytest.mark.parametrize("dtype", HELD)
-def test_numba_holds_a_capsule_of_any_type(machine, dtype: str) -> None:
-    """Numba speaks no DLPack: the capsule is held, and described to it by the other protocol."""
+def test_numba_imports_and_holds_capsules_of_any_dtype(machine, dtype: str) -> None:
+    """Numba does not import DLPack: the capsule is held, and passed through the CUDA Array Interface."""
 
     class Owner(np.ndarray):
         pass
@@ -416,8 +418,8 @@ def test_numba_orders_by_events(machine) -> None:
 
 
 @pytest.mark.parametrize(("bound", "ready"), [(0, 1), (None, 1), (2, 2), (9, 9)])
-def test_numba_says_which_stream_to_wait_for(machine, bound, ready: int) -> None:
-    """Bound to none is not "nothing to wait for": kernels without a stream run on the default one."""
+def test_numba_exports_the_stream_of_pending_work(machine, bound, ready: int) -> None:
+    """An array without a stream may have pending work: kernels without a stream run on the default one."""
     import numba
 
     x = put("numba", sample("f4"))
@@ -434,10 +436,10 @@ def test_numba_per_thread_default_stream(machine, monkeypatch) -> None:
     assert obj.streams[-1] == 2
 
 
-def test_numba_takes_nothing_backwards(machine) -> None:
+def test_numba_copies_negative_strides(machine) -> None:
     obj = SpeaksCAI(sample("f4")[::-1])
     assert not zc.explain(obj, "numba").zero_copy
-    with pytest.raises(zc.CopyRequiredError, match="backwards"):
+    with pytest.raises(zc.CopyRequiredError, match="negative strides"):
         zc.convert(obj, to="numba", copy=False)
     assert fetched(zc.convert(obj, to="numba")).tolist() == sample("f4")[::-1].tolist()
 
@@ -469,14 +471,14 @@ def test_the_devices(machine, name: str) -> None:
         assert str(zc.view(zc.convert(sample("f4"), to=name)).device) == "cuda:1", "the current device"
 
 
-def test_cupys_own_device_objects(machine) -> None:
+def test_cupy_device_objects_are_accepted(machine) -> None:
     import cupy
 
     assert str(zc.view(zc.convert(sample("f4"), to="cupy", device=cupy.cuda.Device(1))).device) == "cuda:1"
 
 
-def test_a_runtime_that_does_not_answer(machine, monkeypatch) -> None:
-    """A driver too old for CuPy's CUDA: the driver answers, and the runtime does not."""
+def test_cuda_runtime_error_is_a_device_error(machine, monkeypatch) -> None:
+    """A driver too old for CuPy's CUDA: the driver works, and the runtime fails."""
     import cupy
 
     def refuse():
@@ -488,7 +490,7 @@ def test_a_runtime_that_does_not_answer(machine, monkeypatch) -> None:
     assert "cupy-cuda12x" in caught.value.remedy
 
 
-def test_the_simulator_cannot_reach_device_memory(machine, monkeypatch) -> None:
+def test_simulator_refuses_device_memory(machine, monkeypatch) -> None:
     monkeypatch.setattr("zerocopy._frameworks.numba._simulated", lambda: True)
     with pytest.raises(zc.DeviceError, match="simulator"):
         zc.convert(SpeaksDLPack(sample("f4")), to="numba")

@@ -1,4 +1,4 @@
-"""cuDF and pylibcudf without a GPU: over stubs, with host memory in the clothes of a device's."""
+"""cuDF and pylibcudf without a GPU: over stubs that present host memory as device memory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def calls(machine, name):
 # -- who owns what --------------------------------------------------------------
 
 
-def test_types_are_found_by_their_module() -> None:
+def test_types_belong_to_the_framework_of_their_module() -> None:
     for made in (frame(a=[1]), series([1]), Index(upload(pa.array([1]))), RangeIndex(3)):
         assert registry.by_type(type(made)).name == "cudf"
     for made in (frame(a=[1]).to_pylibcudf()[0], upload(pa.array([1]))):
@@ -63,7 +63,7 @@ def test_types_are_found_by_their_module() -> None:
 
 
 @pytest.mark.parametrize(("name", "package"), [("cudf", "cudf-cu13"), ("pylibcudf", "pylibcudf-cu13")])
-def test_nothing_is_imported_and_the_install_line_names_the_wheel(
+def test_absent_cudf_is_not_imported_and_the_remedy_names_the_wheel(
     run_python, name: str, package: str
 ) -> None:
     done = run_python(
@@ -113,8 +113,8 @@ def test_a_series_is_one_tensor(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_slice_begins_where_it_begins(target: str) -> None:
-    """The values' pointer and the mask's bits are without the offset: both have it added."""
+def test_slice_keeps_its_offset(target: str) -> None:
+    """The pointers of the values and the mask do not include the offset, which is added to both."""
     whole = series([0, None, 2, 3, None, 5, None, 7, 8, None, 10])
     part = whole[4:10]
     values, mask = zc.convert(part, to=target, nulls="mask")
@@ -132,7 +132,7 @@ def test_empty_columns() -> None:
     assert zc.explain(source, "cupy").copied_bytes == 0
 
 
-def test_memory_lives_as_long_as_it_is_seen() -> None:
+def test_memory_stays_alive_while_an_alias_exists() -> None:
     source = series([1, 2, 3])
     alive = weakref.ref(source.to_pylibcudf()[0])
     result = zc.convert(source, to="cupy")
@@ -167,7 +167,7 @@ def test_nulls_are_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_mask_is_unpacked_apart_and_on_the_device(machine, target: str) -> None:
+def test_mask_is_unpacked_on_the_device(machine, target: str) -> None:
     source = frame(a=[1, None, 3], b=[1, 2, 3])
     result = zc.convert(source, to=target, nulls="mask")
     assert zc.view(result["a"].values).ptr == device_pointer(source["a"])
@@ -177,7 +177,7 @@ def test_a_mask_is_unpacked_apart_and_on_the_device(machine, target: str) -> Non
     assert len(calls(machine, "is_null")) == 1
     plan = zc.explain(source, target, nulls="mask")
     assert plan.leaves["['a'].values"].zero_copy
-    assert "a byte a row" in plan.leaves["['a'].mask"].reasons[0].why
+    assert "one byte per row" in plan.leaves["['a'].mask"].reasons[0].why
     assert plan.copied_bytes == 3
 
 
@@ -195,15 +195,15 @@ def test_nulls_are_filled_on_the_device(machine) -> None:
         zc.convert(source["a"], to="cupy", nulls=0.5)
 
 
-def test_nulls_of_dates_are_filled_by_way_of_the_host(machine) -> None:
-    """cuDF would want a date, and the caller has named the integer."""
+def test_null_dates_are_filled_on_the_host(machine) -> None:
+    """cuDF's fill takes a date; the caller passed the integer."""
     source = series([1, None], pa.timestamp("us"))
     result = zc.convert(source, to="cupy", encode=True, nulls=-1)
     assert host(result.values).tolist() == [1, -1]
     assert not calls(machine, "replace_nulls")
 
 
-def test_an_older_pylibcudf_has_no_scalars_of_python(monkeypatch) -> None:
+def test_older_pylibcudf_fills_nulls_on_the_host(monkeypatch) -> None:
     monkeypatch.delattr(cudf_stubs.Scalar, "from_py")
     assert host(zc.convert(series([1, None, 3]), to="cupy", nulls=5)).tolist() == [1, 5, 3]
 
@@ -242,7 +242,7 @@ def test_decimals_as_scaled_integers() -> None:
     assert host(limbs)[0].tolist() == [125, 0]
 
 
-def test_categories_beside_their_codes() -> None:
+def test_categorical_column_is_codes_and_categories() -> None:
     source = series(pa.array(["b", "a", None, "b"]).dictionary_encode())
     result, _ = zc.convert(source, to="cupy", encode=True, nulls="mask")
     assert zc.view(result.values).ptr == device_pointer(source)
@@ -281,7 +281,7 @@ def test_lists_and_structs_by_their_children() -> None:
     assert zc.view(result.values["x"]).ptr == col.child(0).data().ptr + 8
 
 
-def test_what_has_no_counterpart_is_refused_by_its_own_name() -> None:
+def test_column_without_counterpart_is_refused_by_its_type_name() -> None:
     col = upload(pa.array([1, 2]))
     col._type = cudf_stubs.DataType(cudf_stubs.TypeId.DURATION_DAYS)
     with pytest.raises(zc.UnsupportedConversionError, match="DURATION_DAYS"):
@@ -293,12 +293,12 @@ def test_what_has_no_counterpart_is_refused_by_its_own_name() -> None:
 # -- to the host ------------------------------------------------------------------
 
 
-def test_to_pyarrow_is_a_copy_and_says_so(machine) -> None:
+def test_to_pyarrow_copies_with_a_reason(machine) -> None:
     source = frame(a=[1, None], s=["x", "y"])
     plan = zc.explain(source, "pyarrow")
     assert not plan.zero_copy
     assert plan.copied_bytes > 0
-    assert "on cuda:0 and Arrow's memory is the host's" in plan.leaves["['a']"].reasons[0].why
+    assert "on cuda:0, and Arrow arrays are on the host" in plan.leaves["['a']"].reasons[0].why
     assert not calls(machine, "to_arrow")
     assert zc.convert(source, to="pyarrow").to_pydict() == {"a": [1, None], "s": ["x", "y"]}
     with pytest.raises(zc.CopyRequiredError, match="cuda:0"):
@@ -316,7 +316,7 @@ def test_to_numpy_is_a_copy_without_pyarrow() -> None:
 # -- the index ----------------------------------------------------------------
 
 
-def test_an_index_that_says_something_travels() -> None:
+def test_named_or_nondefault_index_is_converted() -> None:
     plain = frame(a=[1, 2, 3])
     assert zc.convert(plain, to="pyarrow").column_names == ["a"]
     assert zc.convert(plain, to="pyarrow", index=True).column_names == ["a", "__index_level_0__"]
@@ -327,7 +327,7 @@ def test_an_index_that_says_something_travels() -> None:
     assert zc.convert(stepped, to="pyarrow")["__index_level_0__"].to_pylist() == [10, 15, 20]
 
 
-def test_an_index_keeps_its_memory() -> None:
+def test_index_column_is_aliased() -> None:
     index = Index(upload(pa.array([7, 8, 9])), ["i"])
     source = DataFrame(frame(a=[1, 2, 3])._data, index)
     result = zc.convert(source, to="cupy")
@@ -339,7 +339,7 @@ def test_an_index_keeps_its_memory() -> None:
     assert host(zc.convert(index, to="cupy")).tolist() == [7, 8, 9]
 
 
-def test_a_series_takes_its_index_along_when_asked() -> None:
+def test_series_index_is_converted_with_index_true() -> None:
     source = Series(upload(pa.array([1, 2])), Index(upload(pa.array([7, 8])), ["i"]), "a")
     assert host(zc.convert(source, to="cupy")).tolist() == [1, 2]
     assert {k: host(v).tolist() for k, v in zc.convert(source, to="cupy", index=True).items()} == {
@@ -348,11 +348,11 @@ def test_a_series_takes_its_index_along_when_asked() -> None:
     }
 
 
-def test_levels_that_are_made_are_copies() -> None:
+def test_multiindex_levels_are_copied() -> None:
     levels = frame(x=[1, 1, 2], y=[4, 5, 6])
     source = DataFrame(frame(a=[1, 2, 3])._data, MultiIndex.from_frame(levels))
     plan = zc.explain(source, "cupy")
-    assert "keeps codes" in plan.leaves["['x']"].reasons[0].why
+    assert "stores codes" in plan.leaves["['x']"].reasons[0].why
     assert plan.leaves["['a']"].zero_copy
     assert list(zc.convert(source, to="cupy")) == ["a", "x", "y"]
     assert host(zc.convert(source, to="cupy")["y"]).tolist() == [4, 5, 6]
@@ -371,7 +371,7 @@ def test_the_index_goes_from_cudf_to_cudf() -> None:
 # -- to cudf ------------------------------------------------------------------
 
 
-def test_a_frame_is_itself() -> None:
+def test_cudf_to_cudf_returns_the_same_frame() -> None:
     source = frame(a=[1])
     assert zc.convert(source, to="cudf") is source
 
@@ -399,8 +399,8 @@ def test_a_tensor_is_a_series() -> None:
     assert result.name is None
 
 
-def test_a_producers_stream_is_waited_for(machine) -> None:
-    """cuDF does not look at the interface's stream."""
+def test_cudf_waits_for_the_producers_stream(machine) -> None:
+    """cuDF ignores the interface's stream."""
     x = zc.convert(np.arange(3.0), to="cupy")
     machine.log.clear()
     bare = SpeaksCAI(x._host, stream=5)
@@ -423,7 +423,7 @@ def test_the_source_lives_as_long_as_the_frame() -> None:
     assert alive() is None
 
 
-def test_gaps_are_copied_on_the_device(machine) -> None:
+def test_memory_with_gaps_is_copied_on_the_device(machine) -> None:
     x = zc.convert(np.arange(10.0), to="cupy")[::2]
     plan = zc.explain({"x": x}, "cudf")
     assert not plan.zero_copy
@@ -468,7 +468,7 @@ def test_another_device_is_refused() -> None:
         zc.convert({"x": np.arange(3)}, to="cudf", device="cpu")
 
 
-def test_no_driver_is_one_of_our_errors(monkeypatch) -> None:
+def test_missing_driver_raises_device_error(monkeypatch) -> None:
     from zerocopy.protocols import cuda_driver
 
     monkeypatch.setattr(cuda_driver, "missing", lambda: zc.Reason("no NVIDIA driver", "install it"))
@@ -476,7 +476,7 @@ def test_no_driver_is_one_of_our_errors(monkeypatch) -> None:
         zc.convert({"x": np.arange(3)}, to="cudf")
 
 
-def test_host_tables_are_brought_in_one_transfer(machine) -> None:
+def test_host_table_is_transferred_once(machine) -> None:
     table = pa.table({"a": [1, None, 3], "s": ["x", None, "z"], "b": [True, False, None]})
     plan = zc.explain(table, "cudf")
     assert (plan.possible, plan.zero_copy, plan.copied_bytes > 0) == (True, False, True)
@@ -496,7 +496,7 @@ def test_host_columns() -> None:
     assert {n: result[n].to_arrow().to_pylist() for n in result} == {"a": [0, 1, 2], "b": [1, 1, 1]}
 
 
-def test_types_that_have_another_form() -> None:
+def test_types_that_cudf_stores_as_another_type() -> None:
     table = pa.table(
         {
             "view": pa.array(["a", "b"], pa.string_view()),
@@ -512,11 +512,11 @@ def test_types_that_have_another_form() -> None:
     )
     result = zc.convert(table, to="cudf")
     assert {n: result[n].to_arrow().to_pylist() for n in result} == table.to_pydict()
-    said = "\n".join(zc.explain(table, "cudf").warnings)
+    warnings = "\n".join(zc.explain(table, "cudf").warnings)
     for column in ("'flag'", "'pair'", "'deep'", "'day'", "metadata"):
-        assert column in said
-    assert "'view'" not in said
-    assert "'code'" not in said
+        assert column in warnings
+    assert "'view'" not in warnings
+    assert "'code'" not in warnings
 
 
 @pytest.mark.parametrize(
@@ -545,7 +545,7 @@ def test_duplicate_names_are_refused() -> None:
 
 
 def test_the_types_of_cudf_survive() -> None:
-    """pylibcudf keeps neither categories nor zones: these go as series."""
+    """pylibcudf has neither categories nor time zones, so these columns pass as series."""
     zone = pa.array([0, 1], pa.timestamp("ns", "UTC"))
     source = DataFrame(
         {"t": series(zone), "c": series(pa.array(["a", "b"]).dictionary_encode()), "n": series([1, 2])}
@@ -569,15 +569,15 @@ def test_pylibcudf_to_cudf_and_back() -> None:
     assert device_pointer(result["column_0"]) == device_pointer(source["a"])
     back = zc.convert(source, to="pylibcudf")
     assert zc.explain(source, "pylibcudf").zero_copy
-    assert any("no names" in w for w in zc.explain(source, "pylibcudf").warnings)
+    assert any("names" in w for w in zc.explain(source, "pylibcudf").warnings)
     assert back.columns()[0].data().ptr == device_pointer(source["a"])
     assert zc.convert(inner, to="pylibcudf") is inner
     assert zc.convert(pa.table({"a": [1]}), to="pylibcudf").num_rows() == 1
-    with pytest.raises(zc.UnsupportedConversionError, match="codes alone"):
+    with pytest.raises(zc.UnsupportedConversionError, match="only the codes"):
         zc.convert(DataFrame({"c": series(pa.array(["a"]).dictionary_encode())}), to="pylibcudf")
 
 
-def test_an_older_buffer_says_its_address_by_the_interface(monkeypatch) -> None:
+def test_address_of_older_buffers_is_read_from_their_interface(monkeypatch) -> None:
     source = series([1, 2, 3])
     col, _ = source.to_pylibcudf()
     pointer, keeps = col.data().ptr, col.data()
@@ -590,7 +590,7 @@ def test_an_older_buffer_says_its_address_by_the_interface(monkeypatch) -> None:
     assert zc.view(zc.convert(source, to="cupy")).ptr == pointer
 
 
-def test_only_its_own_modules_are_looked_at() -> None:
+def test_frameworks_own_types_of_their_own_modules_only() -> None:
     source = frame(a=[1])
     del sys.modules["cudf"]
     inner, _ = source.to_pylibcudf()

@@ -565,7 +565,7 @@ def test_ndarrays_come_in_as_they_lie(dtype: str, shape: tuple[int, ...]) -> Non
         (np.arange(8)[::-1], "without gaps"),
         (np.asfortranarray(np.ones((3, 2))), "without gaps"),
         (np.zeros(3 * 8 + 1, "u1")[1:].view("i8"), "aligned"),
-        (np.arange(3, dtype=">i4"), "other order"),
+        (np.arange(3, dtype=">i4"), "byte order"),
         (np.array([True, False, True]), "bits"),
         (np.ones((2, 3), bool), "bits"),
     ],

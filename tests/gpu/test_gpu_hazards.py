@@ -1,6 +1,6 @@
 """P5 and P9 on the GPU: managed and page-locked memory, errors in flight, forks, arrays dropped too early.
 
-What can end the process runs in one of its own.
+Code that may abort runs in a separate process.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ pytestmark = MARKS
 
 
 def run(code: str, **given: object) -> None:
-    """Run a program with those names, in a process of its own that must end well and in time."""
-    told = "".join(f"{name} = {value!r}\n" for name, value in given.items())
+    """Run a program with these names in a separate process, which must exit with 0 in time."""
+    assignments = "".join(f"{name} = {value!r}\n" for name, value in given.items())
     done = subprocess.run(
-        [sys.executable, "-c", told + textwrap.dedent(code)],
+        [sys.executable, "-c", assignments + textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -40,7 +40,7 @@ def run(code: str, **given: object) -> None:
 
 
 def _managed(name: str, values: np.ndarray):
-    """Return a framework's array in managed memory, with those values."""
+    """Return a framework's array of these values in managed memory."""
     if name == "cupy":
         cupy = importlib.import_module("cupy")
         with cupy.cuda.using_allocator(cupy.cuda.malloc_managed):
@@ -55,7 +55,7 @@ def _managed(name: str, values: np.ndarray):
 @pytest.mark.parametrize("source", ["cupy", "numba"])
 @pytest.mark.parametrize("copy", [None, True])
 def test_managed_memory(source: str, target: str, copy: bool | None) -> None:
-    """It is its device's memory: whether it is aliased or copied, the plan has said so."""
+    """Managed memory belongs to its device; the plan states whether it is aliased or copied."""
     side(source)
     target = side(target)
     values = sample()
@@ -76,7 +76,7 @@ def test_managed_memory_to_numpy(source: str) -> None:
 @pytest.mark.parametrize("target", NAMES)
 @pytest.mark.parametrize("source", ["cupy", "torch", "numba", "numba, mapped"])
 def test_page_locked_memory(source: str, target: str) -> None:
-    """Who locked the pages does not matter: it is host memory, and what is read is read at once."""
+    """Page-locked memory is host memory whichever framework locked it, and is read synchronously."""
     side(source.partition(",")[0])
     target = side(target)
     values = sample(shape=(512, 512))
@@ -92,7 +92,7 @@ def test_page_locked_memory(source: str, target: str) -> None:
         x = make(values.shape, values.dtype)
         x[...] = values
     result = zc.convert(x, to=target.name, device=DEVICE)
-    x[...] = -1  # the transfer has returned: what comes later is not seen
+    x[...] = -1  # the transfer is complete, so it must not see this write
     same(target, result, values)
 
 
@@ -100,18 +100,18 @@ def test_page_locked_memory(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_the_source_is_dropped_while_the_consumers_kernel_runs(source: str, target: str) -> None:
-    """The kernel reads the memory some 100 ms after its owner's last name is gone.
+def test_memory_survives_a_kernel_that_outlives_the_source(source: str, target: str) -> None:
+    """The kernel reads the memory about 100 ms after the last reference to its owner is dropped.
 
-    The owner's pool gives it to the next array, in the order of its own stream. JAX's streams
-    do not wait for the default one, and JAX is told nothing of the kernel: it is waited for.
+    The owner's pool reuses it for the next array, in the order of its own stream. JAX's streams
+    do not wait for the default one, and JAX does not know about the kernel, so the test waits for it.
     """
     side("torch")
     torch = importlib.import_module("torch")
     source, target = side(source), side(target)
     values = sample(shape=(512, 512))
     torch.cuda.synchronize()
-    torch.cuda._sleep(200_000_000)  # on the legacy default stream, which all of them wait for
+    torch.cuda._sleep(200_000_000)  # on the legacy default stream, for which all of them wait
     result = zc.convert(source.make(values), to=target.name)
     view = zc.convert(result, to="torch")
     late = view * 1
@@ -137,8 +137,8 @@ for name in names:
 """
 
 
-def test_jax_with_no_order_asked_for() -> None:
-    """DLPack's -1 asks for no order; XLA takes it for a stream's handle and hands it to the driver."""
+def test_jax_exports_without_synchronisation() -> None:
+    """DLPack's -1 requests no synchronisation; XLA passes it to the driver as a stream's handle."""
     side("jax")
     run(NO_ORDER, names=[name for name in ("cupy", "torch", "numba") if have(name)])
 
@@ -165,8 +165,8 @@ os._exit(0)  # the context is lost: what modules do with it at the exit is their
 
 
 @pytest.mark.parametrize("target", ["numpy", "cupy", "numba"])
-def test_an_error_in_flight_is_told_by_the_transfer(target: str) -> None:
-    """The device has failed before: an error of ours with the framework's own as its cause, and no values."""
+def test_earlier_device_error_is_raised_by_the_transfer(target: str) -> None:
+    """After a device failure: a zerocopy error with the framework's error as its cause, and no values."""
     side("torch")
     if target != "numpy":
         side(target)
@@ -210,6 +210,6 @@ use()
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
 def test_a_fork_after_the_import(name: str, begun: bool) -> None:
-    """JAX is not asked: it has threads from its import on, and says itself that it cannot be forked."""
+    """JAX is left out: it starts threads at import, and warns that it does not support fork."""
     side(name)
     run(FORKED, names=[name], begun=begun)

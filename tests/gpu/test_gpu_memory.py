@@ -1,4 +1,4 @@
-"""P4, P5 and P7 on the GPU: lifetimes, leaks by the driver's figure, running out, threads, the exit."""
+"""P4, P5 and P7 on the GPU: lifetimes, leaks by the driver's figure, out of memory, threads, exit."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _settle() -> None:
 
 
 def _used(name: str) -> int:
-    """Return the bytes that a framework's own allocator has handed out."""
+    """Return the bytes in use according to a framework's allocator."""
     if name == "cupy":
         return importlib.import_module("cupy").get_default_memory_pool().used_bytes()
     if name == "torch":
@@ -64,7 +64,7 @@ def _used(name: str) -> int:
 
 
 def _eventually(true: Callable[[], bool]) -> bool:
-    """Ask until it is so, for some seconds: JAX's threads give memory back when they come to it."""
+    """Poll for some seconds: JAX's threads free memory with a delay."""
     for _ in range(50):
         gc.collect()
         if true():
@@ -79,7 +79,7 @@ def test_a_result_outlives_its_source(source: str, target: str) -> None:
     values = sample(shape=(512, 512))
     result = zc.convert(source.make(values), to=target.name)
     gc.collect()
-    # What has been freed would be given to these, and overwritten.
+    # These would reuse and overwrite freed memory.
     junk = [source.make(np.full((512, 512), -1, "f4")) for _ in range(8)]
     same(target, result, values)
     assert junk
@@ -100,10 +100,10 @@ def test_a_source_outlives_its_result(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("order", ["source first", "result first"])
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_dropping_both_gives_the_memory_back(source: str, target: str, order: str) -> None:
+def test_dropping_both_frees_the_memory(source: str, target: str, order: str) -> None:
     source, target = side(source), side(target)
     host = np.ones((1024, 1024), "f4")
-    zc.convert(source.make(host), to=target.name)  # what is made once for all
+    zc.convert(source.make(host), to=target.name)  # allocations that happen once
     gc.collect()
     before = _used(source.name)
     x = source.make(host)
@@ -123,7 +123,7 @@ def test_dropping_both_gives_the_memory_back(source: str, target: str, order: st
 
 
 @pytest.mark.parametrize("target", ["cupy", "torch", "numba"])
-def test_a_bare_producer_lives_as_long_as_it_is_seen(target: str) -> None:
+def test_bare_producer_stays_alive_while_aliased(target: str) -> None:
     cupy, target = side("cupy"), side(target)
     bare = InterfaceAlone(cupy.make(sample()))
     alive = weakref.ref(bare)
@@ -200,8 +200,8 @@ def test_no_leak_over_transfers(name: str) -> None:
 
 @pytest.mark.parametrize("target", NAMES)
 @pytest.mark.parametrize("source", ["cupy", "torch", "numba"])
-def test_running_out_of_memory(source: str, target: str) -> None:
-    """4 TiB, of an array that is one number seen often: refused, and all goes on."""
+def test_out_of_memory_raises_memory_error(source: str, target: str) -> None:
+    """A 4 TiB broadcast of one number is refused, and later conversions work."""
     source, target = side(source), side(target)
     huge = source.broadcast(np.ones(1, "f4"), (1 << 40,))
     _settle()
@@ -217,7 +217,7 @@ def test_running_out_of_memory(source: str, target: str) -> None:
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_threads(source: str, target: str) -> None:
-    """Eight threads, each with arrays of its own and one that all convert."""
+    """Eight threads, each with private arrays and one shared array."""
     source, target = side(source), side(target)
     shared = source.make(sample())
     errors: list[BaseException] = []
@@ -228,7 +228,7 @@ def test_threads(source: str, target: str) -> None:
                 values = np.full((64, 64), seed * 100 + i, "f4")
                 same(target, zc.convert(source.make(values), to=target.name), values)
                 same(target, zc.convert(shared, to=target.name, copy=bool(i % 2) or None), sample())
-        except BaseException as error:  # noqa: BLE001 - told by the main thread
+        except BaseException as error:  # noqa: BLE001 - reported by the main thread
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
@@ -242,7 +242,7 @@ def test_threads(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("source", NAMES)
 def test_at_the_interpreters_exit(source: str) -> None:
-    """Deleters run when the modules are gone, too: no crash, no message."""
+    """Deleters also run after modules are cleared: no crash, no message."""
     side(source)
     targets = [target for target in NAMES if target != source and have(target)]
     code = f"""

@@ -1,4 +1,4 @@
-"""The fast way on a device: it is taken, agrees with the planned one, and leaves alone what it cannot do."""
+"""The fast path on a device: it is taken, agrees with the slow path, and raises for other inputs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from zerocopy.dtype import NATIVE_NAMES
 
 pytestmark = MARKS
 
-#: Numba reads capsules itself, and JAX's importer takes the producer: both go the planned way.
+#: Numba reads capsules itself, and JAX's importer takes producers: both use the slow path.
 FAST = [(source, target) for source, target in PAIRS if source != "numba" and target in ("cupy", "torch")]
 
 
 def _kept(source: str, target: str):
-    """Return the fast way of a pair."""
+    """Return the fast path of a pair."""
     x = side(source).make(sample())
     zc.convert(x, to=target)
     return routes.TABLE[target][type(x)]
 
 
 @pytest.mark.parametrize(("source", "target"), FAST)
-def test_the_fast_way_is_kept(source: str, target: str) -> None:
+def test_fast_path_is_registered(source: str, target: str) -> None:
     side(target)
     x = side(source).make(sample())
     result = _kept(source, target)(x)
@@ -39,8 +39,8 @@ def test_the_fast_way_is_kept(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("source", "target"), FAST)
-def test_the_fast_way_agrees_or_leaves_it(source: str, target: str, dtype: str) -> None:
-    """Of each type: the same array as the planned way's; or BufferError, and convert goes the planned way."""
+def test_fast_path_agrees_with_the_slow_path_or_raises(source: str, target: str, dtype: str) -> None:
+    """For each dtype, the result of the slow path; or BufferError, and convert takes the slow path."""
     own, taker = side(source), side(target)
     route = _kept(source, target)
     if not own.holds(dtype):
@@ -82,7 +82,7 @@ CUTS = {
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize(("source", "target"), FAST)
 def test_layouts_after_a_plain_array(source: str, target: str, cut: str) -> None:
-    """The table knows types alone: what one array was must not be taken for the next one's."""
+    """Routes depend on the type alone: one array's layout must not be assumed for the next."""
     if source == "torch" and "reversed" in cut:
         pytest.skip("torch has no negative strides")
     own, taker = side(source), side(target)
@@ -90,7 +90,7 @@ def test_layouts_after_a_plain_array(source: str, target: str, cut: str) -> None
     same(taker, zc.convert(CUTS[cut](own.make(sample())), to=target), np.array(CUTS[cut](sample())))
 
 
-def test_torch_tensors_that_are_not_their_memory_leave_it() -> None:
+def test_lazy_torch_tensors_leave_the_fast_path() -> None:
     side("torch")
     side("cupy")
     torch = importlib.import_module("torch")
@@ -104,7 +104,7 @@ def test_torch_tensors_that_are_not_their_memory_leave_it() -> None:
 
 
 def test_a_host_tensor_after_one_on_the_device() -> None:
-    """One type on both sides of the bus: the second goes across it."""
+    """One type on host and device: the second array is transferred."""
     side("torch")
     side("cupy")
     torch = importlib.import_module("torch")
@@ -118,7 +118,7 @@ def test_a_host_tensor_after_one_on_the_device() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("order", ["C", "F", "strided"])
 def test_numpy_to_cupy(dtype: str, order: str) -> None:
-    """A transfer, by the table from the second on; its source may change when it has returned."""
+    """A transfer, on the fast path from the second call on; the source may change when it returns."""
     cupy = side("cupy")
     zc.convert(sample(), to="cupy")
     values = np.array(sample(dtype), order=order if order in "CF" else "C")

@@ -1,4 +1,4 @@
-"""Options and promises on the GPU: copy, writable, device; what is refused, and how."""
+"""Options and promises on the GPU: copy, writable, device, and refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MUTABLE = [pair for pair in PAIRS if pair[0] != "jax"]
 
 @pytest.mark.parametrize(("source", "target"), MUTABLE)
 def test_copy_by_mutation(source: str, target: str) -> None:
-    """A write to the source shows in an alias and not in a copy."""
+    """A write to the source is visible in an alias, not in a copy."""
     source, target = side(source), side(target)
     x = source.make(sample())
     alias = zc.convert(x, to=target.name)
@@ -79,7 +79,7 @@ def test_jax_arrays_are_immutable(target: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_own_array_comes_back_as_it_is(name: str) -> None:
+def test_own_array_is_returned_unchanged(name: str) -> None:
     own = side(name)
     x = own.make(sample())
     assert zc.convert(x, to=name) is x
@@ -106,7 +106,7 @@ def test_an_own_strided_array_is_copied(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_a_device_that_is_not_there(source: str, target: str) -> None:
+def test_missing_device_is_refused(source: str, target: str) -> None:
     source, target = side(source), side(target)
     x = source.make(sample())
     with pytest.raises(zc.DeviceError):
@@ -159,7 +159,7 @@ def test_frameworks_lists_the_gpu(name: str) -> None:
     assert DEVICE in zc.frameworks()[name].devices
 
 
-def test_the_driver_knows_whose_a_pointer_is() -> None:
+def test_driver_reports_the_device_of_a_pointer() -> None:
     cupy = side("cupy")
     assert cuda_driver.ordinal(cupy.pointer(cupy.make(sample()))) == 0
     assert cuda_driver.ordinal(sample().ctypes.data) is None
@@ -169,7 +169,7 @@ def test_the_driver_knows_whose_a_pointer_is() -> None:
 
 
 @pytest.mark.parametrize("target", ["cupy", "jax", "numba", "numpy"])
-def test_torch_tensors_that_are_not_their_memory(target: str) -> None:
+def test_lazy_torch_tensors_are_copied_or_refused(target: str) -> None:
     side("torch")
     torch = importlib.import_module("torch")
     if target != "numpy":
@@ -214,7 +214,7 @@ def test_malformed_interfaces(target: str) -> None:
 
 @pytest.mark.parametrize("stream", [0, -2, "1", object()])
 @pytest.mark.parametrize("target", NAMES)
-def test_what_is_no_stream_is_refused(target: str, stream: object) -> None:
+def test_objects_that_are_not_streams_are_refused(target: str, stream: object) -> None:
     cupy, _ = side("cupy"), side(target)
     with pytest.raises(zc.DeviceError, match="stream"):
         zc.convert(cupy.make(sample()), to=target, stream=stream)
@@ -246,7 +246,7 @@ def test_containers(source: str, target: str) -> None:
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_nothing_warns(source: str, target: str) -> None:
-    """What the plan says is said there, and not by a warning at whoever comes first."""
+    """Warnings are in the plan, not issued through `warnings`."""
     source, target = side(source), side(target)
     x = source.make(sample())
     with warnings.catch_warnings():

@@ -1,8 +1,8 @@
-"""P8: the consumer's stream sees the producer's finished work, and the host waits for no device.
+"""P8: the consumer's stream waits for the producer's work, and the host waits for no device.
 
 A stream is kept busy for some 200 ms, then the producer writes on it; the consumer
 reads on another stream. That the busy stream is not done when ``convert`` returns
-shows both: the order is the device's, and nobody waited. Each step runs once before,
+shows both: the device ordered the work, and the host did not wait. Each step runs once before,
 idle: the first launch of a kernel loads it, and may wait for the whole device.
 """
 
@@ -32,7 +32,7 @@ def _torch():
 
 
 def stream():
-    """Return a stream that the legacy default one does not wait for, as torch makes them."""
+    """Return a stream of torch, for which the legacy default stream does not wait."""
     return _torch().cuda.Stream()
 
 
@@ -42,12 +42,12 @@ def busy(on, cycles: int = BUSY_CYCLES) -> None:
         torch.cuda._sleep(cycles)
 
 
-# How each framework makes a stream current, writes, and copies its array on a stream.
+# How each framework makes a stream current, and writes and copies an array on a stream.
 
 
 @contextmanager
 def current(name: str, on):
-    """Make a stream the framework's current one; Numba and JAX have none to set."""
+    """Make a stream the framework's current one; Numba and JAX have no current stream."""
     if name == "torch":
         with _torch().cuda.stream(on):
             yield
@@ -64,7 +64,7 @@ def current(name: str, on):
 
 
 class _Handle:
-    """A stream by CUDA Python's protocol."""
+    """A stream with CUDA Python's stream protocol."""
 
     def __init__(self, on):
         self._on = on
@@ -74,7 +74,7 @@ class _Handle:
 
 
 def write(name: str, x, on):
-    """Write NEW on the stream, and return the array as its owner would hand it out."""
+    """Write NEW on the stream, and return the array as its owner exports it."""
     if name == "numba":
         cuda = importlib.import_module("numba.cuda")
         x = x.bind(cuda.external_stream(on.cuda_stream))
@@ -87,13 +87,13 @@ def write(name: str, x, on):
 
 @cache
 def _new_values():
-    """What Numba copies from: made before a stream is busy, since an allocation may wait for all."""
+    """Source of Numba's copies, allocated before a stream is busy, since an allocation may synchronise."""
     return importlib.import_module("numba.cuda").to_device(np.full(SHAPE, NEW, "f4"))
 
 
 @pytest.fixture(autouse=True)
 def _no_numba_cleanup():
-    """Numba frees memory late and all at once, which waits for the device: not in these tests."""
+    """Defer Numba's cleanup, which frees memory in batches and synchronises the device."""
     if not have("numba"):
         yield
         return
@@ -103,7 +103,7 @@ def _no_numba_cleanup():
 
 @cache
 def _room(name: str):
-    """What a snapshot is written to: made before a stream is busy, as above."""
+    """Destination of a snapshot, allocated before a stream is busy, as above."""
     if name == "cupy":
         return importlib.import_module("cupy").empty(SHAPE, "f4")
     return _torch().empty(SHAPE, dtype=_torch().float32, device=DEVICE)
@@ -133,7 +133,7 @@ SOURCES = ["cupy", "torch", "numba"]  # JAX has no streams to put a producer on
 
 
 def _run(source: str, target: str, given: str, cycles: int):
-    """Write late on one stream, convert, read on another; return what was read and whether it waited."""
+    """Write late on one stream, convert, read on another; return the values and whether convert waited."""
     own = side(source)
     x = own.make(np.full(SHAPE, OLD, "f4"))
     if target in ("cupy", "torch"):
@@ -163,7 +163,7 @@ def _twice(*args):
 @pytest.mark.parametrize("given", ["handle", "object"])
 @pytest.mark.parametrize("target", ["cupy", "torch", "numba"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_given_stream(source: str, target: str, given: str) -> None:
+def test_passed_stream_orders_the_consumer(source: str, target: str, given: str) -> None:
     side(target)
     if source == target:
         pytest.skip("its own array comes back as it is")
@@ -174,7 +174,7 @@ def test_a_given_stream(source: str, target: str, given: str) -> None:
 
 @pytest.mark.parametrize("target", ["cupy", "torch"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_the_current_stream(source: str, target: str) -> None:
+def test_current_stream_orders_the_consumer(source: str, target: str) -> None:
     side(target)
     if source == target:
         pytest.skip("its own array comes back as it is")
@@ -192,8 +192,8 @@ def test_jax_reads_what_was_written(source: str) -> None:
 
 @pytest.mark.parametrize("target", ["cupy", "torch"])
 @pytest.mark.parametrize("source", ["cupy", "torch"])
-def test_the_test_can_fail(source: str, target: str) -> None:
-    """With -1 nothing is ordered: the consumer overtakes the producer and reads the old values."""
+def test_no_sync_stream_reads_old_values(source: str, target: str) -> None:
+    """Stream -1 requests no order: the consumer overtakes the producer and reads the old values."""
     side(target)
     if source == target:
         pytest.skip("its own array comes back as it is")
@@ -203,8 +203,8 @@ def test_the_test_can_fail(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_the_interfaces_stream(target: str) -> None:
-    """Version 3: the consumer waits for the stream that is exported, whatever is current."""
+def test_consumer_waits_for_the_interfaces_stream(target: str) -> None:
+    """Version 3: the consumer waits for the exported stream, not the current one."""
     cupy = side("cupy")
     side(target)
     for cycles in (1000, BUSY_CYCLES):
@@ -252,9 +252,9 @@ def test_fetching_on_a_given_stream(source: str) -> None:
 
 @pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
 def test_transfers_do_not_wait_for_the_device(name: str) -> None:
-    """Another stream is busy all the while: there and back are done before it is."""
+    """Transfers in both directions complete while another stream is still busy."""
     side(name)
-    # The same streams twice: the second time their pool has the memory, and asks the driver for none.
+    # The same streams twice: the second time their pool has the memory and does not call the driver.
     other, on = stream(), stream()
     for cycles in (1000, 4 * BUSY_CYCLES):
         _torch().cuda.synchronize()
@@ -266,13 +266,13 @@ def test_transfers_do_not_wait_for_the_device(name: str) -> None:
         assert np.array_equal(back, sample())
         other.synchronize()
         del x
-    if name != "numba":  # it asks the driver for memory each time, which may wait
+    if name != "numba":  # each allocation calls the driver, which may synchronise
         assert not done
 
 
 @pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
 def test_a_copy_on_a_stream(name: str) -> None:
-    """copy=True within one framework: it reads after what its own stream was given."""
+    """copy=True within one framework reads after the work on the array's own stream."""
     own = side(name)
     first, then = stream(), stream()  # the same twice, as above
     for cycles in (1000, BUSY_CYCLES):
@@ -291,7 +291,7 @@ def test_a_copy_on_a_stream(name: str) -> None:
 
 
 def test_the_source_may_change_once_a_transfer_returns() -> None:
-    """Pinned memory is read by the device itself, and later, unless somebody waits."""
+    """The device reads pinned memory asynchronously, unless the host waits."""
     torch = _torch()
     side("torch")
     pinned = torch.ones(20_000_000).pin_memory()

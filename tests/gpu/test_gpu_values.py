@@ -1,4 +1,4 @@
-"""Every pair on the GPU: values, types, layouts, pointers; the two protocols apart; the host."""
+"""Every pair on the GPU: values, dtypes, layouts, pointers; each protocol alone; the host."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from zerocopy.dtype import by_name, to_numpy
 
 pytestmark = MARKS
 
-# A base shape, and what is done to an array of it in any of the frameworks and in NumPy.
+# A base shape, and a change that is applied to an array in each framework and in NumPy.
 LAYOUTS = {
     "0-d": ((), lambda a: a),
     "empty": ((0,), lambda a: a),
@@ -44,7 +44,7 @@ LAYOUTS = {
 
 
 def check(x, source, target, expected, **options) -> None:
-    """Convert and check P1 and P3; where it is refused, that the plan said so."""
+    """Convert and check P1 and P3; if the conversion is refused, check that the plan is too."""
     plan = zc.explain(x, target.name, **options)
     if not plan.possible:
         with pytest.raises(type(plan.error)):
@@ -149,10 +149,10 @@ def test_dlpack_alone(source: str, target: str) -> None:
 @pytest.mark.parametrize("target", NAMES)
 @pytest.mark.parametrize("source", ["cupy", "torch", "numba"])
 def test_the_cuda_array_interface_alone(source: str, target: str) -> None:
-    """To JAX too, which imports DLPack alone: another framework lends its exporter."""
+    """To JAX too, which imports only DLPack: another framework relays the memory."""
     source, target = side(source), side(target)
     if target.name == "jax":
-        side("cupy")  # that, or torch, has to be there to be lent
+        side("cupy")  # CuPy or torch must be installed to relay
     expected = sample()
     x = source.make(expected)
     bare = InterfaceAlone(x)
@@ -169,7 +169,7 @@ def test_the_cuda_array_interface_alone(source: str, target: str) -> None:
 @pytest.mark.parametrize("layout", ["transposed", "every other", "reversed", "reversed columns"])
 @pytest.mark.parametrize("wrapper", [DLPackAlone, InterfaceAlone])
 def test_layouts_of_bare_producers(wrapper: type, layout: str, target: str) -> None:
-    """Negative strides too: torch aborts the process over them, so it is not lent to these."""
+    """Negative strides too: torch aborts for them, so it must not relay such memory."""
     cupy, target = side("cupy"), side(target)
     shape, change = LAYOUTS[layout]
     values = sample(shape=shape)
@@ -182,7 +182,7 @@ def test_layouts_of_bare_producers(wrapper: type, layout: str, target: str) -> N
 
 @pytest.mark.parametrize("target", NAMES)
 def test_immutable_memory_of_an_interface(target: str) -> None:
-    """torch refuses the read-only flag; the plan has said that writing would change the source."""
+    """torch refuses the read-only flag; the plan warns that writes would change the source."""
     cupy, target = side("cupy"), side(target)
     expected = sample()
     x = cupy.make(expected)
@@ -196,7 +196,7 @@ def test_immutable_memory_of_an_interface(target: str) -> None:
 
 @pytest.mark.parametrize("target", NAMES)
 def test_misaligned_memory_is_copied(target: str) -> None:
-    """A packed record's field: a kernel that read it would lose the process its context."""
+    """A packed record's field: a kernel that reads it destroys the process's CUDA context."""
     cupy, target = side("cupy"), side(target)
     record = np.zeros(5, np.dtype([("a", "u1"), ("b", "f4")]))
     record["b"] = [1, 2, 3, 4, 5]
@@ -282,7 +282,7 @@ def test_every_layout_to_numpy(name: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cupy", "numba"])
-def test_naming_the_target_asks_for_the_transfer(name: str) -> None:
+def test_target_name_transfers_host_memory(name: str) -> None:
     own = side(name)
     x = zc.convert(sample(), to=name)
     assert own.is_array(x)

@@ -1,4 +1,4 @@
-"""AoS <-> SoA on a GPU: values against NumPy, bit for bit; buffers of all frameworks; streams."""
+"""AoS <-> SoA on a GPU: values against NumPy, bit for bit; buffers of other frameworks; streams."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if importlib.util.find_spec("numba") is None:
     pytest.skip("Numba is not installed", allow_module_level=True)
 cuda = pytest.importorskip("numba.cuda")
 if not cuda.is_available():
-    pytest.skip("Numba sees no GPU, or lacks NVVM: numba -s says which", allow_module_level=True)
+    pytest.skip("Numba finds no GPU, or no NVVM: see numba -s", allow_module_level=True)
 
-from zerocopy.layout.cuda.columns import aos_to_soa, soa_to_aos  # noqa: E402
-from zerocopy.layout.cuda.plan import plan  # noqa: E402
+from zerocopy.layout.cuda.tile_plan import tile_plan  # noqa: E402
+from zerocopy.layout.cuda.transposition import aos_to_soa, soa_to_aos  # noqa: E402
 
 LENGTHS = (0, 1, 63, 64, 65, 127, 1000, 100_003)
 
 
 def same(got: Any, expected: np.ndarray) -> bool:
-    """Compare as bytes: Numba fetches no type that it does not know."""
+    """Compare as bytes, because Numba copies only types that it supports."""
     nbytes = got.size * got.dtype.itemsize
     if nbytes != expected.nbytes:
         return False
@@ -42,7 +42,7 @@ def same(got: Any, expected: np.ndarray) -> bool:
 
 
 class Octets:
-    """Bytes at an address, with nothing but the interface."""
+    """An array at an address that has only the interface."""
 
     def __init__(self, pointer: int, nbytes: int, owner: Any, typestr: str = "|u1", **entries: Any):
         self.owner = owner
@@ -59,8 +59,8 @@ class Octets:
 def check(rows: np.ndarray, shift: int = 0) -> None:
     dtype = rows.dtype
     wanted = leaves(dtype)
-    room = cuda.to_device(np.concatenate([np.zeros(shift, np.uint8), rows.view(np.uint8)]))
-    got = aos_to_soa(room[shift:] if shift else room, wanted, dtype.itemsize)
+    memory = cuda.to_device(np.concatenate([np.zeros(shift, np.uint8), rows.view(np.uint8)]))
+    got = aos_to_soa(memory[shift:] if shift else memory, wanted, dtype.itemsize)
     for leaf, there in zip(wanted, got, strict=True):
         assert there.dtype == leaf.dtype
         assert there.shape == (len(rows), *leaf.shape)
@@ -86,7 +86,7 @@ def test_lengths(layout: str, length: int) -> None:
 
 
 @pytest.mark.parametrize("layout", ["x, y, z: f4", "particle", "particle, aligned", "64 x f4", "one u1"])
-def test_a_million(layout: str) -> None:
+def test_a_million_records(layout: str) -> None:
     check(records(ON_DEVICE[layout], 1 << 20))
 
 
@@ -101,24 +101,24 @@ def test_records_at_any_address(layout: str, shift: int) -> None:
 def test_columns_at_any_multiple_of_their_items(layout: str, shift: int) -> None:
     dtype = ON_DEVICE[layout]
     rows, wanted = records(dtype, 777), leaves(dtype)
-    outs, rooms = [], []
+    outs, memories = [], []
     for leaf in wanted:
         item = min(8, leaf.dtype.itemsize & -leaf.dtype.itemsize)
         size = 777 * leaf.width
-        room = cuda.to_device(np.full(size + 80, 0xAB, np.uint8))
-        part = room[8 + shift * item : 8 + shift * item + size].view(leaf.dtype)
+        memory = cuda.to_device(np.full(size + 80, 0xAB, np.uint8))
+        part = memory[8 + shift * item : 8 + shift * item + size].view(leaf.dtype)
         outs.append(part.reshape(777, *leaf.shape) if leaf.shape else part)
-        rooms.append((room, 8 + shift * item, size))
+        memories.append((memory, 8 + shift * item, size))
     assert aos_to_soa(cuda.to_device(rows.view(np.uint8)), wanted, dtype.itemsize, out=outs) == outs
-    for leaf, out, (room, start, size) in zip(wanted, outs, rooms, strict=True):
+    for leaf, out, (memory, start, size) in zip(wanted, outs, memories, strict=True):
         assert same(out, column(rows, leaf)), leaf
-        host = room.copy_to_host()
+        host = memory.copy_to_host()
         assert (host[:start] == 0xAB).all()
         assert (host[start + size :] == 0xAB).all()
     assert same(soa_to_aos(outs, wanted, dtype.itemsize), without_padding(rows))
 
 
-def test_some_fields() -> None:
+def test_selected_fields() -> None:
     for name, fields in (
         ("64 x f4", ("f3", "f40")),
         ("particle", ("type", "m")),
@@ -131,13 +131,13 @@ def test_some_fields() -> None:
             assert same(there, column(rows, leaf)), leaf
 
 
-def test_the_columns_lie_in_one_arena() -> None:
+def test_columns_are_aligned_to_256_bytes() -> None:
     dtype = ON_DEVICE["nested, text"]
     got = aos_to_soa(cuda.to_device(records(dtype, 70).view(np.uint8)), leaves(dtype), dtype.itemsize)
     assert all(c.__cuda_array_interface__["data"][0] % 256 == 0 for c in got)
 
 
-def test_an_array_of_records() -> None:
+def test_structured_arrays() -> None:
     dtype = ON_DEVICE["x, y, z: f4"]
     rows, wanted = records(dtype, 1000), leaves(dtype)
     got = aos_to_soa(cuda.to_device(rows), wanted, 12)
@@ -147,12 +147,12 @@ def test_an_array_of_records() -> None:
     assert same(out, without_padding(rows))
 
 
-def test_past_four_gigabytes() -> None:
-    """Offsets of more than 32 bits, in records and in columns; checked where they lie, in samples."""
+def test_offsets_past_four_gigabytes() -> None:
+    """Offsets of more than 32 bits, in records and in columns; samples are compared on the device."""
     dtype = np.dtype([("a", "u4"), ("b", "u1", (8,)), ("c", "u1")])
     length = (5 << 30) // dtype.itemsize
     if free_bytes() < 20 << 30:
-        pytest.skip("it takes 20 GiB of the GPU's memory")
+        pytest.skip("needs 20 GiB of GPU memory")
     wanted = leaves(dtype)
     pattern = records(dtype, 1 << 20)
     source = cuda.device_array(length * dtype.itemsize, np.uint8)
@@ -172,10 +172,10 @@ def test_past_four_gigabytes() -> None:
 
 
 def test_records_of_megabytes() -> None:
-    """Within a tile too offsets need more than 32 bits, unless it has fewer records."""
+    """Offsets within a tile would need more than 32 bits if it did not have fewer records."""
     size, length = 16 << 20, 520
     if free_bytes() < 20 << 30:
-        pytest.skip("it takes 20 GiB of the GPU's memory")
+        pytest.skip("needs 20 GiB of GPU memory")
     dtype = np.dtype({"names": ["x"], "formats": ["f4"], "offsets": [8], "itemsize": size})
     values = np.arange(length, dtype="f4") + 1
     source = cuda.device_array(length * size, np.uint8)
@@ -217,7 +217,7 @@ def test_columns_and_out_of_other_frameworks(name: str) -> None:
     own = side(name)
     dtype = np.dtype([("a", "i8"), ("b", "f4"), ("c", "u1"), ("d", "f8", (3,))])
     rows, wanted = records(dtype, 1001), leaves(dtype)
-    # NaNs keep their bits on the way there only as integers.
+    # As integers, because a conversion of floats may change the bits of NaNs.
     unsigned = {8: "i8", 4: "i4", 1: "u1"}
     given = [
         own.view_as(own.make(column(rows, leaf).view(unsigned[leaf.dtype.itemsize])), leaf.dtype)
@@ -247,15 +247,15 @@ def _torch() -> Any:
 
 @pytest.fixture(autouse=True)
 def _no_cleanup() -> Any:
-    """Numba frees memory late and all at once, which waits for the device: between these tests alone."""
+    """Make Numba free memory between the tests only, because that waits for the device."""
     with cuda.defer_cleanup():
         yield
     cuda.current_context().memory_manager.deallocations.clear()
 
 
 def hand_out(producer: str, buffer: Any, on: Any) -> Any:
-    """Return a tensor that a stream works on, as a producer that tells of it in its own way."""
-    if producer == "torch":  # by __dlpack__ alone: its interface cannot say a stream
+    """Return a tensor on which a stream works, as a producer that exports the stream in one way."""
+    if producer == "torch":  # only through __dlpack__: its interface has no stream
         return buffer
     if producer == "interface":
         return InterfaceAlone(buffer, stream=on.cuda_stream, version=3)
@@ -265,14 +265,14 @@ def hand_out(producer: str, buffer: Any, on: Any) -> Any:
 
 @pytest.mark.parametrize("given", ["handle", "object", "numba"])
 @pytest.mark.parametrize("producer", ["torch", "interface", "numba"])
-def test_the_kernel_waits_for_the_producer(producer: str, given: str) -> None:
-    """The records are written late on one stream; ours is another, and the host waits for neither."""
+def test_kernel_waits_for_the_producers_stream(producer: str, given: str) -> None:
+    """One stream writes the records late, the kernel runs on another; the host waits for neither."""
     torch = _torch()
     dtype = ON_DEVICE["x, y, z: f4"]
     rows, wanted = records(dtype, 1 << 20), leaves(dtype)
     fresh = torch.from_numpy(rows.view(np.uint8).copy()).cuda()
     outs = [cuda.to_device(np.zeros(len(rows), "f4")) for _ in range(3)]
-    for cycles in (1000, BUSY_CYCLES):  # the first time it compiles
+    for cycles in (1000, BUSY_CYCLES):  # the first iteration compiles
         buffer = torch.zeros_like(fresh)
         torch.cuda.synchronize()
         first, then = torch.cuda.Stream(), torch.cuda.Stream()
@@ -290,11 +290,11 @@ def test_the_kernel_waits_for_the_producer(producer: str, given: str) -> None:
         then.synchronize()
         for leaf, out in zip(wanted, outs, strict=True):
             assert same(out, column(rows, leaf))
-        assert cycles == 1000 or not waited, "the host, or the whole device, has waited for the producer"
+        assert cycles == 1000 or not waited, "the host or the whole device waited for the producer"
 
 
-def test_the_producers_stream_waits_for_the_kernel() -> None:
-    """Who owns the source may change it on its own stream at once: it has been read by then."""
+def test_producers_stream_waits_for_the_kernel() -> None:
+    """The producer may change the source on its own stream at once, after the kernel has read it."""
     torch = _torch()
     dtype = ON_DEVICE["x, y, z: f4"]
     rows, wanted = records(dtype, 1 << 20), leaves(dtype)
@@ -316,10 +316,10 @@ def test_the_producers_stream_waits_for_the_kernel() -> None:
         assert all(same(c, column(rows, leaf)) for leaf, c in zip(wanted, outs, strict=True))
 
 
-def lent(rows: np.ndarray, torch: Any) -> tuple[list[Any], list[Octets], Octets]:
-    """Return the columns in torch's memory, views of them that tell of no stream, and such an `out`.
+def without_streams(rows: np.ndarray, torch: Any) -> tuple[list[Any], list[Octets], Octets]:
+    """Return columns in torch's memory, views of them without a stream, and an `out` without one.
 
-    So nobody is waited for: what is in order is so on one stream.
+    So no stream waits for another; only work on the same stream is ordered.
     """
     fresh = [torch.from_numpy(column(rows, leaf).view(np.uint8).copy()).cuda() for leaf in leaves(rows.dtype)]
     empty = [torch.zeros_like(each) for each in fresh]
@@ -331,12 +331,12 @@ def lent(rows: np.ndarray, torch: Any) -> tuple[list[Any], list[Octets], Octets]
     return list(zip(empty, fresh, strict=True)), views, Octets(out.data_ptr(), rows.nbytes, out)
 
 
-def test_records_are_written_on_the_stream() -> None:
-    """The columns are filled late on that stream: on another one the kernel would read them before."""
+def test_kernel_runs_on_the_given_stream() -> None:
+    """That stream fills the columns late; on another stream the kernel would read them earlier."""
     torch = _torch()
     dtype = ON_DEVICE["x, y, z: f4"]
     rows, wanted = records(dtype, 100_003), leaves(dtype)
-    pairs, given, out = lent(rows, torch)
+    pairs, given, out = without_streams(rows, torch)
     soa_to_aos(given, wanted, dtype.itemsize, out=out)
     torch.cuda.synchronize()
     busy = torch.cuda.Stream()
@@ -345,37 +345,37 @@ def test_records_are_written_on_the_stream() -> None:
         for empty, fresh in pairs:
             empty.copy_(fresh)
     soa_to_aos(given, wanted, dtype.itemsize, out=out, stream=busy)
-    assert not busy.query(), "the host has waited"
+    assert not busy.query(), "the host waited"
     busy.synchronize()
     assert out.owner.cpu().numpy().tobytes() == without_padding(rows).tobytes()
 
 
-def test_a_plans_table_stays_until_the_kernel_is_done() -> None:
-    """Numba frees on its default stream, where a pool's memory has a new owner at once: so it waits."""
+def test_plan_table_is_freed_after_the_kernel() -> None:
+    """Numba frees it on its default stream, where a pool reuses memory at once, so that stream waits."""
     torch = _torch()
     dtype = ON_DEVICE["x, y, z: f4"]
     rows, wanted = records(dtype, 1000), leaves(dtype)
-    _, given, out = lent(rows, torch)
+    _, given, out = without_streams(rows, torch)
     soa_to_aos(given, wanted, dtype.itemsize, out=out)
     torch.cuda.synchronize()
     busy, default = torch.cuda.Stream(), torch.cuda.default_stream()
     with torch.cuda.stream(busy):
         torch.cuda._sleep(BUSY_CYCLES)
     soa_to_aos(given, wanted, dtype.itemsize, out=out, stream=busy)
-    assert default.query(), "nobody has to wait for this"
-    plan.cache_clear()
+    assert default.query(), "the default stream waits without need"
+    tile_plan.cache_clear()
     assert not default.query()
-    assert not busy.query(), "the host has waited"
+    assert not busy.query(), "the host waited"
     torch.cuda.synchronize()
 
 
-def test_fresh_memory_is_taken_in_the_order_of_numbas_stream() -> None:
-    """Numba's memory may be a pool's, and what its default stream has been given may still write there."""
+def test_new_columns_wait_for_numbas_default_stream() -> None:
+    """Numba's memory may come from a pool, and earlier work on its default stream may still write to it."""
     torch = _torch()
     dtype = ON_DEVICE["x, y, z: f4"]
     rows, wanted = records(dtype, 1000), leaves(dtype)
-    room = torch.from_numpy(rows.view(np.uint8).copy()).cuda()
-    given = Octets(room.data_ptr(), rows.nbytes, room)
+    memory = torch.from_numpy(rows.view(np.uint8).copy()).cuda()
+    given = Octets(memory.data_ptr(), rows.nbytes, memory)
     on, default = torch.cuda.Stream(), torch.cuda.default_stream()
     for cycles in (1000, BUSY_CYCLES):
         torch.cuda.synchronize()
@@ -407,18 +407,18 @@ def test_small_grids_do_not_warn(recwarn: pytest.WarningsRecorder) -> None:
     assert not [w for w in recwarn if "utilization" in str(w.message)]
 
 
-def test_the_kernels_are_compiled_once() -> None:
-    """One kernel a direction, and one each without shared memory, whatever the layouts were."""
+def test_each_kernel_is_compiled_once() -> None:
+    """One kernel per direction with and one without shared memory serve all record types."""
     from zerocopy.layout.cuda import kernels
 
     for name in ON_DEVICE:
         check(records(ON_DEVICE[name], 65))
     for kernel in (kernels.to_columns, kernels.to_rows, kernels.to_columns_direct, kernels.to_rows_direct):
         assert len(kernel.overloads) == 1
-    assert plan(tuple(leaves(ON_DEVICE["long"])), ON_DEVICE["long"].itemsize).shared == 0
+    assert tile_plan(tuple(leaves(ON_DEVICE["long"])), ON_DEVICE["long"].itemsize).shared == 0
 
 
-def test_what_wants_gradients_is_refused_by_name() -> None:
+def test_tensors_that_require_gradients_are_refused() -> None:
     x = _torch().ones(5, device="cuda", requires_grad=True)
     with pytest.raises(zc.UnsupportedConversionError, match="requires grad") as caught:
         zc.soa_to_aos({"x": x})

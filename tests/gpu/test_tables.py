@@ -1,4 +1,4 @@
-"""Tables on the GPU: cuDF and pylibcudf to and from all others, Arrow's device interface, the host's tables.
+"""Tables on the GPU: cuDF and pylibcudf with all others, Arrow's device interface, host tables.
 
 cuDF's own calls and pointers are the measure: nothing here reads a column through zerocopy
 that zerocopy has made, except where two of its conversions are compared.
@@ -46,12 +46,12 @@ def numbers(dtype: str = "float64", rows: int = ROWS) -> np.ndarray:
 
 
 def values_ptr(series) -> int:
-    """Return where cuDF says that a series' first value is."""
+    """Return the address of a series' first value according to cuDF."""
     return series.__cuda_array_interface__["data"][0]
 
 
 def nulls_of(series) -> int:
-    """Return how many rows are null; isna() counts NaN among them."""
+    """Return the number of null rows; isna() would also count NaN."""
     return series.to_pylibcudf()[0].null_count()
 
 
@@ -65,7 +65,7 @@ def installed(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", NUMBERS)
 @pytest.mark.parametrize("target", NAMES)
-def test_a_column_is_aliased(cudf, target: str, dtype: str) -> None:
+def test_cudf_column_is_aliased(cudf, target: str, dtype: str) -> None:
     own = side(target)
     values = numbers(dtype)
     frame = cudf.DataFrame({"x": values, "y": numbers()})
@@ -92,7 +92,7 @@ def test_a_series_and_its_slice(cudf, target: str) -> None:
 
 @pytest.mark.parametrize("start", [0, 1, 7, 8, 31, 33])
 @pytest.mark.parametrize("target", NAMES)
-def test_a_mask_begins_where_the_slice_does(cudf, target: str, start: int) -> None:
+def test_mask_of_a_slice_keeps_its_offset(cudf, target: str, start: int) -> None:
     own = side(target)
     null = np.arange(ROWS) % 3 == 1
     series = cudf.Series(pa.array(numbers(), mask=null))[start : start + 100]
@@ -122,7 +122,7 @@ def test_nulls_are_filled(cudf, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_what_tensors_lack_is_encoded(cudf, target: str) -> None:
+def test_types_without_tensors_are_encoded(cudf, target: str) -> None:
     own = side(target)
     table = pa.table(
         {
@@ -158,7 +158,7 @@ def test_decimals_are_scaled_integers(cudf) -> None:
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_the_index_travels(cudf, target: str) -> None:
+def test_index_is_converted(cudf, target: str) -> None:
     own = side(target)
     frame = cudf.DataFrame({"a": [1, 2, 3]}, index=cudf.Index([7, 8, 9], name="i"))
     result = zc.convert(frame, to=target)
@@ -201,7 +201,7 @@ def test_a_tensor_is_aliased_by_cudf(cudf, source: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("source", NAMES)
 def test_nan_stays_nan(cudf, source: str) -> None:
-    """cudf.Series(x) would make nulls of them."""
+    """cudf.Series(x) would convert NaN to nulls."""
     values = np.array([1.0, np.nan, 3.0])
     result = zc.convert({"x": side(source).make(values)}, to="cudf")
     assert nulls_of(result["x"]) == 0
@@ -216,7 +216,7 @@ def test_gaps_are_copied(cudf, source: str) -> None:
 
 
 @pytest.mark.parametrize("source", NAMES)
-def test_a_copy_is_one(cudf, source: str) -> None:
+def test_copy_true_does_not_alias_cudf(cudf, source: str) -> None:
     own = side(source)
     x = own.make(numbers())
     result = zc.convert({"x": x}, to="cudf", copy=True)
@@ -246,7 +246,7 @@ def test_tensors_outlive_their_frame(cudf, target: str) -> None:
 
 @pytest.mark.parametrize("source", ["cupy", "torch"])
 def test_work_on_another_stream_is_seen(cudf, source: str) -> None:
-    """cuDF ignores the interface's stream: the order has to be made before."""
+    """cuDF ignores the interface's stream, so zerocopy orders the streams."""
     own = side(source)
     if source == "cupy":
         cupy = importlib.import_module("cupy")
@@ -281,7 +281,7 @@ def test_cudf_to_the_host(cudf, target: str) -> None:
 
 @pytest.mark.parametrize("source", HOSTS)
 def test_the_host_to_cudf(cudf, source: str) -> None:
-    """Naming cuDF is asking for the transfer."""
+    """to="cudf" transfers host memory."""
     installed(source)
     x = zc.convert(pa.table({"x": numbers(), "y": numbers("int32")}), to=source)
     result = zc.convert(x, to="cudf")
@@ -313,8 +313,8 @@ TYPES = {
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_every_type_there_and_back(cudf, kind: str) -> None:
-    """A type that comes back as another one, the plan has named."""
+def test_types_to_the_device_and_back(cudf, kind: str) -> None:
+    """The plan names each type that returns as another one."""
     array = TYPES[kind]()
     table = pa.table({"x": array})
     plan = zc.explain(table, "cudf")
@@ -356,7 +356,7 @@ def test_pylibcudf_tables(cudf, plc, target: str) -> None:
 
 
 class DeviceArrow:
-    """Speaks Arrow's device interface and nothing else."""
+    """An object with Arrow's device interface alone."""
 
     def __init__(self, inner):
         self._inner = inner
@@ -405,8 +405,8 @@ def test_device_arrow_to_cudf(cudf, plc) -> None:
         zc.convert(two, to="cudf")  # a pylibcudf.Table exports no names
 
 
-def test_cudfs_release_needs_the_interpreters_lock(cudf) -> None:
-    """Its release callback takes no lock: the capsule's own destructor, under it, must call it."""
+def test_cudf_release_takes_the_gil(cudf) -> None:
+    """cuDF's release callback does not take the GIL, so the capsule's destructor must hold it."""
     column, _ = cudf.Series(numbers()).to_pylibcudf()
     for _ in range(1000):
         zc.convert(DeviceArrow(column), to="numpy")
@@ -465,7 +465,7 @@ def test_a_matrix_of_a_host_table(target: str) -> None:
 
 
 def test_two_frameworks_share_a_column(cudf) -> None:
-    """What is written through one alias is read through the other, and in the frame."""
+    """A write through one alias is visible in the other, and in the frame."""
     if not have("cupy", "torch"):
         pytest.skip("CuPy and torch are wanted")
     frame = cudf.DataFrame({"x": numbers()})

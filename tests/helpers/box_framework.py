@@ -1,4 +1,4 @@
-"""A framework made for tests: it keeps every promise, and a subclass breaks one."""
+"""A framework for tests. It keeps every promise; a test's subclass breaks one."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from zerocopy.strided_view import StridedView
 
 
 class Box:
-    """The arrays of the frameworks that are made up here."""
+    """An array of `Boxes`."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
 
 
 class Boxes(Framework):
-    """A framework that keeps every promise; what a test wants broken, it overrides."""
+    """A framework that keeps every promise; tests override methods to break one."""
 
     name = "boxes"
-    root_modules = (__name__,)
+    root_modules = (__name__.partition(".")[0],)
     distribution = "boxes-for-arrays"
 
     def module(self) -> Any:

@@ -1,6 +1,6 @@
-"""Producers that say their memory is on a GPU, and a framework that says it lives on two.
+"""Producers that report host memory as GPU memory, and a framework with two fake GPUs.
 
-The memory is NumPy's, and nothing reads through the pointers.
+The memory is NumPy's; the device pointers are never read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POINTER = 0x7F00_0000_0000
 
 
 def capsule_on(array, device=(CUDA, 0), dtype=None, versioned=True):
-    """Return NumPy's capsule of host memory, saying that it is on a device."""
+    """Return NumPy's capsule of host memory, marked as on a device."""
     try:
         capsule = array.__dlpack__(max_version=(1, 0)) if versioned else array.__dlpack__()
     except TypeError:  # NumPy before 2.1 has legacy capsules only
@@ -34,7 +34,7 @@ def capsule_on(array, device=(CUDA, 0), dtype=None, versioned=True):
 
 
 class SpeaksDLPack:
-    """Has the two dunders, and remembers how it was asked."""
+    """Has DLPack's two methods, and records the requested streams."""
 
     def __init__(self, array, device=(CUDA, 0), dtype=None, versioned=True, says=None):
         self.array, self.device_, self.dtype_, self.versioned = array, device, dtype, versioned
@@ -50,7 +50,7 @@ class SpeaksDLPack:
 
 
 class OldDLPack(SpeaksDLPack):
-    """From before DLPack 1.0: it knows no ``max_version``."""
+    """Older than DLPack 1.0: it does not take ``max_version``."""
 
     def __dlpack__(self, stream=None):
         self.streams.append(stream)
@@ -58,7 +58,7 @@ class OldDLPack(SpeaksDLPack):
 
 
 class SpeaksCAI:
-    """Has the CUDA Array Interface and nothing else."""
+    """Has the CUDA Array Interface alone."""
 
     def __init__(self, array=None, **entries):
         self.array = array
@@ -80,7 +80,7 @@ class SpeaksCAI:
 
 
 class FakeArray:
-    """What the fake framework's arrays are: a description, and who keeps the memory."""
+    """The fake framework's array: a view, and the object that keeps its memory alive."""
 
     def __init__(self, view, keeps=None):
         self.view, self.keeps = view, keeps
@@ -90,7 +90,7 @@ FakeArray.__module__ = "fakegpu"
 
 
 class FakeGPU(Framework):
-    """Two devices, a current stream of 7, no negative strides; it writes down what it is asked."""
+    """A framework with two devices, current stream 7, and no negative strides, which logs its calls."""
 
     name = "fakegpu"
     root_modules = ("fakegpu",)

@@ -1,4 +1,4 @@
-"""CuPy and ``numba.cuda`` over host memory that passes for a GPU's, for tests without a GPU.
+"""Stubs of CuPy and ``numba.cuda`` over host memory, for tests without a GPU.
 
 As much of both as zerocopy calls, with what their own would refuse or do late: an
 exporter that knows no float8, kernels that fault on misaligned memory, copies to the
@@ -23,11 +23,11 @@ from zerocopy.device import CUDA
 from zerocopy.dtype import from_numpy, to_numpy
 from zerocopy.protocols import cuda_driver, dlpack
 
-KNOWN = ("bfloat16",)  # beyond NumPy's own, what CuPy 14 takes and gives by DLPack
+KNOWN = ("bfloat16",)  # besides NumPy's dtypes, those of CuPy 14's DLPack support
 
 
 class Machine:
-    """Devices: which is current, whose an address is, and what streams were told."""
+    """Devices: the current one, the owners of addresses, and a log of calls on streams."""
 
     count = 2
 
@@ -42,7 +42,7 @@ class Machine:
         return block
 
     def ordinal(self, ptr):
-        # The newest first: the host gives a freed address to the next who asks.
+        # The newest first: malloc reuses freed addresses.
         return next((d for p, n, d in reversed(self.owners) if p <= ptr < p + n), None)
 
     @contextmanager
@@ -57,8 +57,8 @@ class Machine:
 def over(ptr, shape, dtype, strides, keeps):
     """Return an ndarray over an address."""
     dtype = np.dtype(dtype)
-    found = from_numpy(dtype)
-    storage = found.storage if found is not None else dtype
+    standard = from_numpy(dtype)
+    storage = standard.storage if standard is not None else dtype
     view = SimpleNamespace(
         __array_interface__={
             "shape": tuple(shape),
@@ -74,7 +74,7 @@ def over(ptr, shape, dtype, strides, keeps):
 
 
 def capsule_of(array, device, versioned):
-    """Return NumPy's capsule of an array, saying that it is on a device."""
+    """Return NumPy's capsule of an array, marked as on a device."""
     dtype = from_numpy(array.dtype)
     plain = array.view(dtype.storage) if not dtype.in_numpy else array
     capsule = plain.__dlpack__(max_version=(1, 0)) if versioned else plain.__dlpack__()
@@ -86,13 +86,13 @@ def capsule_of(array, device, versioned):
 
 
 def forget():
-    """Drop what the registry and the routes keep of classes that go with the test."""
+    """Remove the test's classes from the registry and the routes."""
     registry._by_type.clear()
     routes.TABLE.clear()
 
 
 def install(monkeypatch) -> Machine:
-    """Put both in the place of the true ones for one test."""
+    """Install both stubs for one test."""
     machine = Machine()
     cupy, numba = cupy_over(machine), numba_over(machine)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
@@ -190,7 +190,7 @@ def cupy_over(machine: Machine) -> types.ModuleType:
 
         def copy(self, order="C"):
             assert order == "C"
-            # A kernel: it runs on the array's device, knows few types, and faults.
+            # A kernel: it runs on the array's device, supports few dtypes, and faults on misaligned memory.
             assert machine.current == self.data.device_id
             itemsize = self.dtype.itemsize
             if self.size and any(n % itemsize for n in (self.data.ptr, *self.strides)):
@@ -228,8 +228,8 @@ def cupy_over(machine: Machine) -> types.ModuleType:
 
         def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
             assert stream != 0
-            found = from_numpy(self.dtype)
-            if not found.in_numpy and found.name not in KNOWN:
+            standard = from_numpy(self.dtype)
+            if not standard.in_numpy and standard.name not in KNOWN:
                 raise BufferError("dtype is not supported for dlpack export")
             machine.log.append(("export", stream))
             return capsule_of(self._host, self.data.device_id, max_version is not None)

@@ -1,4 +1,4 @@
-"""cuDF and pylibcudf over host memory that passes for a GPU's, for tests without a GPU.
+"""Stubs of cuDF and pylibcudf over host memory, for tests without a GPU.
 
 As much of both as zerocopy calls, as their documentation has it, on top of the CuPy and the
 driver of ``cuda_stubs``. What aliases there aliases here, what copies copies, and what must
@@ -43,7 +43,7 @@ class DataType:
 
 
 class Span:
-    """A buffer of 26.x: where it is, and who owns it; no more than that may be used."""
+    """A buffer of cuDF 26.x: its address and its owner, the only attributes that may be used."""
 
     def __init__(self, block):
         self.ptr, self.owner = block.ctypes.data, block
@@ -56,7 +56,7 @@ class gpumemoryview:
         if entry["typestr"][1] not in "uifbMm" or entry["typestr"] == "<f2":
             raise ValueError("Unsupported dtype")
         self.owner, self.ptr = data, entry["data"][0]
-        self.__cuda_array_interface__ = entry  # whose stream is ignored
+        self.__cuda_array_interface__ = entry  # its stream is ignored
 
 
 class Column:
@@ -145,7 +145,7 @@ machine: cuda_stubs.Machine
 
 
 def put(array):
-    """Return host bytes in memory of the device."""
+    """Return a copy of host bytes in device memory."""
     raw = np.frombuffer(array, np.uint8) if not isinstance(array, np.ndarray) else array.view(np.uint8)
     block = machine.allocate(raw.nbytes)
     block[:] = raw
@@ -153,7 +153,7 @@ def put(array):
 
 
 def upload(array) -> Column:
-    """Return a fresh column of an Arrow array, as libcudf lays it out."""
+    """Return a new column of an Arrow array in libcudf's layout."""
     array = pa.concat_arrays([array]) if not isinstance(array, pa.ChunkedArray) else array.combine_chunks()
     kind, size = array.type, len(array)
     if pa.types.is_dictionary(kind):
@@ -209,7 +209,7 @@ def _host(span, nbytes):
 
 
 def to_arrow(col: Column, dtype=None):
-    """Return a column as an array of the host, which copies."""
+    """Return a copy of a column as a host array."""
     name, rows, size = col.type().id().name, col.offset() + col.size(), col.size()
     mask = _host(col.null_mask(), (rows + 7) // 8) if col.null_count() else None
     if name == "STRING":
@@ -448,7 +448,7 @@ class DataFrame:
 
 
 class _Empty:
-    """No rows of a frame: all that is asked of them is what pandas calls the index."""
+    """A frame without rows, used only for pandas' metadata about the index."""
 
     def __init__(self, frame):
         self._frame = frame
@@ -462,9 +462,9 @@ class _Empty:
         empty = pd.DataFrame(columns)
         levels = [pd.Index([], dtype="i8", name=n) for n in self._frame.index.names]
         empty.index = levels[0] if len(levels) == 1 else pd.MultiIndex.from_arrays(levels)
-        found = pa.Table.from_pandas(empty, preserve_index=True)
-        assert found.schema.names[-len(names) :] == names
-        return found
+        levels = pa.Table.from_pandas(empty, preserve_index=True)
+        assert levels.schema.names[-len(names) :] == names
+        return levels
 
 
 for _cls, _module in (
@@ -478,7 +478,7 @@ for _cls, _module in (
 
 
 def install(monkeypatch) -> cuda_stubs.Machine:
-    """Put CuPy, Numba, cuDF, pylibcudf and the driver's copies in the place of the true ones."""
+    """Install the stubs of CuPy, Numba, cuDF, pylibcudf and the driver's copies."""
     global machine
     machine = cuda_stubs.install(monkeypatch)
     plc, cudf = types.ModuleType("pylibcudf"), types.ModuleType("cudf")

@@ -1,4 +1,4 @@
-"""What the GPU tests share: each framework's own way to make, read and point at its arrays.
+"""Helpers of the GPU tests: each framework's functions to create, read and locate its arrays.
 
     python -m pytest tests/gpu
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-# Before JAX is imported: else it takes three quarters of the memory, and the others fail.
+# Before JAX is imported: otherwise it takes three quarters of the memory, and the others fail.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import importlib
@@ -29,35 +29,35 @@ MISSING = cuda_driver.missing()
 if MISSING is not None:
     pytest.skip(f"no GPU: {MISSING.why}", allow_module_level=True)
 
-#: Frameworks warn of their own affairs (small grids, deprecations): no error here.
+#: Warnings of frameworks about themselves (small grids, deprecations) are not errors.
 MARKS = [pytest.mark.filterwarnings("default")]
 
 NAMES = ["cupy", "torch", "jax", "numba"]
 PAIRS = [(source, target) for source in NAMES for target in NAMES if source != target]
 DTYPES = [t.name for t in ALL if to_numpy(t) is not None and t.name not in SUBBYTE_NAMES]
-#: Types that every framework here has and hands out: for these no refusal is right.
+#: Dtypes that every framework exports: refusing them is an error.
 CORE = [n for n in sorted(NATIVE_NAMES) if n not in ("uint16", "uint32", "uint64")] + ["bfloat16"]
 DEVICE = "cuda:0"
 
 
 class Side:
-    """One framework: its arrays made and read by its own calls alone."""
+    """One framework, with arrays created and read by its own functions only."""
 
     name = ""
 
     def missing(self) -> str | None:
-        """Return why it cannot be tested here, or None."""
+        """Return why it cannot be tested on this machine, or None."""
         raise NotImplementedError
 
     def plain(self, array: np.ndarray) -> Any:
-        """Return a fresh array on the GPU of a native NumPy type."""
+        """Return a new array on the GPU with one of NumPy's dtypes."""
         raise NotImplementedError
 
     def view_as(self, x: Any, dtype: Any) -> Any:
         return x.view(dtype)
 
     def make(self, array: np.ndarray) -> Any:
-        """Return a fresh array on the GPU with those values, of any type."""
+        """Return a new array on the GPU with these values, of any dtype."""
         name = array.dtype.name
         if name in NATIVE_NAMES:
             return self.plain(array)
@@ -68,7 +68,7 @@ class Side:
         return change(self.make(array))
 
     def values(self, x: Any) -> np.ndarray:
-        """Return its values, fetched when its work is done; of foreign types the bits."""
+        """Return its values after its work is done; for dtypes outside NumPy the bits."""
         raise NotImplementedError
 
     def pointer(self, x: Any) -> int:
@@ -165,7 +165,7 @@ class JaxSide(Side):
 
     def make(self, array):
         jax = importlib.import_module("jax")
-        # From a copy of its own: JAX may hold on to the host's memory.
+        # From a separate copy: JAX may keep the host memory.
         return jax.device_put(np.array(array), jax.devices("cuda")[0]).block_until_ready()
 
     def values(self, x):
@@ -200,7 +200,7 @@ class NumbaSide(Side):
     def lay(self, array, change):
         laid = change(array)
         if laid.flags.f_contiguous and not laid.flags.c_contiguous:
-            # Its own .T is no view: a kernel, compiled anew by each call, writes a row-major copy.
+            # Its own .T is not a view: a kernel, compiled in each call, writes a row-major copy.
             return importlib.import_module("numba.cuda").to_device(laid)
         return super().lay(array, change)
 
@@ -213,7 +213,7 @@ class NumbaSide(Side):
             fresh[:] = plain
             plain = fresh
         array = plain.copy_to_host()
-        cuda.synchronize()  # of an array that is bound to a stream it returns at once
+        cuda.synchronize()  # for an array bound to a stream it is asynchronous
         return array
 
     def pointer(self, x):
@@ -244,7 +244,7 @@ def _missing(name: str) -> str | None:
 
 
 def side(name: str) -> Side:
-    """Return a framework's side, or skip the test where it cannot be had."""
+    """Return a framework's `Side`, or skip the test if it is not available."""
     reason = _missing(name)
     if reason is not None:
         pytest.skip(reason)
@@ -257,7 +257,7 @@ def have(*names: str) -> bool:
 
 
 def sample(dtype: str = "float32", shape: tuple[int, ...] = (6, 4)) -> np.ndarray:
-    """Return distinct small values of a type, negative and complex ones where it has them."""
+    """Return distinct small values of a dtype, negative and complex if it has them."""
     numpy_type = to_numpy(by_name(dtype))
     numbers = np.arange(int(np.prod(shape, dtype=int))) % 7
     if dtype == "bool":
@@ -273,13 +273,13 @@ def sample(dtype: str = "float32", shape: tuple[int, ...] = (6, 4)) -> np.ndarra
 
 
 def bits(array: np.ndarray) -> np.ndarray:
-    """Return values as they are to be compared: foreign types as their bits."""
+    """Return values in comparable form: dtypes outside NumPy as their bits."""
     name = array.dtype.name
     return array if name in NATIVE_NAMES else array.view(by_name(name).storage)
 
 
 def same(side: Side, x: Any, expected: np.ndarray) -> None:
-    """Check an array's shape, type and values by the framework's own reading."""
+    """Check an array's shape, dtype and values with the framework's own functions."""
     got, wanted = side.values(x), bits(expected)
     assert got.dtype == wanted.dtype
     assert got.shape == wanted.shape
@@ -287,14 +287,14 @@ def same(side: Side, x: Any, expected: np.ndarray) -> None:
 
 
 class DLPackAlone:
-    """A producer with the two dunders and nothing else."""
+    """A producer with DLPack's two methods alone."""
 
     def __init__(self, x: Any):
         self._x = x
 
     def __dlpack__(self, **options: Any) -> Any:
         if type(self._x).__module__.startswith("jax") and options.get("stream") == -1:
-            options["stream"] = 1  # XLA takes -1 for a stream's handle
+            options["stream"] = 1  # XLA reads -1 as a stream's handle
         return self._x.__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:
@@ -302,7 +302,7 @@ class DLPackAlone:
 
 
 class InterfaceAlone:
-    """A producer with the CUDA Array Interface and nothing else."""
+    """A producer with the CUDA Array Interface alone."""
 
     def __init__(self, x: Any, **entries: Any):
         self._x, self._entries = x, entries

@@ -1,7 +1,7 @@
-"""Types of records for the tests of layouts, on the host and on devices, and what is expected of them.
+"""Record types for the tests of layouts, on the host and on devices, and their expected values.
 
-They are the benchmarks', and what those lack: other groups of fields, sub-arrays, nested
-records, text, padding. What is expected is made with NumPy alone.
+The benchmarks' record types, and others: more groups of fields, sub-arrays, nested records, text,
+padding. Expected values are computed with NumPy alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import record_types
-from zerocopy.layout.schema import Leaf, leaves
+from zerocopy.layout.schema import FieldLeaf, leaves
 
 
 def f4(names: str, order: str = "<") -> list[tuple[str, str]]:
@@ -41,7 +41,7 @@ _MORE: dict[str, Any] = {
     "one u1": [("a", "u1")],
     "one f8": [("a", "f8")],
     "halves": [("a", "f2"), ("b", ">u2"), ("c", "S6")],
-    # Three fields are moved as four: what the fourth one hits must be written later.
+    # Three fields are copied as four: the bytes of the fourth must be written later.
     "three f4 and padding": np.dtype({"names": list("xyz"), "formats": ["f4"] * 3, "itemsize": 17}),
     "three f4, padding, three f4": np.dtype(
         {"names": list("xyzabc"), "formats": ["f4"] * 6, "offsets": [0, 4, 8, 14, 18, 22], "itemsize": 26}
@@ -66,7 +66,7 @@ LAYOUTS: dict[str, np.dtype[Any]] = {
     **{name: np.dtype(fields) for name, fields in _MORE.items()},
 }
 
-#: For devices, whose kernels know words and bytes and no groups: some, and records that are long.
+#: For devices, whose kernels copy words and bytes, not groups: some of them, and long records.
 ON_DEVICE: dict[str, np.dtype[Any]] = {
     **{layout.name: layout.dtype for layout in record_types.LAYOUTS},
     **{n: LAYOUTS[n] for n in ("big-endian, sub-array", "nested, text", "3 x u1", "one u1", "halves")},
@@ -79,20 +79,20 @@ ON_DEVICE: dict[str, np.dtype[Any]] = {
 
 
 def records(dtype: np.dtype[Any], rows: int) -> np.ndarray:
-    """Return records of random bytes: NaNs of all sorts, padding that is not zero."""
+    """Return records of random bytes: with various NaNs, and padding that is not zero."""
     rng = np.random.default_rng(rows)
     return rng.integers(0, 256, rows * dtype.itemsize, np.uint8).view(dtype)
 
 
-def field(records: Any, leaf: Leaf) -> Any:
-    """Return a leaf among records, or its column among columns."""
+def field(records: Any, leaf: FieldLeaf) -> Any:
+    """Return a leaf of records, or its column in nested dicts."""
     for name in leaf.path:
         records = records[name]
     return records
 
 
-def column(rows: np.ndarray, leaf: Leaf) -> np.ndarray:
-    """Return a leaf by NumPy's own ways, without a conversion that could touch a NaN."""
+def column(rows: np.ndarray, leaf: FieldLeaf) -> np.ndarray:
+    """Return a leaf as a contiguous native column, without a conversion that could change a NaN."""
     values = np.ascontiguousarray(field(rows, leaf))
     return values if values.dtype.isnative else values.byteswap().view(values.dtype.newbyteorder())
 
@@ -100,13 +100,13 @@ def column(rows: np.ndarray, leaf: Leaf) -> np.ndarray:
 def native_bits(array: np.ndarray) -> bytes:
     """Return the bytes of an array's values in native order."""
     if not array.nbytes:
-        return b""  # of values without bytes NumPy makes some that have one
-    whole = np.ascontiguousarray(array)
-    return (whole if whole.dtype.isnative else whole.byteswap()).tobytes()
+        return b""  # NumPy would make values of one byte from values without bytes
+    values = np.ascontiguousarray(array)
+    return (values if values.dtype.isnative else values.byteswap()).tobytes()
 
 
 def padding(dtype: np.dtype[Any]) -> np.ndarray:
-    """Return which bytes of a record are no leaf's, as booleans."""
+    """Return which bytes of a record belong to no leaf, as booleans."""
     free = np.ones(dtype.itemsize, bool)
     for leaf in leaves(dtype):
         for offset, length in leaf.pieces:
@@ -115,6 +115,6 @@ def padding(dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def without_padding(rows: np.ndarray) -> np.ndarray:
-    """Return the bytes of records, a row each, zero where there is padding."""
+    """Return the bytes of records, one record per row, with zero padding."""
     octets = rows.view(np.uint8).reshape(len(rows), rows.dtype.itemsize)
     return octets * ~padding(rows.dtype)

@@ -1,4 +1,4 @@
-"""MXNet, for tests that are skipped where it is not: in every environment but its own."""
+"""MXNet for its tests, which are skipped in environments without it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REASON = "MXNet is not here: it needs an environment of its own (tests/mxnet/req
 
 
 def mxnet_or_skip() -> ModuleType:
-    """Return MXNet, or skip the module that asks for it."""
+    """Return MXNet, or skip the calling module."""
     # Not pytest.importorskip: to Python this very folder is a package called mxnet.
     if not HAS_MXNET:
         pytest.skip(REASON, allow_module_level=True)
@@ -24,7 +24,7 @@ def mxnet_or_skip() -> ModuleType:
 
 
 def address(obj: Any) -> int:
-    """Return where an NDArray's or an ndarray's memory is, without asking zerocopy."""
+    """Return the address of an NDArray or an ndarray, without zerocopy."""
     if isinstance(obj, np.ndarray):
         return obj.__array_interface__["data"][0]
     import ctypes
@@ -37,7 +37,7 @@ def address(obj: Any) -> int:
 
 
 def in_onednn_layout() -> Any:
-    """Return an array of which MXNet keeps the values in oneDNN's layout."""
+    """Return an array that MXNet stores in oneDNN's layout."""
     import mxnet as mx
 
     data = mx.nd.arange(2 * 3 * 8 * 8).reshape((2, 3, 8, 8))

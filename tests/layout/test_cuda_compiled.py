@@ -1,4 +1,4 @@
-"""docs/layouts-gpu.md says what the compilers have said, and what the plans are."""
+"""The figures in docs/layouts-gpu.md: the compilers' output, and the plans of the tiles."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ PAGE = (ROOT / "docs" / "layouts-gpu.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def told() -> dict:
-    """The results that the page names."""
+def results() -> dict:
+    """The results file that the page names."""
     (named,) = set(re.findall(r"benchmarks/results/([\w.-]+\.json)", PAGE))
     return json.loads((compiled.RESULTS / named).read_text())
 
 
-def test_registers(told: dict) -> None:
-    assert compiled.compiled_table(told["kernels"]) in PAGE
-    assert told["command"] in PAGE
-    for version in told["versions"].values():
+def test_register_table_matches_the_results(results: dict) -> None:
+    assert compiled.compiled_table(results["kernels"]) in PAGE
+    assert results["command"] in PAGE
+    for version in results["versions"].values():
         assert version in PAGE
     assert "nothing is spilled, and there is no stack" in PAGE
     assert not any(
         one[key]
-        for one in told["kernels"]
+        for one in results["kernels"]
         for key in ("stack_bytes", "spill_store_bytes", "spill_load_bytes")
     )
-    every = {(one["kernel"], one["architecture"]) for one in told["kernels"]}
-    assert len(every) == len(told["kernels"]) == 4 * len(compiled.ARCHITECTURES)
+    every = {(one["kernel"], one["architecture"]) for one in results["kernels"]}
+    assert len(every) == len(results["kernels"]) == 4 * len(compiled.ARCHITECTURES)
 
 
-def test_reads_in_turn(told: dict) -> None:
-    """They come from the plans alone: so they are those of the plans that there are now."""
-    assert told["tiles"] == list(compiled.tiles())
-    assert compiled.tiles_table(told["tiles"]) in PAGE
+def test_bank_conflict_table_matches_the_plans(results: dict) -> None:
+    """The figures are computed from the plans alone, so the present plans must give them."""
+    assert results["tiles"] == list(compiled.tiles())
+    assert compiled.tiles_table(results["tiles"]) in PAGE

@@ -16,33 +16,33 @@ from zerocopy.layout import transposition
 
 fits = pytest.importorskip("astropy.io.fits")
 
-# What astropy says of files that are odd on purpose, when their columns are looked at.
+# astropy warns of deliberately unusual files when their columns are read.
 pytestmark = pytest.mark.filterwarnings("ignore::astropy.utils.exceptions.AstropyUserWarning")
 
 FILES = sorted((Path(fits.__file__).parent / "tests" / "data").glob("*.fits"))
 
 
 def tables(source: Any) -> Iterator[tuple[int, Any]]:
-    """Each table of a file: those of compressed images and random groups too."""
+    """Yield each table of a file, including those of compressed images and random groups."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of files that are odd on purpose
+        warnings.simplefilter("ignore")  # of deliberately unusual files
         with fits.open(source, disable_image_compression=True) as file:
             for number, hdu in enumerate(file):
                 if getattr(hdu, "data", None) is not None and hdu.data.dtype.names is not None:
                     yield number, hdu
 
 
-def found() -> list[tuple[Path, int]]:
-    made = []
+def all_tables() -> list[tuple[Path, int]]:
+    listed = []
     for path in FILES:
         try:
-            made += [(path, number) for number, _ in tables(path)]
+            listed += [(path, number) for number, _ in tables(path)]
         except OSError:
-            continue  # two are no FITS files, for the tests of that
-    return made
+            continue  # two files are deliberately invalid
+    return listed
 
 
-TABLES = found()
+TABLES = all_tables()
 ids = [f"{path.stem}-{number}" for path, number in TABLES]
 
 
@@ -51,22 +51,22 @@ def opened(path: Path, wanted: int) -> Any:
 
 
 def shown(data: Any, name: str) -> np.ndarray:
-    """A column as astropy gives it, text as bytes."""
+    """Return a column's values as astropy converts them, text as bytes."""
     column = np.asarray(data[name])
     if column.dtype.kind != "U":
         return column
-    # Decoded from the bytes of the file, and of their width.
+    # astropy decodes the bytes of the file, which have this width.
     text: np.ndarray = np.char.encode(column, "ascii")
     return text.astype(f"S{max(1, data.dtype[name].base.itemsize)}")
 
 
 def variable(data: Any) -> list[str]:
-    """The columns of arrays of variable length: the rows hold where they lie in the file's heap."""
+    """Return the columns of variable-length arrays: the rows store their positions in the file's heap."""
     return [name for name in data.dtype.names if np.asarray(data[name]).dtype == object]
 
 
 def same(column: np.ndarray, expected: np.ndarray) -> bool:
-    """Bit for bit in native order; of text but for the blanks at its end, which astropy strips."""
+    """Compare bit for bit in native byte order; text without trailing blanks, which astropy strips."""
     if expected.dtype.kind == "S":
         return bool((np.char.rstrip(column) == np.char.rstrip(expected)).all())
     native = expected.astype(expected.dtype.newbyteorder("="))
@@ -82,18 +82,18 @@ def agree(data: Any, columns: dict[str, Any]) -> None:
 
 
 @pytest.fixture(params=["kernels", "numpy"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways: files of tests are so small that all of them would go NumPy's."""
-    monkeypatch.setattr(transposition, "SMALL", 0 if request.param == "kernels" else 1 << 60)
+def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the kernels, or NumPy: by default NumPy converts files as small as these."""
+    monkeypatch.setattr(transposition, "MIN_KERNEL_BYTES", 0 if request.param == "kernels" else 1 << 60)
 
 
-def test_there_are_tables() -> None:
+def test_files_with_tables_exist() -> None:
     assert len(TABLES) > 20
     assert any(variable(opened(*table)) for table in TABLES)
 
 
 @pytest.mark.parametrize(("path", "number"), TABLES, ids=ids)
-def test_columns_are_astropys(path: Path, number: int, way: None) -> None:
+def test_columns_equal_astropys(path: Path, number: int, implementation: None) -> None:
     data = opened(path, number)
     refused = variable(data)
     for name in refused:
@@ -114,7 +114,7 @@ def test_columns_are_astropys(path: Path, number: int, way: None) -> None:
 
 
 @pytest.mark.parametrize(("path", "number"), TABLES, ids=ids)
-def test_columns_in_arrow_are_astropys(path: Path, number: int) -> None:
+def test_arrow_columns_equal_astropys(path: Path, number: int) -> None:
     data = opened(path, number)
     table = zc.convert(data, "pyarrow")
     assert table.column_names == list(data.dtype.names)
@@ -126,7 +126,7 @@ def test_columns_in_arrow_are_astropys(path: Path, number: int) -> None:
             continue
         expected = shown(data, name)
         if expected.dtype.kind == "S":
-            # Binary: of a fixed width, to which the file pads them.
+            # Fixed-width binary, which the file pads.
             flat = [value.rstrip(b"\0 ") for value in leaves(table[name].to_pylist())]
             assert flat == np.char.rstrip(expected).reshape(-1).tolist(), name
         else:
@@ -145,13 +145,13 @@ def leaves(values: Any) -> Iterator[Any]:
             yield value
 
 
-# -- all that a column can be -------------------------------------------------------------
+# -- every column format -------------------------------------------------------------
 
 ROWS = 300
 
 
 def every_format() -> bytes:
-    """A file with each format, scaled, unsigned, logical, with dimensions."""
+    """Return a file with each format: scaled, unsigned, logical, with dimensions."""
     rng = np.random.default_rng(9)
     n, column = ROWS, fits.Column
     words = np.array(["a", "bc d", "", "efghi"])[rng.integers(0, 4, n)]
@@ -175,7 +175,7 @@ def every_format() -> bytes:
         column("d", "D", array=np.where(rng.random(n) < 0.2, np.nan, 1.5)),
     ]
     hdu = fits.BinTableHDU.from_columns(columns)
-    # astropy writes no floats as scaled integers: so the header says it afterwards.
+    # astropy cannot write floats as scaled integers, so the header is changed afterwards.
     hdu.header["XSCAL5"], hdu.header["XZERO5"] = 0.5, 10.0
     file = io.BytesIO()
     fits.HDUList([fits.PrimaryHDU(), hdu]).writeto(file)
@@ -186,7 +186,7 @@ EVERY = every_format()
 
 
 @pytest.mark.parametrize("options", [{}, {"uint": False}, {"character_as_bytes": True}], ids=str)
-def test_every_format(options: dict[str, bool], way: None) -> None:
+def test_every_format(options: dict[str, bool], implementation: None) -> None:
     with fits.open(io.BytesIO(EVERY), **options) as file:
         data = file[1].data
         for part in (data, data[::3], data[::-1], data[:1]):
@@ -199,13 +199,13 @@ def test_every_format(options: dict[str, bool], way: None) -> None:
     assert (kinds["flag"], kinds["bits"], kinds["texts"], kinds["null"]) == (bool, bool, "S5", "i4")
 
 
-def test_what_is_shown_otherwise_is_no_view() -> None:
+def test_converted_fields_need_a_copy() -> None:
     with fits.open(io.BytesIO(EVERY)) as file:
         data = file[1].data
         for name in ("scaled", "u4", "flag", "bits"):
-            with pytest.raises(zc.CopyRequiredError, match=f"'{name}' is shown otherwise than it lies"):
+            with pytest.raises(zc.CopyRequiredError, match=f"converts the values of field '{name}'"):
                 zc.aos_to_soa(data, fields=[name], copy=False)
-        with pytest.raises(zc.CopyRequiredError, match="'d' is in the other byte order"):
+        with pytest.raises(zc.CopyRequiredError, match="'d' is not in native byte order"):
             zc.aos_to_soa(data, fields=["d"], copy=False)
         views = zc.aos_to_soa(data, fields=["byte", "text"], copy=False)
         assert np.shares_memory(views["byte"], data.view(np.ndarray))
@@ -226,8 +226,8 @@ def test_every_format_in_tables() -> None:
             assert np.array_equal(tensor.numpy(), np.asarray(data[name])), name
 
 
-def test_columns_are_the_rows_of_a_new_table() -> None:
-    """What soa_to_aos makes astropy takes, with big-endian types too."""
+def test_astropy_reads_records_of_soa_to_aos() -> None:
+    """With big-endian types too."""
     with fits.open(io.BytesIO(EVERY)) as file:
         data = file[1].data
         names = ["c", "m", "text", "image", "byte", "null", "d"]

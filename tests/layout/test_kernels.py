@@ -1,60 +1,52 @@
-"""The kernels of rows and columns, bit for bit against NumPy: layouts, lengths, places, ways to store."""
+"""The CPU kernels against NumPy, bit for bit: record types, lengths, alignments, kinds of stores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 from helpers.arrays import bits
+from helpers.kernel_cases import LENGTHS, RANDOM, use_kernels
 from helpers.layout_cases import LAYOUTS, field, native_bits
-from hypothesis import given, settings, strategies as st
 
 from zerocopy import aos_to_soa, soa_to_aos
 from zerocopy.layout import threads, transposition
+from zerocopy.layout.aos_to_soa import nested
 from zerocopy.layout.groups import GROUPS
-from zerocopy.layout.plan import KIND
-from zerocopy.layout.rows import record_type
-from zerocopy.layout.schema import Leaf, leaves
+from zerocopy.layout.record_plan import GROUP
+from zerocopy.layout.record_type import record_type
+from zerocopy.layout.schema import leaves
 from zerocopy.protocols.array_interface import aligned_empty
 
 pytest.importorskip("numba")
 
 
-LENGTHS = (0, 1, 63, 64, 65, 127, 1000, 100_003)
-#: More than any of the tests reads: records at twice their step.
-RANDOM = np.random.default_rng(4).integers(0, 256, 2 * LENGTHS[-1] * 256 + 4096, np.uint8)
 GUARD = 192
 
 
 @pytest.fixture(params=["streaming", "ordinary"])
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The kernels, whatever the size, and one kind of store."""
-    use(monkeypatch, request.param)
+    """Use the kernels for records of any size, with one kind of store."""
+    use_kernels(monkeypatch, request.param)
     return request.param
 
 
-def use(monkeypatch: pytest.MonkeyPatch, stores: str) -> None:
-    monkeypatch.setattr(transposition, "SMALL", 0)
-    monkeypatch.setattr(transposition, "STREAM", 0 if stores == "streaming" else 1 << 60)
-
-
 def arranged(dtype: np.dtype, length: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Random records at all sorts of places and steps."""
+    """Yield random records at several alignments and strides."""
     size = dtype.itemsize
     for shift in (0, 1):
-        yield f"at {shift}", RANDOM[shift : shift + length * size].view(dtype)
-    yield "each second", RANDOM[3 : 3 + 2 * length * size].view(dtype)[::2]
+        yield f"offset {shift}", RANDOM[shift : shift + length * size].view(dtype)
+    yield "every other", RANDOM[3 : 3 + 2 * length * size].view(dtype)[::2]
     around = np.dtype({"names": ["r"], "formats": [dtype], "offsets": [3], "itemsize": size + 7})
     if length * around.itemsize <= RANDOM.size:
-        yield "in larger ones", RANDOM[: length * around.itemsize].view(around)["r"]
+        yield "in larger records", RANDOM[: length * around.itemsize].view(around)["r"]
     yield "reversed", RANDOM[: length * size].view(dtype)[::-1]
     yield "repeated", np.broadcast_to(RANDOM[5 : 5 + size].view(dtype)[0], (length,))
 
 
 def guarded(shape: tuple[int, ...], dtype: np.dtype, shift: int) -> tuple[np.ndarray, Callable[[], bool]]:
-    """Garbage to write to, and whether the bytes around it are what they were."""
+    """Return an array to write to, and a function that checks that the bytes around it are unchanged."""
     nbytes = int(np.prod(shape)) * dtype.itemsize
     memory = aligned_empty((nbytes + 2 * GUARD,), np.dtype(np.uint8))
     memory[...] = 0xA5
@@ -68,28 +60,18 @@ def guarded(shape: tuple[int, ...], dtype: np.dtype, shift: int) -> tuple[np.nda
     return (inner.view(dtype) if dtype.itemsize else np.empty(shape, dtype)).reshape(shape), untouched
 
 
-def nested(kind: list[Leaf], made: list[Any]) -> dict[str, Any]:
-    columns: dict[str, Any] = {}
-    for leaf, column in zip(kind, made, strict=True):
-        inner = columns
-        for name in leaf.path[:-1]:
-            inner = inner.setdefault(name, {})
-        inner[leaf.path[-1]] = column
-    return columns
-
-
-# -- the grid ---------------------------------------------------------------------------
+# -- values ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_rows_to_columns(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_to_columns(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     dtype = LAYOUTS[layout]
     kind = leaves(dtype)
     for where, records in arranged(dtype, length):
         expected = [native_bits(field(records, leaf)) for leaf in kind]
         for stores in ("streaming", "ordinary"):
-            use(monkeypatch, stores)
+            use_kernels(monkeypatch, stores)
             columns = aos_to_soa(records, copy=True)
             for leaf, wanted in zip(kind, expected, strict=True):
                 column = field(columns, leaf)
@@ -103,50 +85,50 @@ def test_rows_to_columns(layout: str, length: int, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_rows_to_memory_of_the_callers(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a line's start, where stores may stream, and a byte later: no byte around it is written."""
+def test_records_to_out(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a cache line, where stores may bypass the caches, and one byte later."""
     dtype = LAYOUTS[layout]
     kind = leaves(dtype)
     records = RANDOM[: length * dtype.itemsize].view(dtype)
     expected = [native_bits(field(records, leaf)) for leaf in kind]
     for shift in (0, 1):
         for stores in ("streaming", "ordinary"):
-            use(monkeypatch, stores)
-            made = [guarded((length, *leaf.shape), leaf.dtype, shift) for leaf in kind]
-            columns = nested(kind, [column for column, _ in made])
-            given = aos_to_soa(records, out=columns)
-            for leaf, wanted, (column, untouched) in zip(kind, expected, made, strict=True):
-                assert field(given, leaf) is column
+            use_kernels(monkeypatch, stores)
+            outputs = [guarded((length, *leaf.shape), leaf.dtype, shift) for leaf in kind]
+            columns = nested(kind, [column for column, _ in outputs])
+            result = aos_to_soa(records, out=columns)
+            for leaf, wanted, (column, untouched) in zip(kind, expected, outputs, strict=True):
+                assert field(result, leaf) is column
                 assert column.tobytes() == wanted, (shift, stores, leaf.name)
                 assert untouched(), (shift, stores, leaf.name)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_columns_to_rows(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With padding that is zero, in memory that is full of something else."""
+def test_columns_to_records(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The padding becomes zero, in memory that was not zero before."""
     dtype = LAYOUTS[layout]
     kind = leaves(dtype)
-    for where in ("at 0", "at 1", "each second", "repeated"):
-        made = []
+    for where in ("offset 0", "offset 1", "every other", "repeated"):
+        sources = []
         for number, leaf in enumerate(kind):
             step, shape = leaf.width, (length, *leaf.shape)
-            start = 64 * number + (where == "at 1")
+            start = 64 * number + (where == "offset 1")
             if where == "repeated" and number % 2:
-                made.append(
+                sources.append(
                     np.broadcast_to(RANDOM[start : start + step].view(leaf.dtype).reshape(leaf.shape), shape)
                 )
-            elif where == "each second" and number % 2:
-                whole = RANDOM[start : start + 2 * length * step].view(leaf.dtype)
-                made.append(whole.reshape(2 * length, *leaf.shape)[::2])
+            elif where == "every other" and number % 2:
+                doubled = RANDOM[start : start + 2 * length * step].view(leaf.dtype)
+                sources.append(doubled.reshape(2 * length, *leaf.shape)[::2])
             else:
-                made.append(RANDOM[start : start + length * step].view(leaf.dtype).reshape(shape))
+                sources.append(RANDOM[start : start + length * step].view(leaf.dtype).reshape(shape))
         expected = np.zeros(length, dtype)
-        for leaf, column in zip(kind, made, strict=True):
+        for leaf, column in zip(kind, sources, strict=True):
             field(expected, leaf)[...] = column
-        wanted, columns = expected.tobytes(), nested(kind, made)
+        wanted, columns = expected.tobytes(), nested(kind, sources)
         for stores in ("streaming", "ordinary"):
-            use(monkeypatch, stores)
+            use_kernels(monkeypatch, stores)
             records = soa_to_aos(columns, dtype, copy=True)
             assert records.dtype == dtype
             assert records.tobytes() == wanted, (where, stores)
@@ -166,15 +148,15 @@ def test_columns_to_rows(layout: str, length: int, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("most", [1, 2, 4])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_parts_of_many_threads_meet(
+def test_parts_of_several_threads_cover_all_rows(
     layout: str, most: int, kernels: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However few records a part has: each begins with a line of every column."""
-    monkeypatch.setattr(threads, "WORTH", 1)
+    """Each part starts with a whole cache line of every column, however few records it has."""
+    monkeypatch.setattr(threads, "MIN_PART_BYTES", 1)
     dtype = LAYOUTS[layout]
     kind = leaves(dtype)
     for length in (127, 1000, 4099):
-        assert len(threads.cuts(length, length * dtype.itemsize, most, 64)) == min(most, length // 64)
+        assert len(threads.split_rows(length, length * dtype.itemsize, most, 64)) == min(most, length // 64)
         for records in (
             RANDOM[: length * dtype.itemsize].view(dtype),
             RANDOM[: length * dtype.itemsize].view(dtype)[::-1],
@@ -191,13 +173,13 @@ def test_parts_of_many_threads_meet(
             assert untouched()
 
 
-# -- what runs --------------------------------------------------------------------------
+# -- coverage --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_kernels_move_every_field(layout: str, kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_copy_every_field(layout: str, kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(pairs: object, records: object) -> None:
-        raise AssertionError("a field was left to NumPy")
+        raise AssertionError("NumPy copied a field")
 
     monkeypatch.setattr(transposition, "_by_numpy", refuse)
     records = RANDOM[: 1000 * LAYOUTS[layout].itemsize].view(LAYOUTS[layout])
@@ -205,19 +187,19 @@ def test_kernels_move_every_field(layout: str, kernels: str, monkeypatch: pytest
     soa_to_aos(columns, records.dtype)
 
 
-def test_every_group_is_among_the_layouts() -> None:
+def test_record_types_cover_every_group() -> None:
     for to_rows in (False, True):
         used = set()
         for dtype in LAYOUTS.values():
             kind = record_type(dtype)
-            used |= set(kind.plan(kind.movable, to_rows=to_rows)._parts[0][:, KIND].tolist())
+            used |= set(kind.plan(kind.kernel_leaves, to_rows=to_rows)._tables[0][:, GROUP].tolist())
         assert used == set(range(len(GROUPS)))
 
 
 @pytest.mark.parametrize("layout", ["particle", "big-endian", "complex, text, bytes", "pairs"])
-def test_some_fields_are_picked(layout: str, kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One, a few, all of them in another order: each in parts of several threads."""
-    monkeypatch.setattr(threads, "WORTH", 1)
+def test_selected_fields(layout: str, kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One field, several, all in another order; each with several threads."""
+    monkeypatch.setattr(threads, "MIN_PART_BYTES", 1)
     dtype = LAYOUTS[layout]
     names = list(dtype.names)
     for where, records in arranged(dtype, 1000):
@@ -229,8 +211,8 @@ def test_some_fields_are_picked(layout: str, kernels: str, monkeypatch: pytest.M
                 assert bits(columns[name]) == native_bits(records[name]), (where, name)
 
 
-def test_what_the_kernels_cannot_move_is_numpys(kernels: str) -> None:
-    """Numbers of 16 bytes in the other order; the fields beside them go the kernels' way."""
+def test_numpy_copies_unsupported_fields(kernels: str) -> None:
+    """NumPy copies swapped numbers of 16 bytes, the kernels the other fields."""
     dtype = np.dtype([("a", "f4"), ("g", ">g"), ("k", ">G"), ("b", ">f4"), ("h", "g"), ("s", "S0")])
     values = np.zeros(1000, dtype)
     for name in ("a", "g", "k", "b", "h"):
@@ -244,34 +226,36 @@ def test_what_the_kernels_cannot_move_is_numpys(kernels: str) -> None:
         assert np.array_equal(back[name], values[name])
 
 
-def test_no_byte_outside_is_touched(run_python) -> None:
-    """Records and columns that end, or begin, where the next page may be neither read nor written."""
+def test_no_byte_outside_the_arrays_is_accessed(run_python) -> None:
+    """Records and columns next to a page that is neither readable nor writable."""
     done = run_python(
         """
         import ctypes, mmap, sys
         import numpy as np
-        sys.path[:0] = ["tests", "tests/layout"]
+        sys.path.insert(0, "tests")
+        from helpers.kernel_cases import RANDOM
         from helpers.layout_cases import LAYOUTS, field, native_bits
-        from test_kernels import RANDOM, leaves, nested
         from zerocopy import aos_to_soa, soa_to_aos
         from zerocopy.layout import transposition
+        from zerocopy.layout.aos_to_soa import nested
+        from zerocopy.layout.schema import leaves
 
         libc = ctypes.CDLL(None, use_errno=True)
         PAGE = mmap.PAGESIZE
-        kept = []
+        alive = []
 
         def walled(nbytes, at_end):
             inner = -(-max(nbytes, 1) // PAGE) * PAGE
             memory = mmap.mmap(-1, inner + 2 * PAGE)
-            whole = np.frombuffer(memory, np.uint8)
+            pages = np.frombuffer(memory, np.uint8)
             for wall in (0, PAGE + inner):
-                address = ctypes.c_void_p(whole.ctypes.data + wall)
+                address = ctypes.c_void_p(pages.ctypes.data + wall)
                 assert libc.mprotect(address, ctypes.c_size_t(PAGE), 0) == 0, ctypes.get_errno()
             start = PAGE + inner - nbytes if at_end else PAGE
-            kept.append(memory)
-            return whole[start : start + nbytes]
+            alive.append(memory)
+            return pages[start : start + nbytes]
 
-        transposition.SMALL = transposition.STREAM = 0
+        transposition.MIN_KERNEL_BYTES = transposition.MIN_STREAMING_BYTES = 0
         for layout, dtype in LAYOUTS.items():
             kind = leaves(dtype)
             for length in (1, 64, 65, 200, 1000):
@@ -291,139 +275,8 @@ def test_no_byte_outside_is_touched(run_python) -> None:
                     soa_to_aos(columns, dtype, out=back)
                     for leaf in kind:
                         assert native_bits(field(back, leaf)) == native_bits(field(rows, leaf)), layout
-                    kept.clear()
-        print("whole")
+                    alive.clear()
+        print("done")
         """
     )
-    assert (done.returncode, done.stdout.strip()) == (0, "whole"), done.stderr[-2000:]
-
-
-# -- records that hypothesis makes up -----------------------------------------------------
-
-SCALARS = st.sampled_from(
-    [
-        "u1", "?", "i2", ">u2", "f2", "f4", "f4", "f4", ">f4", ">f4", "i8", ">f8", "c8", ">c8", "c16", ">c16",
-        "M8[ns]", ">m8[s]", "S1", "S3", "S10", "U1", ">U2", "V5", "V100", "S0", "V0", "U0",
-    ]
-).map(np.dtype)  # fmt: skip
-SHAPES = st.sampled_from([(1,), (2,), (3,), (2, 2), (0,), (2, 0)])
-
-
-@st.composite
-def structures(draw: st.DrawFn, inner: st.SearchStrategy[np.dtype], overlap: bool) -> np.dtype:
-    """Records: packed, aligned, or with offsets of their own; with titles; with none at all."""
-    formats: list[Any] = draw(st.lists(inner, max_size=6))
-    shapes = [draw(st.one_of(st.just(()), st.just(()), SHAPES)) for _ in formats]
-    formats = [
-        # Of types without bytes NumPy makes no sub-arrays.
-        np.dtype((kind, shape)) if shape and kind.itemsize else kind
-        for kind, shape in zip(formats, shapes, strict=True)
-    ]
-    names = [f"f{i}" for i in range(len(formats))]
-    how = draw(st.sampled_from(["packed", "aligned", "apart", *(["overlapping"] if overlap else [])]))
-    if how == "aligned":
-        return np.dtype({"names": names, "formats": formats}, align=True)
-    offsets, end = [], 0
-    for kind in formats:
-        if how == "apart":
-            end += draw(st.integers(0, 5))
-        elif how == "overlapping":
-            end = draw(st.integers(0, 12))
-        offsets.append(end)
-        end += kind.itemsize
-    size = max((start + kind.itemsize for start, kind in zip(offsets, formats, strict=True)), default=0)
-    made: dict[str, Any] = {"names": names, "formats": formats, "offsets": offsets}
-    made["itemsize"] = size + (draw(st.integers(0, 9)) if how == "apart" else 0)
-    if draw(st.booleans()):
-        made["titles"] = [f"title {name}" if draw(st.booleans()) else None for name in names]
-    return np.dtype(made)
-
-
-def records_of(overlap: bool) -> st.SearchStrategy[np.dtype]:
-    inner = st.recursive(SCALARS, lambda inner: structures(inner, overlap), max_leaves=5)
-    return structures(inner, overlap)
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    dtype=st.one_of(records_of(False), records_of(True)),
-    length=st.sampled_from([0, 1, 5, 64, 130, 700]),
-    step=st.sampled_from([1, 1, -1, 2]),
-    shift=st.integers(0, 3),
-    stores=st.sampled_from(["streaming", "ordinary"]),
-    strided=st.integers(0, 3),
-)
-def test_made_up_records(
-    dtype: np.dtype, length: int, step: int, shift: int, stores: str, strided: int
-) -> None:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        use(monkeypatch, stores)
-        if dtype.itemsize:
-            rows = RANDOM[shift : shift + abs(step) * length * dtype.itemsize].view(dtype)[::step]
-        else:
-            rows = np.zeros(length, dtype)
-        kind = leaves(dtype)
-        columns = aos_to_soa(rows)
-        for leaf in kind:
-            column = field(columns, leaf)
-            assert (column.shape, column.dtype) == ((length, *leaf.shape), leaf.dtype)
-            assert column.tobytes() == native_bits(field(rows, leaf)), leaf.name
-        given = {}
-        for number, leaf in enumerate(kind):
-            column = field(columns, leaf)
-            if strided and number % 3 == strided - 1:  # those are NumPy's, the others the kernels'
-                column = np.repeat(column, 2, axis=0)[::2]
-            given[leaf.path] = column
-        columns = nested(kind, list(given.values()))
-        # Fields that overlap are written one after the other, in the order of their names.
-        expected = np.zeros(length, dtype)
-        for leaf in kind:
-            field(expected, leaf)[...] = given[leaf.path]
-        if not kind:
-            return  # nobody knows how many rows columns have of which there are none
-        back = soa_to_aos(columns, dtype, copy=True)
-        assert (back.dtype, back.shape) == (dtype, (length,))
-        assert back.tobytes() == expected.tobytes()
-        if record_type(dtype).apart:
-            for leaf in kind:
-                assert native_bits(field(back, leaf)) == native_bits(field(rows, leaf)), leaf.name
-        if any(leaf.shape and not leaf.dtype.itemsize for leaf in kind):
-            return  # of types without bytes NumPy makes no sub-arrays
-        plain = soa_to_aos(columns)
-        assert plain.dtype.names == tuple(columns)
-        for leaf in kind:
-            assert native_bits(field(plain, leaf)) == native_bits(given[leaf.path]), leaf.name
-
-
-#: Type and number of fields side by side; V is padding.
-RUNS = [("f4", 3), (">f4", 3), ("f4", 7), (">f4", 7), ("f4", 1), ("f4", 2), ("u1", 1), ("u1", 3), ("u2", 1),
-        (">u2", 4), ("f8", 1), ("S3", 1), ("V", 1), ("V", 3), ("V", 4)]  # fmt: skip
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    runs=st.lists(st.sampled_from(RUNS), min_size=1, max_size=6), length=st.sampled_from([1, 64, 130, 400])
-)
-def test_made_up_runs(runs: list[tuple[str, int]], length: int) -> None:
-    """Groups of three are moved as four, beside each other, at the end, and before padding."""
-    formats, offsets, end = [], [], 0
-    for kind, count in runs:
-        for _ in range(count):
-            if kind != "V":
-                formats.append(np.dtype(kind))
-                offsets.append(end)
-            end += 1 if kind == "V" else formats[-1].itemsize
-    names = [f"f{i}" for i in range(len(formats))]
-    dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": end})
-    rows = RANDOM[: length * end].view(dtype)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        use(monkeypatch, "streaming")
-        columns = aos_to_soa(rows)
-        for name in names:
-            assert columns[name].tobytes() == native_bits(rows[name]), name
-        if not names:
-            return
-        expected = np.zeros(length, dtype)
-        for name in names:
-            expected[name] = columns[name]
-        assert soa_to_aos(columns, dtype, copy=True).tobytes() == expected.tobytes()
+    assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr[-2000:]

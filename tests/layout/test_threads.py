@@ -1,4 +1,4 @@
-"""The kernels among threads and processes: calls at once, forks, exits; what is kept of Numba's work."""
+"""The kernels with threads and processes: concurrent calls, forks, interpreter exit, cached machine code."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ def filled(rows: int) -> np.ndarray:
     return (np.arange(rows * BIG.itemsize) % 251).astype("u1").view(BIG)
 
 
-def there_and_back(records: np.ndarray, most: int | None) -> bool:
-    columns = aos_to_soa(records, threads=most)
+def round_trip(records: np.ndarray, threads: int | None) -> bool:
+    columns = aos_to_soa(records, threads=threads)
     same = all(columns[name].tobytes() == records[name].tobytes() for name in BIG.names)
-    return same and soa_to_aos(columns, threads=most).tobytes() == records.tobytes()
+    return same and soa_to_aos(columns, threads=threads).tobytes() == records.tobytes()
 
 
-@pytest.mark.parametrize("most", [None, 1, 2, 4, 1000])
-def test_threads(most: int | None) -> None:
-    assert there_and_back(filled(400_000), most)
+@pytest.mark.parametrize("count", [None, 1, 2, 4, 1000])
+def test_round_trip_with_any_number_of_threads(count: int | None) -> None:
+    assert round_trip(filled(400_000), count)
 
 
-def test_python_threads_at_once() -> None:
-    """On the same records and on others, each with parts of its own in the same pool."""
+def test_concurrent_calls_from_python_threads() -> None:
+    """On the same records and on different ones; all calls use the same thread pool."""
     several = [filled(300_000 + 17 * i) for i in range(3)]
     jobs = [several[0], several[0], several[1], several[2]]
     start = threading.Barrier(len(jobs))
 
     def work(records: np.ndarray) -> bool:
         start.wait(60)
-        return all(there_and_back(records, most) for most in (None, 2, 4, 1))
+        return all(round_trip(records, count) for count in (None, 2, 4, 1))
 
     with ThreadPoolExecutor(len(jobs)) as pool:
         assert list(pool.map(work, jobs)) == [True] * len(jobs)
 
 
-def test_no_task_is_left_behind() -> None:
-    """One that fails waits for the others, which write to the same memory."""
+def test_run_waits_for_all_tasks_if_one_fails() -> None:
+    """The other tasks write to the same memory."""
     done = threading.Event()
     slow = threading.Event()
 
@@ -81,7 +81,7 @@ def forked():
     child = os.fork()
     if not child:
         import signal
-        signal.alarm(60)  # a child that waits for ever is ended
+        signal.alarm(60)  # ends a child that deadlocks
         os._exit(0 if right() else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 """
@@ -95,9 +95,9 @@ def total(x):
     for i in numba.prange(x.size): s += x[i]
     return s
 numbers = np.ones(1_000_000)
-assert total(numbers) == numbers.size  # the layer has been started
+assert total(numbers) == numbers.size  # starts the layer
 assert numba.threading_layer() == os.environ["NUMBA_THREADING_LAYER"]
-def at_once(*works):
+def run_concurrently(*works):
     workers = [threading.Thread(target=work) for work in works]
     for t in workers: t.start()
     for t in workers: t.join()
@@ -112,7 +112,7 @@ def with_layer(layer: str) -> None:
 
 @pytest.mark.parametrize("layer", ["workqueue", "omp"])
 def test_numbas_threading_layers_are_not_entered(run_python, layer: str) -> None:
-    """While another thread is in one, before a fork and after it."""
+    """While another thread is in such a layer, before a fork and after it."""
     with_layer(layer)
     done = run_python(
         BUSY
@@ -127,7 +127,7 @@ def theirs():
         if total(numbers) != numbers.size: bad.append(2)
 other = threading.Thread(target=theirs)
 other.start()
-at_once(ours, ours, ours)
+run_concurrently(ours, ours, ours)
 stop.set()
 other.join()
 print(bad, forked())
@@ -138,10 +138,12 @@ print(bad, forked())
 
 
 def test_hazard_numbas_workqueue_ends_the_process(run_python) -> None:
-    """Where two Python threads enter it at once, which a library cannot know of."""
+    """If two Python threads enter it at the same time, which a library cannot prevent."""
     with_layer("workqueue")
     done = run_python(
-        BUSY + PARALLEL + "at_once(*[lambda: [total(numbers) for _ in range(300)]] * 4)\nprint('alive')",
+        BUSY
+        + PARALLEL
+        + "run_concurrently(*[lambda: [total(numbers) for _ in range(300)]] * 4)\nprint('alive')",
         NUMBA_THREADING_LAYER="workqueue",
     )
     assert done.returncode == -signal.SIGABRT
@@ -158,8 +160,8 @@ def test_hazard_gnu_openmp_ends_a_forked_child(run_python) -> None:
     assert "fork() called from a process already using GNU OpenMP" in done.stderr
 
 
-def test_the_first_calls_at_once(run_python) -> None:
-    """Each loads the kernels, and starts the threads, if no other has done so yet."""
+def test_concurrent_first_calls(run_python) -> None:
+    """Each call may be the one that loads the kernels and starts the thread pool."""
     done = run_python(
         BUSY
         + """
@@ -176,14 +178,14 @@ print(answers)
     assert (done.returncode, done.stdout.strip()) == (0, str([True] * 4)), done.stderr[-2000:]
 
 
-def test_a_forked_child_has_threads_of_its_own(run_python) -> None:
+def test_forked_child_starts_its_own_threads(run_python) -> None:
     done = run_python(BUSY + "print(right(), forked(), forked(), right())")
     assert (done.returncode, done.stdout.strip()) == (0, "True 0 0 True"), done.stderr[-2000:]
 
 
 @pytest.mark.parametrize("delay", [0, 0.01, 0.03])
-def test_a_child_that_is_forked_while_others_are_at_work(run_python, delay: float) -> None:
-    """While they load the kernels too, and hold locks that the child has copies of."""
+def test_fork_while_other_threads_convert(run_python, delay: float) -> None:
+    """Also while they load the kernels and hold locks, of which the child inherits copies."""
     done = run_python(
         BUSY
         + f"""
@@ -205,8 +207,8 @@ print(children, bad)
 
 
 @pytest.mark.parametrize("before", ["", "right()"], ids=["first", "again"])
-def test_at_the_interpreters_exit(run_python, before: str) -> None:
-    """No thread can be started there: the parts are done one after the other."""
+def test_conversion_at_interpreter_exit(run_python, before: str) -> None:
+    """Threads can no longer be started, so one thread runs all parts."""
     done = run_python(BUSY + f"{before}\nimport atexit\natexit.register(lambda: print(right()))")
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "True", "")
 
@@ -239,27 +241,26 @@ print("numba" in sys.modules and sys.modules["numba"] is not None)
 
 @pytest.fixture
 def cold(tmp_path: Path, run_python) -> Callable[..., list[str]]:
-    """Run what is right in a process whose package has no machine code yet; return what it prints."""
+    """Return a function that runs RIGHT with an empty kernel cache and returns the printed lines."""
     pytest.importorskip("numba")
     package = tmp_path / "zerocopy"
     shutil.copytree(ROOT / "zerocopy", package, ignore=shutil.ignore_patterns("__pycache__"))
-    # A file where the folder would be, for permissions stop no administrator.
-    (package / "layout" / "kernels" / "__pycache__").write_text("no folder")
+    # A file in place of the folder, because permissions do not restrict root.
+    (package / "layout" / "kernels" / "__pycache__").write_text("not a folder")
 
     def run(**env: str) -> list[str]:
         code = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n{RIGHT}\nprint(zc.__file__)"
         nowhere = {"NUMBA_CACHE_DIR": "/dev/null/no", "XDG_CACHE_HOME": "/dev/null/no"}
         done = run_python(code, PYTHONDONTWRITEBYTECODE="1", **(nowhere | env))
         assert done.returncode == 0, done.stderr
-        *said, file = done.stdout.splitlines()
+        *printed, file = done.stdout.splitlines()
         assert file == str(package / "__init__.py")
-        return said
+        return printed
 
     return run
 
 
-def test_numba_is_not_imported_for_little(run_python) -> None:
-    """Nor anything of it: not for views, and not for a record that is its column already."""
+def test_numba_is_not_imported_for_small_records_and_views(run_python) -> None:
     done = run_python(
         """
         import sys
@@ -275,67 +276,68 @@ def test_numba_is_not_imported_for_little(run_python) -> None:
     assert done.stdout.strip() == "set()", done.stderr
 
 
-def test_machine_code_is_kept_and_numba_not_needed_again(cold, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    assert cold(NUMBA_CACHE_DIR=str(kept)) == ["True True", "", "True"]
-    (file,) = (kept / "zerocopy").iterdir()  # and no draft is left
-    assert cold(NUMBA_CACHE_DIR=str(kept)) == ["True True", "", "False"]
-    # Of a file that is not whole nothing is run: Numba is asked again.
+def test_cached_machine_code_is_loaded_without_numba(cold, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    assert cold(NUMBA_CACHE_DIR=str(cache)) == ["True True", "", "True"]
+    (file,) = (cache / "zerocopy").iterdir()  # and no temporary file
+    assert cold(NUMBA_CACHE_DIR=str(cache)) == ["True True", "", "False"]
+    # A damaged file is ignored, and Numba is imported again.
     file.write_bytes(file.read_bytes()[:-1])
-    (tmp_path / "numba.py").write_text("raise ImportError('asked')")
-    said = cold(NUMBA_CACHE_DIR=str(kept))
-    assert said[0] == "True True"
-    assert said[1].endswith("Numba fails: asked")
+    (tmp_path / "numba.py").write_text("raise ImportError('imported')")
+    printed = cold(NUMBA_CACHE_DIR=str(cache))
+    assert printed[0] == "True True"
+    assert printed[1].endswith("Numba fails: imported")
 
 
-def test_machine_code_that_cannot_be_kept_is_told(cold) -> None:
-    said = cold()
-    assert (said[0], said[-1]) == ("True True", "True")
-    assert len(said) == 3  # once
-    assert said[1].startswith("RuntimeWarning: the kernels of aos_to_soa are compiled in each process")
-    assert "/dev/null/no/zerocopy" in said[1]
-    assert "set NUMBA_CACHE_DIR to a folder" in said[1]
+def test_unwritable_cache_warns(cold) -> None:
+    printed = cold()
+    assert (printed[0], printed[-1]) == ("True True", "True")
+    assert len(printed) == 3  # one warning
+    assert printed[1].startswith("RuntimeWarning: the kernels of aos_to_soa are compiled in each process")
+    assert "/dev/null/no/zerocopy" in printed[1]
+    assert "set NUMBA_CACHE_DIR to a writable folder" in printed[1]
 
 
 @pytest.mark.parametrize(
     "gone", ["sys.modules['numba'] = None", "sys.path[:] = [p for p in sys.path if 'site-packages' not in p]"]
 )
-def test_without_numba_numpy_does_it(run_python, gone: str) -> None:
+def test_numpy_converts_without_numba(run_python, gone: str) -> None:
     done = run_python(f"import sys, numpy\n{gone}\n{RIGHT}")
     assert (done.returncode, done.stdout.splitlines()) == (0, ["True True", "", "False"]), done.stderr
 
 
-def test_a_numba_that_fails_is_told_once(cold, tmp_path: Path) -> None:
-    """As one does that is older than NumPy."""
+def test_failing_import_of_numba_warns_once(cold, tmp_path: Path) -> None:
+    """As if Numba were older than NumPy."""
     (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 1.9 or less')")
-    said = cold()
-    assert said == [
+    printed = cold()
+    assert printed == [
         "True True",
-        "RuntimeWarning: NumPy moves records, since Numba fails: Numba needs NumPy 1.9 or less",
+        "RuntimeWarning: zerocopy converts records with NumPy, because Numba fails: "
+        "Numba needs NumPy 1.9 or less",
         "False",
     ]
 
 
-def test_numba_that_is_switched_off_is_told(cold) -> None:
-    said = cold(NUMBA_DISABLE_JIT="1")
-    assert said[0] == "True True"
-    assert "NUMBA_DISABLE_JIT" in said[1]
+def test_disabled_numba_warns(cold) -> None:
+    printed = cold(NUMBA_DISABLE_JIT="1")
+    assert printed[0] == "True True"
+    assert "NUMBA_DISABLE_JIT" in printed[1]
 
 
-# -- what is not left behind ---------------------------------------------------------------
+# -- interrupts and failures ---------------------------------------------------------------
 
 
-def test_an_interrupt_waits_for_what_was_begun() -> None:
-    """The tasks write to memory that the caller drops: none may be at work after the call."""
-    release, begun, ended = threading.Event(), threading.Event(), []
+def test_interrupt_waits_for_started_tasks() -> None:
+    """The tasks write to memory that the caller may free after the call."""
+    release, started, ended = threading.Event(), threading.Event(), []
 
     def slow() -> None:
-        begun.set()
+        started.set()
         release.wait(10)
         ended.append("slow")
 
     def first() -> None:
-        assert begun.wait(10)
+        assert started.wait(10)
         threading.Timer(0.1, release.set).start()
         raise KeyboardInterrupt
 
@@ -344,14 +346,14 @@ def test_an_interrupt_waits_for_what_was_begun() -> None:
     assert ended == ["slow"]
 
 
-def test_a_part_runs_once_and_its_error_is_raised() -> None:
+def test_part_runs_once_and_its_error_is_raised() -> None:
     ran = []
 
     def fails() -> None:
         raise ValueError("first")
 
     parts = [threads._Part(lambda: ran.append(1)) for _ in range(2)]
-    parts[0].forget()
+    parts[0].cancel()
     parts[0]()
     parts[1]()
     parts[1]()
@@ -360,8 +362,8 @@ def test_a_part_runs_once_and_its_error_is_raised() -> None:
         threads.run([fails, lambda: None])
 
 
-def test_no_thread_can_be_started(run_python) -> None:
-    """The executor queues a task before it fails to start its thread: it must not run twice."""
+def test_conversion_if_threads_cannot_be_started(run_python) -> None:
+    """The executor queues a task before it fails to start a thread; the task must not run twice."""
     done = run_python(
         """
         import threading

@@ -1,4 +1,4 @@
-"""What all frameworks share, under the NumPy that MXNet needs, and in MXNet's company."""
+"""Core conversions with MXNet, and with the NumPy version that it needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ mx = mxnet_or_skip()
 
 
 class Legacy:
-    """A producer with DLPack's two dunders and nothing else."""
+    """A producer with DLPack's two methods alone."""
 
     def __init__(self, values: np.ndarray, dtype: str | None = None) -> None:
         self.array, self.dtype = values, values.dtype.name if dtype is None else dtype
@@ -40,7 +40,7 @@ DTYPES = [
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_legacy_dlpack_into_numpy(dtype: str) -> None:
-    """NumPy imports no booleans before 1.25, and marks all that it imports as read-only."""
+    """Before 1.25, NumPy does not import booleans, and it marks all imports as read-only."""
     given = sample(dtype)
     before = given.copy()
     result = zc.convert(Legacy(given), "numpy", copy=False)
@@ -97,12 +97,12 @@ def test_byte_swapped_memory_is_swapped() -> None:
 
 
 def test_pythonapi_is_left_alone() -> None:
-    """MXNet's deleter calls ctypes.pythonapi as it finds it; so do others."""
+    """MXNet's deleter relies on ctypes.pythonapi without argument types, as other packages do."""
     assert ctypes.pythonapi.PyCapsule_GetPointer.argtypes is None
     assert ctypes.pythonapi.PyCapsule_GetName.argtypes is None
 
 
-def test_mxnets_own_capsules_still_die_in_peace(capfd: pytest.CaptureFixture[str]) -> None:
+def test_mxnet_capsules_are_released_without_error(capfd: pytest.CaptureFixture[str]) -> None:
     capsule = mx.nd.ones((3,)).to_dlpack_for_read()
     dlpack.read(capsule)
     del capsule

@@ -1,4 +1,4 @@
-"""MXNet's engine, oneDNN's layouts, devices, and where MXNet is not."""
+"""MXNet's engine, oneDNN's layouts, devices, and environments without MXNet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helpers.mxnet_or_skip import address, in_onednn_layout, mxnet_or_skip
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy._frameworks.mxnet import _canonical, _with_the_gil
+from zerocopy._frameworks.mxnet.capsules import canonical, with_gil
 from zerocopy.device import CUDA, CUDA_HOST, HOST, Device
 from zerocopy.dtype import by_name
 from zerocopy.errors import CopyRequiredError, DeviceError, UnsupportedConversionError
@@ -36,7 +36,7 @@ def test_a_conversion_waits_for_pending_writes() -> None:
 
 
 def test_a_conversion_waits_for_pending_reads() -> None:
-    """Operators that are queued must have read the memory before its new holder writes to it."""
+    """Queued operators must read the memory before the alias's owner writes to it."""
     given = mx.nd.ones((1500, 1500))
     given.wait_to_read()
     for i in range(1, 4):
@@ -52,7 +52,7 @@ def test_a_copy_is_finished_when_it_is_returned() -> None:
     assert (result.asnumpy() == 1).all()
 
 
-def test_an_operator_that_failed_is_told() -> None:
+def test_failed_operator_raises_with_its_error() -> None:
     given = mx.nd.random.normal(0, -1, (2, 2))  # raises nothing: it runs later
     with pytest.raises(UnsupportedConversionError, match="scale parameter in gaussian") as caught:
         zc.convert(given, "numpy")
@@ -100,7 +100,7 @@ INFERENCE = """
 def test_inference_rewrites_aliased_weights(
     run_python: Run, copy: bool | None, enabled: str, outcome: str
 ) -> None:
-    """Why the notes of the class are there: not ours to mend, and both remedies work."""
+    """The hazard in the notes of the class, which zerocopy cannot prevent: both remedies work."""
     done = run_python(INFERENCE.replace("COPY", repr(copy)), MXNET_MKLDNN_ENABLED=enabled)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == outcome
@@ -130,7 +130,7 @@ def test_every_kind_of_host_memory(context: str) -> None:
     assert zc.view(given).device.is_host
 
 
-def test_move_is_a_finished_copy() -> None:
+def test_copy_to_device_waits_for_the_copy() -> None:
     given = mx.nd.ones((3,))
     result = MXNET.copy_to_device(given, HOST, None)
     assert address(result) != address(given)
@@ -138,14 +138,14 @@ def test_move_is_a_finished_copy() -> None:
 
 
 def test_device_memory_by_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The way of device memory, walked with host memory: there is no GPU build of MXNet here."""
+    """The code for device memory, run with host memory: MXNet's wheel is built without CUDA."""
     monkeypatch.setattr(type(MXNET), "check_device", lambda self, device: None)
     asked = []
 
     class Producer:
         def __dlpack__(self, *, stream=None):
             asked.append(stream)
-            return _with_the_gil(given.__dlpack__())  # as those of device memory do it themselves
+            return with_gil(given.__dlpack__())  # as those of device memory do it themselves
 
     given = sample("float32")
     view = StridedView(
@@ -162,8 +162,8 @@ def test_device_memory_by_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
         MXNET.device_copy_reasons(flags)
 
 
-def test_strides_of_size_one_dimensions_are_made_canonical() -> None:
-    """MXNet compares every stride; torch and others put 1 where the size is 1."""
+def test_strides_of_size_one_dimensions_become_row_major() -> None:
+    """MXNet compares every stride; torch and others write 1 for dimensions of size 1."""
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
         ("PyCapsule_New", ctypes.pythonapi)
     )
@@ -178,7 +178,7 @@ def test_strides_of_size_one_dimensions_are_made_canonical() -> None:
         mx.nd.from_dlpack(new(ctypes.addressof(managed), b"dltensor", None))
     capsule = new(ctypes.addressof(managed), b"dltensor", None)
     view = dlpack.read(capsule)
-    result = mx.nd.from_dlpack(_canonical(capsule))
+    result = mx.nd.from_dlpack(canonical(capsule))
     assert view.strides != contiguous_strides(view.shape, 4)
     assert result.shape == (3, 1, 3)
     assert bits(result.asnumpy()) == bits(given[1:])
@@ -188,7 +188,7 @@ def test_strides_of_size_one_dimensions_are_made_canonical() -> None:
 # -- presence -------------------------------------------------------------------------
 
 
-def test_nothing_imports_mxnet_unasked(run_python: Run) -> None:
+def test_mxnet_is_imported_only_when_needed(run_python: Run) -> None:
     done = run_python(
         """
         import sys, numpy, zerocopy as zc
@@ -228,7 +228,7 @@ def test_a_folder_called_mxnet_is_not_mxnet(
     assert done.returncode == 0, done.stderr
 
 
-def test_a_numpy_that_is_too_new_is_named(
+def test_import_error_with_new_numpy_is_explained(
     run_python: Run,
 ) -> None:
     done = run_python(

@@ -1,4 +1,4 @@
-"""Memory lives as long as it is seen, in MXNet too, and no longer; nobody crashes over it."""
+"""Memory stays alive while an alias exists, in MXNet too, is then freed, and nothing crashes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ DTYPES = ["float32", "int8", "bool"]
 
 
 def resident() -> int:
-    """Return the bytes of memory that this process holds now."""
+    """Return the resident memory of this process in bytes."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096
 
 
 @pytest.fixture
 def no_gc():
-    """Whatever is freed is freed by reference counts alone."""
+    """Disable the garbage collector, so that only reference counts free objects."""
     gc.collect()
     gc.disable()
     yield
@@ -115,7 +115,7 @@ def test_dropped_in_another_thread(dtype: str) -> None:
 
 
 def test_dropped_by_mxnets_own_thread() -> None:
-    """The engine holds what it has queued: the last to let go is a thread without the GIL."""
+    """The engine holds queued arrays, and releases the last reference on a thread without the GIL."""
     alive = []
     for _ in range(200):
         given = np.ones((300, 300), "float32")
@@ -127,12 +127,12 @@ def test_dropped_by_mxnets_own_thread() -> None:
     for _ in range(100):
         if not any(reference() is not None for reference in alive):
             return
-        threading.Event().wait(0.05)  # the engine lets go after it has said that it is done
+        threading.Event().wait(0.05)  # the engine releases it after it reports completion
     pytest.fail("MXNet did not give the memory back")
 
 
 def test_the_deleter_takes_the_gil(run_python: Run) -> None:
-    """Python's debug allocator aborts the process when it is called without the GIL."""
+    """Python's debug allocator aborts if it is called without the GIL."""
     code = """
         import numpy as np, mxnet as mx, zerocopy as zc
         for dtype in ("float32", "bool"):
@@ -149,8 +149,8 @@ def test_the_deleter_takes_the_gil(run_python: Run) -> None:
     assert done.stdout.strip() == "alive"
 
 
-def test_why_numpys_deleter_is_not_enough(run_python: Run) -> None:
-    """NumPy before 1.24 (numpy/numpy#22507): should this fail, the capsule will do as it is."""
+def test_numpy_deleter_without_the_gil_crashes(run_python: Run) -> None:
+    """NumPy before 1.24 (numpy/numpy#22507): if this test fails, the plain capsule is sufficient."""
     code = """
         import numpy as np, mxnet as mx
         held = mx.nd.from_dlpack(np.ones(10_000, "float32").__dlpack__())
@@ -181,7 +181,7 @@ def test_many_threads_at_once() -> None:
 
 
 def test_the_first_conversion_in_many_threads(run_python: Run) -> None:
-    """One thread imports MXNet while others ask for it: they wait, and see a whole module."""
+    """Other threads wait while one imports MXNet, and then see the complete module."""
     done = run_python(
         """
         import threading, time, numpy as np, zerocopy as zc
@@ -232,9 +232,12 @@ def test_at_interpreter_exit(run_python: Run, holder: str, thing: str) -> None:
 
 
 @pytest.mark.parametrize("thing", THINGS)
-@pytest.mark.parametrize("module", ["mx", "mx.nd.ndarray", "zc._frameworks.mxnet", "ctypes"])
-def test_held_by_what_goes_after_mxnet(run_python: Run, thing: str, module: str) -> None:
-    """What was imported first is cleared last, when MXNet's modules, if held, are empty already.
+@pytest.mark.parametrize(
+    "module",
+    ["mx", "mx.nd.ndarray", "zc._frameworks.mxnet", "zc._frameworks.mxnet.capsules", "ctypes"],
+)
+def test_arrays_held_by_modules_cleared_after_mxnet(run_python: Run, thing: str, module: str) -> None:
+    """Modules imported first are cleared last, when MXNet's modules are already empty.
 
     mx.nd.from_numpy crashes the process there: its deleter is freed with its module.
     """
@@ -248,7 +251,7 @@ def test_held_by_what_goes_after_mxnet(run_python: Run, thing: str, module: str)
 
 
 def test_conversions_at_exit(run_python: Run) -> None:
-    """After our hook; after its own one MXNet hangs, whoever calls it."""
+    """Conversions after zerocopy's exit hook; after its own hook MXNet hangs on any call."""
     code = """
         import atexit, io, numpy as np, mxnet as mx, zerocopy as zc
         def late():

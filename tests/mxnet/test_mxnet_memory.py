@@ -1,4 +1,4 @@
-"""What MXNet can alias and what it cannot, by address and by what a write does."""
+"""Which arrays MXNet aliases and which it copies, by address and by writing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLASSES = {"nd": lambda x: mx.nd.array(x, dtype=x.dtype), "np": lambda x: mx.np.
 
 
 class Legacy:
-    """A producer with DLPack's two dunders and nothing else."""
+    """A producer with DLPack's two methods alone."""
 
     def __init__(self, array: np.ndarray, dtype: str | None = None) -> None:
         self.array, self.dtype = array, dtype
@@ -46,7 +46,7 @@ class Legacy:
 
 @pytest.fixture
 def np_shape():
-    """NumPy's semantics of shapes, which 0-d and zero-size arrays need in MXNet."""
+    """NumPy's shape semantics, required in MXNet for 0-d and zero-size arrays."""
     with mx.util.np_shape(True):
         yield
 
@@ -72,12 +72,12 @@ def test_into_mxnet_aliases(dtype: str) -> None:
 
 
 def test_the_source_stays_writable() -> None:
-    """mx.nd.from_numpy alone marks the array that it is given as read-only."""
+    """Only mx.nd.from_numpy marks its argument as read-only."""
     given = sample("float32")
     plain = given.view()
     mx.nd.from_numpy(plain)
     assert not plain.flags.writeable
-    zc.convert(given, "mxnet")  # the careful way, then the fast one
+    zc.convert(given, "mxnet")  # the slow path, then the fast path
     zc.convert(given, "mxnet")
     assert given.flags.writeable
 
@@ -122,7 +122,7 @@ def test_other_layouts_are_copied(make: Callable[[], np.ndarray]) -> None:
     assert not plan.zero_copy
     assert plan.copied_bytes == given.nbytes
     assert plan.reasons
-    for _ in range(2):  # the careful way, then the fast one
+    for _ in range(2):  # the slow path, then the fast path
         result = zc.convert(given, "mxnet")
         assert bits(result.asnumpy()) == bits(given)
         assert not zc.shares_memory(given, result)
@@ -213,7 +213,7 @@ def test_zero_size_comes_out_without_numpy_shapes() -> None:
 def test_out_of_mxnet_aliases(kind: str, dtype: str) -> None:
     values = sample(dtype)
     given = CLASSES[kind](values)
-    for _ in range(2):  # the careful way, then the fast one
+    for _ in range(2):  # the slow path, then the fast path
         result = zc.convert(given, "numpy")
         assert result.dtype == values.dtype
         assert bits(result) == bits(values)
@@ -228,7 +228,7 @@ def test_out_of_mxnet_aliases(kind: str, dtype: str) -> None:
     assert (result == 1).all()
 
 
-def test_views_of_mxnet_begin_where_they_begin() -> None:
+def test_mxnet_views_keep_their_offset() -> None:
     given = mx.nd.arange(12).reshape((4, 3))
     part = given[1:3]
     result = zc.convert(part, "numpy", copy=False)
@@ -240,7 +240,7 @@ def test_views_of_mxnet_begin_where_they_begin() -> None:
     assert not zc.shares_memory(given[:1], given[1:])
 
 
-def test_a_transposed_array_is_mxnets_own_copy() -> None:
+def test_transposed_mxnet_array_is_a_copy() -> None:
     given = mx.nd.arange(6).reshape((2, 3))
     assert zc.convert(given.T, "numpy").tolist() == [[0, 3], [1, 4], [2, 5]]
 
@@ -261,7 +261,7 @@ def test_no_values_is_refused() -> None:
             zc.convert(given, "numpy")
 
 
-def test_what_is_no_array_is_refused() -> None:
+def test_objects_that_are_not_arrays_are_refused() -> None:
     for given in (mx.sym.var("x"), mx.cpu()):
         with pytest.raises(UnsupportedConversionError):
             zc.convert(given, "numpy")
@@ -294,13 +294,13 @@ def test_copy_none_and_false_alias(source: str, target: str, copy: bool | None) 
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_its_own_come_back_as_they_are(kind: str) -> None:
+def test_mxnet_arrays_are_returned_unchanged(kind: str) -> None:
     given = CLASSES[kind](sample("float32"))
     for options in ({}, {}, {"copy": False}, {"device": "cpu"}, {"device": mx.cpu()}, {"writable": True}):
         assert zc.convert(given, "mxnet", **options) is given
 
 
-def test_immutable_memory_is_marked_and_warned_of() -> None:
+def test_immutable_memory_is_marked_with_a_warning() -> None:
     given = sample("float32")
     given.flags.writeable = False
     plan = zc.explain(given, "mxnet")

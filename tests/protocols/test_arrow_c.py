@@ -1,4 +1,4 @@
-"""The Arrow C data interface read by ourselves: what comes right, and what is wrong and refused."""
+"""zerocopy's reader of the Arrow C data interface: correct and malformed producers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pa = pytest.importorskip("pyarrow")
 
 
 class Poisoned:
-    """Every way but one is poison, so that what comes shows which protocol ran."""
+    """All methods but one raise, so that a result shows which protocol was used."""
 
     def __init__(self, x) -> None:
         self.x = x
@@ -51,48 +51,48 @@ CHUNKED = pa.concat_tables([TABLE, TABLE])
 def test_a_table_by_one_protocol_aliases(kind: type) -> None:
     batch = TABLE.to_batches()[0]
     source = kind(TABLE if kind is OnlyStream else batch)
-    found = zc.convert(source, to="numpy")
-    assert list(found) == ["a", "b"]
-    for name in found:
-        np.testing.assert_array_equal(found[name], TABLE[name].to_numpy())
-        assert zc.shares_memory(found[name], TABLE[name])
-        assert not found[name].flags.writeable
+    converted = zc.convert(source, to="numpy")
+    assert list(converted) == ["a", "b"]
+    for name in converted:
+        np.testing.assert_array_equal(converted[name], TABLE[name].to_numpy())
+        assert zc.shares_memory(converted[name], TABLE[name])
+        assert not converted[name].flags.writeable
 
 
 @pytest.mark.parametrize("kind", [OnlyArray, OnlyStream, OnlyDevice])
 def test_a_column_by_one_protocol_aliases(kind: type) -> None:
     column = pa.array(np.arange(6.0))
-    found = zc.convert(kind(pa.chunked_array([column]) if kind is OnlyStream else column), to="numpy")
-    assert zc.shares_memory(found, column)
-    assert found.tolist() == column.to_pylist()
+    converted = zc.convert(kind(pa.chunked_array([column]) if kind is OnlyStream else column), to="numpy")
+    assert zc.shares_memory(converted, column)
+    assert converted.tolist() == column.to_pylist()
 
 
 @pytest.mark.parametrize("kind", [OnlyArray, OnlyStream])
 @pytest.mark.parametrize("target", ["pyarrow", "pyarrow.Table"])
 def test_to_pyarrow_by_one_protocol(kind: type, target: str) -> None:
     batch = TABLE.to_batches()[0]
-    found = zc.convert(kind(TABLE if kind is OnlyStream else batch), to=target)
-    assert found.equals(TABLE)
-    assert zc.shares_memory(found["b"], TABLE["b"])
+    converted = zc.convert(kind(TABLE if kind is OnlyStream else batch), to=target)
+    assert converted.equals(TABLE)
+    assert zc.shares_memory(converted["b"], TABLE["b"])
 
 
-def test_a_stream_of_several_batches_is_put_together() -> None:
+def test_stream_batches_are_concatenated() -> None:
     plan = zc.explain(OnlyStream(CHUNKED), "numpy")
     assert plan.possible
     assert "once" in plan.warnings[0]
-    found = zc.convert(OnlyStream(CHUNKED), to="numpy")
-    assert found["a"].tolist() == CHUNKED["a"].to_pylist()
+    converted = zc.convert(OnlyStream(CHUNKED), to="numpy")
+    assert converted["a"].tolist() == CHUNKED["a"].to_pylist()
     with pytest.raises(zc.CopyRequiredError, match="2 chunks"):
         zc.convert(OnlyStream(CHUNKED), to="numpy", copy=False)
 
 
-def test_a_reader_is_explained_without_being_read() -> None:
+def test_explain_does_not_read_a_reader() -> None:
     reader = CHUNKED.to_reader()
     plan = zc.explain(reader, "torch")
     assert plan.possible
     assert zc.explain(reader, "pyarrow.Table").possible
-    found = zc.convert(reader, to="numpy")
-    assert found["a"].tolist() == CHUNKED["a"].to_pylist()
+    converted = zc.convert(reader, to="numpy")
+    assert converted["a"].tolist() == CHUNKED["a"].to_pylist()
 
 
 def test_a_stream_that_fails_in_the_middle() -> None:
@@ -143,7 +143,7 @@ def test_a_capsule_of_another_name() -> None:
 
 
 class Mismatch:
-    """Gives the schema of one array and the memory of another."""
+    """Exports the schema of one array with the memory of another."""
 
     def __init__(self, schema, array) -> None:
         self.schema, self.array = schema, array
@@ -167,7 +167,7 @@ def test_a_schema_that_does_not_match_its_array(schema, array, what: str) -> Non
         zc.convert(Mismatch(schema, array), to="numpy")
 
 
-def test_lengths_that_make_no_array() -> None:
+def test_inconsistent_lengths_are_refused() -> None:
     class Broken:
         def __init__(self, **values: int) -> None:
             self.values = values
@@ -180,7 +180,7 @@ def test_lengths_that_make_no_array() -> None:
             return schema, capsule
 
     for values in ({"length": -1}, {"offset": -2}, {"null_count": 4}, {"null_count": -2}):
-        with pytest.raises(zc.UnsupportedConversionError, match="make no array"):
+        with pytest.raises(zc.UnsupportedConversionError, match="are inconsistent"):
             zc.convert(Broken(**values), to="numpy")
 
 
@@ -195,7 +195,7 @@ def test_released_structs() -> None:
         zc.convert(Released(), to="numpy")
 
 
-def test_null_counts_that_nobody_counted() -> None:
+def test_null_count_of_minus_one_is_counted() -> None:
     sliced = pa.array([1, None, 3, None, 5, None, None, 8, 9, None]).slice(3, 6)
 
     class Uncounted:
@@ -218,18 +218,18 @@ def test_null_rows_of_a_table_are_refused() -> None:
         zc.convert(OnlyArray(rows), to="numpy")
 
 
-def test_memory_lives_as_long_as_it_is_seen_and_no_longer() -> None:
+def test_memory_stays_alive_while_aliased_and_is_then_freed() -> None:
     def total() -> int:
         gc.collect()
         return pa.total_allocated_bytes()
 
     before = total()
     source = OnlyStream(pa.table({"a": pa.array(range(100_000))}))
-    found = zc.convert(source, to="numpy")
+    converted = zc.convert(source, to="numpy")
     del source
     assert total() - before >= 800_000
-    assert found["a"][-1] == 99_999
-    del found
+    assert converted["a"][-1] == 99_999
+    del converted
     assert total() == before
 
 
@@ -258,7 +258,7 @@ def test_nothing_leaks_over_many_streams() -> None:
     ],
     ids=str,
 )
-def test_fields_are_read_as_pyarrow_writes_them(kind) -> None:
+def test_field_names_match_pyarrow(kind) -> None:
     field = read_schema(kind.__arrow_c_schema__())
     ours = str(field)
     theirs = str(kind).replace("item: ", "").replace(", ordered=0", "")
@@ -285,7 +285,7 @@ def test_the_structs_have_the_sizes_of_the_specification() -> None:
 
 
 def test_a_reader_whose_batches_change_their_schema() -> None:
-    """Half read, it must not be tried another way: what is left of it is no table."""
+    """A half-read reader must not be read again: the rest of it is not the table."""
 
     def batches():
         yield TABLE.to_batches()[0]
@@ -317,7 +317,7 @@ def test_children_shorter_than_their_parent(change: dict[str, int], what: str) -
         zc.convert(Short(), to="numpy")
 
 
-def test_buffers_that_are_not_there() -> None:
+def test_missing_buffers_are_refused() -> None:
     class Hollow:
         def __init__(self, x) -> None:
             self.x = x

@@ -1,4 +1,4 @@
-"""Arrow memory that says it is on a GPU: aliased, waited for, fetched; and the driver's calls for it."""
+"""Arrow memory reported as on a GPU: aliases, waits, copies, and the driver calls for them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ EVENT = 0xE7E7
 
 
 class OnDevice:
-    """A batch or an array of pyarrow's, whose capsule says that it is on a device."""
+    """A pyarrow batch or array whose capsule reports a device."""
 
     def __init__(self, array, event=EVENT, device_type=CUDA, device_id=0, uncounted=False):
         self._array, self._says = array, (device_type, device_id)
-        # sync_event points to the event, and is on the host.
+        # sync_event is a host pointer to the event.
         self._event = ctypes.c_void_p(event) if event else None
         self._uncounted = uncounted
 
@@ -52,7 +52,7 @@ def host(x):
 
 
 @pytest.mark.parametrize("target", ["cupy", "numba"])
-def test_columns_are_aliased_and_waited_for(machine, target: str) -> None:
+def test_columns_are_aliased_after_their_event(machine, target: str) -> None:
     source = batch(a=pa.array([1, 2, 3]), f=pa.array([1.5, None, 2.5]))
     table = OnDevice(source)
     plan = zc.explain(table, target, columns=["a"])
@@ -65,12 +65,12 @@ def test_columns_are_aliased_and_waited_for(machine, target: str) -> None:
     assert not [entry for entry in machine.log if entry[0] in ("finish", "fetch")]
 
 
-def test_a_consumers_own_stream_comes_after_the_event(machine) -> None:
+def test_consumer_stream_waits_for_the_event(machine) -> None:
     zc.convert(OnDevice(pa.array([1, 2])), to="cupy", stream=9)
     assert machine.log == [("wait", 1, EVENT, 0), ("record", 0), ("wait", 9, 0)]
 
 
-def test_without_an_event_there_is_nothing_to_wait_for(machine) -> None:
+def test_memory_without_event_needs_no_wait(machine) -> None:
     """ "NULL: safe to access without synchronization"."""
     zc.convert(OnDevice(pa.array([1, 2]), event=0), to="cupy", stream=9)
     assert machine.log == []
@@ -97,7 +97,7 @@ def test_a_mask_of_no_nulls_is_on_the_device_too() -> None:
     assert host(mask).tolist() == [False, False]
 
 
-def test_nulls_that_nobody_counted_are_counted() -> None:
+def test_device_null_count_of_minus_one_is_counted() -> None:
     table = OnDevice(batch(a=pa.array([1, None, 3])), uncounted=True)
     with pytest.raises(zc.LossyConversionError, match="column 'a' has 1 null"):
         zc.convert(table, to="cupy")
@@ -138,7 +138,7 @@ def test_to_numpy_by_the_driver_alone(machine) -> None:
 
 
 @pytest.mark.parametrize("device_type", [CUDA_HOST, CUDA_MANAGED])
-def test_memory_that_the_host_reads_is_waited_for_by_the_host(machine, device_type: int) -> None:
+def test_host_waits_for_pinned_and_managed_memory(machine, device_type: int) -> None:
     source = pa.array([1, 2])
     result = zc.convert(OnDevice(source, device_type=device_type), to="numpy")
     assert result.ctypes.data == source.buffers()[1].address
@@ -146,7 +146,7 @@ def test_memory_that_the_host_reads_is_waited_for_by_the_host(machine, device_ty
 
 
 @pytest.mark.parametrize("target", ["pyarrow", "pandas", "polars"])
-def test_tables_of_the_host_do_not_take_it(target: str) -> None:
+def test_host_tables_refuse_device_memory(target: str) -> None:
     pytest.importorskip(target)
     table = OnDevice(batch(a=pa.array([1, 2])))
     with pytest.raises(zc.UnsupportedConversionError, match="column 'a' is on cuda:0"):
@@ -217,7 +217,7 @@ def test_device_types_that_cudf_does_not_alias(array) -> None:
 
 
 class Driver:
-    """As much of libcuda as is called: it writes its calls down, and copies with memmove."""
+    """The functions of libcuda that are called: it logs calls, and copies with memmove."""
 
     def __init__(self, current=None, fails=""):
         self.current, self.fails, self.log = current, fails, []
@@ -284,7 +284,7 @@ def test_another_device_has_its_primary_context_made_current(driver, current) ->
     assert ("cuStreamWaitEvent", 1, EVENT, 0) in library.log
 
 
-def test_streams_are_ordered_by_an_event_that_goes(driver) -> None:
+def test_streams_are_ordered_by_a_temporary_event(driver) -> None:
     library = driver(current=0)
     cuda_driver.order(5, 1, 0)
     assert library.calls[1:] == ["cuEventCreate", "cuEventRecord", "cuStreamWaitEvent", "cuEventDestroy_v2"]
@@ -294,7 +294,7 @@ def test_streams_are_ordered_by_an_event_that_goes(driver) -> None:
     assert library.log[-1] == ("cuEventSynchronize", EVENT)
 
 
-def test_what_the_driver_refuses_is_one_of_our_errors(driver) -> None:
+def test_driver_error_raises_device_error(driver) -> None:
     library = driver(current=None, fails="cuStreamWaitEvent")
     with pytest.raises(zc.DeviceError, match="refused"):
         cuda_driver.wait(1, EVENT, 0)

@@ -1,4 +1,4 @@
-"""Producers that expose one protocol and nothing else; DLPack's versions and flags; bad capsules."""
+"""Producers with a single protocol; DLPack's versions and flags; malformed capsules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEW_NUMPY = tuple(int(n) for n in np.__version__.split(".")[:2]) >= (2, 1)
 
 
 class Legacy:
-    """A producer from before DLPack 1.0: it knows no max_version."""
+    """A producer older than DLPack 1.0, without max_version."""
 
     def __init__(self, x: np.ndarray) -> None:
         self.x, self.asked = x, []
@@ -55,7 +55,7 @@ class ArrowArray:
 def producers() -> dict[str, object]:
     x = sample("f4", (16,))
     raw = bytearray(x.tobytes())
-    found = {
+    by_protocol = {
         "legacy dlpack": Legacy(x),
         "array interface": ArrayInterface(x),
         "memoryview": memoryview(x),
@@ -66,13 +66,13 @@ def producers() -> dict[str, object]:
         "view": zc.view(x),
     }
     if NEW_NUMPY:
-        found["versioned dlpack"] = Versioned(x)
+        by_protocol["versioned dlpack"] = Versioned(x)
     try:
         import pyarrow as pa
     except ImportError:
-        return found
-    found["arrow c array"] = ArrowArray(pa.array(x))
-    return found
+        return by_protocol
+    by_protocol["arrow c array"] = ArrowArray(pa.array(x))
+    return by_protocol
 
 
 @pytest.mark.parametrize("target", HOST)
@@ -153,7 +153,7 @@ def test_read_only_flag() -> None:
 
 
 @pytest.mark.skipif(not NEW_NUMPY, reason="NumPy exports versioned capsules from 2.1 on")
-def test_a_copy_that_the_exporter_confesses_is_no_alias() -> None:
+def test_capsule_with_the_copied_flag_is_not_an_alias() -> None:
     class Copies(Versioned):
         def __dlpack__(self, *, copy=None, **options):
             return self.x.__dlpack__(max_version=(1, 0), copy=True)
@@ -176,7 +176,7 @@ def test_reading_does_not_consume() -> None:
     assert np.shares_memory(np.from_dlpack(dlpack.Handover(capsule)), x)
 
 
-def test_retyping_lends_the_exporter_to_other_types() -> None:
+def test_retype_exports_dtypes_that_numpy_refuses() -> None:
     from zerocopy.dtype import by_name
 
     x = aligned(np.arange(6, dtype=np.uint16))
@@ -280,7 +280,7 @@ def test_newer_major_versions_are_not_read() -> None:
 # -- host memory -----------------------------------------------------------------------
 
 
-def test_address_ways_agree() -> None:
+def test_address_by_abi_equals_address_by_interface() -> None:
     for x in (sample("f4"), sample("i1", (9,))[3:][::-1], np.empty((0,)), np.array(1.0)):
         assert array_interface.address_by_layout(x) == array_interface.address_by_interface(x)
         assert array_interface.address(x) == x.ctypes.data
@@ -319,7 +319,7 @@ def test_views_of_device_memory_have_no_array_interface() -> None:
     assert not hasattr(view, "__array_interface__")
 
 
-def test_a_capsule_is_no_array() -> None:
+def test_capsule_is_refused() -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(sample("f4").__dlpack__(), to="numpy")
     assert "the array that exported it" in caught.value.remedy

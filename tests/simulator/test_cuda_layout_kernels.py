@@ -1,8 +1,8 @@
-"""AoS <-> SoA on a CUDA device: the kernels under Numba's simulator, against NumPy, bit for bit.
+"""The CUDA kernels under Numba's simulator, against NumPy, bit for bit.
 
     NUMBA_ENABLE_CUDASIM=1 python -m pytest tests/simulator
 
-The simulator runs a Python thread for each of a block's, so that most tests are of blocks of 64
+The simulator runs one Python thread per thread of a block, so most tests use blocks of 64
 instead of 256 threads; the kernels are the same.
 """
 
@@ -12,10 +12,10 @@ import os
 
 import numpy as np
 import pytest
-from helpers.layout_cases import ON_DEVICE, column, padding, records, without_padding
+from helpers.layout_cases import ON_DEVICE, column, records, without_padding
 
 import zerocopy as zc
-from zerocopy.layout.schema import Leaf, leaves
+from zerocopy.layout.schema import FieldLeaf, leaves
 
 if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
     pytest.skip(
@@ -25,31 +25,16 @@ if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
 cuda = pytest.importorskip("numba.cuda")
 
 from zerocopy.layout.cuda import (  # noqa: E402
-    columns as public,
     kernels,
     memory,
     tile,
+    transposition,
 )
-from zerocopy.layout.cuda.columns import aos_to_soa, soa_to_aos  # noqa: E402
-from zerocopy.layout.cuda.plan import (  # noqa: E402
-    ALIGNED,
-    GAP,
-    HALVES,
-    KIND,
-    LARGEST_TILE,
-    LENGTH,
-    OCTETS,
-    OFFSET,
-    ROW,
-    SHIFTED,
-    SINGLE,
-    START,
-    STOP,
+from zerocopy.layout.cuda.tile_plan import (  # noqa: E402
     WARP,
-    division,
-    plan,
-    swizzle,
+    tile_plan,
 )
+from zerocopy.layout.cuda.transposition import aos_to_soa, soa_to_aos  # noqa: E402
 
 assert ON_DEVICE["particle"].itemsize == 59
 assert ON_DEVICE["particle, aligned"].itemsize == 64
@@ -59,7 +44,7 @@ assert ON_DEVICE["particle, aligned"].itemsize == 64
 def _small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "whole_blocks" not in request.node.name:
         for module, name, value in (
-            (public, "THREADS", 64),
+            (transposition, "THREADS", 64),
             (tile, "THREADS", 64),
             (kernels, "_WARPS", 64 // WARP),
         ):
@@ -67,28 +52,28 @@ def _small_blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 
 def on_device(array: np.ndarray, shift: int = 0) -> object:
-    """Return bytes on the device, from so many bytes after a multiple of 8 on."""
+    """Return an array's bytes on the device, `shift` bytes after a multiple of 8."""
     octets = array.reshape(-1).view(np.uint8)
-    room = cuda.device_array(len(octets) + 32, np.uint8)
-    start = -room.__array_interface__["data"][0] % 8 + shift
-    room[start : start + len(octets)] = octets
-    return room[start : start + len(octets)]
+    buffer = cuda.device_array(len(octets) + 32, np.uint8)
+    start = -buffer.__array_interface__["data"][0] % 8 + shift
+    buffer[start : start + len(octets)] = octets
+    return buffer[start : start + len(octets)]
 
 
-def check_columns(got: list, rows: np.ndarray, wanted: list[Leaf]) -> None:
-    assert len(got) == len(wanted)
-    for leaf, there in zip(wanted, got, strict=True):
-        assert there.dtype == leaf.dtype
-        assert tuple(there.shape) == (len(rows), *leaf.shape)
-        assert there.copy_to_host().tobytes() == column(rows, leaf).tobytes(), leaf
+def check_columns(result: list, rows: np.ndarray, wanted: list[FieldLeaf]) -> None:
+    assert len(result) == len(wanted)
+    for leaf, values in zip(wanted, result, strict=True):
+        assert values.dtype == leaf.dtype
+        assert tuple(values.shape) == (len(rows), *leaf.shape)
+        assert values.copy_to_host().tobytes() == column(rows, leaf).tobytes(), leaf
 
 
-def check_rows(got: object, rows: np.ndarray) -> None:
+def check_rows(result: object, rows: np.ndarray) -> None:
     expected = without_padding(rows)
-    there = got.copy_to_host()
-    assert there.dtype == np.uint8
-    assert there.shape == (expected.size,)
-    wrong = np.flatnonzero(there != expected.reshape(-1))
+    values = result.copy_to_host()
+    assert values.dtype == np.uint8
+    assert values.shape == (expected.size,)
+    wrong = np.flatnonzero(values != expected.reshape(-1))
     assert not len(wrong), (
         f"byte {wrong[0] % rows.dtype.itemsize} of record {wrong[0] // rows.dtype.itemsize}"
     )
@@ -96,11 +81,11 @@ def check_rows(got: object, rows: np.ndarray) -> None:
 
 def check_both(dtype: np.dtype, length: int, shift: int = 0) -> None:
     rows, all_leaves = records(dtype, length), leaves(dtype)
-    got = aos_to_soa(on_device(rows, shift), all_leaves, dtype.itemsize)
-    check_columns(got, rows, all_leaves)
-    # From columns that NumPy has made, and not from those.
-    given = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
-    check_rows(soa_to_aos(given, all_leaves, dtype.itemsize), rows)
+    result = aos_to_soa(on_device(rows, shift), all_leaves, dtype.itemsize)
+    check_columns(result, rows, all_leaves)
+    # From columns that NumPy made, not from the kernels'.
+    sources = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
+    check_rows(soa_to_aos(sources, all_leaves, dtype.itemsize), rows)
 
 
 LENGTHS = (0, 1, 63, 64, 65, 127)
@@ -108,7 +93,7 @@ LENGTHS = (0, 1, 63, 64, 65, 127)
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("layout", ON_DEVICE)
-def test_lengths(layout: str, length: int) -> None:
+def test_lengths_around_a_tile(layout: str, length: int) -> None:
     dtype = ON_DEVICE[layout]
     check_both(dtype, length if dtype.itemsize < 1000 else length // 8)
 
@@ -116,28 +101,28 @@ def test_lengths(layout: str, length: int) -> None:
 @pytest.mark.parametrize("layout", [name for name in ON_DEVICE if name != "long"])
 def test_several_tiles_of_whole_blocks(layout: str) -> None:
     dtype = ON_DEVICE[layout]
-    rows = plan(tuple(leaves(dtype)), dtype.itemsize).rows
+    rows = tile_plan(tuple(leaves(dtype)), dtype.itemsize).rows
     check_both(dtype, max(1000, rows + 3) if dtype.itemsize < 100 else 2 * rows + 3)
 
 
 @pytest.mark.parametrize("shift", [1, 2, 4, 7])
 @pytest.mark.parametrize("layout", ["x, y, z: f4", "particle", "big-endian, sub-array", "long"])
 def test_records_at_any_address(layout: str, shift: int) -> None:
-    """A slice of a buffer: read and written, up to its first and last byte and no further."""
+    """Slices of a buffer; no byte outside is read or written."""
     dtype = ON_DEVICE[layout]
     all_leaves = leaves(dtype)
-    tile_rows = plan(tuple(all_leaves), dtype.itemsize).rows
+    tile_rows = tile_plan(tuple(all_leaves), dtype.itemsize).rows
     length = 9 if layout == "long" else tile_rows + 3
     rows = records(dtype, length)
     check_columns(aos_to_soa(on_device(rows, shift), all_leaves, dtype.itemsize), rows, all_leaves)
-    room = on_device(np.full(rows.nbytes + 64, 0xAB, np.uint8))
-    out = room[16 + shift : 16 + shift + rows.nbytes]
-    given = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
-    assert soa_to_aos(given, all_leaves, dtype.itemsize, out=out) is out
+    memory_block = on_device(np.full(rows.nbytes + 64, 0xAB, np.uint8))
+    out = memory_block[16 + shift : 16 + shift + rows.nbytes]
+    sources = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
+    assert soa_to_aos(sources, all_leaves, dtype.itemsize, out=out) is out
     check_rows(out, rows)
-    whole = room.copy_to_host()
-    assert (whole[: 16 + shift] == 0xAB).all()
-    assert (whole[16 + shift + rows.nbytes :] == 0xAB).all()
+    octets = memory_block.copy_to_host()
+    assert (octets[: 16 + shift] == 0xAB).all()
+    assert (octets[16 + shift + rows.nbytes :] == 0xAB).all()
 
 
 @pytest.mark.parametrize("shift", [0, 1, 2, 3])
@@ -145,52 +130,52 @@ def test_records_at_any_address(layout: str, shift: int) -> None:
 def test_columns_at_any_multiple_of_their_items(layout: str, shift: int) -> None:
     dtype = ON_DEVICE[layout]
     rows, all_leaves = records(dtype, 131), leaves(dtype)
-    rooms, outs = [], []
+    memory_blocks, outs = [], []
     for leaf in all_leaves:
         item = min(8, leaf.dtype.itemsize & -leaf.dtype.itemsize)
         start, size = 8 + shift * item, 131 * leaf.width
-        room = on_device(np.full(size + 80, 0xAB, np.uint8))
-        out = room[start : start + size].view(leaf.dtype).reshape(131, *leaf.shape)
-        rooms.append((room, start, size))
+        memory_block = on_device(np.full(size + 80, 0xAB, np.uint8))
+        out = memory_block[start : start + size].view(leaf.dtype).reshape(131, *leaf.shape)
+        memory_blocks.append((memory_block, start, size))
         outs.append(out)
-    made = aos_to_soa(on_device(rows), all_leaves, dtype.itemsize, out=outs)
-    assert all(a is b for a, b in zip(made, outs, strict=True))
+    result = aos_to_soa(on_device(rows), all_leaves, dtype.itemsize, out=outs)
+    assert all(a is b for a, b in zip(result, outs, strict=True))
     check_columns(outs, rows, all_leaves)
-    for room, start, size in rooms:
-        whole = room.copy_to_host()
-        assert (whole[:start] == 0xAB).all()
-        assert (whole[start + size :] == 0xAB).all()
+    for memory_block, start, size in memory_blocks:
+        octets = memory_block.copy_to_host()
+        assert (octets[:start] == 0xAB).all()
+        assert (octets[start + size :] == 0xAB).all()
     check_rows(soa_to_aos(outs, all_leaves, dtype.itemsize), rows)
 
 
-def test_the_columns_lie_in_one_arena() -> None:
+def test_columns_share_one_aligned_allocation() -> None:
     dtype = ON_DEVICE["8 x f4"]
-    got = aos_to_soa(on_device(records(dtype, 100)), leaves(dtype), dtype.itemsize)
-    starts = [c.__array_interface__["data"][0] for c in got]
+    result = aos_to_soa(on_device(records(dtype, 100)), leaves(dtype), dtype.itemsize)
+    starts = [c.__array_interface__["data"][0] for c in result]
     steps = np.diff(starts)
     assert (steps == steps[0]).all()
     assert steps[0] % 256 == 0
     mixed = ON_DEVICE["nested, text"]
-    got = aos_to_soa(on_device(records(mixed, 70)), leaves(mixed), mixed.itemsize)
-    starts = [c.__array_interface__["data"][0] for c in got]
+    result = aos_to_soa(on_device(records(mixed, 70)), leaves(mixed), mixed.itemsize)
+    starts = [c.__array_interface__["data"][0] for c in result]
     assert (np.diff(starts) > 0).all()
     assert all((start - starts[0]) % 256 == 0 for start in starts)
 
 
-def test_some_fields() -> None:
-    """Few fields of long records are read alone; of short ones the whole tile is."""
+def test_selected_fields() -> None:
+    """For few fields of long records, only their sectors are read; else whole tiles."""
     for name, fields in (("64 x f4", ("f3", "f40")), ("particle", ("type", "m"))):
         dtype = ON_DEVICE[name]
         wanted = leaves(dtype, fields)
         rows = records(dtype, 70)
         check_columns(aos_to_soa(on_device(rows, 1), wanted, dtype.itemsize), rows, wanted)
-    assert plan(tuple(leaves(ON_DEVICE["64 x f4"], ("f3", "f40"))), 256).shared == 0
-    assert plan(tuple(leaves(ON_DEVICE["particle"], ("type", "m"))), 59).shared > 0
+    assert tile_plan(tuple(leaves(ON_DEVICE["64 x f4"], ("f3", "f40"))), 256).shared == 0
+    assert tile_plan(tuple(leaves(ON_DEVICE["particle"], ("type", "m"))), 59).shared > 0
 
 
 @pytest.mark.parametrize("itemsize", [12, 9000])
-def test_fields_that_overlap(itemsize: int) -> None:
-    """Of those the last one is written, as by NumPy; all are read."""
+def test_overlapping_fields(itemsize: int) -> None:
+    """All are read; the last one determines what is written, as with NumPy."""
     dtype = np.dtype(
         {
             "names": ["low", "whole", "mid", "end"],
@@ -203,37 +188,37 @@ def test_fields_that_overlap(itemsize: int) -> None:
     rows, all_leaves = records(dtype, length), leaves(dtype)
     check_columns(aos_to_soa(on_device(rows), all_leaves, itemsize), rows, all_leaves)
     expected = np.zeros(length, dtype)
-    given = {name: records(dtype[name].newbyteorder("="), length) for name in dtype.names}
-    for name, values in given.items():
+    sources = {name: records(dtype[name].newbyteorder("="), length) for name in dtype.names}
+    for name, values in sources.items():
         expected[name] = values
-    got = soa_to_aos([cuda.to_device(v) for v in given.values()], all_leaves, itemsize)
-    assert got.copy_to_host().tobytes() == expected.tobytes()
+    result = soa_to_aos([cuda.to_device(v) for v in sources.values()], all_leaves, itemsize)
+    assert result.copy_to_host().tobytes() == expected.tobytes()
 
 
 def test_leaves_without_bytes() -> None:
     dtype = np.dtype([("none", "S0"), ("x", "f4"), ("empty", "i4", (0, 2))])
     rows, all_leaves = records(dtype, 5), leaves(dtype)
-    got = aos_to_soa(on_device(rows), all_leaves, dtype.itemsize)
-    assert [tuple(c.shape) for c in got] == [(5,), (5,), (5, 0, 2)]
-    check_rows(soa_to_aos(got, all_leaves, dtype.itemsize), rows)
+    result = aos_to_soa(on_device(rows), all_leaves, dtype.itemsize)
+    assert [tuple(c.shape) for c in result] == [(5,), (5,), (5, 0, 2)]
+    check_rows(soa_to_aos(result, all_leaves, dtype.itemsize), rows)
     alone = aos_to_soa(on_device(rows), all_leaves[2:], dtype.itemsize)
     assert [tuple(c.shape) for c in alone] == [(5, 0, 2)]
     assert aos_to_soa(on_device(rows), [], dtype.itemsize) == []
 
 
-def test_an_array_of_records_and_streams() -> None:
+def test_structured_arrays_and_streams() -> None:
     dtype = ON_DEVICE["x, y, z: f4"]
     rows, all_leaves = records(dtype, 7), leaves(dtype)
     for stream in (None, 1, 2, -1, cuda.default_stream() if hasattr(cuda, "default_stream") else 1):
         check_columns(aos_to_soa(cuda.to_device(rows), all_leaves, 12, stream=stream), rows, all_leaves)
     out = cuda.to_device(np.zeros(7, dtype))
-    given = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
-    assert soa_to_aos(given, all_leaves, 12, out=out) is out
+    sources = [cuda.to_device(column(rows, leaf)) for leaf in all_leaves]
+    assert soa_to_aos(sources, all_leaves, 12, out=out) is out
     assert out.copy_to_host().tobytes() == rows.tobytes()
 
 
-def test_past_two_and_four_gigabytes() -> None:
-    """The last block of an array that is never touched elsewhere, so that it takes no memory."""
+def test_offsets_past_two_and_four_gigabytes() -> None:
+    """Runs only the last block of arrays whose other pages are never accessed, and take no memory."""
     from numba.cuda.simulator.kernel import (
         BlockManager,
         FakeCUDAModule,
@@ -245,18 +230,18 @@ def test_past_two_and_four_gigabytes() -> None:
     dtype = np.dtype([("a", "u4"), ("b", "u1", (5,))])
     all_leaves = tuple(leaves(dtype))
     length = (5 << 30) // dtype.itemsize
-    made = plan(all_leaves, dtype.itemsize)
-    block = length // made.rows
-    tail = records(dtype, length - block * made.rows)
+    planned = tile_plan(all_leaves, dtype.itemsize)
+    block = length // planned.rows
+    tail = records(dtype, length - block * planned.rows)
     assert len(tail)
 
     def run(kernel: object, *arguments: object) -> None:
-        module = FakeCUDAModule((block + 1, 1, 1), (64, 1, 1), made.shared)
+        module = FakeCUDAModule((block + 1, 1, 1), (64, 1, 1), planned.shared)
         fakes = [FakeWithinKernelCUDAArray(a) if hasattr(a, "_ary") else a for a in arguments]
         with _push_kernel_context(module), swapped_cuda_module(kernel.fn, module):
             BlockManager(kernel.fn, (block + 1, 1, 1), (64, 1, 1), False).run((block, 0, 0), *fakes)
 
-    source = np.zeros(length * 9, np.uint8)  # pages of zero, until they are written
+    source = np.zeros(length * 9, np.uint8)  # pages without memory until they are written
     source[-tail.nbytes :] = tail.view(np.uint8)
     arena = np.zeros(length * 4 + length * 5 + 4096, np.uint8)
     pitch = (length + 255) // 256 * 256
@@ -266,7 +251,7 @@ def test_past_two_and_four_gigabytes() -> None:
     def over(array: np.ndarray, *names: str) -> list[object]:
         return [memory.window(array.ctypes.data, array.nbytes, name, 0) for name in names]
 
-    shared = (cuda.to_device(made.table), length, 9, 0, *made.swizzle, made.rows, pitch)
+    shared = (cuda.to_device(planned.table), length, 9, 0, *planned.swizzle, planned.rows, pitch, False)
     run(
         kernels.to_columns,
         *over(source, "uint8", "uint64"),
@@ -283,87 +268,15 @@ def test_past_two_and_four_gigabytes() -> None:
         *over(back, "uint8", "uint64"),
         *over(arena, "uint8", "uint32", "uint64"),
         *shared,
-        False,
     )
     assert back[-tail.nbytes :].tobytes() == tail.tobytes()
 
 
-# -- the plan ---------------------------------------------------------------------
-
-
-def conflicts(words: np.ndarray) -> int:
-    """Return how many words of one bank a warp asks for, at most."""
-    return int(np.bincount(np.unique(words) % 32).max())
-
-
-@pytest.mark.parametrize("count", [1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
-@pytest.mark.parametrize("width", [4, 8])
-def test_no_two_threads_ask_for_one_bank(width: int, count: int) -> None:
-    """Fields of 4 and 8 bytes in records of 4 bytes to 2 KiB: what a warp reads at once."""
-    dtype = np.dtype([(f"f{i}", f"f{width}") for i in range(max(1, count * 4 // width))])
-    shift, mask = swizzle(leaves(dtype), dtype.itemsize)
-    byte = 8 * np.arange(32)
-    for leaf in leaves(dtype)[:4]:
-        for half in (0, 4):
-            at = leaf.pieces[0][0] + (byte + half) % width + (byte + half) // width * dtype.itemsize
-            assert conflicts((at ^ (at >> shift & mask)) // 4) == 1, leaf
-
-
-def test_the_swizzle_is_one_to_one_and_keeps_words() -> None:
-    byte = np.arange(32 << 10)
-    for itemsize in (3, 12, 16, 59, 64, 96, 128, 256, 1024):
-        dtype = np.dtype([("x", "f4"), ("rest", f"V{itemsize - 4}")]) if itemsize > 4 else np.dtype("V3,")
-        shift, mask = swizzle(leaves(dtype), itemsize)
-        there = byte ^ (byte >> shift & mask)
-        assert sorted(there) == list(byte)
-        assert (there % 4 == byte % 4).all()
-        assert (there // 128 == byte // 128).all()
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 7, 10, 12, 59, 100, 127, 1000, 1023, 4079])
-def test_division(length: int) -> None:
-    end = max(8, LARGEST_TILE // length) * length
-    byte = np.arange(end, dtype=np.uint64)
-    magic, shift = division(length, end)
-    assert int(byte[-1]) * magic < 1 << 32
-    assert (byte * np.uint64(magic) >> np.uint64(shift) == byte // np.uint64(length)).all()
-
-
-@pytest.mark.parametrize("layout", ON_DEVICE)
-@pytest.mark.parametrize("to_rows", [False, True])
-def test_each_byte_has_one_task(layout: str, to_rows: bool) -> None:
-    dtype = ON_DEVICE[layout]
-    made = plan(tuple(leaves(dtype)), dtype.itemsize, 0, None, to_rows)
-    seen = np.zeros(made.rows * dtype.itemsize, int)
-    for task in made.table.reshape(-1, len(ROW)):
-        byte = np.arange(task[START], task[STOP])
-        seen[byte // task[LENGTH] * dtype.itemsize + task[OFFSET] + byte % task[LENGTH]] += 1
-    wanted = np.tile(~padding(dtype), made.rows)
-    assert (seen == (wanted | (to_rows and not made.shared))).all()
-
-
-def kinds(dtype: object, **options: object) -> set[int]:
-    dtype = np.dtype(dtype)
-    table = plan(tuple(leaves(dtype)), dtype.itemsize, **options).table.reshape(-1, len(ROW))
-    return set(table[:, KIND].tolist())
-
-
-def test_kinds() -> None:
-    assert kinds("f4,f8") == {ALIGNED}
-    assert kinds("f4,f8", head=4) == {ALIGNED}
-    assert kinds("f4,f8", head=3) == {SHIFTED}
-    assert kinds("f4,u1") == {SHIFTED, OCTETS}
-    assert kinds("f4,u2,S6") == {ALIGNED, HALVES}
-    assert kinds("f4,f8", places=(4, 12)) == {ALIGNED}
-    assert kinds("u1,u1", places=(0, 1)) == {OCTETS, SINGLE}
-    assert kinds({"names": ["a"], "formats": ["f4"], "itemsize": 9000}, to_rows=True) == {ALIGNED, GAP}
-
-
-# -- bad input --------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------
 
 
 class Interface:
-    """A producer of an interface as it is given."""
+    """A producer of an interface with arbitrary entries."""
 
     def __init__(self, **entries: object):
         self.__cuda_array_interface__ = {
@@ -393,28 +306,28 @@ XYZ = ON_DEVICE["x, y, z: f4"]
         (Interface(), zc.DeviceError, "simulator"),
     ],
 )
-def test_what_is_no_buffer(buffer: object, error: type[Exception], match: str) -> None:
+def test_invalid_buffers_are_refused(buffer: object, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match) as caught:
         aos_to_soa(buffer, leaves(XYZ), 12)
     assert caught.value.asked.startswith("aos_to_soa")
     assert caught.value.remedy
 
 
-def test_no_whole_records() -> None:
-    with pytest.raises(zc.UnsupportedConversionError, match="13 bytes are no whole number of records"):
+def test_partial_records_are_refused() -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="13 bytes are not a whole number of records"):
         aos_to_soa(cuda.to_device(np.zeros(13, np.uint8)), leaves(XYZ), 12)
     with pytest.raises(zc.UnsupportedConversionError, match="of 0 bytes"):
         aos_to_soa(cuda.to_device(np.zeros(13, np.uint8)), [], 0)
 
 
 @pytest.mark.parametrize("strided", [lambda x: x[::2], lambda x: x[::-1], lambda x: x.reshape(4, 6)[:, :3]])
-def test_a_buffer_that_is_not_contiguous(strided) -> None:
+def test_buffers_that_are_not_contiguous_are_refused(strided) -> None:
     with pytest.raises(zc.UnsupportedConversionError, match="not contiguous"):
         aos_to_soa(strided(cuda.to_device(np.zeros(24, np.uint8))), leaves(XYZ), 12)
 
 
 @pytest.mark.parametrize("stream", [0, -5, "main"])
-def test_what_is_no_stream(stream: object) -> None:
+def test_invalid_streams_are_refused(stream: object) -> None:
     with pytest.raises(zc.DeviceError, match="stream"):
         aos_to_soa(cuda.to_device(np.zeros(24, np.uint8)), leaves(XYZ), 12, stream=stream)
 
@@ -454,7 +367,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_an_out_that_does_not_fit_is_not_touched(case: str) -> None:
+def test_out_that_does_not_fit_is_left_unchanged(case: str) -> None:
     source = cuda.to_device(np.full(60, 1, np.uint8))
     out = bad_columns(case, source)
     before = [np.array(o if isinstance(o, np.ndarray) else o.copy_to_host()) for o in out]
@@ -468,19 +381,19 @@ def test_an_out_that_does_not_fit_is_not_touched(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in BAD if c not in ("the source", "another column")])
-def test_columns_that_do_not_fit(case: str) -> None:
+def test_columns_that_do_not_fit_are_refused(case: str) -> None:
     with pytest.raises(zc.UnsupportedConversionError, match=BAD[case]):
         soa_to_aos(bad_columns(case, None), leaves(XYZ), 12)
 
 
-def test_columns_that_are_read_may_be_one() -> None:
+def test_source_columns_may_be_the_same_array() -> None:
     x = cuda.to_device(np.arange(5, dtype="f4"))
-    got = soa_to_aos([x, x, x], leaves(XYZ), 12).copy_to_host().view("f4").reshape(5, 3)
-    assert (got == np.arange(5)[:, None]).all()
+    result = soa_to_aos([x, x, x], leaves(XYZ), 12).copy_to_host().view("f4").reshape(5, 3)
+    assert (result == np.arange(5)[:, None]).all()
 
 
-def test_no_columns() -> None:
-    with pytest.raises(zc.UnsupportedConversionError, match="no column"):
+def test_empty_columns_are_refused() -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="columns is empty"):
         soa_to_aos([], [], 12)
 
 
@@ -494,31 +407,22 @@ def test_no_columns() -> None:
         (lambda x: x[4:], "overlap"),
     ],
 )
-def test_records_that_do_not_fit(out, match: str) -> None:
-    room = cuda.to_device(np.full(64, 7, np.uint8))
-    given = [room[:20].view("f4"), *[cuda.to_device(np.zeros(5, "f4")) for _ in range(2)]]
+def test_out_for_records_that_does_not_fit_is_left_unchanged(out, match: str) -> None:
+    memory_block = cuda.to_device(np.full(64, 7, np.uint8))
+    sources = [memory_block[:20].view("f4"), *[cuda.to_device(np.zeros(5, "f4")) for _ in range(2)]]
     with pytest.raises(zc.UnsupportedConversionError, match=match):
-        soa_to_aos(given, leaves(XYZ), 12, out=out(room))
-    assert (room.copy_to_host() == 7).all()
+        soa_to_aos(sources, leaves(XYZ), 12, out=out(memory_block))
+    assert (memory_block.copy_to_host() == 7).all()
 
 
-def test_read_only_memory_is_not_written() -> None:
+def test_read_only_out_is_refused() -> None:
     frozen = np.zeros(60, np.uint8)
     frozen.flags.writeable = False
     from numba.cuda.cudadrv.devicearray import FakeCUDAArray
 
-    given = [cuda.to_device(np.zeros(5, "f4")) for _ in range(3)]
+    sources = [cuda.to_device(np.zeros(5, "f4")) for _ in range(3)]
     with pytest.raises(zc.UnsupportedConversionError, match="read-only"):
-        soa_to_aos(given, leaves(XYZ), 12, out=FakeCUDAArray(frozen))
-    outs = [*given[:2], FakeCUDAArray(frozen[:20].view("f4"))]
+        soa_to_aos(sources, leaves(XYZ), 12, out=FakeCUDAArray(frozen))
+    outs = [*sources[:2], FakeCUDAArray(frozen[:20].view("f4"))]
     with pytest.raises(zc.UnsupportedConversionError, match="read-only"):
         aos_to_soa(cuda.to_device(np.zeros(60, np.uint8)), leaves(XYZ), 12, out=outs)
-
-
-@pytest.mark.parametrize(
-    ("itemsize", "rows"), [(8 << 10, 512), (1 << 20, 512), (8 << 20, 504), (32 << 20, 120)]
-)
-def test_a_tile_of_long_records_is_counted_in_32_bits(itemsize: int, rows: int) -> None:
-    made = plan((Leaf(("x",), np.dtype("f4"), (), 0, ((8, 4),)),), itemsize)
-    assert (made.rows, made.shared) == (rows, 0)
-    assert made.rows * itemsize < 1 << 32

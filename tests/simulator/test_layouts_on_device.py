@@ -26,47 +26,47 @@ def rows(n: int = 100) -> np.ndarray:
     return np.random.default_rng(n).integers(0, 255, n * NESTED.itemsize, np.uint8).view(NESTED)
 
 
-def test_there_and_back() -> None:
-    given = rows()
-    columns = zc.aos_to_soa(cuda.to_device(given.view(np.uint8)), dtype=NESTED)
+def test_round_trip() -> None:
+    source = rows()
+    columns = zc.aos_to_soa(cuda.to_device(source.view(np.uint8)), dtype=NESTED)
     assert list(columns) == ["id", "at", "v"]
     assert list(columns["at"]) == ["x", "y"]
-    assert host(columns["id"]).tobytes() == given["id"].astype("i4").tobytes()
-    assert host(columns["at"]["y"]).tobytes() == given["at"]["y"].tobytes()
+    assert host(columns["id"]).tobytes() == source["id"].astype("i4").tobytes()
+    assert host(columns["at"]["y"]).tobytes() == source["at"]["y"].tobytes()
     assert host(columns["v"]).shape == (100, 3)
-    lent = {
+    sources = {
         "id": cuda.to_device(host(columns["id"])),
         "at": {name: cuda.to_device(host(part)) for name, part in columns["at"].items()},
         "v": cuda.to_device(host(columns["v"])),
     }
-    back = zc.soa_to_aos(lent, NESTED)
+    back = zc.soa_to_aos(sources, NESTED)
     assert back.dtype == NESTED
-    assert host(back).tobytes() == given.tobytes()
-    native = zc.soa_to_aos(lent)
+    assert host(back).tobytes() == source.tobytes()
+    native = zc.soa_to_aos(sources)
     assert native.dtype["id"] == np.dtype("i4")
-    assert host(native)["id"].tolist() == given["id"].tolist()
+    assert host(native)["id"].tolist() == source["id"].tolist()
 
 
-def test_some_fields_and_memory_of_ones_own() -> None:
-    given = rows()
+def test_selected_fields_and_out() -> None:
+    source = rows()
     out = {"v": cuda.to_device(np.zeros((100, 3), np.uint8))}
-    made = zc.aos_to_soa(cuda.to_device(given.view(np.uint8)), dtype=NESTED, fields=["v"], out=out)
-    assert made["v"] is out["v"]
-    assert host(out["v"]).tobytes() == given["v"].tobytes()
+    columns = zc.aos_to_soa(cuda.to_device(source.view(np.uint8)), dtype=NESTED, fields=["v"], out=out)
+    assert columns["v"] is out["v"]
+    assert host(out["v"]).tobytes() == source["v"].tobytes()
     records = cuda.to_device(np.zeros(100, NESTED))
-    lent = zc.aos_to_soa(given)
+    on_host = zc.aos_to_soa(source)
     on_device = {
-        "id": cuda.to_device(lent["id"]),
-        "at": {k: cuda.to_device(v) for k, v in lent["at"].items()},
+        "id": cuda.to_device(on_host["id"]),
+        "at": {k: cuda.to_device(v) for k, v in on_host["at"].items()},
     }
-    on_device["v"] = cuda.to_device(lent["v"])
+    on_device["v"] = cuda.to_device(on_host["v"])
     assert zc.soa_to_aos(on_device, NESTED, out=records) is records
-    assert host(records).tobytes() == given.tobytes()
+    assert host(records).tobytes() == source.tobytes()
 
 
-def test_what_is_refused() -> None:
+def test_refusals() -> None:
     buffer = cuda.to_device(rows().view(np.uint8))
-    with pytest.raises(zc.UnsupportedConversionError, match="says no fields"):
+    with pytest.raises(zc.UnsupportedConversionError, match="has no fields"):
         zc.aos_to_soa(buffer)
     with pytest.raises(zc.UnsupportedConversionError, match="no field 'w'"):
         zc.aos_to_soa(buffer, dtype=NESTED, fields=["w"])
@@ -76,12 +76,12 @@ def test_what_is_refused() -> None:
         zc.aos_to_soa(buffer, dtype=NESTED, out={})
     with pytest.raises(zc.UnsupportedConversionError, match="float128"):
         zc.aos_to_soa(cuda.to_device(np.zeros(32, np.uint8)), dtype=[("a", ">f16")])
-    with pytest.raises(zc.UnsupportedConversionError, match="no whole number"):
+    with pytest.raises(zc.UnsupportedConversionError, match="not a whole number"):
         zc.aos_to_soa(cuda.to_device(np.zeros(NESTED.itemsize + 1, np.uint8)), dtype=NESTED)
 
 
-def test_an_interface_that_is_refused() -> None:
-    """As torch's of a tensor that wants gradients: a RuntimeError, which hasattr lets through."""
+def test_interfaces_that_raise_are_refused() -> None:
+    """torch raises RuntimeError for a tensor that requires gradients, which hasattr does not catch."""
 
     class Refuses:
         @property

@@ -2,8 +2,8 @@
 
     NUMBA_ENABLE_CUDASIM=1 python -m pytest tests/simulator
 
-A simulated device array is host memory and is described as that. What is simulated
-is the transfer: it copies, as it does with a GPU.
+A simulated device array is host memory and is described as such. Only the transfer is simulated:
+it copies, as with a GPU.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_dtypes(name: str) -> None:
     assert back.tobytes() == x.tobytes()
 
 
-def test_a_device_array_is_host_memory_and_says_so() -> None:
+def test_device_array_is_described_as_host_memory() -> None:
     d = cuda.to_device(np.arange(6, dtype="f4").reshape(2, 3))
     view = zc.view(d)
     assert str(view.device) == "cpu"
@@ -116,7 +116,7 @@ def test_from_host_frameworks(source: str) -> None:
     assert not zc.shares_memory(x, d)
 
 
-def test_a_kernel_sees_the_values() -> None:
+def test_kernel_reads_and_writes_converted_arrays() -> None:
     @cuda.jit
     def double(a):
         i = cuda.grid(1)
@@ -128,7 +128,7 @@ def test_a_kernel_sees_the_values() -> None:
     assert zc.convert(d, to="numpy").tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
 
 
-def test_an_own_array() -> None:
+def test_numba_arrays_pass_through() -> None:
     d = cuda.to_device(np.arange(4.0))
     assert zc.convert(d, to="numba") is d
     assert zc.explain(d, "numba").zero_copy
@@ -138,23 +138,23 @@ def test_an_own_array() -> None:
     assert fresh.copy_to_host().tolist() == [0, 1, 2, 3]
 
 
-def test_naming_the_device_copies_as_it_is_not_where_the_memory_is() -> None:
+def test_device_option_copies_because_the_memory_is_on_the_host() -> None:
     d = cuda.to_device(np.arange(4.0))
     for device in ("cuda", "cuda:0", (2, 0)):
         plan = zc.explain(d, "numba", device=device)
-        moved = zc.convert(d, to="numba", device=device)
+        copied = zc.convert(d, to="numba", device=device)
         assert not plan.zero_copy
-        assert not zc.shares_memory(d, moved)
+        assert not zc.shares_memory(d, copied)
 
 
 @pytest.mark.parametrize("device", ["cuda:1", "cpu"])
-def test_there_is_one_device(device: str) -> None:
+def test_only_one_device_exists(device: str) -> None:
     with pytest.raises(zc.DeviceError):
         zc.convert(np.ones(3), to="numba", device=device)
     assert zc.frameworks()["numba"].devices == ("cuda:0 (simulated)",)
 
 
-def test_no_device_memory_of_others() -> None:
+def test_device_memory_of_other_producers_is_refused() -> None:
     class OnDevice:
         @property
         def __cuda_array_interface__(self):

@@ -14,9 +14,9 @@ from hypothesis import given, settings, strategies as st
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy.layout.blocks import BLOCK
-from zerocopy.layout.columns import aos_to_soa
-from zerocopy.layout.records import soa_to_aos
+from zerocopy.layout.aos_to_soa import aos_to_soa
+from zerocopy.layout.soa_to_aos import soa_to_aos
+from zerocopy.layout.transposition import BLOCK_BYTES
 
 TABLES = [name for name in ("pyarrow", "pandas", "polars") if registry.frameworks()[name].installed]
 TENSORS = [name for name in HOST if name != "pyarrow"]
@@ -199,7 +199,7 @@ def test_columns_apart_are_copied_in_the_order_asked(source: str, target: str) -
         zc.convert(table, target, layout="matrix", copy=False)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 7, BLOCK // 24 - 1, BLOCK // 24, BLOCK // 6])
+@pytest.mark.parametrize("rows", [0, 1, 7, BLOCK_BYTES // 24 - 1, BLOCK_BYTES // 24, BLOCK_BYTES // 6])
 def test_blocks_cover_all_rows(rows: int) -> None:
     columns = apart(rows)
     for layout in ("matrix:C", "matrix:F"):
@@ -478,7 +478,7 @@ def test_records_of_other_shapes_and_masks_are_refused() -> None:
             zc.convert(x, "torch")
         assert not zc.explain({"t": x}, "torch").possible
     masked = np.ma.masked_array(rows[0], mask=[(1,), (0,), (0,)])
-    with pytest.raises(zc.LossyConversionError, match="1 of 3 elements masked"):
+    with pytest.raises(zc.LossyConversionError, match="1 of 3 elements are masked"):
         zc.convert(masked, "pyarrow")
     assert zc.convert(np.ma.masked_array(rows[0]), "pyarrow").num_rows == 3
 

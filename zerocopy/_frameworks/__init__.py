@@ -1,4 +1,5 @@
-"""One file a framework, or a folder where one is not enough, and nothing about it anywhere else.
+"""One file or folder per framework; nothing about a framework is anywhere else.
 
-Its name is the framework's import name; it defines ``FRAMEWORK``.
+Its name is the framework's import name, and it defines ``FRAMEWORK``. `_obstacles` has the reasons
+and refusals that several of them share.
 """

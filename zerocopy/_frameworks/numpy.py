@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy, to_numpy
-from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Framework, Source, identity, refuse_dtype, refuse_ndim
+from zerocopy.errors import LossyConversionError, Reason
+from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim, version_numbers
 from zerocopy.protocols.array_interface import address
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
+
+_VIEW_AS_INTEGERS = "view it as integers, x.view('int64'), and store the unit separately"
+_REMEDIES = {  # by dtype.kind, or dtype.char for long double
+    "M": _VIEW_AS_INTEGERS,
+    "m": _VIEW_AS_INTEGERS,
+    "S": "view its bytes: x.view('uint8').reshape(*x.shape, -1)",
+    "U": "view its code points: x.view('uint32').reshape(*x.shape, -1)",
+    "T": "encode the strings as numbers; pyarrow.array(x) keeps them as strings",
+    "O": "if all objects are numbers, cast them: x.astype('float64')",
+    "V": "pick a field, x['name'], or flatten it, x.ravel(): a 1-dimensional record array is a table",
+    "g": "cast it: x.astype('float64')",
+    "G": "cast it: x.astype('complex128')",
+}
 
 
 class NumPy(Framework):
@@ -31,7 +46,7 @@ class NumPy(Framework):
     def is_native(self, obj: Any) -> bool:
         import numpy as np
 
-        return isinstance(obj, np.ndarray)  # a scalar is NumPy's, and no array
+        return isinstance(obj, np.ndarray)  # a NumPy scalar is owned, but is not an array
 
     # -- source ---------------------------------------------------------------
 
@@ -42,32 +57,33 @@ class NumPy(Framework):
         if isinstance(obj, np.generic):
             return self._scalar(obj, name)
         if isinstance(obj, np.ma.MaskedArray):
-            # numpy.ma exports its data through every protocol and says nothing of
-            # the mask (numpy/numpy#26669).
-            hidden = int(np.count_nonzero(np.ma.getmaskarray(obj)))  # type: ignore[no-untyped-call]
-            if hidden:
+            # Every protocol exports a masked array's data without its mask (numpy/numpy#26669).
+            masked = int(np.count_nonzero(np.ma.getmaskarray(obj)))  # type: ignore[no-untyped-call]
+            if masked:
                 raise LossyConversionError(
                     f"convert({name})",
-                    f"{hidden} of {obj.size} elements masked, and the target has no mask",
+                    f"{masked} of {obj.size} elements are masked, and the target has no mask",
                     "x.filled(value) gives them a value, x.compressed() drops them, x.data ignores the mask",
+                    code="masked",
                 )
-        # NumPy's own view: a subclass may have another one (Numba's managed and mapped arrays).
+        # A subclass may override `view` (Numba's managed and mapped arrays), so call ndarray's.
         array = np.ndarray.view(obj, np.ndarray) if type(obj) is not np.ndarray else obj
-        # Only where it is needed: StringDType has no byte order, and raises.
+        # Only if needed: newbyteorder raises for StringDType, which has no byte order.
         native = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
         dtype = _dtype(native, name)
         reasons = []
         if not array.dtype.isnative:
             reasons.append(
                 Reason(
-                    f"the bytes are in the other order ({array.dtype.str}), which no other framework has",
-                    "swap once, where the data are read: x.astype(x.dtype.newbyteorder('='))",
+                    f"the byte order ({array.dtype.str}) is not native, and only NumPy supports that",
+                    "swap them once, where the data are read: x.astype(x.dtype.newbyteorder('='))",
+                    code="byte-order",
                 )
             )
 
         def host() -> Array:
-            fixed = array.astype(native) if reasons else array
-            return fixed if dtype.in_numpy else fixed.view(dtype.storage)
+            values = array.astype(native) if reasons else array
+            return values if dtype.in_numpy else values.view(dtype.storage)
 
         view = StridedView(
             address(array), array.shape, array.strides, dtype, HOST, not array.flags.writeable, array
@@ -84,31 +100,29 @@ class NumPy(Framework):
         return record_column.table(obj, f"numpy.{type(obj).__name__}")
 
     def _scalar(self, obj: Any, name: str) -> Source:
-        """A scalar is a value: its bytes lie inside a Python object that must not change."""
+        """Describe a scalar: always copied, since Python assumes that scalars are immutable."""
         import numpy as np
 
         array = np.asarray(obj)
         dtype = _dtype(array.dtype, name)
         view = StridedView(address(array), (), (), dtype, HOST, True, array)
-        why = Reason("a NumPy scalar is a value and no array", "pass numpy.asarray(x), which copies it")
+        why = Reason(
+            "a NumPy scalar is not an array", "pass numpy.asarray(x), which copies it", code="not-an-array"
+        )
         return Source(name, view, lambda: array.view(dtype.storage), "buffer", [why])
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         import numpy as np
 
-        # Exactly these: a subclass may mean more than its bytes say (a mask, units).
+        # Exact types only: a subclass may add meaning to the bytes (a mask, units).
         return {"ndarray": identity} if cls in (np.ndarray, np.memmap) else {}
 
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
         if to_numpy(view.dtype) is None:
-            known = view.dtype.lanes == 1
-            raise refuse_dtype(
-                "numpy",
-                view.dtype,
-                "pip install ml_dtypes, which adds it to NumPy" if known else "",
-            )
+            remedy = "pip install ml_dtypes, which adds it to NumPy" if view.dtype.lanes == 1 else ""
+            raise refuse_dtype("numpy", view.dtype, remedy)
         if view.ndim > _max_ndim():
             raise refuse_ndim("numpy", view, _max_ndim())
         return []
@@ -127,32 +141,17 @@ class NumPy(Framework):
 def _max_ndim() -> int:
     import numpy as np
 
-    return 64 if int(np.__version__.partition(".")[0]) >= 2 else 32
+    return 64 if version_numbers(np.__version__) >= (2,) else 32
 
 
 def _dtype(dtype: Any, name: str) -> DType:
-    """Return the standard type of a native NumPy dtype, or refuse it with what helps."""
-    found = from_numpy(dtype)
-    if found is not None:
-        return found
-    remedy = {
-        "M": "view it as integers, x.view('int64'), and keep the unit beside it",
-        "m": "view it as integers, x.view('int64'), and keep the unit beside it",
-        "S": "view its bytes: x.view('uint8').reshape(*x.shape, -1)",
-        "U": "view its code points: x.view('uint32').reshape(*x.shape, -1)",
-        "T": "encode the strings as numbers first; pyarrow.array(x) holds strings",
-        "O": "make numbers of the objects first, if they are: x.astype('float64')",
-        "V": "pick a field, x['name'], or flatten it, x.ravel(): records in one dimension are a table",
-        "g": "cast it: x.astype('float64')",
-        "G": "cast it: x.astype('complex128')",
-    }
+    """Return the standard type of a native NumPy dtype, or refuse it with a remedy."""
+    standard = from_numpy(dtype)
+    if standard is not None:
+        return standard
     # DLPack has neither dates nor text (dlpack.h, DLDataTypeCode).
     key = dtype.char if dtype.char in "gG" else dtype.kind
-    raise UnsupportedConversionError(
-        f"convert({name})",
-        f"tensors have no counterpart of {dtype}",
-        remedy.get(key, "cast it to a number"),
-    )
+    raise obstacles.refuse_source_dtype(name, dtype, _REMEDIES.get(key, "cast it to a number"))
 
 
 FRAMEWORK = NumPy()

@@ -1,8 +1,7 @@
-"""Data for trying conversions on: the measurements that we ship, or a file.
+"""Data to convert: the iris measurements that zerocopy ships, or a file.
 
-A file's numeric columns become one array each, or one 2-D array where all have
-one type. What is no array of numbers is left out, and why is kept beside it. With
-pyarrow all columns of a table are kept beside the arrays, as Arrow has them.
+A file's numeric columns become one array each, or one 2-D array if they have one dtype. The other
+columns are left out with the reason. With pyarrow, all columns of a table are kept as Arrow columns too.
 """
 
 from __future__ import annotations
@@ -27,36 +26,22 @@ _ARROW_MAGIC = b"ARROW1"
 
 
 class DataError(ValueError):
-    """A file cannot be read as arrays: one line that says which and why."""
+    """A file cannot be read as arrays; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Arrays by name, and where they come from.
-
-    Attributes
-    ----------
-    name : str
-        The file's name, or the data set's.
-    arrays : dict of str to numpy.ndarray
-        Row-major, native byte order, at a multiple of 64 bytes.
-    left_out : dict of str to str
-        What is in the file and no array of numbers, with the reason.
-    note : str
-        What else to know of it.
-    columns : dict of str to pyarrow.ChunkedArray, or None
-        All columns of a table's file, text, dates and nulls too; None of a file of
-        arrays, and of one that was read without pyarrow.
-    """
+    """Arrays by name, and their origin; all are row-major, in native byte order and 64-byte aligned."""
 
     name: str
     arrays: dict[str, Array]
-    left_out: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)  # the reason, by column
     note: str = ""
+    #: All columns of a table, as ``pyarrow.ChunkedArray``. None for arrays, and without pyarrow.
     columns: dict[str, Any] | None = None
 
 
-#: What a reader returns: the arrays, the reasons for what is none, and all columns of a table.
+#: A reader's result: the arrays, the reasons for columns that are left out, and all columns of a table.
 _Read = tuple[dict[str, Array], dict[str, str], dict[str, Any] | None]
 
 
@@ -75,79 +60,64 @@ def iris() -> Data:
 
 
 def load(path: str | Path) -> Data:
-    """Read a file's arrays of numbers.
+    """Read a file's arrays and columns; raise DataError if it has none or cannot be read.
 
-    Parameters
-    ----------
-    path : str or Path
-        ``.npy``, ``.npz``, ``.csv``; with pyarrow ``.parquet``, ``.arrow`` and
-        ``.feather``. Object arrays are refused: reading them runs the file's code.
-
-    Raises
-    ------
-    DataError
-        The file does not exist, is malformed, has another suffix, or holds neither
-        arrays of numbers nor columns.
+    The suffix is ``.npy``, ``.npz``, ``.csv``, or with pyarrow ``.parquet``, ``.arrow`` or
+    ``.feather``. Object arrays are refused, because loading them runs the file's code.
     """
     path = Path(path)
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        known = ", ".join(_READERS)
-        raise DataError(f"{path}: unknown suffix {path.suffix!r}; it can be {known}")
+        raise DataError(f"{path}: unknown suffix {path.suffix!r}; known: {', '.join(_READERS)}")
     try:
-        found, left_out, columns = reader(path)
+        raw, left_out, columns = reader(path)
     except DataError:
         raise
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
-    except OSError as error:  # a folder, no permission; also what pyarrow and NumPy call malformed
+    except OSError as error:  # a folder, no permission; pyarrow and NumPy raise it for malformed files too
         raise DataError(f"{path}: cannot be read: {error.strerror or _first_line(error)}") from error
     except MemoryError as error:
-        raise DataError(f"{path}: needs more memory than there is ({_first_line(error)})") from error
-    except Exception as error:  # of bytes that anyone wrote, four libraries raise anything
+        raise DataError(f"{path}: does not fit into memory ({_first_line(error)})") from error
+    except Exception as error:  # the libraries raise anything for malformed bytes
         raise DataError(f"{path}: malformed: {_first_line(error)}") from error
-    arrays = {name: aligned_copy(array) for name, array in _numbers(found, left_out)}
+    arrays = {name: aligned_copy(array) for name, array in _numbers(raw, left_out)}
     if not arrays and not columns:
         why = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:3])
-        raise DataError(f"{path}: no array of numbers in it" + (f" ({why})" if why else ""))
+        raise DataError(f"{path}: it has no array of numbers" + (f" ({why})" if why else ""))
     return Data(path.name, _together(arrays, path), left_out, columns=columns)
 
 
 def _first_line(error: BaseException) -> str:
-    if isinstance(error, KeyError) and error.args:
-        return str(error.args[0])
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0]
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return (text.strip() or type(error).__name__).splitlines()[0]
 
 
-def _numbers(found: dict[str, Array], left_out: dict[str, str]) -> Iterator[tuple[str, Array]]:
-    """Yield the arrays of numbers in native order; note the others."""
-    for name, array in found.items():
+def _numbers(arrays: dict[str, Array], left_out: dict[str, str]) -> Iterator[tuple[str, Array]]:
+    """Yield the arrays of numbers in native byte order; add the others to `left_out`."""
+    for name, array in arrays.items():
         native = array.dtype.newbyteorder("=")
         if from_numpy(native) is not None:
             yield name, array.astype(native, copy=False)
         elif array.dtype.names:
-            left_out[name] = "structured: a table in rows, and its fields are the arrays"
+            left_out[name] = "structured: its fields can be converted, one by one"
         else:
-            left_out[name] = f"{array.dtype} is no type of number"
+            left_out[name] = f"{array.dtype} is not a numeric type"
 
 
 def _together(arrays: dict[str, Array], path: Path) -> dict[str, Array]:
-    """Return columns of one type as one 2-D array; the columns of arrays' files stay apart."""
-    columns = list(arrays.values())
-    if path.suffix.lower() in (".npy", ".npz") or len(columns) < 2:
+    """Return the columns of a table as one 2-D array if they have one dtype."""
+    is_table = path.suffix.lower() not in (".npy", ".npz")
+    if not is_table or len(arrays) < 2 or len({array.dtype for array in arrays.values()}) > 1:
         return arrays
-    if len({c.dtype for c in columns}) > 1:
-        return arrays
-    return {path.stem: aligned_copy(np.column_stack(columns))}
+    return {path.stem: aligned_copy(np.column_stack(list(arrays.values())))}
 
 
-# -- NumPy's own files ------------------------------------------------------------
+# -- NumPy's files ----------------------------------------------------------------
 
 
 def _npy(path: Path) -> _Read:
-    # numpy.load goes by the content and takes whatever it does not know for a
-    # pickle: its message would be about pickles.
+    # numpy.load takes unknown bytes for a pickle, and reports that.
     with path.open("rb") as file:
         if file.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
             raise DataError(f"{path}: malformed: it does not begin as a .npy file does")
@@ -156,17 +126,17 @@ def _npy(path: Path) -> _Read:
 
 def _npz(path: Path) -> _Read:
     if path.is_file() and not zipfile.is_zipfile(path):
-        raise DataError(f"{path}: malformed: it is no whole zip archive, as an .npz file is")
+        raise DataError(f"{path}: malformed: it is not a complete zip archive, as .npz files are")
     with np.load(path, allow_pickle=False) as archive:
-        found: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         left_out: dict[str, str] = {}
         for name in archive.files:
             value = _no_pickle(path, name, lambda name=name: archive[name])  # type: ignore[misc]
             if isinstance(value, np.ndarray):
-                found[name] = value
-            else:  # a member that is no .npy comes back as its bytes
-                left_out[name] = "no .npy in the archive"
-    return found, left_out, None
+                arrays[name] = value
+            else:  # NumPy returns the bytes of other members
+                left_out[name] = "not an .npy file"
+    return arrays, left_out, None
 
 
 def _no_pickle(path: Path, name: str, read: Callable[[], Array]) -> Array:
@@ -174,10 +144,8 @@ def _no_pickle(path: Path, name: str, read: Callable[[], Array]) -> Array:
         return read()
     except ValueError as error:
         if "allow_pickle" in str(error):
-            raise DataError(
-                f"{path}: {name!r} holds Python objects, which are not loaded: "
-                "loading them would run the file's code"
-            ) from error
+            why = f"{name!r} holds Python objects: loading them would run the file's code"
+            raise DataError(f"{path}: {why}") from error
         raise
 
 
@@ -188,7 +156,7 @@ def _csv(path: Path) -> _Read:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: malformed: it is no UTF-8 text (byte {error.start})") from error
+        raise DataError(f"{path}: malformed: it is not UTF-8 text (byte {error.start})") from error
     first = text.partition("\n")[0]
     delimiter = max(",;\t", key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -200,25 +168,24 @@ def _csv(path: Path) -> _Read:
     names = _distinct(head if named else [f"column {i}" for i in range(len(head))])
     for line, row in rows:
         if len(row) != len(head):
-            raise DataError(
-                f"{path}: malformed: line {line} has {len(row)} fields, the first one has {len(head)}"
-            )
+            why = f"line {line} has {len(row)} fields, the first one has {len(head)}"
+            raise DataError(f"{path}: malformed: {why}")
     body = [row for _, row in rows[named:]]
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     left_out = {}
     for name, *values in zip(names, *body, strict=True):
         parsed = _column(values)
         if isinstance(parsed, str):
             left_out[name] = parsed
         else:
-            found[name] = parsed
-    return found, left_out, _csv_columns(text, delimiter, names, named, len(body))
+            arrays[name] = parsed
+    return arrays, left_out, _csv_columns(text, delimiter, names, named, len(body))
 
 
 def _csv_columns(
     text: str, delimiter: str, names: list[str], named: bool, count: int
 ) -> dict[str, Any] | None:
-    """Return a text's columns with the types that pyarrow finds; None without it."""
+    """Return a text's columns with the types that pyarrow infers; None without pyarrow."""
     try:
         from pyarrow import ArrowInvalid, csv
     except ImportError:
@@ -232,20 +199,19 @@ def _csv_columns(
             csv.ConvertOptions(strings_can_be_null=True, null_values=[""]),
         )
     except ArrowInvalid:
-        return None  # it is stricter than we are, and the arrays are there without it
-    # It counts lines otherwise than we do where some are empty: then it has lost one.
+        return None  # pyarrow is stricter; the arrays do not need it
+    # pyarrow drops a row if it counts empty lines otherwise.
     return dict(zip(names, table.columns, strict=True)) if table.num_rows == count else None
 
 
 def _column(values: list[str]) -> Array | str:
-    """Return a column's numbers, as int64 if all are integers, or why it has none."""
-    missing = sum(not v.strip() for v in values)
+    """Return a column's numbers, as int64 if all are integers, or the reason to leave it out."""
     other = next((v for v in values if v.strip() and not _is_number(v)), None)
     if other is not None:
         shown = other if len(other) <= 24 else other[:21] + "..."
         return f"not numeric: {shown!r}"
-    if missing:
-        return f"{missing:,} of {len(values):,} values are missing, and an array has no place for that"
+    if missing := sum(not v.strip() for v in values):
+        return f"{missing:,} of {len(values):,} values are missing, which an array cannot represent"
     try:
         return np.array([int(v) for v in values], np.int64)
     except ValueError:
@@ -255,7 +221,7 @@ def _column(values: list[str]) -> Array | str:
 
 
 def _is_number(text: str) -> bool:
-    if "_" in text:  # Python's float takes 1_000; no data file means that
+    if "_" in text:  # float() takes 1_000, which is not a number in a data file
         return False
     try:
         float(text)
@@ -265,13 +231,13 @@ def _is_number(text: str) -> bool:
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """Return the names with the repeated and the empty ones made distinct."""
-    seen: dict[str, int] = {}
+    """Return the names with repeated and empty ones made distinct."""
+    counts: dict[str, int] = {}
     distinct = []
     for i, name in enumerate(names):
         base = name.strip() or f"column {i}"
-        seen[base] = seen.get(base, 0) + 1
-        distinct.append(base if seen[base] == 1 else f"{base} ({seen[base]})")
+        counts[base] = counts.get(base, 0) + 1
+        distinct.append(base if counts[base] == 1 else f"{base} ({counts[base]})")
     return distinct
 
 
@@ -283,13 +249,12 @@ def _arrow(path: Path) -> _Read:
     import pyarrow.ipc as ipc
 
     with pyarrow.OSFile(str(path)) as file:
-        # The file format begins so; the stream format has the same suffix (Arrow
-        # Columnar Format, "IPC File Format").
-        whole = file.read(len(_ARROW_MAGIC)) == _ARROW_MAGIC
+        # Files and streams have one suffix (Arrow Columnar Format, "IPC File Format").
+        is_file = file.read(len(_ARROW_MAGIC)) == _ARROW_MAGIC
         file.seek(0)
-        reader = ipc.open_file(file) if whole else ipc.open_stream(file)
+        reader = ipc.open_file(file) if is_file else ipc.open_stream(file)
         table = reader.read_all()
-    # Reading checks no lengths: a buffer shorter than its column would be read past its end.
+    # Reading does not check lengths: a short buffer would be read past its end.
     table.validate()
     return _columns(pyarrow, table)
 
@@ -298,7 +263,7 @@ def _parquet(path: Path) -> _Read:
     pyarrow = _pyarrow(path)
     import pyarrow.parquet as parquet
 
-    # ParquetFile and not read_table: no data set is to be looked for in the folders around it.
+    # Not read_table, which looks for a partitioned data set around the file.
     with parquet.ParquetFile(path) as file:
         table = file.read()
     return _columns(pyarrow, table)
@@ -308,9 +273,8 @@ def _pyarrow(path: Path) -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise DataError(
-            f"{path}: reading it needs pyarrow ({_first_line(error)}): pip install pyarrow"
-        ) from error
+        why = f"reading it needs pyarrow ({_first_line(error)}): pip install pyarrow"
+        raise DataError(f"{path}: {why}") from error
     if not path.exists():
         raise FileNotFoundError(path)
     if path.is_dir():
@@ -320,7 +284,7 @@ def _pyarrow(path: Path) -> Any:
 
 def _columns(pyarrow: Any, table: Any) -> _Read:
     types = pyarrow.types
-    found, left_out = {}, {}
+    arrays, left_out = {}, {}
     columns = dict(zip(_distinct(table.column_names), table.columns, strict=True))
     for name, column in columns.items():
         kind = column.type
@@ -329,8 +293,8 @@ def _columns(pyarrow: Any, table: Any) -> _Read:
         elif column.null_count:
             left_out[name] = f"{column.null_count:,} of {len(column):,} values are null"
         else:
-            found[name] = column.to_numpy()
-    return found, left_out, columns
+            arrays[name] = column.to_numpy()
+    return arrays, left_out, columns
 
 
 _READERS: dict[str, Callable[[Path], _Read]] = {

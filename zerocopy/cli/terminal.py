@@ -1,4 +1,4 @@
-"""How the command writes: colours and symbols to a terminal, plain ASCII anywhere else."""
+"""Standard output: colours and symbols in a terminal, plain ASCII in a pipe or file."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from rich.console import Console, RenderableType
 PLAIN_WIDTH = 80
 
 # SIMPLE_HEAD with a hyphen for its line.
-_PLAIN_BOX = Box(
-    "    \n    \n -- \n    \n    \n    \n    \n    \n",
-    ascii=True,
-)
+_PLAIN_BOX = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """The symbols and the box to draw with; a symbol says in shape what a colour says."""
+    """The symbols and the box to draw with. Symbols differ in shape too, for readers without colours."""
 
     zero_copy: str
     copy: str
@@ -44,52 +41,47 @@ class Output:
     """Standard output: a terminal, or a pipe or file, which gets 80 columns of text."""
 
     def __init__(self) -> None:
-        # A terminal that cannot write a column's name is no reason to fail.
+        # Names may have characters that the terminal lacks.
         reconfigure = getattr(sys.stdout, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
         console = Console(highlight=False)
         self.plain = not console.is_terminal
         if self.plain:
-            # Rich would ask standard error for the width: the text would change with the window.
+            # Rich takes the width from standard error: the text would depend on the window.
             columns = os.environ.get("COLUMNS", "")
             console.width = int(columns) if columns.isdecimal() and int(columns) else PLAIN_WIDTH
-        self.console = console
+        self.console, self.width = console, console.width
         unicode = not self.plain and console.encoding.lower().startswith("utf")
         self.signs = _UNICODE if unicode else _ASCII
 
-    @property
-    def width(self) -> int:
-        """Columns that a line may have."""
-        return self.console.width
-
     def show(self, *parts: RenderableType) -> None:
-        """Print a part below the other."""
+        """Print some parts, one below the other."""
         if not self.plain:
             self.console.print(*parts, sep="\n")
             return
         with self.console.capture() as capture:
             self.console.print(*parts, sep="\n")
-        # Tables pad their lines to the full width, which is noise in a file.
+        # Tables pad their lines to the full width.
         lines = [line.rstrip() for line in capture.get().split("\n")]
         self.console.file.write("\n".join(lines))
 
 
 def printable(text: str) -> str:
-    """Return text with what is no printable character escaped.
+    """Return text with unprintable characters escaped.
 
-    Names come from files: a line feed would break the grid, an escape sequence
-    would reach the terminal.
+    Names come from files: a line feed would break the grid, and an escape sequence would control
+    the terminal.
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def duration(nanoseconds: float, signs: Signs) -> str:
-    """Return a time with its unit and three digits that mean something.
+def format_duration(nanoseconds: float, signs: Signs) -> str:
+    """Return a time with its unit and three significant digits.
 
     Examples
     --------
-    >>> [duration(t, _ASCII) for t in (38.2, 1916.0, 19_160.0, 2.5e6)]
+    >>> [format_duration(t, _ASCII) for t in (38.2, 1916.0, 19_160.0, 2.5e6)]
     ['38 ns', '1.92 us', '19.2 us', '2.50 ms']
     """
     if nanoseconds < 999.5:

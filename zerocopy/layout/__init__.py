@@ -1,1 +1,1 @@
-"""Rows and columns: how records are taken apart, and put together again."""
+"""Conversions between records (AoS) and columns (SoA)."""

@@ -1,7 +1,7 @@
-"""The groups of fields that the kernels know how to move, in the order in which they do.
+"""The groups of fields that the kernels can copy, in the order in which they copy them.
 
-One table for the plan, which sorts a record's fields into these groups, and for the kernels,
-which have a loop for each of them: so that nothing is decided per field.
+The plan sorts a record's fields into these groups, and the kernels have one loop for each of
+them, so that no decision is made per field.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Group(NamedTuple):
-    """Fields of one width that lie side by side.
+    """Adjacent fields of one width.
 
     Attributes
     ----------
@@ -19,7 +19,7 @@ class Group(NamedTuple):
     fields : int
         How many.
     swap : bool
-        Whether the order of each value's bytes is turned round.
+        Whether the bytes of each value are reversed.
     """
 
     width: int
@@ -27,8 +27,8 @@ class Group(NamedTuple):
     swap: bool
 
 
-#: Three fields are moved as four, and so are first: what they write too much is overwritten.
-#: The most fields are taken first from a run, which is the order here too.
+#: 3-field groups come first: they write a fourth, garbage field, which later groups overwrite.
+#: A run of fields is split into the largest possible groups first, which is the order here too.
 GROUPS = (
     Group(4, 3, False),
     Group(4, 3, True),
@@ -53,5 +53,5 @@ GROUPS = (
     Group(2, 1, True),
 )
 
-#: Values that are no group: of other widths, or made of several pieces of a record.
-ODD = len(GROUPS)
+#: The group number of fields that are in no group: those of other widths, or in several pieces.
+GENERIC = len(GROUPS)

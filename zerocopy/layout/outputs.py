@@ -1,4 +1,4 @@
-"""Memory of the caller's to write to: it fits, or nothing is written."""
+"""Checks of the caller's ``out=``: if anything does not fit, nothing is written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.errors import UnsupportedConversionError
-from zerocopy.layout.schema import Leaf
+from zerocopy.layout.schema import FieldLeaf
 from zerocopy.protocols.array_interface import address
 
 Array = np.ndarray[Any, Any]
@@ -17,102 +17,85 @@ Array = np.ndarray[Any, Any]
 _ASKED = "aos_to_soa(records, out=out)"
 
 
-def columns(out: Any, leaves: Sequence[Leaf], shape: tuple[int, ...], records: Array) -> list[Array]:
-    """Return the caller's arrays in the order of the leaves.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        One is missing, is not of the column's type and shape, cannot be written, or overlaps
-        with the records or another one.
-    """
+def out_columns(out: Any, leaves: Sequence[FieldLeaf], shape: tuple[int, ...], records: Array) -> list[Array]:
+    """Return the caller's arrays in the order of the leaves; raise unless all fit and none overlaps."""
     if isinstance(out, np.ndarray):
-        found = _matrix(out, leaves, shape)
+        arrays = _matrix_rows(out, leaves, shape)
     else:
-        found = listed(out, leaves)
-        for leaf, array in zip(leaves, found, strict=True):
+        arrays = by_leaf(out, leaves)
+        for leaf, array in zip(leaves, arrays, strict=True):
             if misfit(array, leaf.dtype, shape + leaf.shape):
-                fits(f"out[{leaf.name!r}]", array, leaf.dtype, shape + leaf.shape, _ASKED)
-    _refuse_overlaps(found, [*leaves], records)
-    return found
+                check_fits(f"out[{leaf.name!r}]", array, leaf.dtype, shape + leaf.shape, _ASKED)
+    _refuse_overlaps(arrays, [*leaves], records)
+    return arrays
 
 
-def _matrix(out: Array, leaves: Sequence[Leaf], shape: tuple[int, ...]) -> list[Array]:
+def _matrix_rows(out: Array, leaves: Sequence[FieldLeaf], shape: tuple[int, ...]) -> list[Array]:
     types = list(dict.fromkeys(leaf.dtype for leaf in leaves))
     if len(types) != 1 or any(leaf.shape for leaf in leaves):
-        raise UnsupportedConversionError(
-            _ASKED,
-            "out is one array, and these columns are not all of one type and without sub-arrays",
-            "pass a dict of arrays",
-        )
+        why = "out is one array, but the columns are not all of one type, or are sub-arrays"
+        raise UnsupportedConversionError(_ASKED, why, "pass a dict of arrays", code="out-mismatch")
     if out.shape != (len(leaves), *shape):
-        fits("out", out, types[0], (len(leaves), *shape), _ASKED)
-    for i, row in enumerate(out):  # which need not lie end to end
-        fits(f"out[{i}]", row, types[0], shape, _ASKED)
+        check_fits("out", out, types[0], (len(leaves), *shape), _ASKED)
+    for i, row in enumerate(out):  # the matrix itself need not be contiguous
+        check_fits(f"out[{i}]", row, types[0], shape, _ASKED)
     return list(out)
 
 
-def listed(out: Any, leaves: Sequence[Leaf], asked: str = _ASKED, name: str = "out") -> list[Any]:
-    """Return what a mapping, nested as the records are, has for each leaf.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        It is no mapping, or has more or fewer names.
-    """
+def by_leaf(out: Any, leaves: Sequence[FieldLeaf], asked: str = _ASKED, name: str = "out") -> list[Any]:
+    """Return the values of a nested mapping, one per leaf; raise unless its names are theirs."""
     if not isinstance(out, Mapping):
-        raise UnsupportedConversionError(
-            asked, f"{name} is a {type(out).__name__}", "pass a dict of arrays, or one array of shape (k, n)"
-        )
+        why = f"{name} is a {type(out).__name__}"
+        remedy = "pass a dict of arrays, or one array of shape (k, n)"
+        raise UnsupportedConversionError(asked, why, remedy, code="not-a-mapping")
     if len(out) == len(leaves) and all(len(leaf.path) == 1 and leaf.path[0] in out for leaf in leaves):
         return [out[leaf.path[0]] for leaf in leaves]
-    found = [_picked(out, leaf, asked, name) for leaf in leaves]
-    _refuse_others(out, leaves, (), asked, name)
-    return found
+    values = [_value_of(out, leaf, asked, name) for leaf in leaves]
+    _refuse_other_names(out, leaves, (), asked, name)
+    return values
 
 
-def _picked(out: Mapping[str, Any], leaf: Leaf, asked: str, name: str) -> Any:
+def _value_of(out: Mapping[str, Any], leaf: FieldLeaf, asked: str, name: str) -> Any:
     inner: Any = out
     for i, part in enumerate(leaf.path):
         if not isinstance(inner, Mapping) or part not in inner:
-            where = ".".join(leaf.path[: i + 1])
-            raise UnsupportedConversionError(
-                asked, f"{name} has no column {where!r}", "leave the field out with fields=[...], or add it"
-            )
+            why = f"{name} has no column {'.'.join(leaf.path[: i + 1])!r}"
+            remedy = "add it, or leave the field out with fields=[...]"
+            raise UnsupportedConversionError(asked, why, remedy, code="unknown-name")
         inner = inner[part]
     return inner
 
 
-def _refuse_others(
-    out: Mapping[str, Any], leaves: Sequence[Leaf], path: tuple[str, ...], asked: str, name: str
+def _refuse_other_names(
+    out: Mapping[str, Any], leaves: Sequence[FieldLeaf], path: tuple[str, ...], asked: str, name: str
 ) -> None:
     known = {leaf.path[: len(path) + 1] for leaf in leaves}
     for part, inner in out.items():
-        here = (*path, part)
-        if here not in known:
-            raise UnsupportedConversionError(
-                asked, f"{name} has {'.'.join(map(str, here))!r}, which is none of the fields", "leave it out"
-            )
+        extended = (*path, part)
+        if extended not in known:
+            why = f"{name} has {'.'.join(map(str, extended))!r}, which is not a field of the records"
+            raise UnsupportedConversionError(asked, why, "leave it out", code="unknown-name")
         if isinstance(inner, Mapping):
-            _refuse_others(inner, leaves, here, asked, name)
+            _refuse_other_names(inner, leaves, extended, asked, name)
 
 
-def fits(name: str, array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], asked: str) -> None:
-    """Raise if memory to write to is not of a type and shape, or cannot be written."""
+def check_fits(name: str, array: Any, dtype: np.dtype[Any], shape: tuple[int, ...], asked: str) -> None:
+    """Raise if memory for a result does not have a type and shape, or is read-only."""
     why = misfit(array, dtype, shape)
     if why:
-        said = str(dtype) if dtype.names is not None else repr(str(dtype))
+        dtype_text = str(dtype) if dtype.names is not None else repr(str(dtype))
         longer = isinstance(array, np.ndarray) and array.shape[1:] == shape[1:] and array.shape > shape
-        part = f", and so does its part [:{shape[0]}]" if longer and shape else ""
-        raise UnsupportedConversionError(asked, f"{name} {why}", f"numpy.empty({shape}, {said}) fits{part}")
+        slice_text = f", or the slice [:{shape[0]}] of this one" if longer and shape else ""
+        remedy = f"pass numpy.empty({shape}, {dtype_text}){slice_text}"
+        raise UnsupportedConversionError(asked, f"{name} {why}", remedy, code="out-mismatch")
 
 
 def misfit(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
-    """Return why memory is not fit to be written to, or nothing if it is."""
+    """Return why memory cannot take a result, or an empty string."""
     if not isinstance(array, np.ndarray):
-        return f"is a {type(array).__name__}, and no NumPy array"
+        return f"is a {type(array).__name__}, not a NumPy array"
     if array.dtype != dtype:
-        return f"is of {array.dtype}, not {dtype}"
+        return f"has the dtype {array.dtype}, not {dtype}"
     if array.shape != shape:
         return f"has the shape {array.shape}, not {shape}"
     flags = array.flags
@@ -125,33 +108,37 @@ def misfit(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
     return "overlaps with itself" if abs(array.strides[0]) < array.itemsize else ""
 
 
-def _refuse_overlaps(arrays: Sequence[Array], leaves: Sequence[Leaf], source: Array) -> None:
-    """Raise if memory to write to overlaps with other such memory or with what is read."""
-    given = [*arrays, source]
-    spans = sorted([(*_span(array), i) for i, array in enumerate(given) if array.size])
+def overlap_error(asked: str, a: str, b: str) -> UnsupportedConversionError:
+    """Return the error for two arrays that overlap."""
+    why = f"{a} and {b} overlap in memory"
+    return UnsupportedConversionError(
+        asked, why, "pass memory that overlaps no other array", code="overlapping-memory"
+    )
+
+
+def _refuse_overlaps(arrays: Sequence[Array], leaves: Sequence[FieldLeaf], source: Array) -> None:
+    """Raise if outputs overlap with each other or with the source."""
+    every = [*arrays, source]
+    spans = sorted([(*_span(array), i) for i, array in enumerate(every) if array.size])
     if all(a[1] <= b[0] for a, b in pairwise(spans)):
         return
-    for i, j in _meeting(spans):
-        if _overlap(given[i], given[j]):
+    for i, j in _crossing(spans):
+        if _overlap(every[i], every[j]):
             names = [*(leaf.name for leaf in leaves), "the source"]
-            raise UnsupportedConversionError(
-                _ASKED, f"{names[i]!r} and {names[j]!r} overlap in memory", "write to memory of its own"
-            )
+            raise overlap_error(_ASKED, repr(names[i]), repr(names[j]))
 
 
 def refuse_overlap(asked: str, out: Array, sources: Sequence[Array]) -> None:
-    """Raise if memory to write to overlaps with any that is read."""
+    """Raise if an output overlaps with a source."""
     low, high = _span(out)
     for source in sources:
         start, end = _span(source)
         if start < high and low < end and source.size and out.size and _overlap(out, source):
-            raise UnsupportedConversionError(
-                asked, "'out' and 'the source' overlap in memory", "write to memory of its own"
-            )
+            raise overlap_error(asked, "'out'", "'the source'")
 
 
-def _meeting(spans: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the pairs whose spans meet."""
+def _crossing(spans: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of arrays whose spans of addresses overlap; the spans are sorted."""
     open_spans: list[tuple[int, int, int]] = []
     for span in spans:
         open_spans = [other for other in open_spans if other[1] > span[0]]
@@ -161,7 +148,7 @@ def _meeting(spans: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int]]
 
 
 def _span(array: Array) -> tuple[int, int]:
-    """Return the first byte's address and the one after the last byte's."""
+    """Return the addresses of the first byte and of the one after the last byte."""
     low = high = address(array)
     if array.flags.c_contiguous:
         return low, low + array.nbytes
@@ -172,10 +159,10 @@ def _span(array: Array) -> tuple[int, int]:
 
 
 def _overlap(a: Array, b: Array) -> bool:
-    # Whether two lattices of addresses meet is a hard question in general: asked with a limit,
-    # past which nobody knows, and then nothing is written.
-    hard = getattr(np, "exceptions", np).TooHardError
+    # Deciding whether two strided arrays share an address is NP-hard: past the limit of work
+    # the answer is unknown, and treated as an overlap.
+    too_hard = getattr(np, "exceptions", np).TooHardError
     try:
         return np.shares_memory(a, b, max_work=100_000)  # type: ignore[arg-type]
-    except hard:
+    except too_hard:
         return True

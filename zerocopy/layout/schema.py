@@ -1,8 +1,8 @@
-"""What a record is made of: its leaf fields, each a column."""
+"""The fields of a record type: each leaf field becomes one column."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -10,31 +10,29 @@ from typing import Any
 import numpy as np
 
 from zerocopy.errors import UnsupportedConversionError
-
-#: What messages say was asked.
-ASKED = "aos_to_soa(records)"
+from zerocopy.layout.options import AOS_TO_SOA, SOA_TO_AOS
 
 
 @dataclass(frozen=True)
-class Leaf:
-    """A field that is no record itself.
+class FieldLeaf:
+    """A field that is not itself a record.
 
     Attributes
     ----------
     path : tuple of str
-        Its name, after those of the records around it.
+        Its name, after the names of the records that contain it.
     dtype : numpy.dtype
-        A value's type, in native byte order.
+        Type of a value, in native byte order.
     shape : tuple of int
-        Values a record: those of sub-arrays, the outermost first.
+        Shape of the field in one record: that of its sub-arrays, outermost first.
     swap : int
-        Bytes of the units whose order is the other one; 0 if it is the machine's. A complex
-        number is two units, a character of text one.
+        Size in bytes of the units whose byte order is reversed; 0 for native order. A complex
+        number has two units, a character of text one.
     pieces : tuple of (int, int)
-        Where its bytes are: offset and length of each piece, in the column's order. One piece,
-        unless a sub-array of records is around it.
+        Offset and length of each piece of a record that belongs to the leaf, in the column's
+        order. More than one piece if a sub-array of records contains the leaf.
     width : int
-        Bytes a record in its column.
+        Bytes per record in the column.
     """
 
     path: tuple[str, ...]
@@ -45,29 +43,19 @@ class Leaf:
     width: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Here and not when it is asked for, which each call does of each leaf.
+        # Computed once, because each call reads it for each leaf.
         object.__setattr__(self, "width", self.dtype.itemsize * prod(self.shape))
 
     @property
     def name(self) -> str:
-        """The path in a word, for messages."""
+        """The path, joined by dots, for messages."""
         return ".".join(self.path)
 
 
-def leaves(dtype: np.dtype[Any], fields: tuple[str, ...] | None = None) -> list[Leaf]:
-    """Return the leaf fields of a record, in the order of their names.
+def leaves(dtype: np.dtype[Any], fields: tuple[str, ...] | None = None) -> list[FieldLeaf]:
+    """Return the leaf fields of a structured type, in the order of their names.
 
-    Parameters
-    ----------
-    dtype : numpy.dtype
-        With fields: nested, sub-arrays, padding, overlapping, titles.
-    fields : tuple of str, optional
-        The top-level fields that are wanted; None: all.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        A field holds Python objects.
+    `fields` selects top-level fields. Fields of Python objects are refused.
 
     Examples
     --------
@@ -82,13 +70,20 @@ def leaves(dtype: np.dtype[Any], fields: tuple[str, ...] | None = None) -> list[
 
 
 def refuse_objects(name: str, dtype: np.dtype[Any]) -> None:
-    """Raise for a field of Python objects, by its name."""
+    """Raise if a field holds Python objects."""
     if dtype.hasobject:
-        raise UnsupportedConversionError(
-            ASKED,
-            f"field {name!r} holds Python objects, whose addresses alone are in the records",
-            "leave it out: fields=[...] picks some",
-        )
+        why = f"field {name!r} holds Python objects: the records hold only their addresses"
+        remedy = "select other fields with fields=[...]"
+        raise UnsupportedConversionError(AOS_TO_SOA, why, remedy, code="python-objects")
+
+
+def count_records(nbytes: int, itemsize: int) -> int:
+    """Return how many records a buffer holds; raise unless it is a whole number."""
+    if itemsize <= 0 or nbytes % itemsize:
+        why = f"{nbytes} bytes are not a whole number of records of {itemsize} bytes"
+        remedy = "remove the remaining bytes, or check the dtype: align=True adds padding"
+        raise UnsupportedConversionError(AOS_TO_SOA, why, remedy, code="partial-record")
+    return nbytes // itemsize
 
 
 def parts(dtype: np.dtype[Any]) -> Iterator[tuple[str, np.dtype[Any], int]]:
@@ -98,33 +93,50 @@ def parts(dtype: np.dtype[Any]) -> Iterator[tuple[str, np.dtype[Any], int]]:
         yield name, known[name][0], known[name][1]
 
 
+def dtype_of(columns: Mapping[str, Any]) -> np.dtype[Any]:
+    """Return the type of records that hold columns: the columns' types, without padding."""
+    if not all(isinstance(name, str) for name in columns):
+        why = f"the names of the columns are {[*columns][:5]}, and names of fields must be strings"
+        raise UnsupportedConversionError(SOA_TO_AOS, why, "rename the columns", code="unknown-name")
+    formats: list[Any] = []
+    for column in columns.values():
+        if isinstance(column, Mapping):
+            formats.append(dtype_of(column))
+            continue
+        dtype = getattr(column, "dtype", None)
+        if not isinstance(dtype, np.dtype):  # torch's, of a tensor on a CUDA device
+            dtype = np.dtype(column.__cuda_array_interface__["typestr"])
+        formats.append((dtype, tuple(column.shape[1:])) if len(column.shape) > 1 else dtype)
+    return np.dtype({"names": list(columns), "formats": formats}) if columns else np.dtype([])
+
+
 def _walk(
     dtype: np.dtype[Any],
     path: tuple[str, ...],
     shape: tuple[int, ...],
     offsets: tuple[int, ...],
     fields: tuple[str, ...] | None = None,
-) -> Iterator[Leaf]:
-    """Yield what is in a record that begins at each of some offsets."""
+) -> Iterator[FieldLeaf]:
+    """Yield the leaves of a record that starts at each of some offsets."""
     for name, part, offset in parts(dtype):
         if fields is not None and name not in fields:
             continue
         base, inner = part.subdtype or (part, ())
-        here = tuple(start + offset for start in offsets)
+        starts = tuple(start + offset for start in offsets)
         if base.names is not None:
-            # A row-major sub-array: records side by side.
+            # A row-major sub-array stores its records contiguously.
             steps = range(0, base.itemsize * prod(inner), base.itemsize or 1) if base.itemsize else ()
-            every = tuple(start + step for start in here for step in steps)
+            every = tuple(start + step for start in starts for step in steps)
             yield from _walk(base, (*path, name), shape + inner, every)
         else:
             refuse_objects(".".join((*path, name)), base)
             length = base.itemsize * prod(inner)
-            pieces = _joined([(start, length) for start in here]) if length else ()
-            yield Leaf((*path, name), base.newbyteorder("="), shape + inner, _unit(base), pieces)
+            pieces = _joined([(start, length) for start in starts]) if length else ()
+            yield FieldLeaf((*path, name), base.newbyteorder("="), shape + inner, _unit(base), pieces)
 
 
 def _joined(pieces: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Make one piece of those that lie end to end."""
+    """Join adjacent pieces."""
     joined: list[tuple[int, int]] = []
     for start, length in pieces:
         if joined and sum(joined[-1]) == start:
@@ -135,7 +147,7 @@ def _joined(pieces: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def _unit(dtype: np.dtype[Any]) -> int:
-    """Return the bytes that are turned round together, 0 if none are."""
+    """Return the size of the units whose byte order is reversed; 0 for native order."""
     if dtype.isnative:
         return 0
     return {"c": dtype.itemsize // 2, "U": 4}.get(dtype.kind, dtype.itemsize)

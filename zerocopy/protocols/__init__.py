@@ -1,4 +1,4 @@
 """The protocols: one file each, with its structs, names, versions and flags.
 
-Nothing here knows a framework, save NumPy, which is the ground for host memory.
+No file names a framework except NumPy, which represents host memory.
 """

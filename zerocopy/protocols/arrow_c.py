@@ -1,9 +1,8 @@
-"""The Arrow C data interface: arrays and streams as memory that can be looked at.
+"""The Arrow C data interface: reads arrays, device arrays and streams as `Memory`.
 
-Structs are those of Arrow's specification: "The Arrow C data interface", "The Arrow C
-stream interface", "The Arrow C Device data interface", and for Python "The Arrow
-PyCapsule Interface". What comes is checked against its schema: a producer that is
-wrong gets an error and no read out of bounds.
+The structs are those of Arrow's specifications "The Arrow C data interface", "The Arrow C stream
+interface", "The Arrow C Device data interface" and "The Arrow PyCapsule Interface". Each array is
+checked against its schema, so that a wrong producer causes an error, not a read out of bounds.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyErr
 from zerocopy.protocols import cuda_driver
 from zerocopy.protocols.arrow_schema import ArrowSchema, Field, read_schema, read_struct
 from zerocopy.protocols.capsule import pointer
+from zerocopy.protocols.exporter_errors import malformed, raised
 
 ARRAY, STREAM, DEVICE_ARRAY = b"arrow_array", b"arrow_array_stream", b"arrow_device_array"
 
@@ -41,8 +41,8 @@ ArrowArray._fields_ = (
     ("private_data", ctypes.c_void_p),
 )
 
-_Call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-_Say = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
+_GetNext = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+_GetLastError = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
 _Release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -72,49 +72,27 @@ class ArrowDeviceArray(ctypes.Structure):
 
 @dataclass(slots=True, eq=False)
 class Memory:
-    """One array as it lies in memory: addresses, and who keeps them alive.
-
-    Attributes
-    ----------
-    field : Field
-        Its type.
-    length, offset : int
-        In elements: element 0 is the one at `offset` of each buffer.
-    nulls : int
-        How many elements are null; -1 where nobody has counted.
-    buffers : tuple of int
-        Addresses, 0 for an absent one, in the order of the format's layout.
-    children, dictionary
-        The arrays below it.
-    owner : object
-        Keeps all of it alive.
-    device : Device
-    sync_event : int
-        Address of the event after which device memory is ready; 0 for none.
-    stream : int or None
-        Where there is no event: the stream whose work makes device memory, or None for
-        memory that is ready.
-    """
+    """One Arrow array: its type, its addresses, and the object that keeps them alive."""
 
     field: Field
     length: int
-    offset: int
-    nulls: int
-    buffers: tuple[int, ...]
+    offset: int  #: position of element 0 in each buffer
+    nulls: int  #: -1 if not counted
+    buffers: tuple[int, ...]  #: addresses in the order of the format's layout, 0 for an absent buffer
     children: tuple[Memory, ...]
     dictionary: Memory | None
     owner: Any
     device: Device = HOST
-    sync_event: int = 0
-    stream: int | None = None
+    sync_event: int = 0  #: address of the event after which device memory is ready; 0 for none
+    stream: int | None = None  #: without an event: the stream that writes the memory; None if it is ready
 
 
 class _Owned:
-    """A struct that was moved to us, and is released when nothing looks at its memory any more."""
+    """A struct that was moved to us; released with the last object that uses its memory."""
 
     def __init__(self, struct: Any) -> None:
         self.struct = struct
-        # Made now: when the interpreter shuts down, names of modules may be gone.
+        # Created here: module globals may be cleared when __del__ runs at interpreter exit.
         self._release = _Release(struct.release)
         self._address = ctypes.addressof(struct)
 
@@ -124,108 +102,88 @@ class _Owned:
 
 
 def read_array(producer: Any) -> Memory:
-    """Describe the memory of an object with ``__arrow_c_array__``.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        The exporter raised, or what it gave is not what its schema says.
-    """
-    asked = f"{type(producer).__qualname__}.__arrow_c_array__()"
-    try:
-        schema_capsule, capsule = producer.__arrow_c_array__()
-        field = read_schema(schema_capsule)
-        array = ArrowArray.from_address(pointer(capsule, ARRAY))
-    except ZeroCopyError:
-        raise
-    except Exception as error:
-        raise _raised(asked, error) from error
-    return _memory(asked, field, array, capsule)
+    """Describe the memory of an object with ``__arrow_c_array__``; raise if it violates its schema."""
+    asked, field, capsule, address = _export(producer, "__arrow_c_array__", ARRAY)
+    return _memory(asked, field, ArrowArray.from_address(address), capsule)
 
 
 def read_device_array(producer: Any) -> Memory:
-    """Describe the memory of an object with ``__arrow_c_device_array__``, wherever it is.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        As for :func:`read_array`.
-    DeviceError
-        The memory is on a device of another kind than the host's and CUDA's.
-    """
-    asked = f"{type(producer).__qualname__}.__arrow_c_device_array__()"
-    try:
-        schema_capsule, capsule = producer.__arrow_c_device_array__()
-        field = read_schema(schema_capsule)
-        whole = ArrowDeviceArray.from_address(pointer(capsule, DEVICE_ARRAY))
-    except ZeroCopyError:
-        raise
-    except Exception as error:
-        raise _raised(asked, error) from error
+    """Describe the memory of an object with ``__arrow_c_device_array__``, on the host or a CUDA device."""
+    asked, field, capsule, address = _export(producer, "__arrow_c_device_array__", DEVICE_ARRAY)
+    whole = ArrowDeviceArray.from_address(address)
     if whole.device_type in _ON_HOST:
         device = HOST
     elif whole.device_type == CUDA:
         device = Device(CUDA, max(whole.device_id, 0))
     else:
         raise DeviceError(
-            asked, f"its memory is on a device of type {whole.device_type}", "copy it to the host first"
+            asked,
+            f"its memory is on a device of type {whole.device_type}",
+            "copy it to the host first",
+            code="other-device",
         )
     memory = _memory(asked, field, whole.array, capsule, device)
     if whole.sync_event and device is HOST:
-        # Pinned or managed memory, which the host reads: so it is the host that waits.
+        # The host reads pinned and managed memory, so the host waits.
         event = ctypes.c_void_p.from_address(whole.sync_event).value
         cuda_driver.finish(event or 0, max(whole.device_id, 0))
     elif whole.sync_event:
-        _after(memory, whole.sync_event)
+        _set_event(memory, whole.sync_event)
     return memory
 
 
-def _after(memory: Memory, sync_event: int) -> None:
-    """Note the event with an array and all below it: each may be looked at by itself."""
+def _export(producer: Any, method: str, name: bytes) -> tuple[str, Field, Any, int]:
+    """Call an export method; return its call text, the field, the capsule, and the struct's address."""
+    asked = f"{type(producer).__qualname__}.{method}()"
+    try:
+        schema, capsule = getattr(producer, method)()
+        return asked, read_schema(schema), capsule, pointer(capsule, name)
+    except ZeroCopyError:
+        raise
+    except Exception as error:
+        raise raised(asked, error) from error
+
+
+def _set_event(memory: Memory, sync_event: int) -> None:
+    """Set the event of an array, its children and its dictionary, which may be read separately."""
     memory.sync_event = sync_event
-    for below in (*memory.children, *((memory.dictionary,) if memory.dictionary is not None else ())):
-        _after(below, sync_event)
+    for part in (*memory.children, *((memory.dictionary,) if memory.dictionary is not None else ())):
+        _set_event(part, sync_event)
 
 
 def read_field(producer: Any) -> Field | None:
-    """Return the type of what a producer would export, where it says so without exporting."""
+    """Return the type of a producer's array without exporting it; None if it does not tell it."""
     if not hasattr(type(producer), "__arrow_c_schema__"):
         return None
     try:
         return read_schema(producer.__arrow_c_schema__())
     except Exception as error:
-        raise _raised(f"{type(producer).__qualname__}.__arrow_c_schema__()", error) from error
+        raise raised(f"{type(producer).__qualname__}.__arrow_c_schema__()", error) from error
 
 
 def read_stream(producer: Any) -> tuple[Field, Iterator[Memory]]:
-    """Read an object with ``__arrow_c_stream__``: its type, and its arrays as they come.
+    """Return the type of an object with ``__arrow_c_stream__``, and an iterator of its arrays.
 
-    The stream is taken from its capsule, so that a producer that hands out the same
-    one twice gets an error and not an empty table.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        The exporter raised; the stream failed, even in its middle; what it gave is
-        not what its schema says.
+    The stream is moved out of its capsule, so that a producer that exports the same stream twice
+    causes an error, not an empty table.
     """
     asked = f"{type(producer).__qualname__}.__arrow_c_stream__()"
     try:
         capsule = producer.__arrow_c_stream__()
-        given = ArrowArrayStream.from_address(pointer(capsule, STREAM))
+        exported = ArrowArrayStream.from_address(pointer(capsule, STREAM))
     except ZeroCopyError:
         raise
     except Exception as error:
-        raise _raised(asked, error) from error
-    if not given.release:
+        raise raised(asked, error) from error
+    if not exported.release:
         raise UnsupportedConversionError(
-            asked, "the stream was read already, and can be read once", "ask for a fresh one"
+            asked, "the stream was read already, and can be read once", "export a new one", code="consumed"
         )
-    stream = ArrowArrayStream.from_buffer_copy(given)
-    given.release = None
+    stream = ArrowArrayStream.from_buffer_copy(exported)
+    exported.release = None
     owner = _Owned(stream)
     schema = ArrowSchema()
-    _call(asked, stream, stream.get_schema, schema, "telling its schema")
+    _call(asked, stream, stream.get_schema, schema, "when asked for its schema")
     schema_owner = _Owned(schema)
     field = read_struct(schema)
     del schema_owner
@@ -241,37 +199,29 @@ def _batches(asked: str, stream: ArrowArrayStream, field: Field, owner: _Owned) 
             break
         yield _memory(asked, field, array, _Owned(array))
         count += 1
-    del owner  # held until here: a generator's own frame keeps it
+    del owner  # the generator's frame kept it alive
 
 
 def _call(asked: str, stream: ArrowArrayStream, function: int, out: Any, when: str) -> None:
-    code = _Call(function)(ctypes.addressof(stream), ctypes.addressof(out))
+    code = _GetNext(function)(ctypes.addressof(stream), ctypes.addressof(out))
     if code:
-        said = _Say(stream.get_last_error)(ctypes.addressof(stream)) if stream.get_last_error else None
-        why = (said or b"").decode(errors="replace") or f"error {code}"
-        raise UnsupportedConversionError(
-            asked, f"the stream failed {when}: {why}", "mend what feeds it; nothing of it was kept"
-        )
-
-
-def _raised(asked: str, error: Exception) -> UnsupportedConversionError:
-    return UnsupportedConversionError(
-        asked,
-        f"the exporter raised {type(error).__name__}: {error}",
-        "see the exporter's own message, above",
-    )
+        last_error = stream.get_last_error
+        text = _GetLastError(last_error)(ctypes.addressof(stream)) if last_error else None
+        why = (text or b"").decode(errors="replace") or f"error {code}"
+        remedy = "fix its data source; all arrays read so far were dropped"
+        raise malformed(asked, f"the stream failed {when}: {why}", remedy)
 
 
 def _memory(asked: str, field: Field, array: ArrowArray, owner: Any, device: Device = HOST) -> Memory:
     if not array.release:
         raise UnsupportedConversionError(
-            asked, "the array has been released already", "ask the producer for fresh capsules"
+            asked, "the array was released already", "export it again for new capsules", code="consumed"
         )
     return _node(asked, field, array, owner, device)
 
 
 def _check_buffers(asked: str, field: Field, array: ArrowArray, device: Device) -> None:
-    """Check that what the length says is there: what is not would be read all the same."""
+    """Check the buffers and children against the length, to prevent reads out of bounds."""
     kind, stop = field.kind, array.offset + array.length
     if not array.length:
         return
@@ -293,31 +243,25 @@ def _check_buffers(asked: str, field: Field, array: ArrowArray, device: Device) 
         if end > array.children[0].contents.length:
             why = f"its lists end at {end}, and their elements are {array.children[0].contents.length}"
     if why:
-        raise UnsupportedConversionError(asked, f"the {field} array is wrong: {why}", "mend the exporter")
+        raise malformed(asked, f"the {field} array is wrong: {why}")
 
 
 def _node(asked: str, field: Field, array: ArrowArray, owner: Any, device: Device) -> Memory:
-    # View types have a buffer for each block of text; polars exports nulls with a bitmap, which
-    # nobody reads ("Null Layout": no buffers).
+    # View types have one more buffer for each block of text. polars exports null arrays with a
+    # bitmap, although they have no buffers ("Null Layout").
     spare = field.kind in ("string_view", "binary_view", "null")
     has = int(array.n_buffers)
-    for what, says, got in (
+    for part, expected, count in (
         ("children", len(field.children), int(array.n_children)),
         ("buffers", field.buffers, min(has, field.buffers) if spare else has),
         ("dictionaries", int(field.dictionary is not None), int(bool(array.dictionary))),
     ):
-        if says != got:
-            raise UnsupportedConversionError(
-                asked,
-                f"the schema says {field} with {says} {what}, and the array has {got}",
-                "mend the exporter: schema and array do not match",
-            )
+        if expected != count:
+            why = f"the schema is {field} with {expected} {part}, and the array has {count}"
+            raise malformed(asked, why)
     if array.length < 0 or array.offset < 0 or not -1 <= array.null_count <= array.length:
-        raise UnsupportedConversionError(
-            asked,
-            f"length {array.length}, offset {array.offset} and null count {array.null_count} make no array",
-            "mend the exporter",
-        )
+        counts = f"length {array.length}, offset {array.offset} and null count {array.null_count}"
+        raise malformed(asked, f"{counts} are inconsistent")
     _check_buffers(asked, field, array, device)
     children = tuple(
         _node(asked, child, array.children[i].contents, owner, device)

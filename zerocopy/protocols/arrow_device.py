@@ -1,8 +1,7 @@
-"""Arrow memory on a CUDA device: when it is ready, brought to the host, and lent to others.
+"""Arrow memory on a CUDA device: waiting for it, copying it to the host, exporting its buffers.
 
-"The Arrow C Device data interface": of ``struct ArrowDeviceArray`` only `buffers` point
-to the device, and `sync_event`, on the host, points to a ``cudaEvent_t``: "the consumer
-MUST wait" for it before it looks. Who makes the memory may say its stream instead.
+In ``struct ArrowDeviceArray`` ("The Arrow C Device data interface") only `buffers` point to device
+memory. `sync_event` is a host pointer to a ``cudaEvent_t`` for which "the consumer MUST wait".
 """
 
 from __future__ import annotations
@@ -16,19 +15,21 @@ from zerocopy.device import LEGACY_DEFAULT_STREAM
 from zerocopy.dtype import DType
 from zerocopy.protocols import cuda_driver
 from zerocopy.protocols.arrow_c import Memory
+from zerocopy.protocols.cuda_array_interface import interface
+from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
 
 
 def event_of(address: int) -> int:
-    """Return the event that a `sync_event` points to; 0 for none."""
+    """Return the event at the address `sync_event`; 0 for none."""
     return (ctypes.c_void_p.from_address(address).value or 0) if address else 0
 
 
 def ready(memory: Memory) -> int | None:
-    """Return a stream whose next work sees the memory finished; None where any does.
+    """Return a stream on which the memory is ready; None if it is ready on all streams.
 
-    After an event that is the legacy default stream, which is told to wait for it: the
-    host does not wait (P8).
+    If there is an event, the legacy default stream waits for it and is returned. The host does not
+    wait (P8).
     """
     event = event_of(memory.sync_event)
     if not event:
@@ -37,8 +38,8 @@ def ready(memory: Memory) -> int | None:
     return LEGACY_DEFAULT_STREAM
 
 
-def fetch(memory: Memory, ptr: int, count: int, dtype: DType) -> np.ndarray[Any, Any]:
-    """Return `count` elements at a device address as an array of the host, finished."""
+def fetch(memory: Memory, ptr: int, count: int, dtype: DType) -> Array:
+    """Copy `count` elements at a device address to the host, and wait for the copy."""
     array = np.empty(count, dtype.storage)
     if array.nbytes:
         stream = ready(memory) or LEGACY_DEFAULT_STREAM
@@ -46,18 +47,10 @@ def fetch(memory: Memory, ptr: int, count: int, dtype: DType) -> np.ndarray[Any,
     return array
 
 
-class Lent:
-    """A buffer of an Arrow array in the clothes of the CUDA Array Interface, version 3.
+class BufferProducer:
+    """Exports a buffer of `memory`, and keeps it alive, through the CUDA Array Interface, version 3.
 
-    It never says "read-only": consumers refuse that rather than mark their arrays, and
-    the plan has told the caller already.
-
-    Parameters
-    ----------
-    view : StridedView
-        The buffer, on the device.
-    memory : Memory
-        The array that it is of, which is kept alive.
+    It is never marked read-only, because consumers refuse read-only memory; the plan warns about it.
     """
 
     __slots__ = ("_memory", "_view")
@@ -67,12 +60,4 @@ class Lent:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        view = self._view
-        return {
-            "shape": view.shape,
-            "strides": view.strides,
-            "typestr": view.dtype.storage.str,
-            "data": (view.ptr if view.size else 0, False),
-            "stream": ready(self._memory) if view.size else None,
-            "version": 3,
-        }
+        return interface(self._view, ready(self._memory) if self._view.size else None)

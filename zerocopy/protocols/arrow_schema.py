@@ -1,7 +1,7 @@
-"""Arrow types as the C data interface writes them: ``struct ArrowSchema`` and its format strings.
+"""Arrow types in the C data interface: ``struct ArrowSchema``, its format strings and its metadata.
 
-Section "The ArrowSchema structure" and "Data type description -- format strings" of
-Arrow's C data interface; the metadata encoding is that of the same page.
+See "The ArrowSchema structure" and "Data type description -- format strings" in Arrow's C data
+interface.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zerocopy.protocols.capsule import pointer
 
 SCHEMA = b"arrow_schema"
 
-#: Primitive types: what their elements are.
+#: Standard dtype names of the primitive types.
 NUMBERS = {
     "c": "int8",
     "C": "uint8",
@@ -32,7 +32,7 @@ NUMBERS = {
 }
 _FORMATS = {name: code for code, name in NUMBERS.items()}
 
-#: Types without parameters: their kind, and their name as pyarrow writes it.
+#: Types without parameters: their kind, and pyarrow's name.
 _PLAIN = {
     "n": ("null", "null"),
     "b": ("bool", "bool"),
@@ -57,8 +57,8 @@ _PLAIN = {
 }
 _UNITS = {"s": "s", "m": "ms", "u": "us", "n": "ns", "D": "D"}
 
-#: Buffers of one array by kind (Columnar Format, "Buffer Listing for Each Layout");
-#: view types have that many and one more for each block of text.
+#: Number of buffers by kind, if not 2 (Columnar Format, "Buffer Listing for Each Layout"). View
+#: types have one more for each block of text.
 _BUFFERS = {
     "null": 0,
     "struct": 1,
@@ -94,7 +94,7 @@ ArrowSchema._fields_ = (
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column's or a child's name and type, read whole: nothing of the producer is held.
+    """The name and type of a column or a child; it does not refer to the producer.
 
     Attributes
     ----------
@@ -102,11 +102,11 @@ class Field:
         The type's format string: ``"l"`` is int64.
     name : str
     nullable, ordered : bool
-        The schema's flags; `ordered` is that of a dictionary.
+        The schema's flags; `ordered` is a dictionary's.
     metadata : dict of bytes to bytes
     children : tuple of Field
     dictionary : Field or None
-        The type of the values, where `format` is that of the codes.
+        The type of the values; `format` is then that of the codes.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class Field:
 
     @classmethod
     def of(cls, dtype: str, name: str = "") -> Field:
-        """Return the field of a number's standard name, or of bool, which is ``bool8``.
+        """Return the field of a numeric dtype, or of bool as the extension type ``bool8``.
 
         Raises
         ------
@@ -147,11 +147,11 @@ class Field:
         for start, kind in _PARAMETRIC.items():
             if self.format.startswith(start):
                 return kind
-        return "unknown"  # a type of the producer's own, such as polars' int128
+        return "unknown"  # a type outside the standard, such as polars' int128
 
     @property
     def extension(self) -> str:
-        """The name of the extension type, or nothing."""
+        """The name of the extension type, or ""."""
         return self.metadata.get(b"ARROW:extension:name", b"").decode()
 
     @property
@@ -161,7 +161,7 @@ class Field:
 
     @property
     def dtype(self) -> str:
-        """The standard name of what the value buffer holds; nothing for what is no number."""
+        """The standard dtype of the value buffer, or "" if its elements are not numbers."""
         kind = self.kind
         if kind in ("number", "dictionary"):
             return NUMBERS.get(self.format, "")
@@ -171,7 +171,7 @@ class Field:
 
     @property
     def width(self) -> int:
-        """Bytes of one element of the value buffer; 0 where elements have no fixed width."""
+        """Bytes of one element of the value buffer; 0 if elements have no fixed width."""
         if self.format in NUMBERS:
             return by_name(NUMBERS[self.format]).itemsize
         kind = self.kind
@@ -186,19 +186,19 @@ class Field:
 
     @property
     def unit(self) -> str:
-        """What one stands for in a date, time or duration: ``"s"``, ``"ms"``, ``"us"``, ``"ns"``, ``"D"``."""
+        """The unit of a date, time or duration: ``"s"``, ``"ms"``, ``"us"``, ``"ns"``, ``"D"``, or ""."""
         if self.kind in ("date", "time", "timestamp", "duration"):
             return "ms" if self.format == "tdm" else _UNITS[self.format[2]]
         return ""
 
     @property
     def timezone(self) -> str:
-        """The time zone of a timestamp, or nothing."""
+        """The time zone of a timestamp, or ""."""
         return self.format[4:] if self.kind == "timestamp" else ""
 
     @property
     def scale(self) -> int:
-        """Digits after the point of a decimal."""
+        """Digits of a decimal after the decimal point."""
         return int(self.format[2:].split(",")[1])
 
     @property
@@ -208,12 +208,12 @@ class Field:
 
     @property
     def wide(self) -> bool:
-        """Whether offsets are of 64 bits: the ``large_`` types."""
+        """Whether offsets have 64 bits: the ``large_`` types."""
         return self.format in ("Z", "U", "+L", "+vL")
 
     @property
     def buffers(self) -> int:
-        """Number of buffers; at least that for view types."""
+        """Number of buffers; a minimum for view types."""
         if self.kind == "union":
             return 2 if self.format.startswith("+ud") else 1
         return _BUFFERS.get(self.kind, 2)
@@ -270,16 +270,16 @@ def read_schema(capsule: Any) -> Field:
     Raises
     ------
     ValueError
-        It is another capsule, or was released already.
+        The object is not such a capsule, or it was released already.
     """
     schema = ArrowSchema.from_address(pointer(capsule, SCHEMA))
     return read_struct(schema)
 
 
 def read_struct(schema: ArrowSchema) -> Field:
-    """Read a ``struct ArrowSchema`` and all below it."""
+    """Read a ``struct ArrowSchema`` with its children."""
     if not schema.release:
-        raise ValueError("the schema has been released already")
+        raise ValueError("the schema was released already")
     if schema.n_children < 0 or not all(map(bool, (schema.children[i] for i in range(schema.n_children)))):
         raise ValueError("the schema has children that are NULL")
     field = Field(
@@ -317,8 +317,8 @@ def _metadata(address: int | None) -> dict[bytes, bytes]:
         value: int = struct.unpack("=i", take(4))[0]
         return value
 
-    found = {}
+    metadata = {}
     for _ in range(number()):
         key = take(number())
-        found[key] = take(number())
-    return found
+        metadata[key] = take(number())
+    return metadata

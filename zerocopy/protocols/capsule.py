@@ -1,11 +1,11 @@
-"""``PyCapsule``: what every protocol here passes its struct in."""
+"""Reading the pointer of a ``PyCapsule``."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Any
 
-# A prototype of our own, for the reason given in zerocopy.protocols.dlpack.
+# A private prototype; zerocopy.protocols.dlpack has the reason.
 _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
@@ -17,7 +17,7 @@ def pointer(capsule: Any, name: bytes) -> int:
     Raises
     ------
     ValueError
-        It is no capsule, or one of another name: consumed already, perhaps.
+        The object is not a capsule of that name; a consumed capsule has another name.
     """
     address: int = _get_pointer(capsule, name)
     return address

@@ -1,8 +1,7 @@
-"""The CUDA driver, asked through ctypes: is there one, whose is a pointer, what is in its memory.
+"""The CUDA driver through ctypes: its presence, its devices, pointers, streams and events.
 
-Nothing here allocates on a device: a machine without a driver, a pointer that is not
-CUDA's, are answers and not errors. Streams are numbered as DLPack does, which is how the
-driver's own handles for the default ones are: 1 is the legacy one, 2 the per-thread one.
+Nothing here allocates device memory. Streams have DLPack's numbers, which are also the driver's
+handles of its default streams: 1 is the legacy default stream, 2 the per-thread one.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from typing import Any
 
 from zerocopy.errors import DeviceError, Reason
 
-# CUpointer_attribute, cuda.h.
-_DEVICE_ORDINAL = 9
-# CUdevice_attribute, cuda.h: of the compute capability.
-_MAJOR, _MINOR = 75, 76
-# CUevent_flags, cuda.h.
-_NO_TIMING = 2
+_DEVICE_ORDINAL = 9  # CUpointer_attribute, cuda.h
+_MAJOR, _MINOR = 75, 76  # CUdevice_attribute, cuda.h: the compute capability
+_NO_TIMING = 2  # CUevent_flags, cuda.h
+
+
+_CHECK = "check nvidia-smi, and that CUDA_VISIBLE_DEVICES names a device"
 
 
 @functools.cache
 def driver() -> Any:
-    """Return the driver's library, or None where it is not installed."""
+    """Return the driver's library; None if it is not installed."""
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
         return ctypes.CDLL(name)
@@ -41,35 +40,33 @@ def _error_name(library: Any, code: int) -> str:
 
 
 def missing() -> Reason | None:
-    """Return why no CUDA device can be used on this machine; None if one can.
-
-    Returns
-    -------
-    Reason or None
-        No driver, a driver that does not answer, or no device that it shows.
-    """
+    """Return why no CUDA device can be used on this machine; None if one can."""
     library = driver()
     if library is None:
         return Reason(
             "no NVIDIA driver is installed (libcuda is not found)",
-            "install the driver, or run where nvidia-smi lists a GPU",
+            "install the driver, or run on a machine where nvidia-smi lists a GPU",
+            code="no-driver",
         )
     code = library.cuInit(0)
     if code:
         return Reason(
-            f"the NVIDIA driver does not answer ({_error_name(library, code)})",
-            "check nvidia-smi, and that CUDA_VISIBLE_DEVICES names a device",
+            f"the NVIDIA driver does not answer ({_error_name(library, code)})", _CHECK, code="driver-error"
         )
     if count() == 0:
-        return Reason(
-            "the NVIDIA driver shows no device",
-            "check nvidia-smi, and that CUDA_VISIBLE_DEVICES names a device",
-        )
+        return Reason("the NVIDIA driver shows no device", _CHECK, code="no-device")
     return None
 
 
+def require(asked: str) -> None:
+    """Raise a DeviceError if no CUDA device can be used; `asked` is the call for its message."""
+    reason = missing()
+    if reason is not None:
+        raise DeviceError(asked, reason.why, reason.remedy, code=reason.code)
+
+
 def count() -> int:
-    """Return how many devices the driver shows; 0 without a driver."""
+    """Return the number of devices; 0 without a driver."""
     library = driver()
     number = ctypes.c_int(0)
     if library is None or library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(number)):
@@ -78,10 +75,8 @@ def count() -> int:
 
 
 def _library(index: int) -> Any:
-    """Return the library, for a device; whoever asks first initialises the driver."""
-    reason = missing()
-    if reason is not None:
-        raise DeviceError(f"device='cuda:{index}'", reason.why, reason.remedy)
+    """Return the library, with the driver initialised."""
+    require(f"device='cuda:{index}'")
     return driver()
 
 
@@ -102,7 +97,7 @@ def name_and_memory(index: int) -> tuple[str, int]:
 
 
 def version() -> tuple[int, int]:
-    """Return the version of CUDA that the driver speaks, its major and minor number."""
+    """Return the version of CUDA that the driver supports: major, minor."""
     number = ctypes.c_int()
     call(driver().cuDriverGetVersion, ctypes.byref(number))
     # 1000 * major + 10 * minor (CUDA Driver API, cuDriverGetVersion).
@@ -110,7 +105,7 @@ def version() -> tuple[int, int]:
 
 
 def compute_capability(index: int) -> tuple[int, int]:
-    """Return a device's compute capability, its major and minor number."""
+    """Return a device's compute capability: major, minor."""
     return attribute(index, _MAJOR), attribute(index, _MINOR)
 
 
@@ -132,15 +127,10 @@ def attribute(index: int, number: int) -> int:
 
 
 def ordinal(ptr: int) -> int | None:
-    """Return the index of the device whose memory an address is in; None if the driver cannot tell.
+    """Return the index of the device that owns an address; None for 0 or other memory.
 
-    The CUDA Array Interface names no device; its specification leaves what else there
-    is to know of a pointer to ``cuPointerGetAttribute``.
-
-    Parameters
-    ----------
-    ptr : int
-        Never read; 0, which zero-size arrays have, is on no device.
+    The CUDA Array Interface does not name the device; its specification refers to
+    ``cuPointerGetAttribute``.
     """
     library = driver()
     number = ctypes.c_int(0)
@@ -151,13 +141,7 @@ def ordinal(ptr: int) -> int | None:
 
 
 def fetch(to: int, ptr: int, nbytes: int, device: int, stream: int) -> None:
-    """Copy device memory to host memory, after what a stream has been given; done when it returns.
-
-    Raises
-    ------
-    DeviceError
-        There is no driver, or it refuses.
-    """
+    """Copy device memory to host memory on a stream, and wait until the copy is done."""
     with on_device(device) as library:
         call(
             library.cuMemcpyDtoHAsync_v2,
@@ -170,19 +154,19 @@ def fetch(to: int, ptr: int, nbytes: int, device: int, stream: int) -> None:
 
 
 def wait(stream: int, event: int, device: int) -> None:
-    """Have a stream wait for an event; the host does not."""
+    """Make a stream wait for an event; the host does not wait."""
     with on_device(device) as library:
         call(library.cuStreamWaitEvent, ctypes.c_void_p(stream), ctypes.c_void_p(event), ctypes.c_uint(0))
 
 
 def finish(event: int, device: int) -> None:
-    """Have the host wait for an event: for memory that it reads itself."""
+    """Make the host wait for an event."""
     with on_device(device) as library:
         call(library.cuEventSynchronize, ctypes.c_void_p(event))
 
 
 def order(first: int, then: int, device: int) -> None:
-    """Have a stream wait for what another has been given so far; the host waits for neither."""
+    """Make the stream `then` wait for the work on `first`; the host does not wait."""
     event = ctypes.c_void_p()
     with on_device(device) as library:
         call(library.cuEventCreate, ctypes.byref(event), ctypes.c_uint(_NO_TIMING))
@@ -190,16 +174,15 @@ def order(first: int, then: int, device: int) -> None:
             call(library.cuEventRecord, event, ctypes.c_void_p(first))
             call(library.cuStreamWaitEvent, ctypes.c_void_p(then), event, ctypes.c_uint(0))
         finally:
-            # Of an event that is waited for, the driver keeps what it needs (cuEventDestroy).
+            # The driver keeps a destroyed event until all waits for it are done (cuEventDestroy).
             call(library.cuEventDestroy_v2, event)
 
 
 @functools.cache
 def hold(device: int) -> None:
-    """Keep a device's primary context for as long as the process lives.
+    """Retain a device's primary context until the process ends.
 
-    It goes with its last user, and all memory of it too: so whoever allocates in it, and is no
-    framework that keeps it, must.
+    When its last user releases it, the driver frees all its memory, including ours.
     """
     library, context = _library(device), ctypes.c_void_p()
     handle = _handle(library, device)
@@ -210,8 +193,8 @@ def hold(device: int) -> None:
 def on_device(device: int) -> Iterator[Any]:
     """Make a context of a device current, and yield the library.
 
-    The thread's own, where it is that device's; otherwise the primary one, which the CUDA
-    runtime and with it every framework uses.
+    The thread's current context if it belongs to the device; otherwise the primary one, which
+    the CUDA runtime and all frameworks use.
     """
     library = _library(device)
     current = ctypes.c_int(-1)
@@ -231,21 +214,16 @@ def on_device(device: int) -> Iterator[Any]:
 
 
 def call(function: Any, *arguments: Any) -> None:
-    """Call a function of the driver.
-
-    Raises
-    ------
-    DeviceError
-        It answers with an error.
-    """
-    check(getattr(function, "__name__", "a call of the CUDA driver"), function(*arguments))
+    """Call a function of the driver; raise a DeviceError if it returns an error."""
+    check(getattr(function, "__name__", "CUDA driver call"), function(*arguments))
 
 
 def check(name: str, code: int) -> None:
-    """Check a code that the driver answered with."""
+    """Raise a DeviceError if the driver returned an error code."""
     if code:
         raise DeviceError(
             f"{name}()",
             f"the NVIDIA driver refused ({_error_name(driver(), code)})",
-            "see whether the GPU still works: nvidia-smi, and a fresh process",
+            "check with nvidia-smi that the GPU works, and retry in a new process",
+            code="driver-error",
         )

@@ -1,18 +1,14 @@
-"""DLPack, from the standard itself (dlpack.h 1.2 and its Python specification).
+"""DLPack (dlpack.h 1.2 and its Python specification): requests, reads and changes capsules.
 
-The package called ``dlpack`` on PyPI is an empty placeholder. What is here: the
-structs as ctypes, the capsule names, versions and flags; asking a producer for
-a capsule; reading a capsule without consuming it; and lending NumPy's exporter
-to data types that NumPy does not export.
-
-No capsule is built here: a capsule's deleter may run in any thread, at any
-time, also after the interpreter is gone, so it must not be Python code (law 7).
+Capsules are never created here: a deleter may run in any thread, and after the interpreter has
+exited, so it must not be Python code (law 7). NumPy's exporter creates them, for dtypes that NumPy
+lacks too (see `retype`). The package ``dlpack`` on PyPI is an empty placeholder.
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,19 +16,20 @@ from zerocopy.device import CUDA, CUDA_MANAGED, HOST, Device
 from zerocopy.dtype import DType, by_dlpack, from_numpy
 from zerocopy.errors import DeviceError, UnsupportedConversionError
 from zerocopy.protocols.array_interface import writable_alias
+from zerocopy.protocols.exporter_errors import malformed, raised
+from zerocopy.source import Array
 from zerocopy.strided_view import StridedView, contiguous_strides
 
 LEGACY, VERSIONED = b"dltensor", b"dltensor_versioned"
-FLAG_READ_ONLY, FLAG_IS_COPIED, FLAG_SUBBYTE_PADDED = 1, 2, 4
+FLAG_READ_ONLY, FLAG_IS_COPIED = 1, 2
 #: The highest version whose structs are declared below.
 MAX_VERSION = (1, 2)
 
-#: Whether the deleter of NumPy's capsules takes the GIL, without which it may not run
-#: in a consumer's own threads (numpy/numpy#22507, mended in 1.24).
-NUMPY_DELETER_IS_SAFE = tuple(int(n) for n in np.__version__.split(".")[:2]) >= (1, 24)
+#: Before 1.24, the deleter of NumPy's capsules does not take the GIL, so it must not run in a
+#: consumer's own threads (numpy/numpy#22507).
+NUMPY_DELETER_IS_SAFE = np.lib.NumpyVersion(np.__version__) >= "1.24.0"
 
-#: A capsule is a ``PyCapsule``; typeshed has no public name for it.
-Capsule = Any
+Capsule = Any  #: ``PyCapsule``, for which typeshed has no public name
 
 
 class DLTensor(ctypes.Structure):
@@ -55,11 +52,7 @@ class DLTensor(ctypes.Structure):
 class DLManagedTensor(ctypes.Structure):
     """``DLManagedTensor``, in capsules named ``dltensor``."""
 
-    _fields_ = (
-        ("dl_tensor", DLTensor),
-        ("manager_ctx", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-    )
+    _fields_ = (("dl_tensor", DLTensor), ("manager_ctx", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
 
 
 class DLManagedTensorVersioned(ctypes.Structure):
@@ -75,74 +68,39 @@ class DLManagedTensorVersioned(ctypes.Structure):
     )
 
 
-# Prototypes of our own: ctypes.pythonapi has one function object a name for the whole
-# process, and argument types set on it break others that use it (MXNet's deleter
-# passes a c_void_p, and raised), as theirs would break us.
+# Private prototypes: ctypes.pythonapi shares one function object per name in the process, so setting
+# argument types on it would break other users (MXNet's deleter passes a c_void_p, and raised).
 _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
 _get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
 
 
-class Producer(Protocol):
-    """What speaks DLPack: the two dunders of its Python specification."""
-
-    def __dlpack__(self, *, stream: Any = None) -> Capsule: ...
-    def __dlpack_device__(self) -> tuple[int, int]: ...
-
-
 def device_of(producer: Any) -> Device:
-    """Return what ``__dlpack_device__`` says."""
+    """Return the device that ``__dlpack_device__`` reports."""
     asked = f"{_name(producer)}.__dlpack_device__()"
     try:
         answer = producer.__dlpack_device__()
     except Exception as error:
-        raise UnsupportedConversionError(
-            asked, f"the exporter raised {type(error).__name__}: {error}", "mend the exporter"
-        ) from error
+        raise raised(asked, error) from error
     try:
         kind, index = answer
-        # Paddle says (kDLCPU, None) of host memory, where there is but one device.
+        # Paddle returns (kDLCPU, None) for host memory.
         return Device(int(kind), 0 if index is None else int(index))
     except (TypeError, ValueError) as error:
-        raise UnsupportedConversionError(
-            asked,
-            f"it returned {answer!r}, not a pair of ints",
-            "return (device_type, device_id) as the DLPack specification says",
-        ) from error
+        remedy = "return (device_type, device_id) as the DLPack specification requires"
+        raise malformed(asked, f"it returned {answer!r}, not a pair of ints", remedy) from error
 
 
 def request(
     producer: Any, *, stream: int | None = None, max_version: tuple[int, int] | None = MAX_VERSION
 ) -> Capsule:
-    """Ask a producer for a capsule, the way old and new ones understand.
+    """Request a capsule from a producer of any DLPack version.
 
-    Parameters
-    ----------
-    producer : object
-        Has ``__dlpack__``.
-    stream : int, optional
-        The consumer's stream (see :func:`zerocopy.device.parse_stream`); not
-        passed at all when None, since CPU exporters of some versions refuse it.
-    max_version : tuple of int, optional
-        The highest DLPack version that the consumer takes; None asks for a
-        legacy capsule.
-
-    Returns
-    -------
-    PyCapsule
-        Named ``dltensor_versioned``, or ``dltensor`` from a legacy exporter.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        The exporter raised, or returned no unconsumed DLPack capsule.
-
-    Notes
-    -----
-    Producers from before DLPack 1.0 do not know ``max_version`` and raise
-    ``TypeError``; the specification tells consumers to ask again without it
-    (array API 2023.12, ``array.__dlpack__``, "max_version").
+    `stream` is the consumer's; None is not passed, since some versions' CPU exporters refuse it.
+    `max_version` is the highest version that the consumer takes; None requests a legacy capsule.
+    Producers older than DLPack 1.0 raise ``TypeError`` for it, and the request is repeated without
+    it (array API 2023.12, ``array.__dlpack__``, "max_version").
     """
     keywords: dict[str, Any] = {} if stream is None else {"stream": stream}
     try:
@@ -154,39 +112,31 @@ def request(
             except TypeError:
                 capsule = producer.__dlpack__(**keywords)
     except Exception as error:
-        raise UnsupportedConversionError(
-            f"{_name(producer)}.__dlpack__()",
-            f"the exporter raised {type(error).__name__}: {error}",
-            "see the exporter's own message, above",
-        ) from error
+        raise raised(f"{_name(producer)}.__dlpack__()", error) from error
     name_of(capsule, producer)
     return capsule
 
 
 def name_of(capsule: Capsule, producer: Any = None) -> bytes:
-    """Return a capsule's name, if it is a DLPack capsule that nobody has consumed.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        It is no capsule, another protocol's, or consumed already.
-    """
+    """Return the name of an unconsumed DLPack capsule; refuse other objects."""
     asked = f"{_name(producer)}.__dlpack__()" if producer is not None else "a DLPack capsule"
     if type(capsule).__name__ != "PyCapsule":
-        raise UnsupportedConversionError(
-            asked, f"it returned {type(capsule).__name__}, not a capsule", "mend the exporter"
-        )
+        raise malformed(asked, f"it returned {type(capsule).__name__}, not a capsule")
     name: bytes | None = _get_name(capsule)
     if name in (LEGACY, VERSIONED):
         return name
     if name in (b"used_dltensor", b"used_dltensor_versioned"):
         raise UnsupportedConversionError(
             asked,
-            "the capsule is consumed already: each one can be imported once",
-            "ask the producer for a fresh capsule, or pass the producer itself",
+            "the capsule was consumed already: a capsule can be imported once",
+            "request a new capsule from the producer, or pass the producer itself",
+            code="consumed",
         )
     raise UnsupportedConversionError(
-        asked, f"the capsule is named {name!r}: it is not DLPack's", "pass a DLPack capsule"
+        asked,
+        f"the capsule is named {name!r}, so it is not DLPack's",
+        "pass a DLPack capsule",
+        code="no-protocol",
     )
 
 
@@ -198,20 +148,21 @@ def _tensor(capsule: Capsule) -> tuple[DLTensor, int]:
         return DLManagedTensor.from_address(address).dl_tensor, 0
     managed = DLManagedTensorVersioned.from_address(address)
     if managed.major > MAX_VERSION[0]:
-        # Of a newer major version only the version, the context and the deleter
-        # may be read (dlpack.h, DLManagedTensorVersioned).
+        # In a newer major version, only the version, the context and the deleter have known offsets
+        # (dlpack.h, DLManagedTensorVersioned).
         raise UnsupportedConversionError(
             "a DLPack capsule",
-            f"it has DLPack version {managed.major}.{managed.minor}, and its layout is not known",
-            "upgrade zerocopy, or honour max_version in the exporter",
+            f"it has DLPack version {managed.major}.{managed.minor}, whose layout zerocopy does not know",
+            "upgrade zerocopy, or implement max_version in the exporter",
+            code="protocol-version",
         )
     return managed.dl_tensor, int(managed.flags)
 
 
 def tensor_of(capsule: Capsule) -> DLTensor:
-    """Return the struct in an unconsumed capsule; to change it changes what the consumer reads.
+    """Return the struct in an unconsumed capsule, valid while the capsule is.
 
-    It is valid for as long as the capsule is.
+    The consumer reads this struct, so changes to it reach the consumer.
     """
     return _tensor(capsule)[0]
 
@@ -219,19 +170,8 @@ def tensor_of(capsule: Capsule) -> DLTensor:
 def read(capsule: Capsule, producer: Any = None) -> StridedView:
     """Describe a capsule's memory without consuming the capsule.
 
-    Parameters
-    ----------
-    capsule : PyCapsule
-        Unconsumed; the view holds it, and with it the memory.
-    producer : object, optional
-        Where it came from, for messages and to check what it claims.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        A data type that has no name here, or a NULL pointer with elements.
-    DeviceError
-        The capsule is on another device than ``__dlpack_device__`` said.
+    The view holds the capsule, and so keeps the memory alive. The device that `producer` reports
+    must be the capsule's.
     """
     tensor, flags = _tensor(capsule)
     asked = f"{_name(producer)}.__dlpack__()" if producer is not None else "a DLPack capsule"
@@ -242,13 +182,15 @@ def read(capsule: Capsule, producer: Any = None) -> StridedView:
             f"its data type (code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes) has no "
             "counterpart",
             "convert it to a standard data type in the producer first",
+            code="missing-dtype",
         )
     device = Device(tensor.device_type, tensor.device_id)
     if producer is not None and device_of(producer) != device:
         raise DeviceError(
             asked,
-            f"__dlpack_device__() says {device_of(producer)} and the capsule says {device}",
-            "mend the exporter: one of the two is wrong, and a guess could crash the process",
+            f"__dlpack_device__() reports {device_of(producer)}, and the capsule {device}",
+            "fix the exporter: one of the two is wrong, and a guess could crash the process",
+            code="exporter-error",
         )
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     if tensor.strides:
@@ -257,19 +199,17 @@ def read(capsule: Capsule, producer: Any = None) -> StridedView:
         strides = contiguous_strides(shape, dtype.itemsize)
     ptr = (tensor.data or 0) + tensor.byte_offset
     if not tensor.data and 0 not in shape:
-        raise UnsupportedConversionError(
-            asked, f"its data pointer is NULL for shape {shape}", "mend the exporter"
-        )
+        raise malformed(asked, f"its data pointer is NULL for shape {shape}")
     return StridedView(ptr, shape, strides, dtype, device, bool(flags & FLAG_READ_ONLY), (capsule, producer))
 
 
 def is_copy(capsule: Capsule) -> bool:
-    """Whether the producer set ``DLPACK_FLAG_BITMASK_IS_COPIED``: the capsule has memory of its own."""
+    """Whether the producer set ``DLPACK_FLAG_BITMASK_IS_COPIED``: the capsule does not alias it."""
     return bool(_tensor(capsule)[1] & FLAG_IS_COPIED)
 
 
 class Handover:
-    """A capsule with the two dunders, for consumers that want an object and not a capsule."""
+    """A producer of one capsule, for consumers that do not take capsules."""
 
     __slots__ = ("_capsule", "_device")
 
@@ -285,24 +225,22 @@ class Handover:
 
 
 def retype(capsule: Capsule, dtype: DType) -> Capsule:
-    """Change the data type that an unconsumed capsule names; same width only.
+    """Change the data type of an unconsumed capsule to one of the same width.
 
-    NumPy's exporter refuses the types of ``ml_dtypes``, and no capsule of our own
-    may be built (law 7): so NumPy exports the bytes as unsigned integers, and the
-    struct, which is the consumer's to read until it is consumed, gets its true
-    ``DLDataType``. The deleter stays NumPy's own.
+    NumPy's exporter refuses the dtypes of ``ml_dtypes``, and law 7 forbids capsules with a Python
+    deleter. So NumPy exports unsigned integers, and this function writes the true ``DLDataType``.
     """
     tensor, _ = _tensor(capsule)
     if tensor.bits * tensor.lanes != dtype.itemsize * 8:
-        raise ValueError(f"{dtype} has not the width of the capsule's type ({tensor.bits} bits)")
+        raise ValueError(f"{dtype} does not have the width of the capsule's type ({tensor.bits} bits)")
     tensor.code, tensor.bits, tensor.lanes = dtype.code, dtype.bits, dtype.lanes
     return capsule
 
 
 def as_cuda(capsule: Capsule) -> Capsule:
-    """Have an unconsumed capsule of managed memory say that it is on its device, where it is too.
+    """Change the device type of an unconsumed capsule from managed memory to plain CUDA memory.
 
-    For importers that know no ``kDLCUDAManaged``: torch's and JAX's refuse it.
+    torch's and JAX's importers refuse ``kDLCUDAManaged``.
     """
     tensor, _ = _tensor(capsule)
     if tensor.device_type == CUDA_MANAGED:
@@ -310,31 +248,21 @@ def as_cuda(capsule: Capsule) -> Capsule:
     return capsule
 
 
-def export(array: np.ndarray[Any, Any], dtype: DType) -> Capsule:
-    """Return a legacy capsule that aliases host memory, of any data type.
+def export(array: Array, dtype: DType) -> Capsule:
+    """Return a legacy capsule of any dtype that aliases `array` and keeps it alive.
 
-    Parameters
-    ----------
-    array : numpy.ndarray
-        Writable (see :func:`zerocopy.protocols.array_interface.writable_alias`).
-    dtype : DType
-        What the elements are.
-
-    Returns
-    -------
-    PyCapsule
-        Named ``dltensor``; it keeps `array` alive.
+    `array` must be writable (see :func:`zerocopy.protocols.array_interface.writable_alias`).
     """
     if dtype.in_numpy and dtype.name != "bool":
         return array.__dlpack__()
-    # Booleans too: NumPy exports them from 1.25 on, and MXNet's environment has 1.23.
+    # Booleans too: NumPy exports them since 1.25, and MXNet's environment has 1.23.
     return retype(array.view(dtype.storage if not dtype.in_numpy else np.uint8).__dlpack__(), dtype)
 
 
-def as_ndarray(capsule: Capsule, view: StridedView) -> np.ndarray[Any, Any]:
-    """Consume a host capsule into an ndarray in ``view.dtype.storage`` that owns it.
+def as_ndarray(capsule: Capsule, view: StridedView) -> Array:
+    """Consume a host capsule: return an ndarray in ``view.dtype.storage``.
 
-    NumPy runs the capsule's deleter when the last ndarray on it goes.
+    NumPy runs the capsule's deleter when the last ndarray over its memory is freed.
     """
     storage = view.dtype.storage
     if view.dtype.name == "bool":
@@ -345,7 +273,7 @@ def as_ndarray(capsule: Capsule, view: StridedView) -> np.ndarray[Any, Any]:
         retype(capsule, unsigned)
     array = np.from_dlpack(Handover(capsule))
     if not view.readonly:
-        array = writable_alias(array)  # NumPy marks what comes in a legacy capsule as read-only
+        array = writable_alias(array)  # NumPy marks all imports of legacy capsules as read-only
     return array if view.dtype.name != "bool" else array.view(np.bool_)
 
 

@@ -21,7 +21,7 @@ from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView
 
 # NumPy imports versioned capsules from 2.1 on, and passes no stream for host memory.
-_VERSIONED = tuple(int(n) for n in np.__version__.split(".")[:2]) >= (2, 1)
+_VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 _REMEDY = (
     "pass an array: an object with __dlpack__, __cuda_array_interface__, "
@@ -76,7 +76,10 @@ def describe_buffer(obj: Any) -> Source:
         raise _no_protocol(obj) from None
     except ValueError as error:  # a closed mmap
         raise UnsupportedConversionError(
-            f"convert({type_name(obj)})", f"its buffer cannot be read: {error}", "keep it open"
+            f"convert({type_name(obj)})",
+            f"its buffer cannot be read: {error}",
+            "keep it open",
+            code="no-memory",
         ) from error
     return _host(obj, lambda: np.asarray(buffer), "buffer")
 

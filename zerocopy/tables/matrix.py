@@ -20,7 +20,7 @@ from zerocopy.device import HOST, same_place
 from zerocopy.dtype import by_name
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout import threads
-from zerocopy.layout.rows import record_type
+from zerocopy.layout.record_type import record_type
 from zerocopy.layout.transposition import to_rows
 from zerocopy.plan import Plan
 from zerocopy.protocols import cuda_array_interface
@@ -317,7 +317,7 @@ def _memory(shape: tuple[int, int], storage: np.dtype[Any]) -> Array:
 
 def _by_columns(pieces: list[list[Array]], rows: int, storage: np.dtype[Any]) -> Array:
     out = _memory((len(pieces), rows), storage)
-    shares = threads.cuts(len(pieces), out.nbytes, None, 1)
+    shares = threads.split_rows(len(pieces), out.nbytes, None, 1)
     threads.run([partial(_fill_columns, out[low:high], pieces[low:high]) for low, high in shares])
     return out.T
 

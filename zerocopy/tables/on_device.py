@@ -21,7 +21,7 @@ def alias(name: str, view: StridedView, chunk: Memory, reasons: Sequence[Reason]
         # Whatever the stream: the copy is made after the producer's work, and is done.
         return arrow_device.fetch(chunk, view.ptr, view.size, view.dtype).reshape(view.shape)
 
-    lent = arrow_device.Lent(view, chunk)
+    lent = arrow_device.BufferProducer(view, chunk)
     return Source(
         name,
         view,

@@ -13,9 +13,9 @@ import numpy as np
 from zerocopy.device import HOST
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.layout.columns import aos_to_soa
+from zerocopy.layout.aos_to_soa import aos_to_soa
+from zerocopy.layout.record_source import record_source
 from zerocopy.layout.schema import parts
-from zerocopy.layout.source import source
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
@@ -75,10 +75,10 @@ class _Rows:
     def __init__(self, records: Array) -> None:
         self.records = records
         # Scaled columns of FITS files, say, are shown otherwise than they lie there.
-        given = source(records)
-        self.views = {name: given.array[name] for name, _, _ in parts(records.dtype)} | given.shown
+        given = record_source(records)
+        self.views = {name: given.array[name] for name, _, _ in parts(records.dtype)} | given.converted
         self.types = {name: dtype for name, dtype, _ in parts(records.dtype)}
-        for name, shown in given.shown.items():
+        for name, shown in given.converted.items():
             self.types[name] = np.dtype((shown.dtype, shown.shape[1:]))
         self.wanted: dict[str, None] = {}
         self.made: dict[str, Any] = {}

@@ -11,7 +11,7 @@ import numpy as np
 from zerocopy.device import HOST
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
-from zerocopy.layout.records import soa_to_aos
+from zerocopy.layout.soa_to_aos import soa_to_aos
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source

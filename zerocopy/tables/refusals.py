@@ -50,6 +50,7 @@ def together(refused: dict[Hashable, ZeroCopyError]) -> ZeroCopyError:
     else:
         kind = LossyConversionError if lossy else UnsupportedConversionError
     whole = kind("", said, "; or ".join(remedies))
+    whole.columns = {label: error.reason for label, error in refused.items()}
     whole.__cause__ = errors[0].__cause__
     return whole
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -91,43 +92,44 @@ class Encoded:
     ordered: bool = False
 
     def to_pylist(self) -> list[Any]:
-        """Return the rows of text, or of numbers, as Python objects: for looking at them.
+        """Return the rows as Python objects.
 
         Returns
         -------
         list
-            A copy: str, bytes, int, float, ``decimal.Decimal`` or lists of numbers.
-
-        Raises
-        ------
-        TypeError
-            The type is another one.
+            A copy. Rows of dates, times and timestamps are integers in `unit`, rows of a struct
+            are dicts, rows of a map are lists of pairs. A null that a mask marks is None.
         """
-        import numpy as np
-
-        from zerocopy import convert
-
-        if isinstance(self.values, (dict, Encoded, Masked)):
-            raise TypeError(f"rows of {self.type} are not put together here; take its parts")
-        values = convert(self.values, "numpy")
+        if isinstance(self.values, dict):
+            fields = {name: to_pylist(part) for name, part in self.values.items()}
+            return [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
+        if self.offsets is not None:
+            return self._slices()
+        rows = to_pylist(self.values)
         if self.scale is not None:
-            return [decimal.Decimal(_whole(value)).scaleb(-self.scale) for value in values.tolist()]
+            return [None if row is None else _decimal(row, self.scale) for row in rows]
         if self.categories is not None:
-            names = self.categories
-            rows = names.to_pylist() if isinstance(names, Encoded) else convert(names, "numpy").tolist()
-            # A code below nought stands for nothing: that is how nulls=-1 fills them.
-            return [rows[code] if code >= 0 else None for code in values.tolist()]
-        if self.offsets is None:
-            found: list[Any] = values.tolist()
-            return found
-        ends = np.asarray(convert(self.offsets, "numpy")).tolist()
-        sizes = None if self.sizes is None else convert(self.sizes, "numpy").tolist()
-        rows = []
-        for i, start in enumerate(ends[: len(ends) if sizes else -1]):
-            row = values[start : start + sizes[i] if sizes else ends[i + 1]]
-            text = row.tobytes() if self.type.startswith(_TEXT) else row.tolist()
-            rows.append(text.decode() if "string" in self.type and isinstance(text, bytes) else text)
+            names = to_pylist(self.categories)
+            # nulls=-1 fills nulls with the code -1.
+            return [None if code is None or code < 0 else names[code] for code in rows]
         return rows
+
+    def _slices(self) -> list[Any]:
+        """Return rows that are slices of `values`: text, bytes, lists and maps."""
+        nested = isinstance(self.values, (dict, Encoded, Masked))
+        values: Any = to_pylist(self.values) if nested else _array(self.values)
+        starts = to_pylist(self.offsets)
+        if self.sizes is None:
+            slices = [values[start:end] for start, end in itertools.pairwise(starts)]
+        else:
+            sizes = to_pylist(self.sizes)
+            slices = [values[start : start + n] for start, n in zip(starts, sizes, strict=True)]
+        if self.type.startswith("map"):
+            return [[(pair["key"], pair["value"]) for pair in row] for row in slices]
+        if self.type.startswith(_TEXT):
+            rows = [row.tobytes() for row in slices]
+            return [row.decode() for row in rows] if "string" in self.type else rows
+        return slices if nested else [row.tolist() for row in slices]
 
     def __repr__(self) -> str:
         said = (
@@ -138,12 +140,28 @@ class Encoded:
         return f"Encoded({', '.join(said)})"
 
 
-def _whole(limbs: Any) -> int:
-    """Return a decimal's integer, which wide ones have in limbs of 64 bits, the lowest first."""
-    if isinstance(limbs, int):
-        return limbs
-    whole: int = sum(limb << (64 * i) for i, limb in enumerate(limbs))
-    return whole - (1 << (64 * len(limbs))) if limbs[-1] >> 63 else whole
+def to_pylist(result: Any) -> list[Any]:
+    """Return the rows of a tensor, `Masked` or `Encoded` as Python objects; None where a mask is True."""
+    if isinstance(result, Masked):
+        mask, values = to_pylist(result.mask), to_pylist(result.values)
+        return [None if null else value for null, value in zip(mask, values, strict=True)]
+    rows: list[Any] = result.to_pylist() if isinstance(result, Encoded) else _array(result).tolist()
+    return rows
+
+
+def _array(tensor: Any) -> Any:
+    from zerocopy import convert
+
+    return convert(tensor, "numpy")
+
+
+def _decimal(limbs: Any, scale: int) -> decimal.Decimal:
+    """Return a decimal from its integer, which wide types store as 64-bit limbs, the lowest first."""
+    if isinstance(limbs, list):
+        integer = sum(limb << (64 * i) for i, limb in enumerate(limbs))
+        limbs = integer - (1 << (64 * len(limbs))) if limbs[-1] >> 63 else integer
+    # From text: arithmetic would round to the context's 28 digits.
+    return decimal.Decimal(f"{limbs}E{-scale}")
 
 
 def parts(tree: Any, path: str = "") -> list[tuple[str, Any]]:

@@ -1,13 +1,10 @@
-"""Who runs the pipeline: the same stages and the same work; the borders alone differ.
-
-One table, which the clock, the memory and the tests share.
-"""
+"""Contenders of the pipeline: the stages and the work are the same, the borders differ."""
 
 from benchmarks.pipeline.contenders import by_hand, copies, ours
-from benchmarks.pipeline.contenders.way import Way
+from benchmarks.pipeline.contenders.method import Method
 
-WAYS = (
-    Way("zerocopy", "ours", ours.BORDERS),
-    Way("as people write it", "idiom", copies.BORDERS),
-    Way("aliases by hand", "narrow", by_hand.BORDERS),
+METHODS = (
+    Method("zerocopy", "ours", ours.BORDERS),
+    Method("documented calls", "idiom", copies.BORDERS),
+    Method("aliases by hand", "narrow", by_hand.BORDERS),
 )

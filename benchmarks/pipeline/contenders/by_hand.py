@@ -1,4 +1,4 @@
-"""What an expert writes: at each border the one call that is known to alias there."""
+"""Expert code: at each border the call that is known to alias."""
 
 BORDERS = {
     ("Arrow", "polars"): ("pl.from_arrow(x, rechunk=False)",),

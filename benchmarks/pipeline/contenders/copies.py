@@ -1,4 +1,4 @@
-"""What tutorials and answers write: pandas in between, a constructor that copies at each border.
+"""Calls of documentation and tutorials: pandas in between, and constructors that copy.
 
 On a GPU each of them goes through the host.
 """

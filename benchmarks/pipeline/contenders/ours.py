@@ -1,4 +1,4 @@
-"""zerocopy at each border: one call, whatever is on the other side."""
+"""zerocopy at each border: the same call for every target."""
 
 BORDERS = {
     ("Arrow", "polars"): ('zc.convert(x, to="polars")',),

@@ -1,4 +1,4 @@
-"""CuPy: the stub of ``cuda_stubs``, with what the GPU tests call beside it.
+"""CuPy: the stub of ``cuda_stubs``, plus the functions that the GPU tests call.
 
 It pretends that kernels have run when their call returns, and that managed memory differs from
 other memory in its DLPack number alone. It cannot show which kernels CuPy compiles, what its
@@ -29,7 +29,7 @@ def module(devices: Devices) -> types.ModuleType:
 
 
 def pinned() -> types.ModuleType:
-    """Return the module ``cupyx``: page-locked memory is memory of the host like any other."""
+    """Return the module ``cupyx``; page-locked memory is plain host memory."""
     cupyx = types.ModuleType("cupyx")
     cupyx.zeros_pinned = np.zeros
     return cupyx
@@ -89,7 +89,7 @@ def _allocators(cupy: types.ModuleType, devices: Devices) -> None:
 
     def to_dlpack(self, **options):
         capsule = export(self, **options)
-        if managed(self):  # CuPy 14 says so, and torch and JAX refuse it
+        if managed(self):  # as CuPy 14 reports; torch and JAX refuse it
             tensor, _ = dlpack._tensor(capsule)
             tensor.device_type = CUDA_MANAGED
         return capsule

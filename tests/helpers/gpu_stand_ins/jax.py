@@ -1,4 +1,4 @@
-"""JAX for the CPU, with CPU devices of its own that it takes for CUDA devices.
+"""JAX for the CPU, with CPU devices that it treats as CUDA devices.
 
 It pretends that JAX's second CPU device and those after it are GPUs. Arrays on them are true
 ones of XLA for the CPU; those that the tests hand on are in memory that `Devices` knows. It
@@ -17,7 +17,7 @@ from helpers.gpu_stand_ins.memory import Devices
 from zerocopy.device import CPU, CUDA, NO_SYNC_STREAM
 from zerocopy.protocols import dlpack
 
-XLA_STREAM = 4242  # the handle that XLA asks producers with: one of its own streams
+XLA_STREAM = 4242  # the handle that XLA passes to producers: one of its own streams
 _PRIVATE = ("dlpack_managed_tensor_to_buffer", "buffer_to_dlpack_managed_tensor", "Device")
 
 
@@ -36,7 +36,7 @@ def missing() -> str | None:
 
 
 def use(jax: ModuleType, devices: Devices) -> None:
-    """Patch JAX for the rest of the process, before it has made its backends."""
+    """Patch JAX for the rest of the process, before it creates its backends."""
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 1 + devices.count)
     _list(jax, devices)
@@ -56,11 +56,11 @@ def _list(jax, devices):
     kind = jax.Device
 
     def listing(plain):
-        def found(backend=None):
+        def candidates(backend=None):
             wanted = "cpu" if backend == "cpu" else "gpu"  # its own default is the GPU, too
             return [device for device in plain() if device.platform == wanted]
 
-        return found
+        return candidates
 
     def memory_stats(device):
         return {"bytes_in_use": devices.used}
@@ -72,7 +72,7 @@ def _list(jax, devices):
 
 
 def _importer(jax):
-    """Return what makes an array on one of JAX's devices of a capsule."""
+    """Return a function that imports a capsule on one of JAX's devices."""
     from jaxlib import _jax
 
     def import_on(capsule, device):
@@ -84,7 +84,7 @@ def _importer(jax):
 
 
 def _keeping(devices, import_on):
-    """Return what wraps a function of JAX so that its result is in memory of a device."""
+    """Return a wrapper of a JAX function whose result is in a device's memory."""
 
     def keeping(function):
         @functools.wraps(function)

@@ -1,4 +1,4 @@
-"""Devices over host memory: whose an address is, and how much is given out."""
+"""Devices over host memory: the owner of each address, and the bytes in use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from helpers import cuda_stubs
 
 TOTAL = 1 << 37  # bytes of a pretended device: more than any test takes, less than 4 TiB
 
-#: Handles of streams that are made: none of DLPack's numbers, no two alike.
+#: Handles of created streams: unique, and different from DLPack's numbers.
 HANDLES = itertools.count(1001)
 
 
 class Devices(cuda_stubs.Machine):
-    """Some devices, whose memory is known for as long as it lives.
+    """Devices that know their allocated memory.
 
     It pretends that all memory is of one allocator, and that what is freed is given back at
     once. It cannot show what a pool keeps, nor memory that is given out again while a
@@ -30,7 +30,7 @@ class Devices(cuda_stubs.Machine):
 
     @property
     def used(self) -> int:
-        """Bytes that are given out, on all devices."""
+        """Bytes in use on all devices."""
         return sum(size for size, _ in list(self._blocks.values()))
 
     @property
@@ -43,7 +43,7 @@ class Devices(cuda_stubs.Machine):
         memory = np.zeros(nbytes + 256, np.uint8)
         start = memory.ctypes.data
         self._blocks[start] = memory.nbytes, self.current if device is None else device
-        # NumPy frees the memory after this has run, so no other block has the address yet.
+        # NumPy frees the memory after this callback, so the address is not reused yet.
         weakref.finalize(memory, self._blocks.pop, start)
         aligned = -start % 256
         return memory[aligned : aligned + nbytes]

@@ -1,7 +1,7 @@
-"""``numba.cuda``: the stub of ``cuda_stubs``, with what the GPU tests call beside it.
+"""``numba.cuda``: the stub of ``cuda_stubs``, plus the functions that the GPU tests call.
 
 It pretends that copies are done when their call returns, and that managed, mapped and pinned
-arrays are plain ones of the host. It compiles nothing: there are no kernels here, and so
+arrays are plain ones of the host. It compiles nothing, so it has no kernels, and
 nothing is shown of NVVM, of launches, or of memory that is freed late.
 """
 
@@ -20,7 +20,7 @@ _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY (cuda.h, CUresult)
 
 
 class CudaAPIError(Exception):
-    """What Numba raises for the driver's errors."""
+    """Numba's exception for driver errors."""
 
     def __init__(self, code: int):
         super().__init__(f"[{code}] the driver's error")

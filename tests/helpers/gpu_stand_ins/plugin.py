@@ -1,8 +1,8 @@
-"""The pytest plugin: it puts the four stand-ins in their places before any test is collected.
+"""The pytest plugin: it installs the four stand-ins before tests are collected.
 
     PYTHONPATH=tests python -m pytest -p helpers.gpu_stand_ins.plugin --stand-in-devices=2 FILE ...
 
-They stay for the rest of the process: run nothing else in it.
+They remain installed until the process exits, so run nothing else in it.
 """
 
 from __future__ import annotations

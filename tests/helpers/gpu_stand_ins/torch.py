@@ -1,4 +1,4 @@
-"""torch for the CPU, with host memory that it takes for that of CUDA devices.
+"""torch for the CPU, with host memory that it treats as CUDA memory.
 
 It pretends that a tensor is where the address of its memory is, and that streams are numbers
 that are always busy. Python code of torch runs as it is, its exporter's checks among it; the
@@ -33,7 +33,7 @@ def use(torch: ModuleType, devices: Devices) -> None:
 
 
 def _placing(torch, devices):
-    """Return what makes a row-major copy of a tensor in a device's memory."""
+    """Return a function that copies a tensor, row-major, to a device's memory."""
 
     def placed(tensor, index=None):
         index = devices.current if index is None else index
@@ -53,14 +53,14 @@ def _where(torch, devices):
 
     def index(self):
         """Return the device's number, or None on the host."""
-        told = getattr(self, "_cuda_index", None)  # of an import: an empty one has no address
-        if told is not None or self.layout is not torch.strided:
-            return told
+        recorded = getattr(self, "_cuda_index", None)  # of an import: an empty one has no address
+        if recorded is not None or self.layout is not torch.strided:
+            return recorded
         return devices.ordinal(self.untyped_storage().data_ptr())
 
     def device(self):
-        found = index(self)
-        return torch.device("cpu") if found is None else torch.device("cuda", found)
+        position = index(self)
+        return torch.device("cpu") if position is None else torch.device("cuda", position)
 
     tensor.device = property(device)
     tensor.is_cuda = property(lambda self: index(self) is not None)

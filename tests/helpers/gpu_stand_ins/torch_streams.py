@@ -1,6 +1,6 @@
-"""``torch.cuda``'s streams: numbers that say that they are busy, and note what they are told.
+"""``torch.cuda``'s streams: numbers that report being busy, and log their calls.
 
-It cannot show an order: there is no work that is late.
+They cannot show an order, since no work runs late.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class Stream:
 
 
 def use_streams(torch: ModuleType, devices: Devices) -> None:
-    """Put them in the place of torch's."""
-    told = devices.log
+    """Install them instead of torch's."""
+    log = devices.log
 
     class CudaStream(Stream):
         def wait_stream(self, other):
-            told.append(("wait_stream", self.cuda_stream, other.cuda_stream))
+            log.append(("wait_stream", self.cuda_stream, other.cuda_stream))
 
         def wait_event(self, event):
-            told.append(("wait", self.cuda_stream, event.stream))
+            log.append(("wait", self.cuda_stream, event.stream))
 
     class Event:
         stream = None
 
         def record(self, stream):
             self.stream = stream.cuda_stream
-            told.append(("record", self.stream))
+            log.append(("record", self.stream))
 
     here = threading.local()
     default = CudaStream(handle=0)

@@ -1,9 +1,8 @@
-"""cuDF: frames, series and indexes of pylibcudf's columns.
+"""cuDF: frames, series and indexes, whose columns are pylibcudf's.
 
-The columns are taken out and put in as pylibcudf's, which aliases; ``to_dlpack`` and
-``from_dlpack`` copy, and ``Series.__cuda_array_interface__`` of a slice exports a mask
-that begins at the wrong row: neither is used. How a column lies in memory is in
-pylibcudf's file, which the registry finds.
+Columns pass as pylibcudf's, which aliases. ``to_dlpack`` and ``from_dlpack`` copy, and
+``Series.__cuda_array_interface__`` exports the mask of a slice at the wrong row, so they are not
+used. The memory layout of columns is in pylibcudf's folder, reached through the registry.
 """
 
 from __future__ import annotations
@@ -11,14 +10,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable, Sequence
 from functools import partial
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import registry
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import Device
-from zerocopy.errors import FrameworkNotInstalledError, Reason, UnsupportedConversionError
-from zerocopy.framework import Framework, Source
+from zerocopy.errors import Reason
+from zerocopy.framework import Framework
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
@@ -27,11 +27,15 @@ from zerocopy.tables.to_tables import Copied
 if TYPE_CHECKING:
     from zerocopy.pool.hook import PoolHook
 
-_INSTALL = "pip install cudf-cu13 for CUDA 13, or cudf-cu12 for CUDA 12: nvidia-smi says which"
+_INSTALL = "pip install cudf-cu13, or cudf-cu12: nvidia-smi shows the CUDA version"
 _FRAMES = ("DataFrame", "Series", "Index", "RangeIndex", "MultiIndex")
-_RANGE = Reason("a RangeIndex has no memory, and its values are made", "index=False leaves it out")
-_LEVELS = Reason("a MultiIndex keeps codes, and its values are made", "index=False leaves it out")
-_DAYS = Reason("cuDF's frames have no dates, and count seconds instead", "")
+_RANGE = Reason(
+    "a RangeIndex has no memory, so its values are computed", "pass index=False", code="no-memory"
+)
+_LEVELS = Reason(
+    "a MultiIndex stores codes, so its values are computed", "pass index=False", code="no-memory"
+)
+_DAYS = Reason("cuDF's frames store dates as seconds, not as days", code="missing-dtype")
 
 
 class CuDF(Framework):
@@ -40,23 +44,14 @@ class CuDF(Framework):
     name = "cudf"
     kind = "table"
     root_modules = ("cudf",)
-    distribution = "cudf-cu13"
+    distribution = "cudf-cu13"  # "pip install cudf" finds a placeholder
+    install_hint = _INSTALL
     device_kinds = ("cuda",)
 
     def pool_hook(self) -> PoolHook:
         from zerocopy._frameworks.cudf.pool import CuDFHook
 
         return CuDFHook()
-
-    def module(self) -> ModuleType:
-        try:
-            return super().module()
-        except FrameworkNotInstalledError as error:
-            # "pip install cudf" finds a placeholder: the wheels have the CUDA version in
-            # their names.
-            error.remedy = _INSTALL
-            error.args = (error.asked, error.why, error.remedy)
-            raise
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, _classes(*_FRAMES))
@@ -66,11 +61,7 @@ class CuDF(Framework):
     def source(self, obj: Any) -> Source:
         table = self.table(obj, False)
         if not table.single:
-            raise UnsupportedConversionError(
-                f"convert({table.name})",
-                "a table is not one array",
-                "pick a column, or convert it to a dict of them",
-            )
+            raise obstacles.refuse_table(table.name)
         return as_tensor(table.columns[0])
 
     def table(self, obj: Any, index: bool | None = None) -> Table:
@@ -82,7 +73,7 @@ class CuDF(Framework):
                 label = "column_0" if obj.name is None else obj.name
                 return self._frame(obj.to_frame(label), name, True)
             col, _ = obj.to_pylibcudf()
-            column = _columns().column(name, col, obj.dtype, lambda: obj, obj)
+            column = _pylibcudf().column(name, col, obj.dtype, lambda: obj, obj)
             label = "" if obj.name is None else obj.name
             return Table(name, [label], [column], len(obj), single=True, obj=obj)
         levels = _levels(obj, name)
@@ -91,16 +82,16 @@ class CuDF(Framework):
         return Table(name, labels, levels, len(obj), single=single, obj=obj)
 
     def _frame(self, obj: Any, name: str, index: bool | None) -> Table:
-        inner, _ = obj.to_pylibcudf()  # the index is no part of it
+        inner, _ = obj.to_pylibcudf()  # without the index
         labels: list[Hashable] = list(obj)
         columns: list[Column] = [
-            _columns().column(name, col, dtype, partial(obj.__getitem__, label), obj)
+            _pylibcudf().column(name, col, dtype, partial(obj.__getitem__, label), obj)
             for label, col, dtype in zip(labels, inner.columns(), obj.dtypes, strict=True)
         ]
-        if not (_says_something(obj.index) if index is None else index):
+        if not (_is_meaningful(obj.index) if index is None else index):
             return Table(name, labels, columns, len(obj), obj=obj)
         levels = _levels(obj.index, name)
-        # Of no rows: pandas' own words for the index, without the copy of the rows.
+        # pandas' metadata about the index, from a frame without rows, which costs no copy.
         schema = obj.iloc[:0].to_arrow(preserve_index=True).schema
         return Table(
             name,
@@ -115,39 +106,38 @@ class CuDF(Framework):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        raise UnsupportedConversionError("", "cuDF has columns and no arrays", "leave layout out")
+        why = "cuDF has columns, not arrays"
+        raise obstacles.refuse_column(why, "leave out layout=", code="not-an-array")
 
     def column_reasons(self, column: Column) -> list[Reason]:
-        reasons: list[Reason] = _columns().fits(column)
-        if not _columns().on_gpu(column):
+        reasons: list[Reason] = _pylibcudf().import_reasons(column)
+        if not _pylibcudf().on_gpu(column):
             return reasons
-        lies = column.plc.type().id().name if hasattr(column, "plc") else ""
-        if lies in ("DICTIONARY32", "DURATION_DAYS"):
-            raise UnsupportedConversionError(
-                "", f"is {lies}, which cuDF's frames lack", "cast it in pylibcudf"
-            )
+        type_id = column.plc.type().id().name if hasattr(column, "plc") else ""
+        if type_id in ("DICTIONARY32", "DURATION_DAYS"):
+            raise obstacles.refuse_column(f"is {type_id}, which cuDF's frames lack", "cast it in pylibcudf")
         days = column.field is not None and column.field.format == "tdD"
         return [*reasons, _DAYS] if days else reasons
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
         _unique(table.labels)
-        said = []
+        warnings = []
         for label, column in zip(table.labels, table.columns, strict=True):
-            found = "" if column.field is None else _becomes(column.field)
-            if found:
-                said.append(f"column {label!r} is {column.field}, and cuDF holds it as {found}")
+            stored = "" if column.field is None else _stored_as(column.field)
+            if stored:
+                warnings.append(f"column {label!r} is {column.field}, and cuDF stores it as {stored}")
         if set(table.metadata) - {b"pandas"}:
-            said.append("the schema's metadata does not survive: cuDF keeps none but pandas'")
-        return tuple(said)
+            warnings.append("the schema's metadata is lost: cuDF keeps only pandas' metadata")
+        return tuple(warnings)
 
     def from_table(self, table: Table) -> Any:
         cudf = self.module()
         _unique(table.labels)
-        if not any(_columns().on_gpu(column) for column in table.columns):
+        if not any(_pylibcudf().on_gpu(column) for column in table.columns):
             arrow: Any = registry.by_name("pyarrow")
             arrow.module()
-            # One copy, from there to the GPU; the index is read from pandas' metadata.
-            return cudf.DataFrame.from_arrow(_columns().storable(arrow.from_table(table)))
+            # One copy, to the GPU; cuDF reads the index from pandas' metadata.
+            return cudf.DataFrame.from_arrow(_pylibcudf().cast_for_cudf(arrow.from_table(table)))
         width = len(table.columns) - table.index
         parts = [self._part(column) for column in table.columns]
         labels = list(table.labels)
@@ -168,14 +158,14 @@ class CuDF(Framework):
         return series
 
     def _part(self, column: Column) -> Any:
-        """Return a column as pylibcudf's, or as a series where that has more to say."""
-        cudf, columns = self.module(), _columns()
+        """Return a column as pylibcudf's, or as a series if that has more of its type."""
+        cudf, columns = self.module(), _pylibcudf()
         if not columns.on_gpu(column):
-            return cudf.Series.from_arrow(columns.storable(column.arrow()))
+            return cudf.Series.from_arrow(columns.cast_for_cudf(column.arrow()))
         series = getattr(column, "series", None)
         if series is None or _plain(column.field):
-            return columns.part(column)
-        # reset_index: rows are put together by their place, and not by their labels.
+            return columns.to_pylibcudf(column)
+        # reset_index: cuDF would otherwise align rows by their labels, not their positions.
         return series().reset_index(drop=True).copy(deep=isinstance(column, Copied))
 
     def _framed(self, labels: list[Hashable], parts: list[Any], rows: int) -> Any:
@@ -185,65 +175,68 @@ class CuDF(Framework):
         if any(isinstance(part, cudf.Series) for part in parts):
             whole = [p if isinstance(p, cudf.Series) else cudf.Series.from_pylibcudf(p) for p in parts]
             return cudf.DataFrame(dict(zip(labels, whole, strict=True)))
-        return cudf.DataFrame.from_pylibcudf(_columns().module().Table(parts), {"columns": labels})
+        return cudf.DataFrame.from_pylibcudf(_pylibcudf().module().Table(parts), {"columns": labels})
 
     # -- devices --------------------------------------------------------------
 
     def default_device(self, view: StridedView) -> Device:
-        found: Device = _columns().default_device(view)
-        return found
+        device: Device = _pylibcudf().default_device(view)
+        return device
 
     def check_device(self, device: Device) -> None:
         super().check_device(device)
-        _columns().check_device(device)
+        _pylibcudf().check_device(device)
 
     def devices(self) -> list[str]:
-        found: list[str] = _columns().devices()
-        return found
+        names: list[str] = _pylibcudf().devices()
+        return names
 
 
-def _columns() -> Any:
-    """Return pylibcudf's file: it alone knows how columns lie in memory."""
+def _pylibcudf() -> Any:
+    """Return pylibcudf's Framework, which knows the memory layout of columns."""
     return registry.by_name("pylibcudf")
 
 
 def _classes(*names: str) -> Any:
-    """Return those classes that cuDF has; it is imported, since there is an object of its own."""
+    """Return the classes that this version of cuDF has; its caller has an object of cuDF."""
     cudf = sys.modules["cudf"]
     return tuple(getattr(cudf, name) for name in names if hasattr(cudf, name))
 
 
 def _levels(index: Any, name: str) -> list[Column]:
     """Return an index's levels as columns."""
-    columns = _columns()
+    columns = _pylibcudf()
     why = _RANGE if isinstance(index, _classes("RangeIndex")) else None
     why = _LEVELS if isinstance(index, _classes("MultiIndex")) else why
     if why is None:
         col, _ = index.to_pylibcudf()
         return [columns.column(name, col, index.dtype, partial(sys.modules["cudf"].Series, index), index)]
-    made = index.to_frame(index=False)
+    frame = index.to_frame(index=False)
+    parts = zip(list(frame), frame.to_pylibcudf()[0].columns(), frame.dtypes, strict=True)
     return [
-        columns.column(name, col, dtype, partial(made.__getitem__, label), made, (why,))
-        for label, col, dtype in zip(list(made), made.to_pylibcudf()[0].columns(), made.dtypes, strict=True)
+        columns.column(name, col, dtype, partial(frame.__getitem__, label), frame, (why,))
+        for label, col, dtype in parts
     ]
 
 
-def _says_something(index: Any) -> bool:
+def _is_meaningful(index: Any) -> bool:
     """Whether an index has a name or is not the default one."""
     plain = isinstance(index, _classes("RangeIndex")) and (index.start, index.step) == (0, 1)
     return not plain or any(name is not None for name in index.names)
 
 
 def _unique(labels: Sequence[Hashable]) -> None:
-    twice = sorted({str(name) for name in labels if list(labels).count(name) > 1})
-    if twice:
-        raise UnsupportedConversionError(
-            "", f"several columns are called {', '.join(twice)}, and cuDF has each once", "rename them"
+    repeated = sorted({str(name) for name in labels if list(labels).count(name) > 1})
+    if repeated:
+        raise obstacles.refuse_column(
+            f"several columns are called {', '.join(repeated)}, and cuDF requires unique names",
+            "rename them",
+            code="duplicate-names",
         )
 
 
 def _plain(field: Field | None) -> bool:
-    """Whether pylibcudf's column says all that there is to know of a series' type."""
+    """Whether pylibcudf's column has the whole type of a series."""
     return (
         field is None
         or field.kind in ("number", "bool", "duration", "string")
@@ -251,8 +244,8 @@ def _plain(field: Field | None) -> bool:
     )
 
 
-def _becomes(field: Field) -> str:
-    """Return what cuDF holds a type of Arrow's as, where it is not the same."""
+def _stored_as(field: Field) -> str:
+    """Return the type in which cuDF stores an Arrow type; "" if it is the same."""
     if field.extension:
         return "bool" if field.extension == "arrow.bool8" else str(field.storage)
     by_format = {"tdD": "datetime64[s]", "tdm": "datetime64[ms]", "n": "strings", "+L": "lists"}

@@ -1,12 +1,12 @@
-"""CuPy arrays, on CUDA devices only: naming the target is asking for the transfer."""
+"""CuPy arrays, on CUDA devices only: ``to="cupy"`` transfers host memory to a device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import (
     CUDA,
     LEGACY_DEFAULT_STREAM,
@@ -16,24 +16,26 @@ from zerocopy.device import (
     Device,
 )
 from zerocopy.dtype import SUBBYTE_NAMES, DType, from_numpy, native_numbers, to_numpy
-from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
+from zerocopy.errors import DeviceError, Reason
+from zerocopy.framework import Framework, refuse_ndim
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
 if TYPE_CHECKING:
     from zerocopy.pool.hook import PoolHook
 
-_MAX_NDIM = 64  # as NumPy 2, whose limit CuPy takes over
-_INSTALL = "pip install cupy-cuda13x for CUDA 13, or cupy-cuda12x for CUDA 12: nvidia-smi says which"
+_MAX_NDIM = 64  # NumPy 2's, which CuPy adopts
+_INSTALL = "pip install cupy-cuda13x, or cupy-cuda12x: nvidia-smi shows the CUDA version"
 
 
 class CuPy(Framework):
-    """``cupy.ndarray`` and its subclasses; the types of ``ml_dtypes`` are held as NumPy holds them."""
+    """``cupy.ndarray`` and its subclasses, with the dtypes of ``ml_dtypes`` stored as NumPy stores them."""
 
     name = "cupy"
     root_modules = ("cupy",)
-    distribution = "cupy-cuda13x"
+    distribution = "cupy-cuda13x"  # "pip install cupy" builds from source
+    install_hint = _INSTALL
     device_kinds = ("cuda",)
     can_copy_to_device = True
     can_export_dlpack = True
@@ -42,16 +44,6 @@ class CuPy(Framework):
         from zerocopy._frameworks.cupy.pool import CuPyHook
 
         return CuPyHook()
-
-    def module(self) -> ModuleType:
-        try:
-            return super().module()
-        except FrameworkNotInstalledError as error:
-            # "pip install cupy" builds it from source; the wheels have the CUDA version
-            # in their names.
-            error.remedy = _INSTALL
-            error.args = (error.asked, error.why, error.remedy)
-            raise
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().ndarray)
@@ -63,10 +55,8 @@ class CuPy(Framework):
         name = f"cupy.{type(obj).__name__}"
         dtype = from_numpy(obj.dtype)
         if dtype is None:
-            raise UnsupportedConversionError(
-                f"convert({name})",
-                f"tensors have no counterpart of {obj.dtype}",
-                "cast it to a number, or view its bytes: x.view('uint8')",
+            raise obstacles.refuse_source_dtype(
+                name, obj.dtype, "cast it to a number, or view its bytes: x.view('uint8')"
             )
         kind = ROCM if cupy.cuda.runtime.is_hip else CUDA
         device = Device(kind, obj.data.device_id)
@@ -102,13 +92,13 @@ class CuPy(Framework):
 
         def on_device(array: Any) -> Any:
             data, dtype, strides = array.data, array.dtype, array.strides
-            # On another device its exporter would order the wrong stream.
+            # CuPy's exporter orders a stream of the current device.
             if data.device_id != current_device():
                 raise BufferError("not on the current device")
-            # C-contiguous says that no stride that is walked is a fraction of the item size; one
-            # that is not walked may still be negative, which ends torch (pytorch/pytorch#188023).
+            # A C-contiguous array may have a negative stride in a dimension of size 1, and negative
+            # strides abort torch (pytorch/pytorch#188023).
             if dtype.num not in numbers or not array.flags.c_contiguous or data.ptr % dtype.itemsize:
-                raise BufferError("a type or a layout that others lack")
+                raise BufferError("a dtype or a layout that other frameworks lack")
             if strides and min(strides) < 0:
                 raise BufferError("a negative stride")
             return data.device_id, lambda stream: array.__dlpack__(stream=stream)
@@ -122,30 +112,22 @@ class CuPy(Framework):
             raise refuse_ndim("cupy", view, _MAX_NDIM)
         name = view.dtype.name
         if name in SUBBYTE_NAMES or to_numpy(view.dtype) is None:
-            nowhere = name in SUBBYTE_NAMES or name == "float4_e2m1fn_x2"
-            raise refuse_dtype(
-                "cupy", view.dtype, "" if nowhere else "pip install ml_dtypes, which adds it to NumPy"
-            )
+            raise obstacles.refuse_extended_dtype("cupy", view.dtype)
         if _plain(view):
             return []
-        # A kernel that reads across its type's alignment stops with "misaligned
-        # address", and the process has lost its CUDA context for good.
-        return [
-            Reason(
-                "the memory is not aligned to its item size, and CUDA kernels fault on such memory",
-                "align the record where it is made: numpy.dtype(..., align=True)",
-            )
-        ]
+        # A kernel that reads misaligned memory fails with "misaligned address", after which the
+        # process cannot use its CUDA context again.
+        return [obstacles.UNSAFE_FOR_KERNELS]
 
     def can_relay(self, view: StridedView) -> bool:
-        # Any layout: what is misaligned is copied as bytes, see _row_major.
+        # Any layout: _row_major copies misaligned memory byte by byte.
         return view.ndim <= _MAX_NDIM and to_numpy(view.dtype) is not None
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         cupy = self.module()
         with _on(cupy, device.id, stream):
-            # Blocking, on that one stream: a copy from pinned memory would run on while
-            # the source's owner may change it as soon as this returns.
+            # Blocking: a copy from pinned memory would still read the source after this returns, when
+            # its owner may change it.
             fresh = cupy.array(array, order="C", blocking=True)
         return fresh if dtype.in_numpy else fresh.view(to_numpy(dtype))
 
@@ -154,8 +136,8 @@ class CuPy(Framework):
         with cupy.cuda.Device(source.view.device.id):
             consumer = _handle(cupy.cuda.get_current_stream()) if stream is None else stream
             if hasattr(type(source.producer), "__dlpack__"):
-                # The producer orders its work before the consumer's stream (DLPack
-                # Python specification, "stream").
+                # The producer orders its work before the consumer's stream (DLPack Python
+                # specification, "stream").
                 capsule = dlpack.request(source.producer, stream=consumer)
                 return _imported(cupy, capsule, source.view.dtype)
             return _aliased(cupy, source, consumer)
@@ -169,14 +151,14 @@ class CuPy(Framework):
         with cupy.cuda.Device(view.device.id):
             there = obj if view.c_contiguous and _plain(view) else _row_major(cupy, obj, view)
             own = cupy.cuda.get_current_stream()
-            made = own.record()
+            ready = own.record()
         with _on(cupy, device.id, stream) as current:
-            current.wait_event(made)
+            current.wait_event(ready)
             fresh = cupy.empty(view.shape, view.dtype.storage)
             fresh.data.copy_from_device_async(there.data, view.nbytes, current)
             copied = current.record()
         with cupy.cuda.Device(view.device.id):
-            # Before its pool hands the source's block to somebody else.
+            # So that CuPy's pool does not reuse the source's block before the copy has read it.
             own.wait_event(copied)
         return fresh if view.dtype.in_numpy else fresh.view(obj.dtype)
 
@@ -194,10 +176,10 @@ class CuPy(Framework):
                 raise BufferError("not on the current device")
             return from_capsule(ask(_handle(current_stream())))
 
-        def transfer(given: Any) -> Any:
-            if given.dtype.num not in numbers or not given.dtype.isnative:
-                raise BufferError("a type that CuPy lacks, or bytes in the other order")
-            return array(given, order="C", blocking=True)  # as from_host does
+        def transfer(ndarray: Any) -> Any:
+            if ndarray.dtype.num not in numbers or not ndarray.dtype.isnative:
+                raise BufferError("a dtype that CuPy lacks, or not in native byte order")
+            return array(ndarray, order="C", blocking=True)  # blocking: see from_host
 
         return {"cuda": on_device, "ndarray": transfer}
 
@@ -217,16 +199,16 @@ class CuPy(Framework):
     def check_device(self, device: Device) -> None:
         super().check_device(device)
         asked = f"to='cupy', device={str(device)!r}"
-        reason = cuda_driver.missing()
-        if reason is not None:
-            raise DeviceError(asked, reason.why, reason.remedy)
+        cuda_driver.require(asked)
         runtime = self.module().cuda.runtime
         try:
             count = runtime.getDeviceCount()
         except runtime.CUDARuntimeError as error:
-            raise DeviceError(asked, f"the CUDA runtime does not answer: {error}", _INSTALL) from error
+            raise DeviceError(
+                asked, f"the CUDA runtime does not answer: {error}", _INSTALL, code="driver-error"
+            ) from error
         if device.id >= count:
-            raise DeviceError(asked, f"CuPy sees {count} CUDA devices", "name one of them")
+            raise obstacles.refuse_index("cupy", device, count)
 
     def devices(self) -> list[str]:
         cuda = self.module().cuda
@@ -235,10 +217,9 @@ class CuPy(Framework):
 
 
 class _Retyped:
-    """Exports bytes as unsigned integers through CuPy, and writes their true type in the capsule.
+    """Exports an array as unsigned integers and writes its true dtype into the capsule.
 
-    CuPy's exporter knows bfloat16 since version 14 and no float8: it refuses the rest
-    (cupy/cupy#9480).
+    CuPy's exporter takes bfloat16 since version 14, and no float8 (cupy/cupy#9480).
     """
 
     def __init__(self, array: Any, dtype: DType) -> None:
@@ -254,7 +235,7 @@ class _Retyped:
 
 
 class _Foreign:
-    """A stream's handle with CUDA Python's stream protocol, which CuPy takes."""
+    """A stream's handle with CUDA Python's stream protocol, for CuPy."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -264,7 +245,7 @@ class _Foreign:
 
 
 def _plain(view: StridedView) -> bool:
-    """Whether kernels may read the memory as it lies."""
+    """Whether kernels can read the memory: it is aligned to its item size."""
     return view.is_aligned(view.dtype.itemsize) and not view.has_fractional_strides
 
 
@@ -273,10 +254,10 @@ def _as_storage(array: Any, dtype: DType) -> Any:
 
 
 def _row_major(cupy: Any, array: Any, view: StridedView) -> Any:
-    """Return a fresh row-major copy, made on the current stream.
+    """Return a row-major copy, made on the current stream.
 
-    As unsigned integers where NumPy lacks the type, since CuPy compiles no kernel for
-    most of these; byte by byte where the memory is misaligned.
+    As unsigned integers if NumPy lacks the dtype, since CuPy compiles no kernels for most of
+    these; byte by byte if the memory is misaligned.
     """
     dtype = view.dtype
     if _plain(view):
@@ -291,8 +272,8 @@ def _row_major(cupy: Any, array: Any, view: StridedView) -> Any:
 def _imported(cupy: Any, capsule: Any, dtype: DType) -> Any:
     if dtype.in_numpy:
         return cupy.from_dlpack(capsule)
-    # As unsigned integers: of a type that it does not know CuPy 13 frees the capsule
-    # in a way that kills the process (cupy/cupy#8801).
+    # As unsigned integers: for an unknown dtype, CuPy 13 frees the capsule in a way that aborts
+    # the process (cupy/cupy#8801).
     unsigned = from_numpy(dtype.storage)
     assert unsigned is not None
     return cupy.from_dlpack(dlpack.retype(capsule, unsigned)).view(to_numpy(dtype))
@@ -303,7 +284,7 @@ def _aliased(cupy: Any, source: Source, consumer: int) -> Any:
     view = source.view
     _, producer = cuda_array_interface.read(source.producer, view.device.id)
     if producer is not None and consumer not in (NO_SYNC_STREAM, producer):
-        # An event, where cupy.asarray would have the host wait for the producer's stream.
+        # An event: cupy.asarray would block the host until the producer's stream is done.
         _stream(cupy, consumer).wait_event(_stream(cupy, producer).record())
     low, high = view.bounds
     memory = cupy.cuda.UnownedMemory(low, high - low, source.producer, view.device.id)
@@ -312,7 +293,7 @@ def _aliased(cupy: Any, source: Source, consumer: int) -> Any:
 
 
 def _handle(stream: Any) -> int:
-    """Return a stream's number in DLPack; CuPy's own for the legacy default stream is 0."""
+    """Return a stream's number in DLPack; CuPy gives the legacy default stream the number 0."""
     return int(stream.ptr) or LEGACY_DEFAULT_STREAM
 
 
@@ -321,7 +302,7 @@ def _stream(cupy: Any, handle: int) -> Any:
         return cupy.cuda.Stream.null
     if handle == PER_THREAD_DEFAULT_STREAM:
         return cupy.cuda.Stream.ptds
-    if hasattr(cupy.cuda.Stream, "from_external"):  # CuPy 14, which deprecates the other
+    if hasattr(cupy.cuda.Stream, "from_external"):  # CuPy 14 deprecates ExternalStream
         return cupy.cuda.Stream.from_external(_Foreign(handle))
     return cupy.cuda.ExternalStream(handle)
 
@@ -330,22 +311,22 @@ def _stream(cupy: Any, handle: int) -> Any:
 def _on(cupy: Any, index: int, stream: int | None, *, after_own: bool = False) -> Iterator[Any]:
     """Make a device and a stream current; None and -1 leave the device's own current stream.
 
-    With `after_own` the stream waits for what the device's current stream has been
-    given so far, which makes the array, and that stream waits for it afterwards: the
-    array's block goes back to a pool that orders reuse on its own stream alone.
+    With `after_own`, the stream waits for the work on the device's own current stream, which
+    creates the array; afterwards that stream waits in turn, since CuPy's pool orders the reuse
+    of the array's block on it alone.
     """
     with cupy.cuda.Device(index):
         own = cupy.cuda.get_current_stream()
         if stream is None or stream in (NO_SYNC_STREAM, _handle(own)):
             yield own
             return
-        asked = _stream(cupy, stream)
+        current = _stream(cupy, stream)
         if after_own:
-            asked.wait_event(own.record())
-        with asked:
-            yield asked
+            current.wait_event(own.record())
+        with current:
+            yield current
         if after_own:
-            own.wait_event(asked.record())
+            own.wait_event(current.record())
 
 
 FRAMEWORK = CuPy()

@@ -1,4 +1,4 @@
-"""JAX's importer and exporter of capsules: its private functions where they are known to be the same."""
+"""JAX's importer and exporter of capsules, and its producers of device memory."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any
 
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM
 from zerocopy.dtype import native_numbers
+from zerocopy.framework import version_numbers
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import aligned_empty
 
-# JAX's public from_dlpack asks the producer, its backend and its stream, and then
-# canonicalises by way of jnp.asarray: 16 us for 1,000 floats, where the import
-# itself takes 2.5. The public __dlpack__ takes 1.7 us of Python around an export
-# of 0.4. So both are called where these versions have them, if a trial gives what
-# the public way gives (law 6; compared in test_routes).
+# JAX's public from_dlpack takes 16 us for 1,000 floats, the private import in it 2.5; the public
+# __dlpack__ takes 1.7 us around an export of 0.4. In these versions, and if a trial confirms
+# them, the private functions are used (law 6; compared in test_routes).
 _KNOWN = ((0, 7), (0, 13))
 
 
@@ -22,8 +21,7 @@ def _private() -> Any:
     import jaxlib
     from jaxlib import _jax  # type: ignore[attr-defined, unused-ignore]
 
-    version = tuple(int(n) for n in jaxlib.__version__.split(".")[:2])
-    return _jax if _KNOWN[0] <= version < _KNOWN[1] else None
+    return _jax if _KNOWN[0] <= version_numbers(jaxlib.__version__) < _KNOWN[1] else None
 
 
 def from_capsule() -> Callable[[Any], Any]:
@@ -49,12 +47,12 @@ def from_capsule() -> Callable[[Any], Any]:
             if private(trial.__dlpack__()).unsafe_buffer_pointer() == trial.ctypes.data:
                 _chosen["import"] = private
         except (ImportError, AttributeError, TypeError, RuntimeError):
-            pass  # another version's internals: the public way stands
+            pass  # other internals: keep the public function
     return _chosen["import"]
 
 
 def to_capsule() -> Callable[[Any], Any]:
-    """Return ``jax.Array -> legacy capsule``; it waits for the array, and refuses deleted ones."""
+    """Return ``jax.Array -> legacy capsule``, which waits for the array and refuses deleted ones."""
     import jax
     import numpy as np
 
@@ -66,7 +64,7 @@ def to_capsule() -> Callable[[Any], Any]:
             if dlpack.read(bare(trial)).ptr == trial.unsafe_buffer_pointer():
                 _chosen["export"] = bare
         except (ImportError, AttributeError, TypeError, RuntimeError):
-            pass  # as above
+            pass  # other internals: keep the public function
     return _chosen["export"]
 
 
@@ -74,11 +72,11 @@ _chosen: dict[str, Callable[[Any], Any]] = {}
 
 
 class OnDevice:
-    """A producer of device memory for one array, which knows what -1 means.
+    """A producer of one array's device memory that accepts stream -1.
 
-    XLA takes DLPack's "no synchronisation" for a stream's handle and gives it to the driver
-    (``WaitUntilBufferReadyOnStream``); None would have the host wait for the array. Without an
-    order asked for, the legacy default stream waits for it.
+    XLA passes -1, DLPack's "no synchronisation", to the driver as a stream's handle
+    (``WaitUntilBufferReadyOnStream``), and None blocks the host. So the legacy default stream
+    waits for the array.
     """
 
     def __init__(self, array: Any) -> None:
@@ -86,7 +84,7 @@ class OnDevice:
 
     def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
         if stream == NO_SYNC_STREAM:
-            # On ROCm its number is 0 (DLPack, Python specification, "stream").
+            # On ROCm the default stream is 0 (DLPack, Python specification, "stream").
             stream = 0 if self.__dlpack_device__()[0] == ROCM else LEGACY_DEFAULT_STREAM
         return self._array.__dlpack__(stream=stream, **options)
 
@@ -96,7 +94,7 @@ class OnDevice:
 
 
 class AsCuda:
-    """A producer of managed memory, for JAX, which knows no ``kDLCUDAManaged``."""
+    """A producer of managed memory for JAX, which does not accept ``kDLCUDAManaged``."""
 
     def __init__(self, producer: Any) -> None:
         self._producer = producer
@@ -109,8 +107,8 @@ class AsCuda:
 
 
 def on_device(array: Any) -> Any:
-    """Export an array on a CUDA device, fast; see ``zerocopy.source.FORMS``."""
-    kind, index = array.__dlpack_device__()  # of an array over several devices it raises
+    """Export an array on a CUDA device in the form ``cuda`` (see ``zerocopy.source.FORMS``)."""
+    kind, index = array.__dlpack_device__()  # raises for a sharded array
     if kind != CUDA or array.dtype.num not in native_numbers():
-        raise BufferError("not on a device, or of a type that others lack")
+        raise BufferError("not on a device, or a dtype that other frameworks lack")
     return int(index), lambda stream: array.__dlpack__(stream=stream)

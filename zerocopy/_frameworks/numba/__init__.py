@@ -1,4 +1,4 @@
-"""Numba's device arrays, on CUDA devices, and under its CUDA simulator on the host."""
+"""Numba's device arrays: on CUDA devices, or on the host under its CUDA simulator."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import (
     CUDA,
     HOST,
@@ -20,31 +21,32 @@ from zerocopy.device import (
     parse_stream,
 )
 from zerocopy.dtype import SUBBYTE_NAMES, DType, by_name, from_numpy, to_numpy
-from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
+from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason
+from zerocopy.framework import Framework, refuse_ndim
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
 if TYPE_CHECKING:
     from zerocopy.pool.hook import PoolHook
 
 _MAX_NDIM = 64
-_INSTALL = "pip install 'numba-cuda[cu13]', or [cu12]: nvidia-smi says which"
+_INSTALL = "pip install 'numba-cuda[cu13]', or [cu12]: nvidia-smi shows the CUDA version"
 
 
 class Numba(Framework):
-    """``numba.cuda`` device arrays: of the ``numba-cuda`` package, or of Numba's own older target.
+    """``numba.cuda`` device arrays of the ``numba-cuda`` package, or of Numba's older built-in target.
 
-    Under the simulator (``NUMBA_ENABLE_CUDASIM=1``) a device array is host memory, and
-    is described as that: ``view(x).device`` is the CPU, and NumPy aliases it. Simulated
-    are the transfer to the device, which copies, and copies on it. There are no streams,
-    no aliasing of other frameworks' device memory, and one device, ``cuda:0``; naming it
-    with ``device=`` copies, as its arrays do not lie there.
+    Under the simulator (``NUMBA_ENABLE_CUDASIM=1``) a device array is host memory:
+    ``view(x).device`` is the CPU, and NumPy aliases it. Transfers to the device and copies on it
+    are simulated. Streams and aliasing of other frameworks' device memory do not exist, and the
+    one device is ``cuda:0``; ``device="cuda:0"`` copies, since the memory is not on it.
     """
 
     name = "numba"
     root_modules = ("numba",)
     distribution = "'numba-cuda[cu13]'"
+    install_hint = _INSTALL
     device_kinds = ("cuda",)
     can_copy_to_device = True
 
@@ -54,25 +56,21 @@ class Numba(Framework):
         return NumbaHook()
 
     def module(self) -> ModuleType:
-        try:
-            module = super().module()
-            if "numba.cuda" not in sys.modules:
+        module = super().module()
+        if "numba.cuda" not in sys.modules:
+            try:
                 import_module("numba.cuda")
-        except FrameworkNotInstalledError as error:
-            error.remedy = _INSTALL
-            error.args = (error.asked, error.why, error.remedy)
-            raise
-        except ImportError as error:
-            raise FrameworkNotInstalledError(
-                "to='numba'", f"importing numba.cuda failed: {error}", _INSTALL
-            ) from error
+            except ImportError as error:
+                raise FrameworkNotInstalledError(
+                    "to='numba'", f"importing numba.cuda failed: {error}", _INSTALL, code="not-installed"
+                ) from error
         return module
 
     def variant(self, form: str) -> Framework | None:
-        return self if form == "cuda" else None  # to="numba.cuda", which people write too
+        return self if form == "cuda" else None  # to="numba.cuda"
 
     def owns(self, cls: type) -> bool:
-        # Managed and mapped arrays are ndarrays too, and host memory: those are NumPy's.
+        # Not managed and mapped arrays: they are ndarrays in host memory, which NumPy owns.
         array = _array_class()
         return array is not None and issubclass(cls, array)
 
@@ -82,10 +80,8 @@ class Numba(Framework):
         name = f"numba.{type(obj).__name__}"
         dtype = from_numpy(obj.dtype)
         if dtype is None:
-            raise UnsupportedConversionError(
-                f"convert({name})",
-                f"tensors have no counterpart of {obj.dtype}",
-                "convert the fields of a record, or x.view('int64') for dates",
+            raise obstacles.refuse_source_dtype(
+                name, obj.dtype, "convert the fields of a record, or x.view('int64') for dates"
             )
         if _simulated():
             return _simulated_source(obj, name, dtype)
@@ -93,9 +89,9 @@ class Numba(Framework):
         pointer = obj.__cuda_array_interface__["data"][0]
         index = cuda_driver.ordinal(pointer)
         device = Device(CUDA, cuda.get_current_device().id if index is None else index)
-        # The strides are the array's own: its interface leaves them out of a broadcast
-        # array, whose zero strides numba.cuda.cudadrv.devicearray.is_contiguous skips,
-        # and a consumer would read past the end.
+        # obj.strides, not those of its interface: is_contiguous (numba.cuda.cudadrv.devicearray)
+        # ignores strides of zero, so the interface of a broadcast array has none, and a consumer
+        # would read past the end.
         view = StridedView(
             pointer, tuple(obj.shape), tuple(obj.strides), dtype, device, readonly=False, owner=obj
         )
@@ -121,52 +117,44 @@ class Numba(Framework):
             raise refuse_ndim("numba", view, _MAX_NDIM)
         name = view.dtype.name
         if name in SUBBYTE_NAMES or to_numpy(view.dtype) is None:
-            nowhere = name in SUBBYTE_NAMES or name == "float4_e2m1fn_x2"
-            raise refuse_dtype(
-                "numba", view.dtype, "" if nowhere else "pip install ml_dtypes, which adds it to NumPy"
-            )
+            raise obstacles.refuse_extended_dtype("numba", view.dtype)
         reasons = []
         if view.has_negative_strides:
             # copy_to_host refuses them, and Numba computes a negative size for the memory.
-            reasons.append(
-                Reason("Numba cannot fetch memory that is walked backwards", "flip it inside the kernel")
-            )
+            why, remedy = "Numba does not support negative strides", "flip the array in the kernel"
+            reasons.append(Reason(why, remedy, code="negative-strides"))
         if view.has_fractional_strides or not view.is_aligned(view.dtype.itemsize):
-            reasons.append(
-                Reason(
-                    "the memory is not aligned to its item size, and CUDA kernels fault on such memory",
-                    "align the record where it is made: numpy.dtype(..., align=True)",
-                )
-            )
+            reasons.append(obstacles.UNSAFE_FOR_KERNELS)
         return reasons
 
     def device_copy_reasons(self, view: StridedView) -> list[Reason]:
         if _simulated() and not view.device.is_host:
             raise DeviceError(
                 "to='numba'",
-                f"Numba's CUDA simulator is on, and it cannot reach memory on {view.device}",
-                "unset NUMBA_ENABLE_CUDASIM, or bring the array to the host first",
+                f"Numba's CUDA simulator is on, and it cannot access memory on {view.device}",
+                "unset NUMBA_ENABLE_CUDASIM, or copy the array to the host first",
+                code="other-device",
             )
         return self.copy_reasons(view)
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         cuda = self.module().cuda
-        # to_device takes memory in row- or column-major order and no other.
+        # to_device takes row- or column-major memory only.
         array = array if array.flags.forc else array.copy()
         if _simulated():
             fresh = cuda.to_device(array)
         else:
-            with _on(cuda, device.id, stream) as asked:
+            with _on(cuda, device.id, stream) as current:
                 if stream is None or stream == NO_SYNC_STREAM:
                     fresh = cuda.to_device(array)
                 else:
-                    fresh = cuda.device_array_like(array, stream=asked)
-                    # Where its memory was last used: allocators order on the default stream.
+                    fresh = cuda.device_array_like(array, stream=current)
+                    # The new memory may still be in use: allocators order on the default stream.
                     _order(cuda, _default(), stream)
-                    fresh.copy_to_device(array, stream=asked)
-                    # From pinned memory the copy runs on after to_device has returned,
-                    # and the source's owner may change it then.
-                    asked.synchronize()
+                    fresh.copy_to_device(array, stream=current)
+                    # A copy from pinned memory would still read the source after this returns, when
+                    # its owner may change it.
+                    current.synchronize()
         return fresh if dtype.in_numpy else fresh.view(to_numpy(dtype))
 
     def from_device(self, source: Source, stream: int | None) -> Any:
@@ -175,16 +163,16 @@ class Numba(Framework):
         consumer = _default() if stream is None else stream
         with cuda.gpus[view.device.id]:
             if hasattr(type(producer), "__dlpack__"):
-                # Numba imports no DLPack. The capsule is read, and held unconsumed for as
-                # long as the array lives: its own destructor then runs its deleter.
+                # Numba does not import DLPack: read the capsule, and hold it unconsumed while the
+                # array lives. Its destructor then runs the deleter.
                 capsule = dlpack.request(producer, stream=consumer)
                 view, owner = dlpack.read(capsule, producer), capsule
             else:
                 _, ready = cuda_array_interface.read(producer, view.device.id)
                 owner = producer
                 _order(cuda, ready, consumer)
-            # sync=False: the order is made above, by an event, where Numba would have the
-            # host wait. The stream becomes the array's own, as Numba's imports have it.
+            # sync=False: the event above orders the streams; Numba would block the host. The stream
+            # becomes the array's own, as in Numba's imports.
             bound = None if stream in (None, NO_SYNC_STREAM) else stream
             array = cuda.as_cuda_array(cuda_array_interface.Handover(view, bound, owner), sync=False)
         return array if view.dtype.in_numpy else array.view(to_numpy(view.dtype))
@@ -194,7 +182,7 @@ class Numba(Framework):
         source = self.source(obj)
         if source.view.device == device:
             return _row_major(cuda, obj, source.view, _own_stream(obj), stream)
-        # Numba has no copy from one device to another: by way of the host.
+        # Numba cannot copy between devices: copy through the host.
         return self.from_host(source.host(), source.view.dtype, device, stream)
 
     # -- devices --------------------------------------------------------------
@@ -211,19 +199,19 @@ class Numba(Framework):
         asked = f"to='numba', device={str(device)!r}"
         cuda = self.module().cuda
         if not _simulated():
-            reason = cuda_driver.missing()
-            if reason is not None:
-                raise DeviceError(asked, reason.why, reason.remedy)
+            cuda_driver.require(asked)
             error = cuda.cuda_error()
             if error is not None:
-                raise DeviceError(asked, f"Numba cannot use the driver: {error}", _INSTALL)
+                raise DeviceError(
+                    asked, f"Numba cannot use the driver: {error}", _INSTALL, code="driver-error"
+                )
         if device.id >= len(cuda.gpus):
-            raise DeviceError(asked, f"Numba sees {len(cuda.gpus)} CUDA devices", "name one of them")
+            raise obstacles.refuse_index("numba", device, len(cuda.gpus))
 
     def is_out_of_memory(self, error: Exception) -> bool:
         driver = sys.modules.get("numba.cuda.cudadrv.driver")
         raised: Any = getattr(driver, "CudaAPIError", None)
-        # 2: CUDA_ERROR_OUT_OF_MEMORY (cuda.h, CUresult).
+        # CUDA_ERROR_OUT_OF_MEMORY is 2 (cuda.h, CUresult).
         return raised is not None and isinstance(error, raised) and int(error.code) == 2  # type: ignore[attr-defined]
 
     def devices(self) -> list[str]:
@@ -235,13 +223,10 @@ class Numba(Framework):
 
 
 def _array_class() -> type | None:
-    """Return the class of device arrays, if ``numba.cuda`` is imported.
-
-    Under the simulator the module is replaced by one that has ``FakeCUDAArray``.
-    """
+    """Return the class of device arrays if ``numba.cuda`` is imported: FakeCUDAArray in the simulator."""
     module = sys.modules.get("numba.cuda.cudadrv.devicearray")
-    found: type | None = getattr(module, "DeviceNDArray", None) or getattr(module, "FakeCUDAArray", None)
-    return found
+    cls: type | None = getattr(module, "DeviceNDArray", None) or getattr(module, "FakeCUDAArray", None)
+    return cls
 
 
 def _simulated() -> bool:
@@ -249,8 +234,8 @@ def _simulated() -> bool:
 
 
 def _simulated_source(obj: Any, name: str, dtype: DType) -> Source:
-    # The class passes __array_interface__ on from the ndarray that it wraps; the type
-    # in it is none that NumPy can read back where it is one of ml_dtypes.
+    # FakeCUDAArray forwards the interface of the ndarray that it wraps. Only its address is used:
+    # NumPy cannot parse its descr for a dtype of ml_dtypes.
     pointer, readonly = obj.__array_interface__["data"]
     view = StridedView(pointer, tuple(obj.shape), tuple(obj.strides), dtype, HOST, readonly, obj)
     return Source(name, view, view.numpy, "array-interface")
@@ -260,20 +245,19 @@ def _simulated_source(obj: Any, name: str, dtype: DType) -> Source:
 
 
 def _default() -> int:
-    """Return the stream on which Numba puts what is given none.
+    """Return the stream that Numba uses by default; it has no current stream.
 
-    Numba has no current stream. With NUMBA_CUDA_PER_THREAD_DEFAULT_STREAM it calls the
-    driver's per-thread variants throughout.
+    With NUMBA_CUDA_PER_THREAD_DEFAULT_STREAM Numba calls the driver's per-thread functions.
     """
     per_thread = os.environ.get("NUMBA_CUDA_PER_THREAD_DEFAULT_STREAM", "0") not in ("", "0")
     return PER_THREAD_DEFAULT_STREAM if per_thread else LEGACY_DEFAULT_STREAM
 
 
 def _own_stream(obj: Any) -> int:
-    """Return the stream that work on an array is on.
+    """Return the stream of the pending work on an array.
 
-    An array bound to none says "nothing to wait for" in its interface. But kernels that
-    are launched without a stream run on the default one, and return before they are done.
+    The interface of an array without a stream states that there is nothing to wait for. But
+    kernels launched without a stream run asynchronously on the default one.
     """
     own = parse_stream(obj.stream or None)
     return _default() if own is None or own == LEGACY_DEFAULT_STREAM else own
@@ -288,7 +272,7 @@ def _stream(cuda: Any, handle: int) -> Any:
 
 
 def _order(cuda: Any, first: int | None, then: int) -> None:
-    """Have one stream wait for what the other has been given so far; the host waits for neither."""
+    """Make the stream `then` wait for the work on `first`; the host does not wait."""
     if first is None or then in (NO_SYNC_STREAM, first):
         return
     event = cuda.event(timing=False)
@@ -298,7 +282,7 @@ def _order(cuda: Any, first: int | None, then: int) -> None:
 
 @contextmanager
 def _on(cuda: Any, index: int, stream: int | None) -> Iterator[Any]:
-    """Make a device current, and yield the stream as Numba takes it: 0 is none, and synchronous."""
+    """Make a device current, and yield the stream for Numba: 0 is the default one, and synchronous."""
     with cuda.gpus[index]:
         yield 0 if stream is None or stream == NO_SYNC_STREAM else _stream(cuda, stream)
 
@@ -307,10 +291,9 @@ def _on(cuda: Any, index: int, stream: int | None) -> Iterator[Any]:
 
 
 def _fetch(cuda: Any, view: StridedView, own: int, stream: int | None) -> Array:
-    """Bring memory of any layout to the host, finished.
+    """Copy memory of any layout to the host, and wait for the copy.
 
-    As one block of bytes, gaps included: copy_to_host does that too, but refuses negative
-    strides.
+    It copies one block of bytes, gaps included; copy_to_host refuses negative strides.
     """
     import numpy as np
 
@@ -321,32 +304,32 @@ def _fetch(cuda: Any, view: StridedView, own: int, stream: int | None) -> Array:
     handle = own if stream is None or stream == NO_SYNC_STREAM else stream
     with _on(cuda, view.device.id, handle) as on:
         _order(cuda, own, handle)
-        octets = cuda.as_cuda_array(cuda_array_interface.Handover(block, None, view.owner), sync=False)
-        raw = octets.copy_to_host(stream=on)
-        on.synchronize()  # with a stream copy_to_host returns before the copy is done
+        block_array = cuda.as_cuda_array(cuda_array_interface.Handover(block, None, view.owner), sync=False)
+        raw = block_array.copy_to_host(stream=on)
+        on.synchronize()  # with a stream, copy_to_host is asynchronous
     return np.ndarray(view.shape, view.dtype.storage, raw, view.ptr - low, view.strides)
 
 
 def _row_major(cuda: Any, obj: Any, view: StridedView, own: int, stream: int | None = None) -> Any:
-    """Return a fresh row-major copy on the same device, bound to no stream."""
+    """Return a row-major copy on the same device, bound to no stream."""
     dtype = view.dtype
     if view.has_fractional_strides or not view.is_aligned(dtype.itemsize):
-        # No kernel may read it, so it goes by way of the host.
+        # No kernel can read it: copy through the host.
         return FRAMEWORK.from_host(_fetch(cuda, view, own, stream).copy(), dtype, view.device, None)
     handle = own if stream is None or stream == NO_SYNC_STREAM else stream
     with _on(cuda, view.device.id, handle) as on:
-        # As unsigned integers where Numba may have no such type to compile a kernel for.
+        # As unsigned integers if Numba may be unable to compile a kernel for the dtype.
         plain = obj if dtype.in_numpy else obj.view(dtype.storage)
         fresh = cuda.device_array(view.shape, dtype.storage)
-        # After what makes the array, and after whatever used the new memory before, which
-        # allocators order on the default stream.
+        # Wait for the work on the array, and for earlier uses of the new memory, which allocators
+        # order on the default stream.
         for first in dict.fromkeys((own, _default())):
             _order(cuda, first, handle)
         if view.size and view.c_contiguous:
             fresh.copy_to_device(plain, stream=on)
         elif view.size:
             fresh.setitem(slice(None), plain, stream=on)
-        # The copy is bound to no stream, so what comes next is on the default one.
+        # The copy is bound to no stream, so later work on it runs on the default one.
         _order(cuda, handle, _default())
     return fresh if dtype.in_numpy else fresh.view(obj.dtype)
 

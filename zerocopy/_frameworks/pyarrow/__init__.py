@@ -1,7 +1,7 @@
-"""pyarrow: arrays, tensors and tables in Arrow memory, which nobody changes.
+"""pyarrow: arrays, tensors and tables in Arrow memory, which is immutable.
 
-Its arrays are also how columns pass between table frameworks that do not speak the
-C data interface with each other: ``hub`` makes them of any memory.
+Columns also pass as pyarrow arrays between table frameworks without a common interface: ``hub``
+creates such arrays over any memory.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Framework, Source, identity, refuse_dtype, refuse_ndim
+from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import address, tidy_strides
 from zerocopy.protocols.arrow_schema import Field, read_schema
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, Typed
 from zerocopy.tables.column import Column, Table
@@ -75,15 +77,10 @@ class PyArrow(Hub):
         if isinstance(obj, pa.Tensor):
             return _tensor(obj, name)
         if isinstance(obj, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
-            raise UnsupportedConversionError(
-                f"convert({name})",
-                "a table is not one array",
-                "pick a column, or convert it to a dict of them",
-            )
+            raise obstacles.refuse_table(name)
         if isinstance(obj, pa.Scalar):
-            raise UnsupportedConversionError(
-                f"convert({name})", "a scalar is a value and no array", "pass x.as_py(), or an array of it"
-            )
+            why, remedy = "a pyarrow scalar is not an array", "pass x.as_py(), or an array that has it"
+            raise obstacles.refuse_source(name, Reason(why, remedy, code="not-an-array"))
         return as_tensor(_column(pa, obj, name))
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
@@ -99,8 +96,8 @@ class PyArrow(Hub):
         if not isinstance(obj, (pa.Table, pa.RecordBatch)):
             return None
         schema = obj.schema
-        found = [_column(pa, c, name, f) for c, f in zip(obj.columns, schema, strict=True)]
-        return Table(name, schema.names, found, obj.num_rows, metadata=schema.metadata or {}, obj=obj)
+        arrays = [_column(pa, c, name, f) for c, f in zip(obj.columns, schema, strict=True)]
+        return Table(name, schema.names, arrays, obj.num_rows, metadata=schema.metadata or {}, obj=obj)
 
     def _read(self, reader: Any, name: str) -> Table:
         table = self.table(self.read_all(reader))
@@ -112,17 +109,17 @@ class PyArrow(Hub):
 
         pa = self.module()
         if cls is pa.Tensor:
-            return {"ndarray": cls.to_numpy}  # type: ignore[attr-defined]  # keeps read-only
+            return {"ndarray": cls.to_numpy}  # type: ignore[attr-defined]  # read-only if the tensor is
         if cls is pa.Table:
             return {"columns": _one_chunk_each, "arrow": _plain_table(pa)}
         if cls is pa.RecordBatch:
             return {"columns": _one_chunk_each}
-        # One class a type: these hold plain numbers, and their exporter refuses nulls.
+        # Each type has a class. These hold numbers, and their exporter refuses nulls.
         if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES} or not _marks_immutable(pa):
             return {}
 
         def versioned(array: Any) -> Any:
-            # Without max_version pyarrow warns, which costs a microsecond.
+            # Without max_version pyarrow warns, which takes a microsecond.
             return array.__dlpack__(max_version=(1, 0))
 
         return {"versioned": versioned, "readonly": np.from_dlpack, "ndarray": np.from_dlpack}
@@ -135,12 +132,12 @@ class PyArrow(Hub):
         if view.dtype.name not in _NUMBERS and not flat:
             remedy = ""
             if view.dtype.name == "bool":
-                remedy = "view it as bytes, x.view('uint8'), or flatten it: a flat one becomes bool8"
+                remedy = "view it as bytes, x.view('uint8'), or flatten it: one dimension becomes bool8"
             elif view.dtype.name.startswith("complex"):
                 half = f"float{view.dtype.bits // 2}"
                 remedy = (
-                    f"make pairs of {half} of it: x.view('{half}').reshape(*x.shape, 2) of a contiguous "
-                    "NumPy array, torch.view_as_real(x) of a tensor"
+                    f"view it as pairs of {half}: x.view('{half}').reshape(*x.shape, 2) for a contiguous "
+                    "NumPy array, torch.view_as_real(x) for a tensor"
                 )
             raise refuse_dtype(f"pyarrow.{form}", view.dtype, remedy)
         if flat and not hasattr(self.module(), "bool8"):
@@ -149,35 +146,37 @@ class PyArrow(Hub):
             raise UnsupportedConversionError(
                 "to='pyarrow.Array'",
                 f"the array has {view.ndim} dimensions and a pyarrow.Array has one",
-                "ask for pyarrow.Tensor or pyarrow.FixedShapeTensorArray, or flatten it",
+                'pass to="pyarrow.Tensor" or to="pyarrow.FixedShapeTensorArray", or flatten it',
+                code="too-many-dimensions",
             )
         if form == "FixedShapeTensorArray" and (view.ndim < 2 or 0 in view.shape):
             raise UnsupportedConversionError(
                 "to='pyarrow.FixedShapeTensorArray'",
-                f"a column of tensors needs two dimensions or more, none of size 0; this has {view.shape}",
-                "ask for pyarrow.Tensor",
+                f"a column of tensors needs two or more dimensions, none of size 0; this has {view.shape}",
+                'pass to="pyarrow.Tensor"',
+                code="too-few-dimensions",
             )
         if view.ndim > _MAX_NDIM:
             raise refuse_ndim("pyarrow", view, _MAX_NDIM)
         reasons = []
         if form == "Tensor":
             if view.has_negative_strides:
-                reasons.append(Reason("pyarrow.Tensor has no negative strides", "copy it at its source"))
+                why = "pyarrow.Tensor does not support negative strides"
+                reasons.append(Reason(why, "pass numpy.ascontiguousarray(x)", code="negative-strides"))
             if view.has_fractional_strides:
-                reasons.append(
-                    Reason("a stride is no multiple of the item size", "align the record it is a field of")
-                )
+                reasons.append(obstacles.FRACTIONAL_STRIDES)
         elif not view.c_contiguous:
             reasons.append(
                 Reason(
-                    f"pyarrow.{form} takes memory without gaps only",
-                    "ask for pyarrow.Tensor, which has strides, or make it contiguous at its source",
+                    f"pyarrow.{form} takes only memory without gaps",
+                    'pass to="pyarrow.Tensor", which has strides, or make it contiguous where it is created',
+                    code="not-contiguous",
                 )
             )
         if not view.is_aligned(view.dtype.itemsize):
-            # Arrow's kernels load whole elements; the format asks for 8 bytes at least
-            # (Columnar Format, "Buffer Alignment and Padding").
-            reasons.append(Reason("the memory is not aligned to its item size", "copy it at its source"))
+            # Arrow's kernels load whole elements; its format requires 8 bytes (Columnar Format, "Buffer
+            # Alignment and Padding").
+            reasons.append(obstacles.MISALIGNED)
         return reasons
 
     def _form(self, ndim: int) -> str:
@@ -193,7 +192,7 @@ class PyArrow(Hub):
         storage = pa.int8() if dtype.name == "bool" else pa.from_numpy_dtype(array.dtype)
         plain = array.view("int8") if dtype.name == "bool" else array
         column = pa.Array.from_buffers(storage, array.size, [None, pa.py_buffer(plain)], null_count=0)
-        if dtype.name == "bool":  # Arrow's own booleans are bits; bool8 is NumPy's byte
+        if dtype.name == "bool":  # Arrow's booleans are bits; bool8 is one byte, as in NumPy
             return pa.ExtensionArray.from_storage(pa.bool8(), column)
         return column
 
@@ -206,15 +205,15 @@ class PyArrow(Hub):
         ]
         schema = pa.schema(fields, metadata=table.metadata or None)
         if arrays:
-            made = pa.Table.from_arrays(arrays, schema=schema)
-        else:  # rows without columns: only a batch of empty structs has them
+            result = pa.Table.from_arrays(arrays, schema=schema)
+        else:  # pa.Table.from_arrays([]) would lose the number of rows
             field = pa.field("rows", pa.null())
             held = pa.schema([field], metadata=table.metadata or None)
-            made = pa.Table.from_arrays([pa.nulls(table.length)], schema=held).select([])
+            result = pa.Table.from_arrays([pa.nulls(table.length)], schema=held).select([])
         if self.form == "RecordBatch":
-            whole = made.combine_chunks()
-            return whole.to_batches()[0] if whole.num_rows else pa.RecordBatch.from_pylist([], made.schema)
-        return made.to_reader() if self.form == "RecordBatchReader" else made
+            whole = result.combine_chunks()
+            return whole.to_batches()[0] if whole.num_rows else pa.RecordBatch.from_pylist([], result.schema)
+        return result.to_reader() if self.form == "RecordBatchReader" else result
 
     def from_column(self, table: Table) -> Any:
         pa = self.module()
@@ -228,10 +227,10 @@ class PyArrow(Hub):
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         if self.form == "ChunkedArray" and not table.single:
-            raise UnsupportedConversionError(
-                "",
-                f"a table of {len(table.columns)} columns is no pyarrow.ChunkedArray",
+            raise obstacles.refuse_column(
+                f"a table of {len(table.columns)} columns is not a pyarrow.ChunkedArray",
                 "pick one: x['name']",
+                code="not-an-array",
             )
         return super().table_reasons(table)
 
@@ -241,7 +240,9 @@ class PyArrow(Hub):
         chunks = 1 if chunks is None else chunks
         if self.form == "RecordBatch" and chunks != 1:
             reasons.append(
-                Reason(f"it lies in {chunks} chunks, and a batch has one", 'ask for "pyarrow.Table"')
+                Reason(
+                    f"it has {chunks} chunks, and a batch has one", 'pass to="pyarrow.Table"', code="chunks"
+                )
             )
         return reasons
 
@@ -259,7 +260,7 @@ class PyArrow(Hub):
             if not array.flags.aligned:
                 raise BufferError("not aligned to its item size")
             try:
-                return flat(array)  # refuses gaps, reversals, booleans, other dimensions
+                return flat(array)  # refuses gaps, reversals, booleans and other dimensions
             except refused:
                 if array.ndim == 1 or not array.flags.c_contiguous:
                     raise
@@ -268,7 +269,7 @@ class PyArrow(Hub):
         return {"ndarray": ndarray, "arrow": identity}
 
 
-# The classes of plain numbers.
+# The classes of numeric arrays.
 _CLASS_NAMES = (
     *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)),
     *("HalfFloat", "Float", "Double"),
@@ -276,49 +277,49 @@ _CLASS_NAMES = (
 
 
 def _marks_immutable(pa: Any) -> bool:
-    """Whether this pyarrow exports versioned capsules, which say that Arrow is immutable."""
+    """Whether this pyarrow exports versioned capsules, which mark Arrow memory as read-only."""
     import inspect
 
     return "max_version" in inspect.signature(pa.Array.__dlpack__).parameters
 
 
 def _one_chunk_each(table: Any) -> list[tuple[str, Any]]:
-    """Return a table's columns as arrays, by name; raise where one lies in chunks."""
+    """Return a table's columns as pairs of name and array; raise if one has several chunks."""
     columns = []
     for name, column in zip(table.schema.names, table.columns, strict=True):
         if hasattr(column, "num_chunks"):
             if column.num_chunks != 1:
-                raise ValueError("chunks: for the careful way")
+                raise ValueError("several chunks")
             column = column.chunk(0)
         columns.append((name, column))
     return columns
 
 
 def _plain_table(pa: Any) -> Callable[[Any], Any]:
-    """Return what passes a table of plain numbers, one chunk a column, and raises for any other."""
+    """Return a function that returns a numeric table of one chunk per column, and raises for others."""
     numbers = frozenset(getattr(pa, name)() for name in _NUMBERS if name != "float16")
 
     def plain(table: Any) -> Any:
         names = table.column_names
         if table.schema.metadata or "" in names or len({*names}) != len(names) or not names:
-            raise ValueError("metadata, or names to look at")
+            raise ValueError("metadata, or names that need a check")
         for column in table.columns:
             if column.num_chunks != 1 or column.type not in numbers:
-                raise ValueError("chunks, or no plain numbers")
+                raise ValueError("several chunks, or not numeric")
         return table
 
     return plain
 
 
 def _field(of: Any) -> Field:
-    """Return what the C data interface says of a type or a field."""
+    """Return a type or a field as the C data interface describes it."""
     kind = getattr(of, "type", of)
-    # Fields of one name and type are equal to pyarrow whatever their metadata, and those of
-    # their children: so only the plain ones are kept. It saves 8 us a column.
+    # pyarrow compares fields without their metadata, and without their children's: so only plain
+    # fields are cached, which saves 8 us per column.
     if not kind.num_fields and not getattr(of, "metadata", None):
         try:
             return _plain_field(of)
-        except TypeError:  # extension types written in Python have no hash as a rule
+        except TypeError:  # extension types written in Python are often not hashable
             pass
     return read_schema(of.__arrow_c_schema__())
 
@@ -329,20 +330,23 @@ def _plain_field(of: Any) -> Field:
 
 
 def _column(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
-    """Describe an array, chunked or not; its memory is exported where it is looked at."""
+    """Describe an array, chunked or not; its memory is exported when it is read."""
     if not getattr(array, "is_cpu", True):
         raise DeviceError(
-            f"convert({name})", "the array is not in host memory", "bring it to the host: x.copy_to(...)"
+            f"convert({name})",
+            "the array is not in host memory",
+            "copy it to the host: x.copy_to(...)",
+            code="other-device",
         )
     chunked = isinstance(array, pa.ChunkedArray)
 
     field = _field(of if of is not None else array.type)
-    # A type without parts has its buffers at hand: exporting it takes 20 us a chunk more.
+    # A type without children needs only its buffers: exporting it would take 20 us more per chunk.
     flat = field.kind in _FLAT and not field.extension
-    look = partial(_flat_memory, field) if flat else arrow_c.read_array
+    read = partial(_flat_memory, field) if flat else arrow_c.read_array
 
     def load() -> list[arrow_c.Memory]:
-        return [look(chunk) for chunk in (array.chunks if chunked else [array])]
+        return [read(chunk) for chunk in (array.chunks if chunked else [array])]
 
     column = ArrowColumn(name, field, load, len(array), lambda: array, size=lambda: int(array.nbytes))
     column.chunk_count = array.num_chunks if chunked else 1
@@ -350,7 +354,7 @@ def _column(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
 
 
 def _flat_memory(field: Field, chunk: Any) -> arrow_c.Memory:
-    """Describe an array without parts as the C data interface would."""
+    """Describe an array without children as the C data interface would."""
     places = tuple(buffer.address if buffer is not None else 0 for buffer in chunk.buffers())
     return arrow_c.Memory(field, len(chunk), chunk.offset, chunk.null_count, places, (), None, chunk)
 
@@ -360,9 +364,7 @@ def _tensor(tensor: Any, name: str) -> Source:
     array.flags.writeable = array.flags.writeable and tensor.is_mutable
     dtype = from_numpy(array.dtype)
     if dtype is None:
-        raise UnsupportedConversionError(
-            f"convert({name})", f"tensors have no counterpart of {array.dtype}", "cast it first"
-        )
+        raise obstacles.refuse_source_dtype(name, array.dtype, "cast it first")
     view = StridedView(
         address(array), array.shape, array.strides, dtype, HOST, not array.flags.writeable, array
     )

@@ -1,25 +1,27 @@
-"""Arrow arrays of any memory: how columns pass between frameworks that do not know each other.
+"""Arrow arrays over any memory, in which columns pass between other frameworks.
 
-The frameworks reach these by the registry's pyarrow: no file of a framework imports another.
+These reach them through the registry's pyarrow: no framework's file imports another framework's.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Framework
+from zerocopy.framework import Framework
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.source import Array
 from zerocopy.tables.tensor_column import TensorColumn
 
 
 class Hub(Framework):
-    """What pyarrow does for the tables of others."""
+    """The methods of pyarrow's Framework that other table frameworks use."""
 
     def read_all(self, obj: Any) -> Any:
-        """Read an object that speaks the C data interface: a table, or a column."""
+        """Read an object with the C data interface: a table or a column."""
         pa = self.module()
         try:
             if not hasattr(type(obj), "__arrow_c_stream__"):
@@ -28,7 +30,7 @@ class Hub(Framework):
             stream = obj if isinstance(obj, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(obj)
         except pa.ArrowInvalid as error:
             try:
-                return pa.chunked_array(obj)  # a stream of plain arrays is no stream of batches
+                return pa.chunked_array(obj)  # a stream of plain arrays, not of batches
             except pa.ArrowException:
                 raise _unreadable(obj, error) from error
         except (pa.ArrowException, TypeError, ValueError) as error:
@@ -36,45 +38,44 @@ class Hub(Framework):
         try:
             if "_view" not in str(stream.schema):
                 return stream.read_all()
-            # pyarrow 26 takes an empty slice of string views for invalid once it was imported.
+            # pyarrow 26 rejects imported empty slices of string views as invalid.
             return pa.Table.from_batches([batch for batch in stream if batch.num_rows], stream.schema)
         except (pa.ArrowException, OSError, RuntimeError) as error:
             raise _unreadable(obj, error) from error
 
     def copied(self, array: Any) -> Any:
-        """Return an array in memory of its own, with the same chunks."""
+        """Return a copy of an array, with the same chunks."""
         pa = self.module()
         chunks = [c for c in (array.chunks if isinstance(array, pa.ChunkedArray) else [array]) if len(c)]
-        if not chunks:  # a slice of no rows cannot be written where its buffers go on before it
+        if not chunks:  # pyarrow cannot write an empty slice whose buffers start before it
             return pa.chunked_array([], type=array.type)
         sink = pa.BufferOutputStream()
         schema = pa.schema([pa.field("x", array.type)])
-        # Written and read back: the one way that copies each type, and what is used of it alone.
+        # Writing and reading copies every type, and only the used part of its buffers.
         with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(unify_dictionaries=False)) as out:
             for chunk in chunks:
                 out.write_batch(pa.record_batch([chunk], schema=schema))
         return pa.ipc.open_stream(sink.getvalue()).read_all().column(0)
 
     def tensor_reasons(self, column: TensorColumn) -> list[Reason]:
-        """Return why a column of a tensor is copied on its way to Arrow."""
+        """Return the reasons to copy a column of a tensor to Arrow."""
         source, field = column.source, column.field
         if source.refusal is not None:
-            raise UnsupportedConversionError("", source.refusal.why, source.refusal.remedy)
+            raise obstacles.refuse_column(source.refusal.why, source.refusal.remedy, code=source.refusal.code)
         reasons = list(source.reasons)
         if not source.view.device.is_host:
-            reasons.append(Reason(f"it is on {source.view.device} and Arrow's memory is the host's", ""))
+            why = f"it is on {source.view.device}, and Arrow arrays are on the host"
+            reasons.append(Reason(why, code="other-device"))
         if field is not None and field.kind == "fixed_binary":
             if not source.view.c_contiguous:
-                reasons.append(
-                    Reason("pyarrow.Array takes memory without gaps only", "copy it at its source")
-                )
+                reasons.append(obstacles.layout("pyarrow.Array", "memory without gaps"))
             return reasons
         return reasons + self._form_of(source.view.ndim).copy_reasons(source.view)
 
     def tensor_to_arrow(self, column: TensorColumn) -> Any:
-        """Return a column of a tensor as an array that aliases it where that is possible."""
+        """Return a column of a tensor as an array, which aliases it if it has no reasons to copy."""
         pa = self.module()
-        source, field, hidden = column.source, column.field, column.nulls
+        source, field, nulls = column.source, column.field, column.nulls
         view = source.view
         on_host = view.device.is_host
         array = source.host() if on_host or source.to_host is None else source.to_host(None)
@@ -82,21 +83,21 @@ class Hub(Framework):
             array = aligned_copy(array)
         if view.ndim > 1 and field is None:
             return self._form_of(view.ndim).from_host(array, view.dtype, HOST, None)
-        bitmap = None if hidden is None or not column.null_count else _bitmap(pa, hidden)
+        bitmap = None if nulls is None or not column.null_count else _bitmap(pa, nulls)
         count = 0 if bitmap is None else column.null_count
         storage = array.view("int8") if view.dtype.name == "bool" else array
-        kind = pa.from_numpy_dtype(storage.dtype) if field is None or not _stands(field) else _type(pa, field)
-        made = pa.Array.from_buffers(kind, len(array), [bitmap, pa.py_buffer(storage)], null_count=count)
+        kind = _type(pa, field) or pa.from_numpy_dtype(storage.dtype)
+        result = pa.Array.from_buffers(kind, len(array), [bitmap, pa.py_buffer(storage)], null_count=count)
         if view.dtype.name == "bool":
-            return pa.ExtensionArray.from_storage(pa.bool8(), made)
+            return pa.ExtensionArray.from_storage(pa.bool8(), result)
         if field is not None and field.kind == "dictionary":
             names = column.dictionary().arrow()
             names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
-            return pa.DictionaryArray.from_arrays(made, names, ordered=field.ordered)
-        return made
+            return pa.DictionaryArray.from_arrays(result, names, ordered=field.ordered)
+        return result
 
     def memory(self, nbytes: int) -> Array:
-        """Return uninitialised bytes of Arrow's pool, at a multiple of 64 bytes."""
+        """Return uninitialised bytes of Arrow's pool, aligned to 64 bytes."""
         import numpy as np
 
         return np.frombuffer(self.module().allocate_buffer(nbytes), np.uint8)
@@ -115,30 +116,26 @@ class Hub(Framework):
         return form
 
 
-def _type(pa: Any, field: Field) -> Any:
-    """Return the type of what integers stand for."""
-    kind = field.kind
+def _type(pa: Any, field: Field | None) -> Any:
+    """Return the type of a field stored as integers or bytes; None for other fields."""
+    kind = "" if field is None else field.kind
+    if field is None or kind not in ("timestamp", "duration", "date", "fixed_binary"):
+        return None
     if kind == "timestamp":
         return pa.timestamp(field.unit, field.timezone or None)
     if kind == "duration":
         return pa.duration(field.unit)
-    if kind == "fixed_binary":
-        return pa.binary(field.width)
-    return pa.date32()
+    return pa.binary(field.width) if kind == "fixed_binary" else pa.date32()
 
 
-def _stands(field: Field) -> bool:
-    return field.kind in ("timestamp", "duration", "date", "fixed_binary")
-
-
-def _bitmap(pa: Any, hidden: Array) -> Any:
+def _bitmap(pa: Any, nulls: Array) -> Any:
     import numpy as np
 
-    return pa.py_buffer(np.packbits(~hidden, bitorder="little"))
+    return pa.py_buffer(np.packbits(~nulls, bitorder="little"))
 
 
 def field_of(pa: Any, name: str, kind: Any, field: Field | None) -> Any:
-    """Return pyarrow's field of a column: its name and type, and what a producer said beside them."""
+    """Return pyarrow's field of a column, with the nullability and the metadata of `field`."""
     if field is None:
         return pa.field(name, kind)
     own = {k: v for k, v in field.metadata.items() if not k.startswith(b"ARROW:extension:")}
@@ -147,5 +144,8 @@ def field_of(pa: Any, name: str, kind: Any, field: Field | None) -> Any:
 
 def _unreadable(obj: Any, error: Exception) -> UnsupportedConversionError:
     return UnsupportedConversionError(
-        "", f"pyarrow cannot read the {type(obj).__qualname__}: {error}", "see the cause above"
+        "",
+        f"pyarrow cannot read the {type(obj).__qualname__}: {error}",
+        "see the cause above",
+        code="exporter-error",
     )

@@ -1,31 +1,26 @@
-"""pylibcudf: columns in Arrow's layout on a CUDA device, their nulls in a mask apart.
+"""pylibcudf: columns in Arrow's layout on a CUDA device, with nulls in a separate mask.
 
-cuDF's frames are made of these, and its file takes them from here by way of the
-registry. Only public calls are used, and none that copies: not ``to_dlpack``, nor
-``Column.from_arrow`` for memory on the device, which drops a mask whose nulls are not
-counted.
+cuDF's frames consist of these columns, and its file reaches this one through the registry. Only
+public functions that do not copy are used: neither ``to_dlpack``, nor ``Column.from_arrow`` for
+device memory, which drops the mask if its nulls are not counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._frameworks.pylibcudf import fitting, memory as libcudf
+from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks.pylibcudf import importing, memory as libcudf
 from zerocopy.device import CUDA, Device
 from zerocopy.dtype import by_name
-from zerocopy.errors import (
-    DeviceError,
-    FrameworkNotInstalledError,
-    Reason,
-    UnsupportedConversionError,
-)
-from zerocopy.framework import Framework, Source
+from zerocopy.errors import DeviceError, Reason
+from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_device, cuda_driver
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables import on_device
 from zerocopy.tables.arrow_column import ArrowColumn
@@ -34,11 +29,13 @@ from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.tensor_column import TensorColumn
 from zerocopy.tables.to_tables import Copied
 
-_INSTALL = "pip install pylibcudf-cu13 for CUDA 13, or pylibcudf-cu12 for CUDA 12: nvidia-smi says which"
+_INSTALL = (
+    "pip install pylibcudf-cu13 for CUDA 13, or pylibcudf-cu12 for CUDA 12: nvidia-smi shows the version"
+)
 _MAX_ROWS = 2**31 - 1  # libcudf's size_type
 _BOOL = by_name("bool")
-_VALIDITY = Reason("cuDF packs its nulls into bits, and a mask has a byte a row", "")
-_UPLOAD = Reason("it is in host memory and cuDF's is on the GPU", "")
+_VALIDITY = Reason("cuDF packs its nulls into bits, and a mask has one byte per row", code="packed-bits")
+_UPLOAD = Reason("it is in host memory, and cuDF's memory is on the GPU", code="other-device")
 
 
 class PyLibCuDF(Framework):
@@ -48,15 +45,8 @@ class PyLibCuDF(Framework):
     kind = "table"
     root_modules = ("pylibcudf",)
     distribution = "pylibcudf-cu13"
+    install_hint = _INSTALL
     device_kinds = ("cuda",)
-
-    def module(self) -> ModuleType:
-        try:
-            return super().module()
-        except FrameworkNotInstalledError as error:
-            error.remedy = _INSTALL  # the wheels have the CUDA version in their names
-            error.args = (error.asked, error.why, error.remedy)
-            raise
 
     def owns(self, cls: type) -> bool:
         plc = self.module()
@@ -67,11 +57,7 @@ class PyLibCuDF(Framework):
     def source(self, obj: Any) -> Source:
         table = self.table(obj)
         if not table.single:
-            raise UnsupportedConversionError(
-                f"convert({table.name})",
-                "a table is not one array",
-                "pick a column, or convert it to a dict of them",
-            )
+            raise obstacles.refuse_table(table.name)
         return as_tensor(table.columns[0])
 
     def table(self, obj: Any, index: bool | None = None) -> Table:
@@ -91,91 +77,79 @@ class PyLibCuDF(Framework):
         owner: Any = None,
         reasons: Sequence[Reason] = (),
     ) -> LibCudfColumn:
-        """Describe a column.
-
-        Parameters
-        ----------
-        name : str
-        col : pylibcudf.Column
-        dtype : object, optional
-            cuDF's type of it, which knows the categories, the time zone, the names of fields.
-        series : callable, optional
-            Returns it as a ``cudf.Series`` of that type.
-        owner : object, optional
-            What else is to be kept alive.
-        reasons : sequence of Reason
-            See :class:`Column`.
-        """
-        index = cuda_driver.ordinal(libcudf.somewhere(col))
-        device = Device(CUDA, fitting.current_device() if index is None else index)
+        """Describe a ``pylibcudf.Column``; cuDF passes its dtype, and a function that returns the Series."""
+        index = cuda_driver.ordinal(libcudf.any_address(col))
+        device = Device(CUDA, importing.current_device() if index is None else index)
         return LibCudfColumn(
-            name, libcudf.read(col, dtype, (col, owner), device, fitting.stream()), col, series, reasons
+            name, libcudf.read(col, dtype, (col, owner), device, importing.stream()), col, series, reasons
         )
 
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        raise UnsupportedConversionError("", "cuDF has columns and no arrays", "leave layout out")
+        why = "cuDF has columns, not arrays"
+        raise obstacles.refuse_column(why, "leave out layout=", code="not-an-array")
 
     def column_reasons(self, column: Column) -> list[Reason]:
         if isinstance(column, LibCudfColumn) and column.field.dictionary is not None:
-            raise UnsupportedConversionError(
-                "",
-                f"is {column.field}, and its pylibcudf column is the codes alone",
+            raise obstacles.refuse_column(
+                f"is {column.field}, and its pylibcudf column has only the codes",
                 'convert it to "cudf", or cast it to its values first: x.astype(x.cat.categories.dtype)',
             )
-        return self.fits(column)
+        return self.import_reasons(column)
 
-    def fits(self, column: Column) -> list[Reason]:
-        """Return why a column that comes in is copied; raise what libcudf cannot hold."""
-        self.check_device(Device(CUDA, fitting.current_device()))
+    def import_reasons(self, column: Column) -> list[Reason]:
+        """Return the reasons to copy a column; refuse one that libcudf cannot hold."""
+        self.check_device(Device(CUDA, importing.current_device()))
         if column.length > _MAX_ROWS:
-            raise UnsupportedConversionError(
-                "", f"has {column.length:,} rows and cuDF holds {_MAX_ROWS:,}", "convert it in parts"
+            raise obstacles.refuse_column(
+                f"has {column.length:,} rows and cuDF holds {_MAX_ROWS:,}",
+                "convert it in parts",
+                code="too-many-elements",
             )
         if isinstance(column, LibCudfColumn):
             return list(column.reasons)
         if isinstance(column, TensorColumn):
-            fitting.check_tensor(column.source.view)
+            importing.check_tensor(column.source.view)
             if self.on_gpu(column):
-                return fitting.tensor_reasons(column)
+                return importing.tensor_reasons(column)
         elif self.on_gpu(column):
             assert isinstance(column, ArrowColumn)
-            return fitting.device_copy_reasons(column)
+            return importing.device_copy_reasons(column)
         if column.field is not None:
-            fitting.check(column.field)
+            importing.check(column.field)
         return [*column.arrow_reasons(), _UPLOAD]
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
-        said = ["pylibcudf has no names, no index and no metadata: they do not survive"]
+        warnings = ["pylibcudf does not store names, an index or metadata: they are lost"]
         zones = [c.field.timezone for c in table.columns if c.field is not None and c.field.timezone]
         if zones:
-            said.append(
-                f"pylibcudf has no time zones: {', '.join(zones)} does not survive, what is in UTC does"
+            warnings.append(
+                f"pylibcudf does not store time zones: {', '.join(zones)} is lost, and the values are in UTC"
             )
-        return tuple(said)
+        return tuple(warnings)
 
     def from_table(self, table: Table) -> Any:
-        return self.module().Table([self.part(column) for column in table.columns])
+        return self.module().Table([self.to_pylibcudf(column) for column in table.columns])
 
     def from_column(self, table: Table) -> Any:
-        return self.part(table.columns[0])
+        return self.to_pylibcudf(table.columns[0])
 
-    def part(self, column: Column) -> Any:
-        """Return a column that `column_reasons` took as a ``pylibcudf.Column``: an alias where it can be."""
+    def to_pylibcudf(self, column: Column) -> Any:
+        """Return a column as a ``pylibcudf.Column``, which aliases it if it has no reasons to copy."""
         plc, copied = self.module(), isinstance(column, Copied)
         inner = column._column if isinstance(column, Copied) else column
         if isinstance(inner, LibCudfColumn):
-            made = inner.plc
+            result = inner.plc
         elif not self.on_gpu(inner):
-            return plc.Column.from_arrow(self.storable(column.arrow()))
+            return plc.Column.from_arrow(self.cast_for_cudf(column.arrow()))
         elif isinstance(inner, TensorColumn):
-            made = fitting.of_tensor(plc, inner.source)
+            result = importing.alias_tensor(plc, inner.source)
         else:
             assert isinstance(inner, ArrowColumn)
-            fitting.order(arrow_device.ready(inner.chunks[0]), inner.device)
-            made = libcudf.build(plc, inner.chunks[0])
-        return made.copy() if copied else made
+            importing.order(arrow_device.ready(inner.chunks[0]), inner.device)
+            result = libcudf.build(plc, inner.chunks[0])
+        return result.copy() if copied else result
 
     def on_gpu(self, column: Column) -> bool:
         """Whether a column's memory is on a GPU."""
@@ -184,54 +158,45 @@ class PyLibCuDF(Framework):
             return inner.source.view.device.kind == "cuda"
         return isinstance(inner, ArrowColumn) and not inner.device.is_host
 
-    def storable(self, array: Any) -> Any:
-        """Return a ``pyarrow`` array or table in types that cuDF has, where another one will do."""
+    def cast_for_cudf(self, array: Any) -> Any:
+        """Return a ``pyarrow`` array or table cast to the types in which cuDF stores its values."""
         pa: Any = registry.by_name("pyarrow").module()
         if isinstance(array, pa.Table):
-            fields = [field.with_type(fitting.storable(pa, field.type)) for field in array.schema]
+            fields = [field.with_type(importing.storage_type(pa, field.type)) for field in array.schema]
             return array.cast(pa.schema(fields, metadata=array.schema.metadata))
-        kind = fitting.storable(pa, array.type)
+        kind = importing.storage_type(pa, array.type)
         return array if kind == array.type else array.cast(kind)
 
     # -- devices --------------------------------------------------------------
 
     def default_device(self, view: StridedView) -> Device:
-        return view.device if view.device.kind == "cuda" else Device(CUDA, fitting.current_device())
+        return view.device if view.device.kind == "cuda" else Device(CUDA, importing.current_device())
 
     def check_device(self, device: Device) -> None:
         super().check_device(device)
         asked = f"to={self.name!r}, device={str(device)!r}"
-        reason = cuda_driver.missing()
-        if reason is not None:
-            raise DeviceError(asked, reason.why, reason.remedy)
-        if device.id != fitting.current_device():
-            # No call of cuDF names a device: it allocates on the current one.
+        cuda_driver.require(asked)
+        if device.id != importing.current_device():
+            # cuDF's functions take no device: they allocate on the current one.
             raise DeviceError(
                 asked,
-                f"cuDF works on the current device, cuda:{fitting.current_device()}",
+                f"cuDF works on the current device, cuda:{importing.current_device()}",
                 f"make the other one current first: cupy.cuda.Device({device.id}).use()",
+                code="other-device",
             )
 
     def devices(self) -> list[str]:
         return [f"cuda:{i}" for i in range(cuda_driver.count())] or ["cuda (no device)"]
 
 
-# -- columns that come ------------------------------------------------------------
+# -- columns of pylibcudf as sources -----------------------------------------------
 
 
 class LibCudfColumn(ArrowColumn):
-    """A column of libcudf: Arrow's memory, but for booleans, of a byte each.
+    """A column of libcudf: Arrow's memory, but with one byte per boolean.
 
-    Parameters
-    ----------
-    name : str
-    chunk : Memory
-        It, on the device.
-    col : pylibcudf.Column
-    series : callable, optional
-        Returns it as a ``cudf.Series``, with the type that pylibcudf does not keep: the
-        categories, the time zone, the names of fields.
-    reasons : sequence of Reason
+    `series` returns it as a ``cudf.Series``, whose dtype has what pylibcudf's lacks: categories,
+    time zone, names of fields.
     """
 
     def __init__(
@@ -252,27 +217,30 @@ class LibCudfColumn(ArrowColumn):
         return self.plc.to_arrow() if self.series is None else self.series().to_arrow()
 
     def arrow_reasons(self) -> list[Reason]:
-        why = f"it is on {self.device} and Arrow's memory is the host's"
-        return [*self.reasons, Reason(why, "CuPy, torch, JAX and Numba alias it where it is")]
+        why = f"it is on {self.device}, and Arrow arrays are on the host"
+        return [
+            *self.reasons,
+            Reason(why, "convert it to CuPy, torch, JAX or Numba, which alias it", code="other-device"),
+        ]
 
     def values(self, dtype: Any, shape: tuple[int, ...] = ()) -> Source:
         return self._blocks(_BOOL if self.field.kind == "bool" else dtype, shape, 1)
 
     def mask(self) -> Source:
-        # By cuDF itself: it knows the offset, and the bits need not come to the host.
-        def there() -> Any:
+        # cuDF computes the mask on the device, with the column's offset.
+        def on_gpu() -> Any:
             return FRAMEWORK.module().unary.is_null(self.plc)
 
         def host() -> Any:
-            return FRAMEWORK.source(there()).host()
+            return FRAMEWORK.source(on_gpu()).host()
 
         view = StridedView(0, (self.length,), (1,), _BOOL, self.device, True, self)
-        return on_device.made(Source(self.name, view, host, "cuda-array-interface", (_VALIDITY,)), there)
+        return on_device.made(Source(self.name, view, host, "cuda-array-interface", (_VALIDITY,)), on_gpu)
 
     def filled(self, value: Any) -> Callable[[], Any] | None:
         plc = FRAMEWORK.module()
         plain = self.field.kind in ("number", "bool")
-        if not plain or not hasattr(plc.Scalar, "from_py"):  # before 25.06: by way of the host
+        if not plain or not hasattr(plc.Scalar, "from_py"):  # pylibcudf before 25.06: fill on the host
             return None
         python = value.item() if hasattr(value, "item") else value
         return lambda: plc.replace.replace_nulls(self.plc, plc.Scalar.from_py(python, self.plc.type()))

@@ -1,8 +1,8 @@
-"""libcudf's columns as Arrow memory, and Arrow memory as its columns.
+"""libcudf's columns as Arrow memory, and Arrow memory as libcudf's columns.
 
-The layout is Arrow's ("libcudf Developer Guide", columns), but for three things: booleans
-have a byte each, `data` and `null_mask` are without the column's offset, and the chars of
-text are its data while the offsets are its child.
+The layout is Arrow's ("libcudf Developer Guide", columns) with three differences: a boolean is one
+byte, `data` and `null_mask` do not include the column's offset, and a string column's `data` holds
+the characters and its child the offsets.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import Device
 from zerocopy.dtype import by_name
-from zerocopy.errors import UnsupportedConversionError
 from zerocopy.protocols import cuda_array_interface
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.strided_view import StridedView
 from zerocopy.tables import memory
 
-#: Arrow's format of what a ``pylibcudf.TypeId`` lies in memory as; by name, since the numbers moved.
+#: Arrow's format of each ``pylibcudf.TypeId``, by name, since the numbers changed between versions.
 FORMATS = {
     **{f"INT{bits}": Field.of(f"int{bits}").format for bits in (8, 16, 32, 64)},
     **{f"UINT{bits}": Field.of(f"uint{bits}").format for bits in (8, 16, 32, 64)},
@@ -39,21 +39,21 @@ _DIGITS = {"DECIMAL32": 9, "DECIMAL64": 18, "DECIMAL128": 38}
 
 
 def _address(span: Any) -> int:
-    """Return where a buffer of a column begins; its own size says nothing of the rows."""
+    """Return the address of a column's buffer."""
     if span is None:
         return 0
-    found = span.ptr if hasattr(span, "ptr") else span.__cuda_array_interface__["data"][0]
-    return int(found or 0)
+    address = span.ptr if hasattr(span, "ptr") else span.__cuda_array_interface__["data"][0]
+    return int(address or 0)
 
 
-def somewhere(col: Any) -> int:
-    """Return an address in a column's memory; 0 where it has none."""
-    found = _address(col.data()) or _address(col.null_mask())
-    return found or next((a for i in range(col.num_children()) if (a := somewhere(col.child(i)))), 0)
+def any_address(col: Any) -> int:
+    """Return any address in a column's memory; 0 if it has no memory."""
+    address = _address(col.data()) or _address(col.null_mask())
+    return address or next((a for i in range(col.num_children()) if (a := any_address(col.child(i)))), 0)
 
 
 def read(col: Any, dtype: Any, owner: Any, device: Device, stream: int) -> Memory:
-    """Describe a column and what is below it; `data` and `null_mask` are without its offset."""
+    """Describe a column and its children."""
     kind: str = col.type().id().name
     nulls = col.null_count()
     mask, data = _address(col.null_mask()) if nulls else 0, _address(col.data())
@@ -63,8 +63,8 @@ def read(col: Any, dtype: Any, owner: Any, device: Device, stream: int) -> Memor
     if kind in ("STRING", "LIST"):
         ends = col.child(0) if col.num_children() else None
         if ends is None and (col.size() or kind == "LIST"):
-            raise UnsupportedConversionError(
-                "", "has no offsets: none of its rows has a value", "fill them, or leave it out"
+            raise obstacles.refuse_column(
+                "has no offsets: all its rows are null", "fill them, or leave it out", code="nulls"
             )
         wide = ends is not None and ends.type().id().name == "INT64"
         first = 0 if ends is None else _address(ends.data()) + ends.offset() * (8 if wide else 4)
@@ -86,11 +86,11 @@ def read(col: Any, dtype: Any, owner: Any, device: Device, stream: int) -> Memor
         field = Field.of("bool")
     else:
         zone = getattr(dtype, "tz", None)
-        # What has no format of Arrow's is refused by its own name.
+        # A type without a format in Arrow keeps its name, for the refusal's message.
         field = Field(FORMATS.get(kind, kind) + (str(zone) if zone is not None else ""))
         buffers = () if kind == "EMPTY" else buffers
     if hasattr(dtype, "categories"):
-        # Its pylibcudf column is the codes, and no more.
+        # The pylibcudf column has only the codes; the dtype has the categories.
         col_of, _ = dtype.categories.to_pylibcudf()
         dictionary = read(col_of, dtype.categories.dtype, (owner, col_of), device, stream)
         field = replace(field, dictionary=dictionary.field, ordered=bool(dtype.ordered))
@@ -111,8 +111,8 @@ def read(col: Any, dtype: Any, owner: Any, device: Device, stream: int) -> Memor
 def build(plc: Any, chunk: Memory) -> Any:
     """Return a column over Arrow memory on the device.
 
-    By its buffers and not by ``Column.from_arrow``, which takes a null count of -1, "not
-    counted", for none, and drops the mask.
+    It is built from the buffers: ``Column.from_arrow`` takes a null count of -1, "not counted",
+    for 0, and drops the mask.
     """
     field, kind, rows = chunk.field, chunk.field.kind, chunk.offset + chunk.length
     count = memory.null_count(chunk)
@@ -137,8 +137,8 @@ def build(plc: Any, chunk: Memory) -> Any:
     elif kind == "struct":
         inner, kinds = [build(plc, child) for child in chunk.children], of("STRUCT")
     elif kind == "bool":
-        made = plc.transform.mask_to_bools(chunk.buffers[1], 0, rows)
-        data, kinds = made.data(), of("BOOL8")
+        unpacked = plc.transform.mask_to_bools(chunk.buffers[1], 0, rows)
+        data, kinds = unpacked.data(), of("BOOL8")
     elif kind == "decimal":
         data = span(chunk.buffers[1], rows * field.width)
         kinds = of(f"DECIMAL{field.width * 8}", -field.scale)

@@ -6,41 +6,34 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zerocopy._frameworks.torch.on_device import MAX_NDIM as _MAX_NDIM, exporter, importer
-from zerocopy.device import (
-    CUDA,
-    CUDA_HOST,
-    HOST,
-    LEGACY_DEFAULT_STREAM,
-    NO_SYNC_STREAM,
-    ROCM,
-    Device,
-)
+from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks.torch import fast_path
+from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
-from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Framework, Source, refuse_dtype, refuse_ndim
+from zerocopy.errors import DeviceError, Reason
+from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
 if TYPE_CHECKING:
     from zerocopy.pool.hook import PoolHook
 
-# torch calls these by other names, or has them under names that mean more.
+# Besides NATIVE_NAMES; not every version of torch has all of them.
 _FOREIGN = (
-    "bfloat16",
-    "float8_e4m3fn",
-    "float8_e4m3fnuz",
-    "float8_e5m2",
-    "float8_e5m2fnuz",
-    "float8_e8m0fnu",
-    "float4_e2m1fn_x2",
-    "complex32",
-)
+    "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+    "float4_e2m1fn_x2", "complex32",
+)  # fmt: skip
 _GRAD = Reason(
     "it requires grad, and no other framework would keep the graph",
-    "pass x.detach(): an alias without the graph",
+    "pass x.detach(), an alias without the graph",
+    code="requires-grad",
 )
+_CONJUGATED = Reason(
+    "the tensor is lazily conjugated", "x.resolve_conj() computes its values", code="lazy-view"
+)
+_NEGATED = Reason("the tensor is lazily negated", "x.resolve_neg() computes its values", code="lazy-view")
 
 
 class Torch(Framework):
@@ -68,22 +61,19 @@ class Torch(Framework):
         name = f"torch.{type(obj).__name__}"
         refusal = _refusal(torch, obj)
         if refusal is not None:
-            raise UnsupportedConversionError(f"convert({name})", refusal.why, refusal.remedy)
+            raise obstacles.refuse_source(name, refusal)
         dtype = _dtypes(torch).get(obj.dtype)
         if dtype is None:
-            raise UnsupportedConversionError(
-                f"convert({name})", f"{obj.dtype} has no counterpart elsewhere", "cast it first: x.to(dtype)"
-            )
+            raise obstacles.refuse_source_dtype(name, obj.dtype, "cast it first: x.to(dtype)")
         tensor = obj.detach() if obj.requires_grad else obj
         reasons = []
-        # Both bits are lazy: the memory holds other values than the tensor. to_dlpack
-        # and, for the negative bit, __dlpack__ export that memory as it is: through
-        # them z.conj().imag has its signs flipped, and nobody is told.
+        # Both bits are lazy: the memory holds other values than the tensor, and to_dlpack (for the
+        # negative bit also __dlpack__) exports it unchanged: z.conj().imag would change its signs.
         if obj.is_conj():
-            reasons.append(Reason("the tensor is lazily conjugated", "x.resolve_conj() makes it real memory"))
+            reasons.append(_CONJUGATED)
         if obj.is_neg():
-            reasons.append(Reason("the tensor is lazily negated", "x.resolve_neg() makes it real memory"))
-        device = _device(obj)
+            reasons.append(_NEGATED)
+        device = _device(torch, obj)
         strides = tuple(s * dtype.itemsize for s in obj.stride())
         view = StridedView(
             obj.data_ptr(), tuple(obj.shape), strides, dtype, device, readonly=False, owner=obj
@@ -94,8 +84,8 @@ class Torch(Framework):
             return _as_ndarray(torch, plain, dtype)
 
         def to_host(stream: int | None) -> Array:
-            # .cpu() waits for the copy, and runs on the current stream of the
-            # tensor's device, where the tensor's own work is ordered.
+            # .cpu() waits for the copy. It runs on the current stream of the tensor's device,
+            # which orders it after the tensor's own work.
             with torch.cuda.device(obj.device):
                 return _as_ndarray(torch, obj.resolve_conj().resolve_neg().cpu(), dtype)
 
@@ -115,71 +105,32 @@ class Torch(Framework):
         torch = self.module()
         if cls is not torch.Tensor:
             return {}
-        to_capsule = torch.utils.dlpack.to_dlpack
-
-        # A build that knows no accelerator has no tensors elsewhere with memory.
-        host_only = torch.version.cuda is None and not torch.accelerator.is_available()
-
-        # to_dlpack is the bare C++ function, 1.5 us faster than __dlpack__, which holds
-        # the checks: so they are made here (hazard 11). Each costs 40 to 70 ns, which
-        # is why the last one is left out where it cannot fail. Sparse and meta tensors
-        # are refused in C++.
-        def plain(tensor: Any) -> Any:
-            if tensor.requires_grad or tensor.is_neg() or tensor.is_conj() or tensor.dim() > _MAX_NDIM:
-                raise BufferError("not plain memory")
-            if not (host_only or tensor.is_cpu):
-                raise BufferError("not on the host")
-            return to_capsule(tensor)
-
-        def aligned(tensor: Any) -> Any:
-            if tensor.data_ptr() % 64 or tensor.dim() > _MAX_NDIM:
-                raise BufferError("not aligned, or more dimensions than others take")
-            if tensor.requires_grad or tensor.is_neg() or tensor.is_conj():
-                raise BufferError("not plain memory")
-            if not (host_only or tensor.is_cpu):
-                raise BufferError("not on the host")
-            return to_capsule(tensor)
-
-        # Tensor.numpy refuses gradients, lazy bits and other devices in C++.
-        forms = {
-            "ndarray": cls.numpy,  # type: ignore[attr-defined]
-            "capsule": plain,
-            "aligned": aligned,
-        }
-        if torch.version.cuda is None:
-            return forms
         native = frozenset(t for t, dtype in _dtypes(torch).items() if dtype.in_numpy)
-        return forms | {"cuda": exporter(torch, to_capsule, native)}
+        return fast_path.fast_exporters(torch, native)
 
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        if view.ndim > _MAX_NDIM:
-            raise refuse_ndim("torch", view, _MAX_NDIM)
+        if view.ndim > fast_path.MAX_NDIM:
+            raise refuse_ndim("torch", view, fast_path.MAX_NDIM)
         if view.dtype not in _dtypes(self.module()).values():
             raise refuse_dtype("torch", view.dtype)
         reasons = []
         if view.has_negative_strides:
-            # torch's DLPack import throws through a noexcept function, which ends the
-            # process (pytorch/pytorch#188023).
-            reasons.append(
-                Reason("torch has no negative strides", "pass numpy.ascontiguousarray(x), or flip in torch")
-            )
+            # torch's DLPack import throws inside a noexcept function, which aborts the process
+            # (pytorch/pytorch#188023).
+            remedy = "pass numpy.ascontiguousarray(x), or flip it in torch"
+            reasons.append(Reason("torch does not support negative strides", remedy, code="negative-strides"))
         if view.has_fractional_strides:
-            reasons.append(
-                Reason(
-                    "a stride is no multiple of the item size (a field of a packed record)",
-                    "align the record: numpy.dtype(..., align=True)",
-                )
-            )
+            reasons.append(obstacles.FRACTIONAL_STRIDES)
         if not view.is_aligned(view.dtype.itemsize):
-            reasons.append(Reason("the memory is not aligned to its item size", "copy it once at its source"))
+            reasons.append(obstacles.MISALIGNED)
         return reasons
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         torch = self.module()
-        # A writable alias: from_numpy warns about read-only memory, once a process
-        # and at whoever comes first; our plan says it, each time.
+        # A writable alias: from_numpy warns about read-only memory, but once per process only. The
+        # plan has this warning every time.
         plain = tidy_strides(writable_alias(array))
         if dtype.in_numpy:
             tensor = torch.from_numpy(plain)
@@ -195,15 +146,15 @@ class Torch(Framework):
         current = torch.cuda.current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM
         consumer = current if stream is None else stream
         if hasattr(type(source.producer), "__dlpack__"):
-            # The producer orders its work before the consumer's stream (DLPack
-            # Python specification); on its own device, as torch's exporter demands.
+            # The producer orders its work before the consumer's stream (DLPack Python
+            # specification). torch's exporter requires that its device is current.
             with torch.cuda.device(index):
                 capsule = dlpack.request(source.producer, stream=consumer)
                 return torch.utils.dlpack.from_dlpack(dlpack.as_cuda(capsule))
         with torch.cuda.device(index):
             _, producer = cuda_array_interface.read(source.producer, index)
             if producer is not None and consumer not in (NO_SYNC_STREAM, producer):
-                # as_tensor does not look at the interface's stream.
+                # as_tensor ignores the interface's stream.
                 _stream(torch, consumer, where).wait_stream(_stream(torch, producer, where))
             plain = cuda_array_interface.Handover(source.view, None, source.producer)
             tensor = torch.as_tensor(plain, device=f"cuda:{index}")
@@ -216,44 +167,15 @@ class Torch(Framework):
             return obj.to("cpu", copy=True)
         there = _stream(torch, stream, device)
         if obj.is_cuda:
-            # The tensor's own work is on its device's current stream; and its block must
-            # not be given to another tensor before the copy has read it.
+            # The tensor's own work is on its device's current stream. record_stream keeps the
+            # allocator from reusing its block before the copy has read it.
             there.wait_stream(torch.cuda.current_stream(obj.device))
             obj.record_stream(there)
         with torch.cuda.device(device.id), torch.cuda.stream(there):
             return obj.to(f"cuda:{device.id}", copy=True)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        torch = self.module()
-        from_capsule = _from_capsule(torch)
-        from_numpy = torch.from_numpy
-        forms: dict[str, Callable[[Any], Any]] = {"capsule": from_capsule}
-        if torch.version.cuda is not None:
-            # Asked of the build: whether there is a device is asked of the driver, after which
-            # no child of a fork could use it.
-            forms["cuda"] = importer(torch, from_capsule)
-        if not dlpack.NUMPY_DELETER_IS_SAFE:
-            return forms
-
-        def ndarray(array: Any) -> Any:
-            # Writable, aligned, native and row-major in one look: for such memory the
-            # capsule is 15 % faster than from_numpy. Negative strides never get to
-            # the capsule, which would abort (see `reasons`); from_numpy refuses them.
-            flags = array.flags
-            if flags.carray:
-                return from_capsule(array.__dlpack__())
-            if flags.behaved:
-                return from_numpy(array)
-            raise BufferError("read-only or misaligned")
-
-        def versioned(capsule: Any) -> Any:
-            tensor = from_capsule(capsule)
-            # Looked at afterwards: the tensor says it in 90 ns, most producers in more.
-            if tensor.data_ptr() % tensor.element_size():
-                raise BufferError("misaligned")
-            return tensor
-
-        return forms | {"versioned": versioned, "ndarray": ndarray}
+        return fast_path.fast_importers(self.module())
 
     # -- devices --------------------------------------------------------------
 
@@ -275,18 +197,15 @@ class Torch(Framework):
             built = torch.version.cuda is not None
             raise DeviceError(
                 f"to='torch', device={str(device)!r}",
-                "torch sees no CUDA device" if built else "this build of torch has no CUDA",
+                "torch sees no CUDA device" if built else "this build of torch does not support CUDA",
                 "check the driver with nvidia-smi" if built else "install a CUDA build: see pytorch.org",
+                code="other-device",
             )
         if device.id >= torch.cuda.device_count():
-            raise DeviceError(
-                f"to='torch', device={str(device)!r}",
-                f"torch sees {torch.cuda.device_count()} CUDA devices",
-                "name one of them",
-            )
+            raise obstacles.refuse_index("torch", device, torch.cuda.device_count())
 
     def is_out_of_memory(self, error: Exception) -> bool:
-        # A RuntimeError both, of the device and of the host (c10/core/impl/alloc_cpu.cpp).
+        # On the host it is a plain RuntimeError, known by its text alone (c10/core/impl/alloc_cpu.cpp).
         return isinstance(error, self.module().cuda.OutOfMemoryError) or (
             isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)
         )
@@ -298,33 +217,39 @@ class Torch(Framework):
 
 
 def _refusal(torch: Any, obj: Any) -> Reason | None:
-    """Return why a tensor has no block of memory with its values, if so."""
+    """Return why no block of memory holds a tensor's values; None if one does."""
     if obj.layout is not torch.strided:
-        return Reason(f"it is sparse ({obj.layout})", "x.to_dense(), or convert its indices and values")
+        return Reason(
+            f"it is sparse ({obj.layout})", "x.to_dense(), or convert its indices and values", code="sparse"
+        )
     if obj.is_quantized:
-        return Reason("it is quantized", "x.dequantize(), or x.int_repr() for the integers")
+        return Reason("it is quantized", "x.dequantize(), or x.int_repr() for the integers", code="quantized")
     if obj.is_nested:
-        return Reason("it is a nested tensor", "convert the parts: x.unbind()")
+        return Reason("it is a nested tensor", "convert its parts: x.unbind()", code="not-an-array")
     if obj.device.type == "meta":
-        return Reason("it is on the meta device and has no memory", "make it with real memory")
-    # A subclass with __torch_dispatch__ (DTensor, fake, functional and wrapper
-    # tensors) need not have memory of its own: data_ptr() would be a lie.
+        return Reason(
+            "it is on the meta device and has no memory", "create it on a real device", code="no-memory"
+        )
+    # A subclass with __torch_dispatch__ (DTensor, fake, functional and wrapper tensors) may have
+    # no memory; its data_ptr() would point elsewhere.
     if type(obj).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return Reason(
             f"{type(obj).__qualname__} overrides what its memory means",
-            "unwrap it: x.full_tensor(), x.to_local(), or the class's own way",
+            "unwrap it: x.full_tensor(), x.to_local(), or the method of its class",
+            code="no-memory",
         )
     if torch._C._functorch.is_functorch_wrapped_tensor(obj):
-        return Reason("it is traced by torch.func and has no memory", "convert outside of vmap or grad")
+        return Reason(
+            "it is traced by torch.func and has no memory", "convert it outside vmap or grad", code="traced"
+        )
     return None
 
 
 @functools.cache
 def _dtypes(torch: Any) -> dict[Any, DType]:
-    """Return torch's types and their standard names, as far as this version has them.
+    """Return the dtypes that this torch has, with their standard names.
 
-    Made whole before anybody sees it: a table filled in place would be half full to
-    another thread (P7).
+    Built completely before it is cached: another thread must not see half a table (P7).
     """
     names = [*NATIVE_NAMES, *_FOREIGN]
     return {getattr(torch, n): by_name(n) for n in names if hasattr(torch, n)}
@@ -343,47 +268,26 @@ def _as_ndarray(torch: Any, tensor: Any, dtype: DType) -> Array:
     return array
 
 
-def _device(tensor: Any) -> Device:
+def _device(torch: Any, tensor: Any) -> Device:
     device = tensor.device
     if device.type == "cpu":
-        # A lazy tensor is made whole to be asked, which is a copy that nobody knows of; its storage
-        # is not, and takes 4 us, where a plain tensor answers in 0.1.
+        # is_pinned() of a lazy tensor copies it. Asking its storage does not, but takes 4 us, where a
+        # plain tensor takes 0.1.
         lazy = tensor.is_conj() or tensor.is_neg()
-        asked = tensor.untyped_storage() if lazy else tensor
-        return Device(CUDA_HOST, 0) if asked.is_pinned() else HOST
+        owner = tensor.untyped_storage() if lazy else tensor
+        return Device(CUDA_HOST, 0) if owner.is_pinned() else HOST
     if device.type == "cuda":
-        hip = device.type == "cuda" and _is_rocm()
-        return Device(ROCM if hip else CUDA, device.index)
+        return Device(ROCM if torch.version.hip is not None else CUDA, device.index)
     kind, index = tensor.__dlpack_device__()
     return Device(int(kind), int(index))
 
 
-def _is_rocm() -> bool:
-    import torch
-
-    return torch.version.hip is not None
-
-
 def _stream(torch: Any, stream: int | None, device: Device) -> Any:
-    if stream is None or stream == -1:
+    if stream is None or stream == NO_SYNC_STREAM:
         return torch.cuda.current_stream(device.id)
     if stream == LEGACY_DEFAULT_STREAM:
         return torch.cuda.default_stream(device.id)
     return torch.cuda.ExternalStream(stream, device=device.id)
-
-
-def _from_capsule(torch: Any) -> Callable[[Any], Any]:
-    """Return torch's capsule importer: the C++ function where it is known to be the same.
-
-    ``torch.utils.dlpack.from_dlpack`` looks for ``__dlpack__`` before it takes a
-    capsule, which costs 140 ns of a budget of 150 (torch 2.13). The private name has
-    been the same since torch 1.10; test_routes compares both.
-    """
-    version = tuple(int(n) for n in torch.__version__.split(".")[:2])
-    private = getattr(torch._C, "_from_dlpack", None)
-    if (2, 9) <= version < (3, 0) and private is not None:
-        return private  # type: ignore[no-any-return]
-    return torch.utils.dlpack.from_dlpack  # type: ignore[no-any-return]
 
 
 FRAMEWORK = Torch()

@@ -1,103 +1,54 @@
-"""Every pair of frameworks, tried on a column of each type: what aliases, copies, is refused.
+"""Columns of every type, converted between frameworks.
 
-A source is a table of one column, made by :func:`zerocopy.convert` of an Arrow one; of
-a framework without tables it is a dict of one tensor. What tensors lack is tried again
-with the options that its remedies name.
+A source is a table of one column, converted from an Arrow table; for a framework without tables it
+is a dict of one tensor. A conversion that is refused by default is tried again with options.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import zerocopy
 from zerocopy import registry
-from zerocopy.cli.matrix.arrays import NOTHING, Progress, plan_reasons
-from zerocopy.cli.matrix.checks import Sharing, blocks_of, first_line, foreign, sharing, strangers
-from zerocopy.cli.matrix.samples import LABEL, column_of, compare, decoded, made_of, stored, told, unlike
+from zerocopy.cli.matrix import comparison
+from zerocopy.cli.matrix.cell import Cell
+from zerocopy.cli.matrix.checks import block_bounds
+from zerocopy.cli.matrix.row import Failure, Progress, Row, fill_cells, plan_reasons
 from zerocopy.describe import describe
-from zerocopy.errors import CopyRequiredError, Reason, ZeroCopyError
+from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.tables.column import Table
+from zerocopy.tables.result import to_pylist
 
-#: What a refusal is tried again with, in that order.
-_ASKED: tuple[dict[str, Any], ...] = (
+#: The options that a refused conversion is tried with, in this order.
+_OPTIONS: tuple[dict[str, Any], ...] = (
     {"encode": True},
     {"nulls": "mask"},
     {"encode": True, "nulls": "mask"},
 )
 
 
-@dataclass(slots=True)
-class ColumnCell:
-    """What came of converting a column of one type from one framework to another.
+@dataclass(slots=True, kw_only=True)
+class ColumnCell(Cell):
+    """The outcome of converting a column, with the options that it needs."""
 
-    Attributes
-    ----------
-    source, target, column : str
-        The frameworks and the column's name.
-    type : str
-        Its Arrow type, as the source's framework has it and messages call it.
-    outcome : str
-        ``"zero-copy"`` or ``"copy"``; ``"encoded"`` or ``"masked"`` where the conversion is
-        refused as it is and works with the `options`; ``"refused"``; ``"no source"``: the
-        source's framework cannot hold the column; ``"broken"``.
-    options : dict
-        With which it works: ``{"encode": True}``, ``{"nulls": "mask"}``, both, or none needed.
-    zero_copy : bool
-        Whether all of the result lies in the source's memory; of a result with `options` too.
-    proof : list of str
-        ``"shares_memory"``, or nothing for a query, whose memory nobody sees.
-    protocol, copied_bytes, warnings
-        From the plan; `warnings` has those that Python issued too.
-    refusals : list of Reason
-        Why it is refused as it is, with each of the options that do not help either.
-    reasons : list of Reason
-        Why it copies.
-    broken : list of str
-        The promises that do not hold, in words.
-    """
-
-    source: str
-    target: str
     column: str
-    type: str
-    outcome: str = "broken"
+    type: str  # the Arrow type in the source's framework
     options: dict[str, Any] = field(default_factory=dict)
-    zero_copy: bool = False
-    proof: list[str] = field(default_factory=list)
-    protocol: str = ""
-    copied_bytes: int = 0
-    refusals: list[Reason] = field(default_factory=list)
-    reasons: list[Reason] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    broken: list[str] = field(default_factory=list)
+    refusals: list[Reason] = field(default_factory=list)  # by default, and with options that do not help
 
 
 @dataclass(slots=True)
 class ColumnMatrix:
-    """The cells of columns.
+    """The cells of columns, by source, column and target."""
 
-    Attributes
-    ----------
-    types : dict of str to str
-        The Arrow type of each column.
-    sources, targets : list of str
-    cells : list of ColumnCell
-        By source, by column, by target.
-    rows : dict of str to int
-        How many rows of each column were tried.
-    named : bool
-        Whether the columns' names are those of their types.
-    """
-
-    types: dict[str, str]
+    types: dict[str, str]  # the Arrow type of each column
     sources: list[str]
     targets: list[str]
     cells: list[ColumnCell]
-    rows: dict[str, int]
-    named: bool = True
+    rows: dict[str, int]  # the number of rows of each column
+    named: bool = True  # whether the columns are called after their types
 
     @property
     def broken(self) -> list[ColumnCell]:
@@ -109,176 +60,85 @@ def measure(
     columns: dict[str, Any],
     frameworks: Iterable[str],
     sources: Iterable[str],
-    progress: Progress = lambda what, done, total: None,
+    progress: Progress = lambda step, done, total: None,
 ) -> ColumnMatrix:
-    """Convert each column from each source to each framework.
-
-    Parameters
-    ----------
-    columns : dict of str to chunked Arrow arrays
-    frameworks, sources : iterable of str
-        The targets and the sources, all of them usable: see :class:`zerocopy.cli.matrix.arrays.Matrix`.
-    progress : callable, optional
-        Told what is being tried, how many cells are done and how many there are.
-    """
+    """Convert each column, a chunked Arrow array, from each source to each framework; all must be usable."""
     targets, origins = list(frameworks), list(sources)
-    cells: list[ColumnCell] = []
-    total = len(columns) * len(targets) * len(origins)
-    for origin in origins:
-        for name, column in columns.items():
-            source, expected, spoiled = _source(column, origin)
-            kind = str(expected.type) if spoiled is not None else _type(source, expected)
-            for target in targets:
-                progress(f"{origin} -> {target}", len(cells), total)
-                cell = ColumnCell(origin, target, name, kind)
-                if spoiled is None:
-                    _fill(cell, expected, source)
-                else:
-                    cell.outcome, cell.refusals, cell.broken = spoiled
-                cells.append(cell)
-    types = {name: str(column.type) for name, column in columns.items()}
-    return ColumnMatrix(types, origins, targets, cells, {name: len(c) for name, c in columns.items()})
+    rows = [ColumnRow(origin, name, column) for origin in origins for name, column in columns.items()]
+    return ColumnMatrix(
+        {name: str(column.type) for name, column in columns.items()},
+        origins,
+        targets,
+        fill_cells(rows, targets, progress),
+        {name: len(column) for name, column in columns.items()},
+    )
 
 
-def _source(column: Any, origin: str) -> tuple[Any, Any, tuple[str, list[Reason], list[str]] | None]:
-    """Return a framework's table of a column, the column that it gives back; or what the row says."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they come again where the framework is the target
-            table = made_of(column)
-            # As it comes, in Arrow's own memory where that can be: a copy need not lie as well.
-            source = zerocopy.convert(table, to=origin)
-            plan = zerocopy.explain(table, origin)
-            found = column_of(source)
-            broken = compare(column, found, bool(plan.warnings or plan_reasons(plan)) or told(source))
-    except ZeroCopyError as error:
-        return None, column, ("no source", [_reason(error)], [])
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - to find and report such exceptions is what this is for
-        return None, column, ("broken", [], [f"making the source: {foreign(error)}"])
-    if broken:
-        return None, column, ("broken", [], [f"making the source: {what}" for what in broken])
-    return source, found, None
+class ColumnRow(Row[ColumnCell]):
+    """A column in one framework, converted to every target."""
 
+    def __init__(self, origin: str, name: str, column: Any) -> None:
+        super().__init__(origin)
+        self.name, self.expected, self.type = name, column, str(column.type)
 
-def _type(source: Any, expected: Any) -> str:
-    """Return the type of a source's column; of a tensor the one that it becomes."""
-    table = describe(source)
-    of = table.columns[0].field if isinstance(table, Table) else None
-    return str(expected.type if of is None else of)
+    @property
+    def is_empty(self) -> bool:
+        return not len(self.expected)
 
+    def new_cell(self, target: str) -> ColumnCell:
+        return ColumnCell(source=self.origin, target=target, column=self.name, type=self.type)
 
-def _fill(cell: ColumnCell, expected: Any, source: Any) -> None:
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            _check(cell, expected, source)
-        said = (f"{w.category.__name__}: {first_line(str(w.message))}" for w in caught)
-        cell.warnings = list(dict.fromkeys([*cell.warnings, *said]))
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - to find and report such exceptions is what this is for
-        cell.broken.append(foreign(error))
-    cell.broken = list(dict.fromkeys(cell.broken))
-    if cell.broken:
-        cell.outcome = "broken"
+    def make_source(self) -> list[str]:
+        table = comparison.table_of_column(self.expected)
+        # With the default copy=None: some frameworks alias Arrow's own memory, and users' tables do.
+        source = zerocopy.convert(table, to=self.origin)
+        plan = zerocopy.explain(table, self.origin)
+        column = comparison.column_of(source)
+        allow_type_change = bool(plan.warnings or plan_reasons(plan)) or comparison.changes_type(source)
+        differences = comparison.column_differences(self.expected, column, allow_type_change)
+        if not differences:
+            table = describe(source)
+            arrow_field = table.columns[0].field if isinstance(table, Table) else None
+            self.source, self.expected = source, column
+            self.type = str(column.type if arrow_field is None else arrow_field)
+        return differences
 
+    def reason(self, error: ZeroCopyError) -> Reason:
+        # The only column's reason, without the column's label.
+        return error.columns.get(comparison.LABEL, error.reason)
 
-def _check(cell: ColumnCell, expected: Any, source: Any) -> None:
-    """Try a pair in every way that the promises speak of."""
-    before = blocks_of(source)
-    refusal = _convert(cell, expected, source, {})
-    if refusal is None:
-        cell.outcome = "zero-copy" if cell.zero_copy else "copy"
-    else:
-        cell.outcome, cell.refusals = "refused", [_reason(refusal)]
-        for options in () if registry.by_name(cell.target).tables else _ASKED:
-            refusal = _convert(cell, expected, source, options)
+    def give_up(self, cell: ColumnCell, failure: Failure) -> None:
+        super().give_up(cell, failure)
+        cell.reasons, cell.refusals = [], cell.reasons
+
+    def check(self, cell: ColumnCell) -> None:
+        before = block_bounds(self.source)
+        refusal = self.check_options(cell, {}).refusal
+        if refusal is not None:
+            cell.refusals = [self.reason(refusal)]
+            self._check_with_options(cell)
+        after = comparison.column_differences(self.expected, comparison.column_of(self.source), False)
+        cell.broken += [f"the source afterwards: {text}" for text in after]
+        if block_bounds(self.source) != before:
+            cell.broken.append("the conversion moved the source in memory")
+
+    def _check_with_options(self, cell: ColumnCell) -> None:
+        """Try the options that make tensors of columns which tensors cannot represent."""
+        for options in () if registry.by_name(cell.target).tables else _OPTIONS:
+            refusal = self.check_options(cell, options).refusal
             if refusal is None:
                 cell.outcome, cell.options = "encoded" if "encode" in options else "masked", options
-                break
-            cell.refusals.append(_reason(refusal))
-        cell.refusals = list(dict.fromkeys(cell.refusals[: 1 if cell.options else None]))
-    cell.broken += [f"the source afterwards: {what}" for what in compare(expected, column_of(source), False)]
-    if blocks_of(source) != before:
-        cell.broken.append("the source lies elsewhere afterwards")
+                del cell.refusals[1:]
+                return
+            cell.refusals.append(self.reason(refusal))
+        cell.refusals = list(dict.fromkeys(cell.refusals))
 
-
-def _convert(cell: ColumnCell, expected: Any, source: Any, options: dict[str, Any]) -> ZeroCopyError | None:
-    """Try one set of options; note what came of it, unless it is refused."""
-    plan = zerocopy.explain(source, cell.target, **options)
-    shares, refusal = _try(cell, expected, source, options)
-    if refusal is None:
-        cell.zero_copy, cell.protocol, cell.copied_bytes = shares.whole, plan.protocol, plan.copied_bytes
-        cell.reasons = [] if shares.whole else [_reason(r) for r in plan_reasons(plan)]
-        cell.warnings = [_bare(text) for text in plan.warnings]
-        # Once more: only the second call for a type takes the fast way.
-        again = _try(cell, expected, source, options)
-        if again[0].whole != shares.whole or again[1] is not None:
-            cell.broken.append("the second call did something else than the first")
-    kept, error = _try(cell, expected, source, options | {"copy": False})
-    if error is None and not kept.whole:
-        cell.broken.append("copy=False copies")
-    if refusal is None and error is not None:
-        if shares.whole:
-            cell.broken.append(f"copy=False refuses what the default aliases: {first_line(error.why)}")
-        elif not isinstance(error, CopyRequiredError):
-            cell.broken.append(f"copy=False raised {type(error).__name__}, no CopyRequiredError")
-    kept, error = _try(cell, expected, source, options | {"copy": True})
-    if kept.some:
-        cell.broken.append("copy=True aliases")
-    if refusal is None and error is not None:
-        cell.broken.append(f"copy=True refuses what the default converts: {first_line(error.why)}")
-    return refusal
-
-
-def _try(
-    cell: ColumnCell, expected: Any, source: Any, options: dict[str, Any]
-) -> tuple[Sharing, ZeroCopyError | None]:
-    """Convert once; return how the result shares the source's memory, and the refusal."""
-    said = "".join(f" with {k}={v!r}" for k, v in options.items())
-    plan = zerocopy.explain(source, cell.target, **options)
-    try:
-        result = zerocopy.convert(source, cell.target, **options)
-    except ZeroCopyError as error:
-        # What is in a query, its plan cannot know: nulls, dates that are none.
-        if plan.possible and blocks_of(source) is not None:
-            cell.broken.append(
-                f"explain{said} says that it works, and convert refuses: {first_line(error.why)}"
+    def differences(self, result: Any, plan: zerocopy.Plan, options: dict[str, Any]) -> list[str]:
+        if options.keys() - {"copy"} and not registry.by_name(plan.target).tables:
+            return comparison.row_differences(
+                comparison.tensor_rows(self.expected), to_pylist(result[comparison.LABEL])
             )
-        return NOTHING, error
-    if not plan.possible:
-        cell.broken.append(f"explain{said} says that it is refused, and convert returns")
-    shares = sharing(source, result)
-    if shares is None:  # a query: what its plan says stands, and the cell has no proof
-        shares = Sharing(plan.zero_copy, plan.zero_copy, False)
-    else:
-        cell.proof = ["shares_memory"]
-        if shares.whole != plan.zero_copy:
-            what = ("is not all in the source's memory", "is all in the source's memory")[shares.whole]
-            cell.broken.append(f"explain{said} says zero_copy={plan.zero_copy}, and the result {what}")
-    for name in dict.fromkeys(strangers(result, cell.target)):
-        cell.broken.append(f"the result{said} is a {name}, nothing of {cell.target}")
-    asked = {name for name in options if name != "copy"}
-    if asked and not registry.by_name(cell.target).tables:
-        wrong = unlike(stored(expected), decoded(result[LABEL]))
-    else:
-        changes = bool(plan.warnings) or bool(_lasting(plan)) or told(result)
-        wrong = compare(expected, column_of(result), changes)
-    cell.broken += [f"the result{said}: {what}" for what in wrong]
-    return shares, None
-
-
-def _lasting(plan: zerocopy.Plan) -> list[Reason]:
-    """Return the reasons of a plan that may tell of another type: not that a copy was asked for."""
-    return [reason for reason in plan_reasons(plan) if reason.remedy]
-
-
-def _reason(of: ZeroCopyError | Reason) -> Reason:
-    return Reason(_bare(of.why), of.remedy)
-
-
-def _bare(text: str) -> str:
-    """Return a reason without the column that it is about: all of them are called the same."""
-    return text.replace(f"column {LABEL!r}: ", "").replace(f"column {LABEL!r} ", "")
+        # A reason without a remedy is that the caller asked for a copy: the type stays.
+        changed = plan.warnings or any(reason.remedy for reason in plan_reasons(plan))
+        allow_type_change = bool(changed) or comparison.changes_type(result)
+        return comparison.column_differences(self.expected, comparison.column_of(result), allow_type_change)

@@ -1,126 +1,112 @@
-"""Numbered notes below a grid: each reason once, however many cells have it."""
+"""Numbered footnotes below a grid: each reason once, however many cells have it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
+from zerocopy.cli.matrix.cell import Cell
 from zerocopy.cli.terminal import Output, printable
 
-#: The kinds of notes, in the order in which they are listed.
+#: The kinds of footnotes, in the order of the headings.
 HEADINGS = {
     "broken": "Broken promises",
     "refused": "Why it is refused",
     "copy": "Why it copies",
-    "beware": "Beware",
+    "warning": "Warnings",
 }
 
-#: A number that stands alone: an address, a count of nulls. Not that of int64.
+#: A number of its own, such as an address or a count of nulls, unlike the 64 of int64.
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?![\w.])")
 
-#: Of a cell: what kind of note, why, and the remedy.
+#: A footnote of a cell: its kind, the reason and the remedy.
 Key = tuple[str, str, str]
 
 
 @dataclass(slots=True)
-class Note:
-    """One reason: what differs in numbers alone is one."""
+class Footnote:
+    """Reasons that differ in numbers alone, and the cells that have them; 0 for a footnote without number."""
 
     kind: str
-    texts: dict[tuple[str, str], None] = field(default_factory=dict)
     number: int = 0
-    names: dict[str, None] = field(default_factory=dict)
-    sources: dict[str, None] = field(default_factory=dict)
-    targets: dict[str, None] = field(default_factory=dict)
+    reasons: list[tuple[str, str]] = field(default_factory=list)
+    cells: list[Any] = field(default_factory=list)
 
     @property
     def why(self) -> str:
-        """The reason, with all numbers that it is met with."""
-        return _merged([why for why, _ in self.texts])
+        """The reason, with the numbers of all cells."""
+        return _merged([why for why, _ in self.reasons])
 
     @property
     def remedy(self) -> str:
-        """What to do about it."""
-        return _merged([remedy for _, remedy in self.texts])
+        """The fix, with the numbers of all cells."""
+        return _merged([remedy for _, remedy in self.reasons])
+
+    def place(self, names: Sequence[str], total: int) -> str:
+        """Return the names of the cells unless all have it; without a number the frameworks as well."""
+        parts = [f"in {join_names(names)}"] if len(set(names)) < total else []
+        if not self.number:
+            sources, targets = {cell.source for cell in self.cells}, {cell.target for cell in self.cells}
+            side = "target" if len(targets) <= len(sources) else "source"
+            frameworks = join_names([getattr(cell, side) for cell in self.cells])
+            parts.insert(0, f"{'to' if side == 'target' else 'from'} {frameworks}")
+        return ", ".join(parts)
 
 
-class Notes:
-    """The distinct reasons of all cells, numbered in the order in which they are listed.
+class Footnotes:
+    """The footnotes of all cells, numbered from `first` in the order in which they are printed.
 
-    Parameters
-    ----------
-    cells : iterable
-    keys : callable
-        Returns a cell's notes.
-    name : callable
-        Returns what a cell is of: an array, a column.
-    first : int
-        The first number.
-    unnumbered : collection of str, optional
-        The kinds to which no cell refers: they say from where or to where they are met.
+    `keys` returns a cell's footnotes, `name` its array or column. Cells do not refer to the
+    `unnumbered` kinds: these name their frameworks instead.
     """
 
     def __init__(
         self,
-        cells: Iterable[Any],
+        cells: Iterable[Cell],
         keys: Callable[[Any], list[Key]],
         name: Callable[[Any], str],
         first: int = 1,
         unnumbered: Collection[str] = (),
     ) -> None:
-        self._keys, self._unnumbered = keys, unnumbered
-        self._notes: dict[Key, Note] = {}
+        self._keys, self._name = keys, name
+        self._footnotes: dict[Key, Footnote] = {}
         for cell in cells:
             for key in keys(cell):
-                note = self._notes.setdefault(_alike(key), Note(key[0]))
-                note.texts[key[1:]] = None
-                note.names[name(cell)] = None
-                note.sources[cell.source] = None
-                note.targets[cell.target] = None
-        self.listed = sorted(self._notes.values(), key=lambda note: list(HEADINGS).index(note.kind))
-        numbered = [note for note in self.listed if note.kind not in unnumbered]
-        for number, note in enumerate(numbered, first):
-            note.number = number
+                footnote = self._footnotes.setdefault(_general(key), Footnote(key[0]))
+                footnote.reasons.append(key[1:])
+                footnote.cells.append(cell)
+        self.listed = sorted(self._footnotes.values(), key=lambda note: list(HEADINGS).index(note.kind))
+        numbered = [footnote for footnote in self.listed if footnote.kind not in unnumbered]
+        for number, footnote in enumerate(numbered, first):
+            footnote.number = number
         self.next = first + len(numbered)
 
-    def of(self, cells: Iterable[Any]) -> list[int]:
-        """Return the numbers of the notes of some cells."""
-        keys = {_alike(key) for cell in cells for key in self._keys(cell)}
-        return sorted({self._notes[key].number for key in keys if key[0] not in self._unnumbered})
+    def numbers(self, cells: Iterable[Cell]) -> list[int]:
+        """Return the numbers of some cells' footnotes."""
+        numbers = {self._footnotes[_general(key)].number for cell in cells for key in self._keys(cell)}
+        return sorted(numbers - {0})
 
-    def show(self, total: int, out: Output) -> None:
-        """Print them; `total` is how many arrays or columns there are, for those in some only."""
+    def print(self, total: int, out: Output) -> None:
+        """Print the footnotes; `total` is the number of arrays or columns."""
         kind = ""
-        for note in self.listed:
-            if note.kind != kind:
-                kind = note.kind
+        for footnote in self.listed:
+            if footnote.kind != kind:
+                kind = footnote.kind
                 out.show("", Text(HEADINGS[kind], "bold red" if kind == "broken" else "bold"))
-            text = Text(printable(note.why))
-            if note.remedy:
-                text.append("\n")
-                text.append("fix: ", "dim")
-                text.append(printable(note.remedy))
-            where = [f"in {names(list(note.names))}"] if len(note.names) < total else []
-            if note.number:
-                sign = f"[{note.number}]"
-            else:
-                sign = out.signs.no
-                # Of one target's, as a rule, or of one source's.
-                way = (
-                    ("to", note.targets) if len(note.targets) <= len(note.sources) else ("from", note.sources)
-                )
-                where = [f"{way[0]} {names(list(way[1]))}", *where]
-            if where:
-                text.append(f"\n{', '.join(where)}", "dim")
-            listed([(Text(sign, "bold"), text)], out)
+            text = with_fix(footnote.why, footnote.remedy)
+            if place := footnote.place([self._name(cell) for cell in footnote.cells], total):
+                text.append(f"\n{place}", "dim")
+            sign = f"[{footnote.number}]" if footnote.number else out.signs.no
+            print_rows([(Text(sign, "bold"), text)], out)
 
 
-def _alike(key: Key) -> Key:
+def _general(key: Key) -> Key:
+    """Return a key without numbers, which all cells of a footnote share."""
     if key[0] == "broken":
         return key
     return (key[0], _NUMBER.sub("#", key[1]), _NUMBER.sub("#", key[2]))
@@ -134,9 +120,9 @@ def _merged(texts: list[str]) -> str:
     >>> _merged(["it is at 8", "it is at 16", "it is at 8", "it is at 32"])
     'it is at 8, 16 or 32'
     """
-    places = zip(*(_NUMBER.findall(text) for text in texts), strict=True)
-    said = iter([_either(list(dict.fromkeys(values))) for values in places])
-    return _NUMBER.sub(lambda _: next(said), texts[0])
+    columns = zip(*map(_NUMBER.findall, dict.fromkeys(texts)), strict=True)
+    numbers = iter([_either(list(dict.fromkeys(values))) for values in columns])
+    return _NUMBER.sub(lambda _: next(numbers), texts[0])
 
 
 def _either(values: list[str]) -> str:
@@ -145,14 +131,21 @@ def _either(values: list[str]) -> str:
     return " or ".join(filter(None, [", ".join(values[:-1]), values[-1]]))
 
 
-def names(found: list[str], most: int = 6) -> str:
-    """Return the first of some names, and how many more there are."""
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(printable(name) for name in found[:most]) + more
+def join_names(names: Iterable[str], most: int = 6) -> str:
+    """Return the first distinct names, and the number of the others."""
+    distinct = list(dict.fromkeys(names))
+    more = f" and {len(distinct) - most} more" if len(distinct) > most else ""
+    return ", ".join(map(printable, distinct[:most])) + more
 
 
-def listed(rows: list[tuple[Text, Text]], out: Output) -> None:
-    """Print rows of a name and a text, which is wrapped beside it."""
+def with_fix(why: str, remedy: str) -> Text:
+    """Return a reason, and its fix on a line of its own."""
+    text = Text(printable(why))
+    return text.append("\n").append("fix: ", "dim").append(printable(remedy)) if remedy else text
+
+
+def print_rows(rows: list[tuple[Text, Text]], out: Output) -> None:
+    """Print rows of a name and a text, which wraps within its own column."""
     table = Table.grid(padding=(0, 1))
     table.add_column(max_width=out.width // 3)
     table.add_column(ratio=1)

@@ -1,5 +1,5 @@
 """AoS <-> SoA on CUDA devices, in Numba.
 
-The public functions are in :mod:`zerocopy.layout.cuda.columns`, which is imported where device
-memory is met: it imports Numba. The plan, in :mod:`zerocopy.layout.cuda.plan`, does not.
+The functions are in :mod:`zerocopy.layout.cuda.transposition`, which imports Numba and is therefore
+imported only for device memory. :mod:`zerocopy.layout.cuda.tile_plan` does not import Numba.
 """

@@ -1,4 +1,4 @@
-"""Memory on a CUDA device: what an object says of its own, and arrays over stretches of it."""
+"""Memory on a CUDA device: descriptions of other objects' memory, and arrays over ranges of it."""
 
 from __future__ import annotations
 
@@ -23,38 +23,39 @@ from zerocopy.device import (
 )
 from zerocopy.dtype import by_name
 from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.layout.outputs import overlap_error
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.strided_view import StridedView
 
-#: Under Numba's simulator device memory is host memory, and there are no streams.
+#: Whether Numba's simulator is on: device memory is then host memory, without streams.
 SIMULATED = not hasattr(cuda, "as_cuda_array")
 
-# A window begins at a multiple of this: so does each word that the kernels move.
+# Windows start at a multiple of the largest word that the kernels copy.
 _WORD = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
-    """A contiguous block of device memory, whatever it holds.
+class DeviceBuffer:
+    """A contiguous range of device memory.
 
     Attributes
     ----------
     name : str
         For messages.
     shape : tuple of int
-        Elements a dimension.
+        Elements per dimension.
     typestr : str
-        Their type, as the interface says it.
+        Their type, as in the interface.
     address, nbytes : int
-        Where it is, and how long.
+        Start and size of the memory.
     readonly : bool
-        Whether its producer calls it immutable.
+        Whether the producer declares it immutable.
     device : int
-        Whose memory.
+        Index of the device.
     stream : int or None
-        Its producer's stream; None: there is nothing to wait for.
-    asks : bool
-        Whether to ask its producer for the order: its interface cannot say a stream.
+        The producer's stream; None: nothing to wait for.
+    query_producer : bool
+        Whether to request synchronisation through DLPack, because the interface has no stream.
     owner : object
         Keeps the memory alive.
     """
@@ -67,115 +68,94 @@ class Block:
     readonly: bool
     device: int
     stream: int | None
-    asks: bool
+    query_producer: bool
     owner: Any
 
     @property
     def end(self) -> int:
-        """The first address after it."""
+        """The first address after the memory."""
         return self.address + self.nbytes
 
 
 class _Octets:
-    """An array's interface without its type: tensors have no counterpart of a record's."""
+    """An interface of bytes in place of records, for which tensors have no type."""
 
     __slots__ = ("__cuda_array_interface__",)
 
-    def __init__(self, said: dict[str, Any]) -> None:
-        self.__cuda_array_interface__ = said
+    def __init__(self, interface: dict[str, Any]) -> None:
+        self.__cuda_array_interface__ = interface
 
 
-def block(obj: Any, name: str, asked: str) -> Block:
-    """Describe the memory of an object with ``__cuda_array_interface__``.
-
-    Raises
-    ------
-    UnsupportedConversionError
-        It has no such interface, or a malformed one; it is not contiguous.
-    LossyConversionError
-        It has a mask.
-    DeviceError
-        The simulator is on, and it is not one of its arrays.
-    """
-    said, own = _said(obj, name, asked)
+def device_buffer(obj: Any, name: str, asked: str) -> DeviceBuffer:
+    """Describe the memory of an object with ``__cuda_array_interface__``; raise if it is not contiguous."""
+    interface, own = _interface(obj, name, asked)
     try:
-        shape, typestr = tuple(int(n) for n in said["shape"]), str(said["typestr"])
+        shape, typestr = tuple(int(n) for n in interface["shape"]), str(interface["typestr"])
         itemsize = np.dtype(typestr).itemsize
-        strides = said.get("strides")
-        octets = {
-            **said,
-            "shape": (prod(shape) * itemsize,),
-            "typestr": "|u1",
-            "strides": None,
-        }
+        strides = interface.get("strides")
+        octets = {**interface, "shape": (prod(shape) * itemsize,), "typestr": "|u1", "strides": None}
     except (KeyError, TypeError, ValueError) as error:
-        raise UnsupportedConversionError(
-            asked,
-            f"the interface of {name} could not be read ({type(error).__name__}: {error})",
-            "expose shape, typestr, data and version, as version 3 of the interface says",
-        ) from error
+        why = f"the interface of {name} could not be read ({type(error).__name__}: {error})"
+        remedy = "expose shape, typestr, data and version, as version 3 of the interface specifies"
+        raise UnsupportedConversionError(asked, why, remedy, code="invalid-producer") from error
     try:
         view, stream = cuda_array_interface.read(_Octets(octets))
     except ZeroCopyError as error:
-        raise type(error)(asked, f"{name}: {error.why}", error.remedy) from error
+        error.with_context(asked=asked, why=f"{name}: {error.why}")
+        raise
     if strides is not None and not _row_major(shape, strides, itemsize):
-        raise UnsupportedConversionError(
-            asked,
-            f"{name} is not contiguous: its strides are {tuple(strides)}, its shape {shape}",
-            "copy it to contiguous memory first: x.copy(), or torch's x.contiguous()",
-        )
+        why = f"{name} is not contiguous: its strides are {tuple(strides)}, its shape {shape}"
+        remedy = "copy it to contiguous memory first: x.copy(), or torch's x.contiguous()"
+        raise UnsupportedConversionError(asked, why, remedy, code="not-contiguous")
     if SIMULATED and not own:
-        raise DeviceError(
-            asked,
-            f"Numba's CUDA simulator is on, and it cannot reach the memory of a {type(obj).__name__}",
-            "unset NUMBA_ENABLE_CUDASIM",
-        )
-    return Block(
+        why = f"Numba's CUDA simulator is on, and it cannot access the memory of a {type(obj).__name__}"
+        raise DeviceError(asked, why, "unset NUMBA_ENABLE_CUDASIM", code="other-device")
+    return DeviceBuffer(
         name,
         shape,
         typestr,
         view.ptr,
         view.nbytes,
         view.readonly,
-        _ordinal(view.ptr, asked),
+        _device_index(view.ptr, asked),
         stream,
-        # torch's interface is of version 2, from before streams; its current one may be any.
-        int(said["version"]) < 3 and hasattr(type(obj), "__dlpack__"),
+        # torch's interface has version 2, which has no streams; its current stream may be any.
+        int(interface["version"]) < 3 and hasattr(type(obj), "__dlpack__"),
         obj,
     )
 
 
-def _said(obj: Any, name: str, asked: str) -> tuple[dict[str, Any], bool]:
+def _interface(obj: Any, name: str, asked: str) -> tuple[dict[str, Any], bool]:
     """Return an object's interface, and whether it is Numba's own array."""
     own = getattr(type(obj), "__cuda_ndarray__", False) is True
-    said = obj.__array_interface__ if own and SIMULATED else cuda_array_interface.of(obj, f"{asked}: {name}")
-    if not isinstance(said, dict):
-        raise UnsupportedConversionError(
-            asked,
-            f"{name} is a {type(obj).__name__}, which has no __cuda_array_interface__",
-            "bring it to a CUDA device first: numba.cuda.to_device(x)",
-        )
+    if own and SIMULATED:
+        interface = obj.__array_interface__
+    else:
+        interface = cuda_array_interface.of(obj, f"{asked}: {name}")
+    if not isinstance(interface, dict):
+        why = f"{name} is a {type(obj).__name__}, which has no __cuda_array_interface__"
+        remedy = "copy it to a CUDA device first: numba.cuda.to_device(x)"
+        raise UnsupportedConversionError(asked, why, remedy, code="not-an-array")
     if own:
-        # An array that is bound to no stream says "nothing to wait for". But kernels that are
-        # launched without one run on the default stream, and return before they are done. And
-        # is_contiguous skips strides of 0, which broadcast arrays have: a consumer would read
-        # past their end.
+        # Numba's interface has two gaps. Without a bound stream it declares "no synchronisation", but
+        # kernels run asynchronously on the default stream. And is_contiguous ignores strides of 0,
+        # so a broadcast array has none: its consumer would read past its end.
         stream = None if SIMULATED else parse_stream(obj.stream or None) or default_stream()
-        said = {**said, "strides": obj.strides, "stream": stream, "version": 3}
-    return said, own
+        interface = {**interface, "strides": obj.strides, "stream": stream, "version": 3}
+    return interface, own
 
 
-def _ordinal(address: int, asked: str) -> int:
-    """Return whose memory an address is in; of an empty array, whose address is 0, the current one."""
+def _device_index(address: int, asked: str) -> int:
+    """Return the device of an address; of an empty array, whose address is 0, the current device."""
     if SIMULATED:
         return 0
-    found = cuda_driver.ordinal(address)
-    if found is None:
+    index = cuda_driver.ordinal(address)
+    if index is None:
         reason = cuda_driver.missing()
         if reason is not None:
-            raise DeviceError(asked, reason.why, reason.remedy)
-        found = int(cuda.get_current_device().id)
-    return found
+            raise DeviceError(asked, reason.why, reason.remedy, code=reason.code)
+        index = int(cuda.get_current_device().id)
+    return index
 
 
 def _row_major(shape: tuple[int, ...], strides: Sequence[int], itemsize: int) -> bool:
@@ -189,34 +169,29 @@ def _row_major(shape: tuple[int, ...], strides: Sequence[int], itemsize: int) ->
     return True
 
 
-def refuse_overlaps(written: Iterable[Block], read: Iterable[Block], asked: str) -> None:
-    """Raise if memory to write to overlaps with other such memory, or with what is read."""
-    named = [(b, True) for b in written] + [(b, False) for b in read]
-    named = sorted(((b, target) for b, target in named if b.nbytes), key=lambda item: item[0].address)
-    # The block that ends last of those so far, and of those that are written.
-    last: Block | None = None
-    last_written: Block | None = None
-    for b, target in named:
+def refuse_overlaps(written: Iterable[DeviceBuffer], read: Iterable[DeviceBuffer], asked: str) -> None:
+    """Raise if memory that is written overlaps with other memory that is written or read."""
+    flagged = [(b, True) for b in written] + [(b, False) for b in read]
+    flagged = sorted(((b, target) for b, target in flagged if b.nbytes), key=lambda item: item[0].address)
+    # Of the preceding buffers, and of those that are written, the one with the largest end.
+    last: DeviceBuffer | None = None
+    last_written: DeviceBuffer | None = None
+    for b, target in flagged:
         before = last if target else last_written
         if before is not None and before.end > b.address:
-            raise UnsupportedConversionError(
-                asked, f"{before.name} and {b.name} overlap in memory", "write to memory of its own"
-            )
+            raise overlap_error(asked, before.name, b.name)
         if last is None or b.end > last.end:
             last = b
         if target and (last_written is None or b.end > last_written.end):
             last_written = b
 
 
-def refuse_other_devices(blocks: Sequence[Block], asked: str) -> None:
-    """Raise if not all memory is on one device."""
-    for a, b in pairwise([b for b in blocks if b.nbytes]):
+def refuse_other_devices(buffers: Sequence[DeviceBuffer], asked: str) -> None:
+    """Raise if the buffers are on different devices."""
+    for a, b in pairwise([b for b in buffers if b.nbytes]):
         if a.device != b.device:
-            raise DeviceError(
-                asked,
-                f"{a.name} is on cuda:{a.device}, {b.name} on cuda:{b.device}",
-                "bring them to one device first",
-            )
+            why = f"{a.name} is on cuda:{a.device}, {b.name} on cuda:{b.device}"
+            raise DeviceError(asked, why, "copy them to one device first", code="other-device")
 
 
 # -- windows ----------------------------------------------------------------------
@@ -224,10 +199,10 @@ def refuse_other_devices(blocks: Sequence[Block], asked: str) -> None:
 
 @lru_cache(maxsize=512)
 def window(address: int, nbytes: int, name: str, device: int) -> Any:
-    """Return an array over a stretch of memory: of whole elements of a type, by its name.
+    """Return an array of the type `name` over a range of memory.
 
-    Kernels take arrays and no addresses. A window owns nothing and keeps nothing alive, so
-    that the next call for the same memory takes the same one.
+    Kernels take arrays, not addresses. A window does not own or keep alive its memory, so the cache
+    returns the same one for the next call with the same memory.
     """
     dtype = by_name(name)
     count = nbytes // dtype.itemsize
@@ -242,33 +217,32 @@ def window(address: int, nbytes: int, name: str, device: int) -> Any:
     return cuda.as_cuda_array(cuda_array_interface.Handover(view, None, None), sync=False)
 
 
-def windows(blocks: Sequence[Block]) -> tuple[int, int]:
-    """Return where a window over all these blocks begins, and its bytes.
+def window_span(buffers: Sequence[DeviceBuffer]) -> tuple[int, int]:
+    """Return the start and size of a window over all buffers; the start is a multiple of 8.
 
-    It begins at a multiple of 8; what lies between the blocks, and before the first one, is
-    only ever counted.
+    The kernels do not access the memory between the buffers.
     """
-    filled = [b for b in blocks if b.nbytes]
+    filled = [b for b in buffers if b.nbytes]
     if not filled:
         return 0, 0
     low = min(b.address for b in filled) // _WORD * _WORD
     return low, max(b.end for b in filled) - low
 
 
-def no_bytes(shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
-    """Return a device array that has no bytes: of no rows, or of a type of none."""
+def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> Any:
+    """Return a device array without bytes: of no rows, or of a type of size 0."""
     if SIMULATED or 0 in shape:
         return cuda.device_array(shape, dtype, stream=stream)
-    # Which Numba would ask the driver for, that has no memory of 0 bytes.
-    said = {"shape": shape, "typestr": dtype.str, "data": (0, False), "strides": None, "version": 3}
-    return cuda.as_cuda_array(_Octets(said), sync=False)
+    # Not device_array: it would request 0 bytes from the driver, which refuses that.
+    interface = {"shape": shape, "typestr": dtype.str, "data": (0, False), "strides": None, "version": 3}
+    return cuda.as_cuda_array(_Octets(interface), sync=False)
 
 
 # -- streams ----------------------------------------------------------------------
 
 
 def default_stream() -> int:
-    """Return the stream on which Numba puts what is given none.
+    """Return the stream that Numba uses by default.
 
     Numba has no current stream. With NUMBA_CUDA_PER_THREAD_DEFAULT_STREAM it calls the
     driver's per-thread variants throughout.
@@ -279,10 +253,10 @@ def default_stream() -> int:
 
 @lru_cache(maxsize=128)
 def numba_stream(handle: int, device: int) -> Any:
-    """Return a stream as Numba takes it, its device being current: the same object each time.
+    """Return a Numba stream of the current device: the same object for the same handle.
 
-    Numba keeps the settings of a launch, by the stream's identity. With an object made anew for
-    each launch it made them anew, in 15 us; with the same one it finds them in 0.4 us.
+    Numba caches launch configurations by the identity of the stream: a lookup takes 0.4 us, a new
+    configuration 15 us.
     """
     if SIMULATED:
         return 0
@@ -295,16 +269,16 @@ def numba_stream(handle: int, device: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The stream that the work is put on.
+    """The stream on which a conversion runs.
 
     Attributes
     ----------
     handle : int
-        As DLPack numbers them.
+        As DLPack numbers streams.
     bound : bool
-        Whether it was asked for by name; the results are then bound to it.
+        Whether the caller passed it; the results are then bound to it.
     ordered : bool
-        Whether other streams wait for it, and it for them.
+        Whether it synchronises with the producers' streams.
     """
 
     handle: int
@@ -313,38 +287,38 @@ class Stream:
 
     @classmethod
     def of(cls, stream: Any) -> Stream:
-        """Return the stream that somebody asks for."""
+        """Return the stream for a caller's ``stream=``."""
         handle = parse_stream(stream)
         if handle is None or handle == NO_SYNC_STREAM:
             return cls(default_stream(), False, handle is None)
         return cls(handle, True, True)
 
-    def numbas(self, device: int) -> Any:
-        """Return it as Numba takes it, `device` being current."""
+    def to_numba(self, device: int) -> Any:
+        """Return it as a Numba stream; `device` must be current."""
         return numba_stream(self.handle, device)
 
-    def wait_for(self, blocks: Iterable[Block]) -> None:
-        """Have the stream wait for what their producers have been given; the host waits for nothing."""
+    def wait_for_producers(self, buffers: Iterable[DeviceBuffer]) -> None:
+        """Make the stream wait for the producers' work on the buffers; the host does not wait."""
         if SIMULATED or not self.ordered:
             return
-        blocks = list(blocks)
-        for b in blocks:
-            if b.asks and b.nbytes:
+        buffers = list(buffers)
+        for b in buffers:
+            if b.query_producer and b.nbytes:
                 dlpack.request(b.owner, stream=self.handle)
-        for handle, device in _others(blocks, self.handle):
+        for handle, device in _other_streams(buffers, self.handle):
             cuda_driver.order(handle, self.handle, device)
 
-    def release(self, blocks: Iterable[Block]) -> None:
-        """Have their producers' streams wait for this one.
+    def hold_producers(self, buffers: Iterable[DeviceBuffer]) -> None:
+        """Make the producers' streams wait for this one.
 
-        Who owns memory that is read here may then change or free it, and who owns what is
-        written may read it, as if the work had been done on the owner's stream.
+        Later work on a producer's stream may change or free the memory read here, and read the
+        memory written here, as if the conversion had run on that stream.
         """
         if SIMULATED or not self.ordered:
             return
-        for handle, device in _others(blocks, self.handle):
+        for handle, device in _other_streams(buffers, self.handle):
             cuda_driver.order(self.handle, handle, device)
 
 
-def _others(blocks: Iterable[Block], handle: int) -> set[tuple[int, int]]:
-    return {(b.stream, b.device) for b in blocks if b.nbytes and b.stream not in (None, handle)}  # type: ignore[misc]
+def _other_streams(buffers: Iterable[DeviceBuffer], handle: int) -> set[tuple[int, int]]:
+    return {(b.stream, b.device) for b in buffers if b.nbytes and b.stream not in (None, handle)}  # type: ignore[misc]

@@ -1,1 +1,1 @@
-"""The CPU's kernels, in Numba: see :mod:`zerocopy.layout.machine_code` for how they are run."""
+"""The CPU kernels, in Numba; :mod:`zerocopy.layout.kernel_cache` compiles and loads them."""

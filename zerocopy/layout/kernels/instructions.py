@@ -1,8 +1,8 @@
-"""Single instructions that Python has no words for, as Numba intrinsics.
+"""Machine instructions that Python cannot express, as Numba intrinsics.
 
-Addresses are plain integers: the kernels work on bytes whose types only the plan knows, and
-an array object for each field would have to be typed, which is a compilation a record type.
-Loads and stores assume no alignment unless they say so, since records may start anywhere.
+Addresses are plain integers: only the plan knows the types of the fields, and an array argument per
+field would need one compilation per record type. Loads and stores assume no alignment by default,
+because records may start at any address.
 """
 
 from __future__ import annotations
@@ -15,49 +15,49 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from zerocopy.layout.plan import LINE
+from zerocopy.layout.record_plan import LINE
 
 _X86 = platform.machine().lower() in ("x86_64", "amd64", "i686")
 
 
 def integer(bits: int, value: int) -> Any:
-    """Return a constant of LLVM."""
+    """Return an LLVM constant."""
     return ir.Constant(ir.IntType(bits), value)
 
 
 def word(width: int) -> Any:
-    """Return LLVM's type of so many bytes: an integer, or pairs of integers past 8."""
+    """Return the LLVM type of `width` bytes: an integer, or beyond 8 a vector of 64-bit integers."""
     return ir.IntType(8 * width) if width <= 8 else ir.VectorType(ir.IntType(64), width // 8)
 
 
-def load(builder: Any, address: Any, kind: Any) -> Any:
-    """Emit a load of any alignment."""
-    return builder.load(builder.inttoptr(address, kind.as_pointer()), align=1)
+def load(builder: Any, address: Any, llvm_type: Any) -> Any:
+    """Emit an unaligned load."""
+    return builder.load(builder.inttoptr(address, llvm_type.as_pointer()), align=1)
 
 
 def store(builder: Any, value: Any, address: Any, align: int = 1, streaming: bool = False) -> None:
-    """Emit a store; a streaming one goes past the caches and wants the alignment of its width."""
+    """Emit a store; a streaming one bypasses the caches and needs the alignment of its width."""
     target = builder.inttoptr(address, value.type.as_pointer())
-    made = builder.store(value, target, align=align)
+    instruction = builder.store(value, target, align=align)
     if streaming:
-        made.set_metadata("nontemporal", builder.module.add_metadata([integer(32, 1)]))
+        instruction.set_metadata("nontemporal", builder.module.add_metadata([integer(32, 1)]))
 
 
-def mover(width: int, *, swap: bool = False, streaming: bool = False) -> Any:
-    """Return ``move(target, source)``, which copies so many bytes.
+def copier(width: int, *, swap: bool = False, streaming: bool = False) -> Any:
+    """Return an intrinsic ``copy(target, source)`` for `width` bytes.
 
     Parameters
     ----------
     width : int
-        1, 2, 4, 8, 16 or 64 bytes, all read before any is written.
+        1, 2, 4, 8, 16 or 64; all bytes are read before any is written.
     swap : bool
-        Turn their order round.
+        Reverse the order of the bytes.
     streaming : bool
-        Write past the caches: `target` is then at a multiple of `width`.
+        Bypass the caches: `target` must then be a multiple of `width`.
     """
 
     @intrinsic
-    def move(typing: Any, target: Any, source: Any) -> Any:
+    def copy(typing: Any, target: Any, source: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             value = load(builder, arguments[1], word(width))
             if swap:
@@ -67,34 +67,34 @@ def mover(width: int, *, swap: bool = False, streaming: bool = False) -> Any:
 
         return types.void(types.intp, types.intp), emit
 
-    return move
+    return copy
 
 
-move1, move2, move4, move8, move16 = (mover(width) for width in (1, 2, 4, 8, 16))
-swap2, swap4, swap8 = (mover(width, swap=True) for width in (2, 4, 8))
-move_line = mover(LINE)
-#: A whole line at once, past the caches: its old contents are never fetched, which an
-#: ordinary store does first. That is a third of all traffic of a copy.
-stream_line = mover(LINE, streaming=True)
+copy1, copy4, copy8, copy16 = (copier(width) for width in (1, 4, 8, 16))
+swap2, swap4, swap8 = (copier(width, swap=True) for width in (2, 4, 8))
+copy_line = copier(LINE)
+#: Copies a cache line without fetching its old contents, as an ordinary store does: that is a third
+#: of the memory traffic of a copy.
+stream_line = copier(LINE, streaming=True)
 
 
 def emit_prefetch(builder: Any, address: Any, level: int) -> None:
-    """Emit what :func:`prefetcher` gives."""
+    """Emit a prefetch: see :func:`prefetcher`."""
     pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
-    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    # To read (0), into all levels of the cache (3) or all but the first (2), data and not code (1).
+    llvm_type = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
+    function = cgutils.get_or_insert_function(builder.module, llvm_type, "llvm.prefetch.p0")
+    # A read (0), into all cache levels (3) or all but the first (2), of data (1).
     flags = [integer(32, value) for value in (0, 4 - level, 1)]
     builder.call(function, [builder.inttoptr(address, pointer), *flags])
 
 
 def prefetcher(level: int) -> Any:
-    """Return ``prefetch(address)``: ask for a line, which need not be one that may be read.
+    """Return an intrinsic ``prefetch(address)``, which is safe for any address.
 
     Parameters
     ----------
     level : int
-        Of the caches: 1 for what is read next, 2 for more than the first one holds.
+        Cache level: 1 for data that is read next, 2 for more than the first level holds.
     """
 
     @intrinsic
@@ -113,12 +113,12 @@ prefetch_first, prefetch_second = prefetcher(1), prefetcher(2)
 
 @intrinsic
 def store_fence(typing: Any) -> Any:
-    """Make streaming stores visible before what follows: nothing else orders them on x86."""
+    """Order streaming stores before later stores, which x86 does not do by itself."""
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         if _X86:
-            kind = ir.FunctionType(ir.VoidType(), [])
-            builder.call(builder.module.declare_intrinsic("llvm.x86.sse.sfence", (), kind), [])
+            llvm_type = ir.FunctionType(ir.VoidType(), [])
+            builder.call(builder.module.declare_intrinsic("llvm.x86.sse.sfence", (), llvm_type), [])
         else:
             builder.fence("release")
         return context.get_dummy_value()
@@ -130,8 +130,7 @@ def store_fence(typing: Any) -> Any:
 def entry(typing: Any, table: Any, index: Any) -> Any:
     """Return an integer of a table at an address.
 
-    Arrays as arguments would be counted, with an atomic instruction, by each function that
-    they are passed to.
+    An array argument would be reference-counted, atomically, in each function that receives it.
     """
 
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

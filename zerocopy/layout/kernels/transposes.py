@@ -1,10 +1,9 @@
-"""Records to lines of columns and back, in registers.
+"""Transposes groups of fields in registers: records to cache lines of columns, and back.
 
-A *group* is some fields of one width that lie side by side in the record: ``x, y, z`` of a
-particle. They are read as one *window* a record, and written as one line (64 bytes) a field.
-In between the fields of several records are sorted in registers: `unzip` and `zip`, known
-from other vector instruction sets. One load of 16 bytes and half a shuffle then do what four
-loads and four inserts did.
+A *group* is a number of adjacent fields of one width, such as ``x, y, z`` of a particle. They are
+read as one *window* per record and written as one line (64 bytes) per field. In between, the
+vector operations `unzip` and `zip` sort the fields of several records: one load of 16 bytes and
+half a shuffle replace four loads and four inserts.
 """
 
 from __future__ import annotations
@@ -18,27 +17,27 @@ from numba.extending import intrinsic
 
 from zerocopy.layout.groups import GROUPS, Group
 from zerocopy.layout.kernels.instructions import emit_prefetch, integer, load, store, word
-from zerocopy.layout.plan import LINE
+from zerocopy.layout.record_plan import LINE
 
 Values = list[Any]
 
 
-class Move(NamedTuple):
-    """What is moved of a group, in integers of 64 bits: of Python for callers, of LLVM in here.
+class GroupCopy(NamedTuple):
+    """Arguments of a copy of one group: 64-bit integers, in here LLVM values.
 
     Attributes
     ----------
     columns : int
-        The address of its columns' addresses.
+        The address of the columns' addresses.
     at : int
-        The byte of each column that is next.
+        Offset of the next byte in each column.
     record, stride : int
         The address of the group in the next record, and bytes between records.
     lines : int
-        How many of each column. A line has as many records as it has values.
-    ahead, pace : int
-        What is fetched meanwhile. Gather: the address in the records, and bytes from there on for
-        each line that is written. Scatter: bytes from each line of a column, and nothing.
+        Lines to copy of each column. A line has as many records as values.
+    prefetch, step : int
+        Gather: an address in the records to prefetch, and how far to advance it per line written.
+        Scatter: the prefetch distance in each column; the step is unused.
     """
 
     columns: Any
@@ -46,147 +45,145 @@ class Move(NamedTuple):
     record: Any
     stride: Any
     lines: Any
-    ahead: Any
-    pace: Any
+    prefetch: Any
+    step: Any
 
 
 def gather(*, streaming: bool) -> Any:
-    """Return ``gather(kind, *move)``, see :class:`Move`: records become lines of each column.
+    """Return ``gather(group, *copy)``, see :class:`GroupCopy`: records become lines of each column.
 
     Parameters
     ----------
     streaming : bool
-        Write past the caches; the columns then start at multiples of 64 bytes.
+        Bypass the caches; the columns must then start at multiples of 64 bytes.
 
     Returns
     -------
     intrinsic
-        Its ``kind`` is the group's number in :data:`GROUPS`.
+        Its ``group`` is an index of :data:`GROUPS`.
 
     Notes
     -----
-    Three fields are read as four: the last record that is read must not be the last one in
-    memory.
+    Three fields are read as four: a record must follow the last one that is read.
     """
 
-    def emit(builder: Any, group: Group, move: Move, index: Any) -> None:
+    def emit(builder: Any, group: Group, copy: GroupCopy, index: Any) -> None:
         width, fields = group.width, group.fields
-        windows = _strided_loads(builder, move.record, move.stride, width * _power(fields), LINE // width)
+        windows = _strided_loads(builder, copy.record, copy.stride, width * _power(fields), LINE // width)
         lines = _unzip(builder, _as_lines(builder, windows, width))
         for column in range(fields):
             line = _swapped(builder, lines[column], width) if group.swap else lines[column]
-            place = _place(builder, move, column)
+            place = _place(builder, copy, column)
             store(builder, line, place, LINE if streaming else 1, streaming)
             done = builder.add(builder.mul(index, integer(64, fields)), integer(64, column))
-            emit_prefetch(builder, builder.add(move.ahead, builder.mul(move.pace, done)), 1)
+            emit_prefetch(builder, builder.add(copy.prefetch, builder.mul(copy.step, done)), 1)
 
     return _switch(emit)
 
 
 def scatter() -> Any:
-    """Return ``scatter(kind, *move)``, see :class:`Move`: lines of each column become records.
+    """Return ``scatter(group, *copy)``, see :class:`GroupCopy`: lines of each column become records.
 
-    The mirror of :func:`gather`. Of three fields four are written: the
-    bytes after the group must be written later, and those after the last record be there.
+    The inverse of :func:`gather`. Three fields are written as four: the bytes after the group must
+    be written later, and must exist after the last record.
     """
 
-    def emit(builder: Any, group: Group, move: Move, index: Any) -> None:
+    def emit(builder: Any, group: Group, copy: GroupCopy, index: Any) -> None:
         width, written = group.width, _power(group.fields)
         if written == 1 and width <= 8:
-            # One value after the other: to take them out of a register costs more than
-            # to load each of them from the first cache.
-            first = _place(builder, move, 0)
+            # One value at a time: extracting values from a vector register is slower than
+            # loading each of them from the first-level cache.
+            first = _place(builder, copy, 0)
             values = _strided_loads(builder, first, integer(64, width), width, LINE // width)
             if group.swap:
                 values = [builder.bswap(value) for value in values]
         else:
-            kind = _line(width)
-            lines = [load(builder, _place(builder, move, c), kind) for c in range(group.fields)]
+            llvm_type = _line(width)
+            lines = [load(builder, _place(builder, copy, c), llvm_type) for c in range(group.fields)]
             if group.swap:
                 lines = [_swapped(builder, line, width) for line in lines]
-            lines += [ir.Constant(kind, ir.Undefined)] * (written - group.fields)
+            lines += [ir.Constant(llvm_type, ir.Undefined)] * (written - group.fields)
             values = _windows(builder, _zip(builder, lines), width * written)
-        _strided_stores(builder, values, move.record, move.stride)
+        _strided_stores(builder, values, copy.record, copy.stride)
         for column in range(group.fields):
-            place = builder.add(_place(builder, move, column), move.ahead)
-            # Into the second cache: the first is full of the records that are put together.
+            place = builder.add(_place(builder, copy, column), copy.prefetch)
+            # Into the second-level cache: the assembled records fill the first.
             emit_prefetch(builder, place, 2)
 
     return _switch(emit)
 
 
 def _switch(emit: Any) -> Any:
-    """Return an intrinsic that chooses among all groups at run time.
+    """Return an intrinsic that selects the group at run time.
 
-    All of them in one function: a jump that is predicted, and sooner compiled than a function
-    for each of them.
+    One function for all groups, because its jump is predicted well and it compiles faster than
+    one function per group.
     """
 
     @intrinsic
-    def move_group(
+    def copy_group(
         typing: Any,
-        kind: Any,
+        group: Any,
         columns: Any,
         at: Any,
         record: Any,
         stride: Any,
         lines: Any,
-        ahead: Any,
-        pace: Any,
+        prefetch: Any,
+        step: Any,
     ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind, *rest = arguments
-            move = Move(*rest)
-            after = builder.append_basic_block("moved")
-            switch = builder.switch(kind, after)
+            index, *rest = arguments
+            copy = GroupCopy(*rest)
+            after = builder.append_basic_block("copied")
+            switch = builder.switch(index, after)
             for number, group in enumerate(GROUPS):
                 block = builder.append_basic_block(f"group{number}")
                 switch.add_case(integer(64, number), block)
                 builder.position_at_end(block)
-                _lines(builder, emit, group, move)
+                _lines(builder, emit, group, copy)
                 builder.branch(after)
             builder.position_at_end(after)
             return context.get_dummy_value()
 
         return types.void(*(types.intp,) * 8), generate
 
-    return move_group
+    return copy_group
 
 
-def _lines(builder: Any, emit: Any, group: Group, move: Move) -> None:
+def _lines(builder: Any, emit: Any, group: Group, copy: GroupCopy) -> None:
     """Emit the loop over the lines of a group."""
-    records = builder.mul(move.stride, integer(64, LINE // group.width))
-    with cgutils.for_range(builder, move.lines) as loop:
-        byte = builder.add(move.at, builder.mul(loop.index, integer(64, LINE)))
-        place = builder.add(move.record, builder.mul(loop.index, records))
-        emit(builder, group, move._replace(at=byte, record=place), loop.index)
+    records = builder.mul(copy.stride, integer(64, LINE // group.width))
+    with cgutils.for_range(builder, copy.lines) as loop:
+        byte = builder.add(copy.at, builder.mul(loop.index, integer(64, LINE)))
+        place = builder.add(copy.record, builder.mul(loop.index, records))
+        emit(builder, group, copy._replace(at=byte, record=place), loop.index)
 
 
 def _power(fields: int) -> int:
-    """Return how many fields are moved for so many: a power of two."""
+    """Return how many fields are copied for a group: the next power of two."""
     return 1 << (fields - 1).bit_length()
 
 
-def _place(builder: Any, move: Move, column: int) -> Any:
+def _place(builder: Any, copy: GroupCopy, column: int) -> Any:
     """Emit the address of the next byte of a column."""
-    entry = builder.add(move.columns, integer(64, 8 * column))
-    return builder.add(load(builder, entry, ir.IntType(64)), move.at)
+    entry = builder.add(copy.columns, integer(64, 8 * column))
+    return builder.add(load(builder, entry, ir.IntType(64)), copy.at)
 
 
 def _walk(builder: Any, start: Any, stride: Any, count: int) -> Values:
-    """Emit the addresses of so many places.
+    """Emit `count` addresses, a stride apart.
 
-    In fours: x86 adds once or twice the stride within a load, so that three registers serve
-    all of them. With a register a place they do not suffice, and each load waits for its
-    address to be fetched from the stack.
+    Four are derived from one base: x86 adds a multiple of the stride within a load, so three
+    registers serve all. With one register per address, addresses would be spilled to the stack.
     """
     one, two = stride, builder.shl(stride, integer(64, 1))
     three, four = builder.add(two, stride), builder.shl(stride, integer(64, 2))
-    places: Values = []
-    while len(places) < count:
-        places += [start, builder.add(start, one), builder.add(start, two), builder.add(start, three)]
+    addresses: Values = []
+    while len(addresses) < count:
+        addresses += [start, builder.add(start, one), builder.add(start, two), builder.add(start, three)]
         start = builder.add(start, four)
-    return places[:count]
+    return addresses[:count]
 
 
 def _strided_loads(builder: Any, start: Any, stride: Any, width: int, count: int) -> Values:
@@ -202,7 +199,7 @@ def _strided_stores(builder: Any, values: Values, start: Any, stride: Any) -> No
 
 
 def _line(width: int) -> Any:
-    """Return the type of a line of values of a width: those of 16 bytes are pairs."""
+    """Return the vector type of a line of values; values of 16 bytes are pairs of 8."""
     width = min(width, 8)
     return ir.VectorType(ir.IntType(8 * width), LINE // width)
 
@@ -213,11 +210,11 @@ def _shuffle(builder: Any, a: Any, b: Any, lanes: list[int]) -> Any:
 
 
 def _as_lines(builder: Any, windows: Values, width: int) -> Values:
-    """Put windows side by side until they fill lines."""
-    kind = windows[0].type
-    if isinstance(kind, ir.IntType):
-        held = LINE * 8 // kind.width
-        vector = ir.VectorType(kind, held)
+    """Concatenate windows into lines."""
+    llvm_type = windows[0].type
+    if isinstance(llvm_type, ir.IntType):
+        held = LINE * 8 // llvm_type.width
+        vector = ir.VectorType(llvm_type, held)
         lines = []
         for start in range(0, len(windows), held):
             line = ir.Constant(vector, ir.Undefined)
@@ -233,7 +230,7 @@ def _as_lines(builder: Any, windows: Values, width: int) -> Values:
 
 
 def _windows(builder: Any, lines: Values, width: int) -> Values:
-    """Take lines apart into windows of so many bytes."""
+    """Split lines into windows of `width` bytes."""
     if width <= 8:
         held = LINE // width
         vector = ir.VectorType(ir.IntType(8 * width), held)
@@ -245,10 +242,10 @@ def _windows(builder: Any, lines: Values, width: int) -> Values:
 
 
 def _unzip(builder: Any, lines: Values) -> Values:
-    """Sort ``a0 b0 a1 b1 ...`` over some lines into lines of ``a0 a1 ...`` and ``b0 b1 ...``.
+    """Sort lines of ``a0 b0 a1 b1 ...`` into lines of ``a0 a1 ...`` and ``b0 b1 ...``.
 
-    Each step halves the number of fields that are mixed. Of four lines, of which each value
-    says its field and record:  abcd abcd..  ->  acac.. bdbd..  ->  aaaa.. bbbb.. cccc.. dddd..
+    Each step halves the number of fields per line. For four lines, with one letter per field:
+    abcd abcd..  ->  acac.. bdbd..  ->  aaaa.. bbbb.. cccc.. dddd..
     """
     if len(lines) == 1:
         return lines

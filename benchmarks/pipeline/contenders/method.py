@@ -1,4 +1,4 @@
-"""A contender: at each border a chain of expressions, as a user would write them."""
+"""A contender: a chain of expressions for each border, as a user would write them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-#: From where, to where.
+#: Source and target.
 Border = tuple[str, str]
-#: Each expression takes ``x``, what the one before it gave.
+#: In each expression, ``x`` is the value of the one before it.
 Chain = tuple[str, ...]
 Hop = Callable[[Any], Any]
 
-#: The names that users write, and the modules that they mean.
+#: Modules by the names that user code has for them.
 MODULES = {
     "zc": "zerocopy",
     "np": "numpy",
@@ -29,8 +29,8 @@ MODULES = {
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way over all borders.
+class Method:
+    """One contender with its code at all borders.
 
     Attributes
     ----------
@@ -44,12 +44,12 @@ class Way:
     borders: Mapping[Border, Chain]
 
     def modules(self, border: Border) -> dict[str, str]:
-        """Return the modules that the code at a border uses, by the names that it uses for them."""
+        """Return the modules that the code at a border uses, by their names in the code."""
         trees = [ast.parse(code) for code in self.borders[border]]
         used = {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}
         return {name: module for name, module in MODULES.items() if name in used}
 
     def hops(self, border: Border) -> tuple[Hop, ...]:
-        """Compile the chain of a border; its modules are imported."""
+        """Compile the chain of a border, and import its modules."""
         names = {name: import_module(module) for name, module in self.modules(border).items()}
         return tuple(eval(f"lambda x: {code}", names) for code in self.borders[border])

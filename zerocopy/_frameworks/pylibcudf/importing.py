@@ -1,4 +1,4 @@
-"""Columns of others for libcudf: which fit, what is copied of them, and how one of its own is made."""
+"""Columns of other frameworks in libcudf: which it can hold, which it copies, how it aliases them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from importlib import import_module
 from typing import Any
 
 from zerocopy import registry
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pylibcudf import memory as libcudf
 from zerocopy.device import LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Device
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.errors import Reason
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Source
@@ -17,7 +18,7 @@ from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.tensor_column import TensorColumn
 
-#: Kinds of Arrow types that cuDF has no column for, and what to do about them.
+#: Kinds of Arrow types that cuDF lacks, with the remedies.
 _LACKS = {
     "time": "cast it to integers in Arrow: x.cast('int64')",
     "interval": "cast it to a duration in Arrow",
@@ -30,87 +31,86 @@ _LACKS = {
     "run_end_encoded": "decode it in Arrow: pyarrow.compute.run_end_decode(x)",
     "unknown": "cast it in the source",
 }
-#: What is cast on its way from the host, and cannot be on the device.
+#: Kinds that are cast on the host, which is not possible on the device.
 _NOT_ALIASED = ("fixed_list", "string_view", "dictionary")
 
 
 def stream() -> int:
-    """Return the stream that cuDF works on; pylibcudf reads this variable when it is imported."""
+    """Return the stream that cuDF uses; pylibcudf reads this variable when it is imported."""
     per_thread = os.environ.get("CUDF_PER_THREAD_STREAM") == "1"
     return PER_THREAD_DEFAULT_STREAM if per_thread else LEGACY_DEFAULT_STREAM
 
 
 def current_device() -> int:
-    """Return the index of the current device: cuDF needs CuPy, which can tell."""
+    """Return the index of the current device, from CuPy, on which cuDF depends."""
     if cuda_driver.missing() is not None:
         return 0
     return int(import_module("cupy").cuda.runtime.getDevice())
 
 
-# -- whether they fit ---------------------------------------------------------------
+# -- reasons and refusals -------------------------------------------------------------
 
 
-def _here(device: Device) -> None:
+def _check_current(device: Device) -> None:
     if device.id != current_device():
-        raise UnsupportedConversionError(
-            "",
+        raise obstacles.refuse_column(
             f"is on {device}, and cuDF works on the current device, cuda:{current_device()}",
             f"make that one current first: cupy.cuda.Device({device.id}).use()",
+            code="other-device",
         )
 
 
 def tensor_reasons(column: TensorColumn) -> list[Reason]:
-    """Return why a tensor on the device is copied; raise what libcudf cannot hold."""
+    """Return the reasons to copy a tensor on the device; refuse one that libcudf cannot hold."""
     source, view = column.source, column.source.view
     if source.refusal is not None:
-        raise UnsupportedConversionError("", source.refusal.why, source.refusal.remedy)
+        raise obstacles.refuse_column(source.refusal.why, source.refusal.remedy, code=source.refusal.code)
     check_tensor(view)
-    _here(view.device)
+    _check_current(view.device)
     reasons = list(source.reasons)
     if not view.c_contiguous:
-        reasons.append(Reason("cuDF takes memory without gaps only", "make it contiguous at its source"))
+        reasons.append(obstacles.layout("cuDF", "memory without gaps"))
     if not view.is_aligned(view.dtype.itemsize):
-        reasons.append(Reason("the memory is not aligned to its item size", "copy it at its source"))
+        reasons.append(obstacles.MISALIGNED)
     return reasons
 
 
 def check_tensor(view: StridedView) -> None:
-    """Refuse a tensor that is no column, and values that cuDF lacks."""
+    """Refuse a tensor with other than one dimension, or with a dtype that cuDF lacks."""
     if view.ndim != 1:
-        raise UnsupportedConversionError(
-            "",
+        raise obstacles.refuse_column(
             f"is a tensor of shape {view.shape}, and cuDF's columns are flat",
             "pass its columns one by one",
+            code="too-many-dimensions",
         )
     name = view.dtype.name
     if name != "bool" and name.upper() not in libcudf.FORMATS:
-        raise UnsupportedConversionError("", f"is {name}, which cuDF lacks", "cast it in its own framework")
+        raise obstacles.refuse_column(f"is {name}, which cuDF lacks", "cast it in its own framework")
 
 
 def device_copy_reasons(column: ArrowColumn) -> list[Reason]:
-    """Return why Arrow memory on the device is copied; raise what libcudf cannot hold."""
+    """Return the reasons to copy Arrow memory on the device; refuse what libcudf cannot hold."""
     check(column.field)
-    _here(column.device)
-    parts = _below(column.field)
-    lost = [p for p in parts if p.kind in _NOT_ALIASED or p.format == "+L" or p.timezone]
-    if lost:
-        raise UnsupportedConversionError(
-            "",
-            f"is {column.field}, and of {lost[0]} no alias on the GPU makes a column of cuDF",
-            "bring it to the host first",
+    _check_current(column.device)
+    parts = _with_children(column.field)
+    not_aliased = [p for p in parts if p.kind in _NOT_ALIASED or p.format == "+L" or p.timezone]
+    if not_aliased:
+        raise obstacles.refuse_column(
+            f"is {column.field}, and cuDF cannot alias {not_aliased[0]} on the GPU",
+            "copy it to the host first",
         )
     bits = any(part.kind == "bool" for part in parts)
-    why = Reason("Arrow packs booleans into bits, and cuDF has a byte each", "")
+    why = Reason("Arrow packs booleans into bits, and cuDF has one byte for each", code="packed-bits")
     return [*column.reasons, *([why] if bits else ())]
 
 
-def _below(field: Field) -> list[Field]:
-    return [field, *(part for child in field.children for part in _below(child))]
+def _with_children(field: Field) -> list[Field]:
+    return [field, *(part for child in field.children for part in _with_children(child))]
 
 
 def check(field: Field) -> None:
-    """Refuse what cuDF has no column for, and what is not brought into a shape that it has."""
-    for part in _below(field):
+    """Refuse types that cuDF lacks and that no cast replaces."""
+    for part in _with_children(field):
         if part.dictionary is not None:
             check(part.dictionary)
         remedy = _LACKS.get(part.kind)
@@ -119,14 +119,14 @@ def check(field: Field) -> None:
         if part.extension == "arrow.fixed_shape_tensor":
             remedy = "pass its columns one by one: cuDF's are flat"
         if remedy is not None:
-            raise UnsupportedConversionError("", f"is {field}, which cuDF lacks", remedy)
+            raise obstacles.refuse_column(f"is {field}, which cuDF lacks", remedy)
 
 
-# -- how they are made --------------------------------------------------------------
+# -- aliases and casts ------------------------------------------------------------------
 
 
-def of_tensor(plc: Any, source: Source) -> Any:
-    """Return a column over a tensor's memory, which is finished for cuDF's stream."""
+def alias_tensor(plc: Any, source: Source) -> Any:
+    """Return a column over a tensor's memory; cuDF's stream waits for the work on it."""
     view = source.view
     if source.reasons or not view.c_contiguous or not view.is_aligned(view.dtype.itemsize):
         if source.contiguous is None:
@@ -140,35 +140,34 @@ def of_tensor(plc: Any, source: Source) -> Any:
         view = source.view
     held = source.producer
     if hasattr(type(held), "__dlpack__"):
-        # The capsule is held unconsumed, and its own destructor runs its deleter.
+        # The capsule is held unconsumed; its destructor runs the deleter.
         held = (dlpack.request(held, stream=stream()), held)
     else:
         order(cuda_array_interface.read(held, view.device.id)[1], view.device)
-    # No stream: cuDF does not look at it. No mask: older ones do not look at that either.
-    lent = cuda_array_interface.Handover(view, None, held)
-    return plc.Column.from_cuda_array_interface(lent)
+    # Without a stream and a mask: cuDF ignores the stream, and older versions the mask.
+    return plc.Column.from_cuda_array_interface(cuda_array_interface.Handover(view, None, held))
 
 
 def order(first: int | None, device: Device) -> None:
-    """Have cuDF's stream wait for another's work."""
+    """Make cuDF's stream wait for the work on another stream."""
     if first not in (None, stream()):
         cuda_driver.order(first, stream(), device.id)  # type: ignore[arg-type]
 
 
-def storable(pa: Any, kind: Any) -> Any:
-    """Return the type that cuDF holds the values of an Arrow type in."""
+def storage_type(pa: Any, kind: Any) -> Any:
+    """Return the type in which cuDF stores the values of an Arrow type."""
     if isinstance(kind, pa.BaseExtensionType):
-        return pa.bool_() if kind.extension_name == "arrow.bool8" else storable(pa, kind.storage_type)
+        return pa.bool_() if kind.extension_name == "arrow.bool8" else storage_type(pa, kind.storage_type)
     if kind == pa.string_view():
         return pa.large_string()
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(storable(pa, kind.value_type)))
+        return pa.list_(kind.value_field.with_type(storage_type(pa, kind.value_type)))
     if pa.types.is_dictionary(kind):
-        # libcudf takes codes with a sign only; of a dictionary none reaches the last bit.
+        # libcudf takes signed codes only; a dictionary's codes never need the last bit.
         codes = kind.index_type
         if pa.types.is_unsigned_integer(codes):
             codes = {8: pa.int16(), 16: pa.int32(), 32: pa.int32(), 64: pa.int64()}[codes.bit_width]
-        return pa.dictionary(codes, storable(pa, kind.value_type), kind.ordered)
+        return pa.dictionary(codes, storage_type(pa, kind.value_type), kind.ordered)
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(storable(pa, field.type)) for field in kind])
+        return pa.struct([field.with_type(storage_type(pa, field.type)) for field in kind])
     return kind

@@ -1,4 +1,4 @@
-"""Values that are no group: text, bytes, short arrays, records within sub-arrays."""
+"""Copies of fields that are in no group: text, bytes, short arrays, records within sub-arrays."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import Any
 
 from numba import njit
 
-from zerocopy.layout.kernels.instructions import entry, move1, move4, move8, move16, swap2, swap4, swap8
-from zerocopy.layout.kernels.table import leaf_entry, piece_entry
-from zerocopy.layout.plan import FIRST, GROUPED, LAST, LENGTH, OFFSET, SWAP
+from zerocopy.layout.kernels.instructions import copy1, copy4, copy8, copy16, entry, swap2, swap4, swap8
+from zerocopy.layout.kernels.plan_table import leaf_entry, piece_entry
+from zerocopy.layout.record_plan import FIRST, GROUPED, LAST, LENGTH, OFFSET, SWAP
 
 
 @njit
 def leaf_to_column(
-    plan: Any, leaf: Any, column: Any, record: Any, stride: Any, rows: Any, spill: Any
+    plan: Any, leaf: Any, column: Any, record: Any, stride: Any, rows: Any, overrun: Any
 ) -> None:
     """Copy one leaf of some records, `stride` bytes apart, into a column.
 
-    With `spill`, up to 16 bytes past a value may be read, and past the column's end written.
+    With `overrun`, up to 16 bytes may be read past a value and written past the column's end.
     """
     width, swap = leaf_entry(plan, leaf, LENGTH), leaf_entry(plan, leaf, SWAP)
-    whole = leaf_entry(plan, leaf, LAST) - leaf_entry(plan, leaf, FIRST) == 1
-    if spill and whole and swap == 0 and width <= 32 and stride >= 16:
-        _move_loosely(column, record + leaf_entry(plan, leaf, OFFSET), stride, rows, width)
+    one_piece = leaf_entry(plan, leaf, LAST) - leaf_entry(plan, leaf, FIRST) == 1
+    if overrun and one_piece and swap == 0 and width <= 32 and stride >= 16:
+        _copy_overrunning(column, record + leaf_entry(plan, leaf, OFFSET), stride, rows, width)
         return
     if leaf < entry(plan, GROUPED):
         _copy(column, width, record + leaf_entry(plan, leaf, OFFSET), stride, rows, width, swap)
@@ -34,7 +34,7 @@ def leaf_to_column(
 
 @njit
 def column_to_leaf(plan: Any, leaf: Any, column: Any, record: Any, stride: Any, rows: Any) -> None:
-    """Copy a column into one leaf of some records, and write no other byte of them."""
+    """Copy a column into one leaf of some records; no other byte of them is written."""
     width, swap = leaf_entry(plan, leaf, LENGTH), leaf_entry(plan, leaf, SWAP)
     if leaf < entry(plan, GROUPED):
         _copy(record + leaf_entry(plan, leaf, OFFSET), stride, column, width, rows, width, swap)
@@ -45,25 +45,25 @@ def column_to_leaf(plan: Any, leaf: Any, column: Any, record: Any, stride: Any, 
 
 
 @njit
-def _move_loosely(column: Any, source: Any, stride: Any, rows: Any, width: Any) -> None:
-    """Copy values side by side, in moves of 16 bytes: what is too much of one, the next overwrites."""
+def _copy_overrunning(column: Any, source: Any, stride: Any, rows: Any, width: Any) -> None:
+    """Copy adjacent values, 16 bytes at a time: each value overwrites the excess of the one before."""
     if width <= 16:
         for row in range(rows):
-            move16(column + row * width, source + row * stride)
+            copy16(column + row * width, source + row * stride)
     else:
         for row in range(rows):
             t, s = column + row * width, source + row * stride
-            move16(t, s)
-            move16(t + 16, s + 16)
+            copy16(t, s)
+            copy16(t + 16, s + 16)
 
 
 @njit
 def _copy(
     target: Any, target_step: Any, source: Any, source_step: Any, rows: Any, length: Any, unit: Any
 ) -> None:
-    """Copy so many bytes of each row, turned round in units if there is a unit."""
+    """Copy `length` bytes of each row; reverse the bytes of each unit if `unit` is not 0."""
     if unit == 0:
-        _move(target, target_step, source, source_step, rows, length)
+        _copy_exactly(target, target_step, source, source_step, rows, length)
         return
     for row in range(rows):
         t, s = target + row * target_step, source + row * source_step
@@ -79,35 +79,37 @@ def _copy(
 
 
 @njit
-def _move(target: Any, target_step: Any, source: Any, source_step: Any, rows: Any, length: Any) -> None:
-    """Copy so many bytes of each row, and no byte more.
+def _copy_exactly(
+    target: Any, target_step: Any, source: Any, source_step: Any, rows: Any, length: Any
+) -> None:
+    """Copy exactly `length` bytes of each row.
 
-    Two moves that overlap do any length between one of theirs and both: 13 bytes are 8 and 8.
-    Which ones is decided once, and not once a row.
+    Two overlapping copies cover any length between the size of one and of both: 13 bytes are 8
+    and 8. The branch is outside the loop over rows.
     """
     if length < 4:
         for row in range(rows):
             t, s = target + row * target_step, source + row * source_step
             for byte in range(length):
-                move1(t + byte, s + byte)
+                copy1(t + byte, s + byte)
     elif length < 8:
         for row in range(rows):
             t, s = target + row * target_step, source + row * source_step
-            move4(t, s)
-            move4(t + length - 4, s + length - 4)
+            copy4(t, s)
+            copy4(t + length - 4, s + length - 4)
     elif length <= 16:
         for row in range(rows):
             t, s = target + row * target_step, source + row * source_step
-            move8(t, s)
-            move8(t + length - 8, s + length - 8)
+            copy8(t, s)
+            copy8(t + length - 8, s + length - 8)
     elif length <= 32:
         for row in range(rows):
             t, s = target + row * target_step, source + row * source_step
-            move16(t, s)
-            move16(t + length - 16, s + length - 16)
+            copy16(t, s)
+            copy16(t + length - 16, s + length - 16)
     else:
         for row in range(rows):
             t, s = target + row * target_step, source + row * source_step
             for byte in range(0, length - 16, 16):
-                move16(t + byte, s + byte)
-            move16(t + length - 16, s + length - 16)
+                copy16(t + byte, s + byte)
+            copy16(t + length - 16, s + length - 16)

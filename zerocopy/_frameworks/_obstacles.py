@@ -1,0 +1,87 @@
+"""Reasons and refusals that several frameworks share."""
+
+from __future__ import annotations
+
+from zerocopy.device import Device
+from zerocopy.dtype import SUBBYTE_NAMES, DType
+from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
+from zerocopy.framework import refuse_dtype
+from zerocopy.strided_view import StridedView
+
+MISALIGNED = Reason(
+    "the memory is not aligned to its item size", "copy it where it is created", code="misaligned"
+)
+FRACTIONAL_STRIDES = Reason(
+    "a stride is not a multiple of the item size (a field of a packed record)",
+    "align the record: numpy.dtype(..., align=True)",
+    code="misaligned",
+)
+UNSAFE_FOR_KERNELS = Reason(
+    "the memory is not aligned to its item size, and CUDA kernels fault on such memory",
+    "align the record where it is created: numpy.dtype(..., align=True)",
+    code="misaligned",
+)
+
+
+def misaligned(target: str, view: StridedView, multiple: int) -> Reason:
+    """Return the reason to copy memory that does not start at a multiple of some bytes."""
+    return Reason(
+        f"{target} requires memory aligned to {multiple} bytes, but the address is "
+        f"{view.ptr % multiple} bytes off",
+        "allocate it aligned where it is created (torch, JAX and Arrow do), or allow the copy",
+        code="misaligned",
+    )
+
+
+def layout(target: str, required: str) -> Reason:
+    """Return the reason to copy memory that is not in the one layout that a target takes."""
+    return Reason(
+        f"{target} takes only {required}",
+        "make it contiguous where it is created: numpy.ascontiguousarray(x)",
+        code="not-contiguous",
+    )
+
+
+def refuse_extended_dtype(target: str, dtype: DType) -> UnsupportedConversionError:
+    """Return the error for a dtype that NumPy lacks without ``ml_dtypes``, or that it stores unpacked."""
+    in_ml_dtypes = dtype.name not in SUBBYTE_NAMES and dtype.lanes == 1
+    return refuse_dtype(
+        target, dtype, "pip install ml_dtypes, which adds it to NumPy" if in_ml_dtypes else ""
+    )
+
+
+def refuse_source(name: str, reason: Reason) -> UnsupportedConversionError:
+    """Return the error for an object without memory that another framework can read."""
+    return UnsupportedConversionError(f"convert({name})", reason.why, reason.remedy, code=reason.code)
+
+
+def refuse_source_dtype(name: str, dtype: object, remedy: str) -> UnsupportedConversionError:
+    """Return the error for a dtype that only the source's framework has."""
+    return UnsupportedConversionError(
+        f"convert({name})", f"{dtype} has no counterpart in other frameworks", remedy, code="missing-dtype"
+    )
+
+
+def refuse_column(why: str, remedy: str, code: str = "missing-dtype") -> UnsupportedConversionError:
+    """Return the error for a column that the target cannot hold; the caller adds the column's name."""
+    return UnsupportedConversionError("", why, remedy, code=code)
+
+
+def refuse_table(name: str) -> UnsupportedConversionError:
+    """Return the error for a table where one array is required."""
+    return UnsupportedConversionError(
+        f"convert({name})",
+        "a table is not one array",
+        "pick a column, or convert it to a dict of them",
+        code="not-an-array",
+    )
+
+
+def refuse_index(target: str, device: Device, count: int) -> DeviceError:
+    """Return the error for a CUDA device beyond the `count` that a target sees."""
+    return DeviceError(
+        f"to={target!r}, device={str(device)!r}",
+        f"{target} sees {count} CUDA device{'' if count == 1 else 's'}",
+        f"choose one of: {', '.join(f'cuda:{i}' for i in range(count))}" if count else "check nvidia-smi",
+        code="other-device",
+    )

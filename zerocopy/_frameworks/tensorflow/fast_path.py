@@ -1,0 +1,110 @@
+"""Fast exporters and importers of tensors, by form (see :data:`zerocopy.source.FORMS`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from zerocopy.framework import version_numbers
+from zerocopy.protocols.array_interface import misalignment, writable_alias
+
+# The public functions wrap one C++ call each: from_dlpack looks the context up twice and
+# initialises it (200 ns of 700), Tensor.dtype converts an enum to an object (100 ns of 400). In
+# these versions the C++ calls are used directly (law 6; compared in test_routes).
+_KNOWN = ((2, 16), (2, 24))
+
+
+def fast_exporters(tf: Any) -> dict[str, Callable[[Any], Any]]:
+    """Return the fast exporters of eager tensors on the host."""
+    ndarray, to_capsule, is_unsafe = ndarray_exporter(tf), capsule_exporter(tf), unsafe_test(tf)
+
+    def capsule(tensor: Any) -> Any:
+        if is_unsafe(tensor):
+            raise BufferError("to_dlpack aborts the process")
+        return to_capsule(tensor)
+
+    return {"ndarray": ndarray, "readonly": ndarray, "capsule": capsule, "aligned": capsule}
+
+
+def _private(tf: Any) -> Any:
+    if not _KNOWN[0] <= version_numbers(tf.__version__) < _KNOWN[1]:
+        return None
+    try:
+        from tensorflow.python import pywrap_tfe
+    except ImportError:
+        return None
+    return pywrap_tfe
+
+
+def fast_importers(tf: Any) -> dict[str, Callable[[Any], Any]]:
+    """Return the fast importers; each repeats the C++ call, since a helper would take 50 ns."""
+    bare = getattr(_private(tf), "TFE_FromDlpackCapsule", None)
+    public = tf.experimental.dlpack.from_dlpack
+    if bare is None:
+        return {"aligned": public}
+    from tensorflow.python.eager import context
+
+    context.context().ensure_initialized()
+
+    # The handle is read each time: resetting the context would leave a dangling one.
+    def aligned(capsule: Any) -> Any:
+        return bare(capsule, context._context._handle)
+
+    def ndarray(array: Any) -> Any:
+        if misalignment(array):
+            raise BufferError("misaligned: it would abort later")
+        return bare(array.__dlpack__(), context._context._handle)  # refuses gaps and read-only memory
+
+    def readonly(array: Any) -> Any:
+        if misalignment(array):
+            raise BufferError("misaligned: it would abort later")
+        return bare(writable_alias(array).__dlpack__(), context._context._handle)
+
+    return {"aligned": aligned, "readonly": readonly, "ndarray": ndarray}
+
+
+def capsule_exporter(tf: Any) -> Callable[[Any], Any]:
+    """Return ``tf.Tensor -> legacy capsule``, without a check of the dtype."""
+    bare = getattr(_private(tf), "TFE_ToDlpackCapsule", None)
+    return bare or tf.experimental.dlpack.to_dlpack  # type: ignore[no-any-return]
+
+
+def ndarray_exporter(tf: Any) -> Callable[[Any], Any]:
+    """Return ``tf.Tensor -> ndarray``, a read-only alias of a numeric tensor's memory."""
+    import numpy as np
+
+    if _private(tf) is not None and hasattr(tf.constant(0), "_numpy_internal"):
+
+        def private(tensor: Any) -> Any:
+            # __array__ and the buffer protocol wrap this, and take 180 ns more.
+            array = tensor._numpy_internal()
+            if array.base is None:
+                raise BufferError("a scalar, or strings as objects: not an alias")
+            array.setflags(False)  # tensors are immutable
+            return array
+
+        return private
+
+    def public(tensor: Any) -> Any:
+        array = np.asarray(tensor)
+        number = array.dtype.num
+        # NumPy's numeric types have the numbers 0 to 16, and 23 (float16). Strings become objects
+        # (17); arrays of bfloat16 and others of ml_dtypes (256 and above) are not marked read-only.
+        if number > 16 and number != 23:
+            raise BufferError("not a dtype of NumPy itself")
+        return array
+
+    return public
+
+
+def unsafe_test(tf: Any) -> Callable[[Any], bool]:
+    """Return a test for tensors with which to_dlpack aborts the process."""
+    unsafe = (tf.string, tf.resource, tf.variant)
+    if _private(tf) is not None and hasattr(tf.constant(0), "_datatype_enum"):
+        numbers = frozenset(dtype.as_datatype_enum for dtype in unsafe)
+
+        def by_number(tensor: Any) -> bool:
+            return tensor._datatype_enum() in numbers
+
+        return by_number
+    return lambda tensor: tensor.dtype in unsafe

@@ -1,0 +1,287 @@
+"""Columns to records: the public ``soa_to_aos``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from zerocopy.errors import LossyConversionError, UnsupportedConversionError
+from zerocopy.layout import on_device, outputs
+from zerocopy.layout.options import SOA_TO_AOS, check_options, copy_required, refuse_stream
+from zerocopy.layout.record_source import has_table
+from zerocopy.layout.record_type import RecordType, record_type, view_of
+from zerocopy.layout.schema import FieldLeaf, dtype_of
+from zerocopy.layout.transposition import to_rows
+from zerocopy.protocols.array_interface import address, aligned_empty
+
+Array = np.ndarray[Any, Any]
+
+_CONVERT = 'zc.convert(x, to="numpy", layout="records") converts tables and dicts of their columns'
+
+
+def soa_to_aos(
+    columns: Mapping[str, Any],
+    dtype: Any = None,
+    *,
+    out: Array | None = None,
+    copy: bool | None = None,
+    threads: int | None = None,
+    stream: Any = None,
+) -> Array:
+    """Return columns as the fields of records: SoA to AoS, the inverse of :func:`aos_to_soa`.
+
+    Records are assembled in the first-level cache and written one cache line at a time.
+
+    Parameters
+    ----------
+    columns : mapping of str to array or mapping
+        As :func:`aos_to_soa` returns them: the first dimension is the rows, and all columns have
+        the same length n. A mapping is a nested record. Contiguous columns are the fastest. They
+        may be on a CUDA device. For columns of tables, which may have nulls, use
+        ``convert(x, "numpy", layout="records")``.
+    dtype : numpy.dtype, optional
+        The type of the records, with fields of the same names: its offsets, padding and byte orders
+        are kept. None: that of `out`, or the columns' types in order, without padding.
+    out : numpy.ndarray, shape (n,), optional
+        Memory for the result: of the records' type, and overlapping no column. Its padding becomes
+        zero.
+    copy : bool, optional
+        False: the result is a view, which is possible if the columns are the fields of existing
+        records, as ``aos_to_soa(records, copy=False)`` returns them; otherwise CopyRequiredError
+        is raised. True: the result never aliases the columns. None: it aliases them if they are.
+    threads : int, optional
+        Maximum number of threads. None: one for each core that this process may use.
+    stream : int or stream object, optional
+        For columns on a CUDA device: see :func:`aos_to_soa`.
+
+    Returns
+    -------
+    numpy.ndarray, shape (n,)
+        At a multiple of 64 bytes, with zero padding; or `out`; or, if the columns are the fields of
+        existing records, an alias of their memory. For columns on a CUDA device, a Numba device array.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        The columns differ in length, or their names are not those of the fields; `out` does not fit.
+    LossyConversionError
+        A field's type does not hold its column's values.
+    CopyRequiredError
+        With ``copy=False``: the columns are not the fields of existing records.
+    ValueError
+        `threads` or `copy` has a value that is not allowed.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> zc.soa_to_aos({"id": np.array([1, 2]), "x": np.array([0.5, 1.5])})
+    array([(1, 0.5), (2, 1.5)], dtype=[('id', '<i8'), ('x', '<f8')])
+    """
+    check_options(SOA_TO_AOS, threads, copy)
+    if _on_device(columns):
+        on_gpu: Array = on_device.soa_to_aos(columns, dtype, out=out, copy=copy, stream=stream)
+        return on_gpu
+    refuse_stream(SOA_TO_AOS, stream)
+    arrays = _arrays(columns)
+    if dtype is None and isinstance(out, np.ndarray) and out.dtype.names is not None:
+        dtype = out.dtype
+    # Kept next to `kind`, whose dtype may be another, equal one: record_type caches by equality,
+    # and numpy.record's dtypes are equal to plain ones.
+    result_dtype = _structured(dtype_of(arrays) if dtype is None else dtype)
+    kind = _record_type(result_dtype)
+    sources, length = _matched(arrays, kind)
+    if out is None and copy is not True:
+        view = _existing_records(sources, kind, result_dtype)
+        if view is not None:
+            return view
+    if copy is False and out is not None:
+        raise copy_required(SOA_TO_AOS, "out= requests a copy", "option-value")
+    if copy is False and length and result_dtype.itemsize:
+        why = "the columns are not the fields of existing records"
+        raise copy_required(SOA_TO_AOS, why, "separate-columns")
+    if out is None:
+        empty = aligned_empty if result_dtype.itemsize else np.empty
+        records: Array = empty((length,), result_dtype)
+    else:
+        records, asked = out, "soa_to_aos(columns, out=out)"
+        outputs.check_fits("out", out, result_dtype, (length,), asked)
+        outputs.refuse_overlap(asked, out, sources)
+    to_rows(sources, kind, records, threads)
+    return records
+
+
+def _on_device(columns: Any) -> bool:
+    if type(columns) is np.ndarray:
+        return False
+    if type(columns) is dict or isinstance(columns, Mapping):
+        return any(_on_device(column) for column in columns.values())
+    return on_device.is_on_device(columns)
+
+
+def _structured(dtype: Any) -> np.dtype[Any]:
+    result: np.dtype[Any] = np.dtype(dtype)
+    if result.names is None:
+        why = f"dtype={result} has no fields"
+        remedy = "pass a structured dtype: dtype=[('x', 'f4'), ('y', 'f4')]"
+        raise UnsupportedConversionError(SOA_TO_AOS, why, remedy, code="no-fields")
+    return result
+
+
+def _record_type(dtype: np.dtype[Any]) -> RecordType:
+    try:
+        return record_type(dtype)
+    except UnsupportedConversionError as error:
+        error.with_context(asked=SOA_TO_AOS, remedy="leave the column out")
+        raise
+
+
+def _arrays(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns as NumPy arrays, those of nested records in nested dicts."""
+    if not isinstance(columns, Mapping):
+        name = type(columns).__name__
+        if has_table(columns):
+            raise UnsupportedConversionError(
+                SOA_TO_AOS, f"a {name} is a table, not a mapping of names to columns", _CONVERT, code="nulls"
+            )
+        why = f"a {name} is not a mapping of names to columns"
+        raise UnsupportedConversionError(SOA_TO_AOS, why, "pass a dict of arrays", code="not-a-mapping")
+    return {
+        name: column
+        if type(column) is np.ndarray  # the common case, and faster than a check against an ABC
+        else _arrays(column)
+        if isinstance(column, Mapping)
+        else _array(str(name), column)
+        for name, column in columns.items()
+    }
+
+
+def _array(name: str, column: Any) -> Array:
+    if isinstance(column, np.ma.MaskedArray) and np.ma.getmaskarray(column).any():  # type: ignore[no-untyped-call]
+        why = f"values of column {name!r} are masked, and records have no masks"
+        remedy = "replace masked values first: column.filled()"
+        raise LossyConversionError(SOA_TO_AOS, why, remedy, code="masked")
+    if has_table(column):
+        # NumPy would convert integers with nulls to floats, and drop time zones.
+        why = (
+            f"column {name!r} is a {type(column).__module__.partition('.')[0]} {type(column).__name__}, "
+            "which may have nulls or types that records do not have"
+        )
+        raise UnsupportedConversionError(SOA_TO_AOS, why, _CONVERT, code="nulls")
+    try:
+        return np.asarray(column)
+    except Exception as error:
+        why = f"NumPy cannot convert column {name!r} to an array: {type(error).__name__}: {error}"
+        raise UnsupportedConversionError(SOA_TO_AOS, why, _CONVERT, code="not-an-array") from error
+
+
+def _matched(columns: dict[str, Any], kind: RecordType) -> tuple[list[Array], int]:
+    """Return the columns in the order of the leaves, cast to their types, and the number of rows."""
+    leaves = {leaf.path: leaf for leaf in kind.leaves}
+    flat = dict(_flat(columns, ()))
+    if set(flat) != set(leaves):
+        why = (
+            f"the fields are {sorted('.'.join(p) for p in leaves)}, "
+            f"the columns {sorted('.'.join(map(str, p)) for p in flat)}"
+        )
+        remedy = "give fields and columns the same names"
+        raise UnsupportedConversionError(SOA_TO_AOS, why, remedy, code="unknown-name")
+    scalars = [".".join(path) for path, column in flat.items() if not column.ndim]
+    if scalars:
+        why = f"{scalars[0]!r} is a scalar, not a column"
+        raise UnsupportedConversionError(
+            SOA_TO_AOS, why, "repeat it: numpy.full(rows, value)", code="shape-mismatch"
+        )
+    lengths = {path: len(column) for path, column in flat.items()}
+    if len(set(lengths.values())) > 1:
+        listing = ", ".join(f"{'.'.join(path)!r} has {length}" for path, length in lengths.items())
+        why = f"the columns differ in length: {listing}"
+        raise UnsupportedConversionError(
+            SOA_TO_AOS, why, "pass columns of one length", code="different-lengths"
+        )
+    return [_cast(flat[leaf.path], leaf) for leaf in kind.leaves], max(lengths.values(), default=0)
+
+
+def _flat(columns: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Array]]:
+    for name, column in columns.items():
+        if type(column) is dict:
+            yield from _flat(column, (*path, name))
+        else:
+            yield (*path, name), column
+
+
+def _cast(column: Array, leaf: FieldLeaf) -> Array:
+    """Return a column in its field's type, in native byte order."""
+    if column.shape[1:] != leaf.shape:
+        why = f"field {leaf.name!r} has the shape {leaf.shape}, a row of its column {column.shape[1:]}"
+        remedy = "give the field the shape of a row of its column"
+        raise UnsupportedConversionError(SOA_TO_AOS, why, remedy, code="shape-mismatch")
+    if column.dtype == leaf.dtype:
+        return column
+    if not np.can_cast(column.dtype, leaf.dtype, "safe"):
+        why = f"field {leaf.name!r} is {leaf.dtype}, which does not hold {column.dtype}"
+        remedy = "cast the column first: column.astype(...)"
+        raise LossyConversionError(SOA_TO_AOS, why, remedy, code="lossy-cast")
+    lossy = LossyConversionError(
+        SOA_TO_AOS,
+        f"field {leaf.name!r} is {leaf.dtype}, which does not hold all values of its {column.dtype}",
+        "give the field the column's type",
+        code="lossy-cast",
+    )
+    try:
+        cast = column.astype(leaf.dtype)
+    except OverflowError as error:  # dates, which NumPy wraps around before 2.5
+        raise lossy from error
+    if not _values_kept(column, cast):
+        raise lossy
+    return cast
+
+
+def _values_kept(column: Array, cast: Array) -> bool:
+    """Whether a cast that NumPy calls safe kept all values: casts to floats and of dates may not."""
+    if not column.size:
+        return True
+    if column.dtype.kind in "iu" and cast.dtype.kind in "fc":
+        limit = 2 ** (np.finfo(cast.dtype).nmant + 1)  # floats beyond it skip integers
+        return bool(-limit <= int(column.min()) and int(column.max()) <= limit)
+    if column.dtype.kind in "mM":  # nanoseconds cover 1678 to 2262, and wrap around outside
+        return bool((cast.astype(column.dtype).view(np.int64) == column.view(np.int64)).all())
+    return True
+
+
+def _existing_records(columns: list[Array], kind: RecordType, dtype: np.dtype[Any]) -> Array | None:
+    """Return the records whose fields the columns are, or None.
+
+    All bytes of the records, padding included, must be in the memory of one array.
+    """
+    if not columns or not columns[0].size or columns[0].strides[0] < kind.dtype.itemsize:
+        return None  # usually separate columns
+    if any(leaf.swap or not leaf.width for leaf in kind.leaves):
+        return None
+    root = _root(columns[0])
+    if any(_root(column) is not root for column in columns):
+        return None
+    if root.dtype.hasobject or not root.flags.c_contiguous:
+        return None  # NumPy does not view memory with objects as another type
+    first, offset = columns[0], kind.leaves[0].pieces[0][0]
+    start, stride = address(first) - offset - address(root), first.strides[0]
+    end = start + (len(first) - 1) * stride + kind.dtype.itemsize
+    if start < 0 or end > root.nbytes:
+        return None
+    memory = root.view(np.ndarray).reshape(-1).view(np.uint8)
+    rows: Array = np.ndarray((len(first),), dtype, memory, start, (stride,))
+    for column, leaf in zip(columns, kind.leaves, strict=True):
+        field = view_of(rows, leaf)
+        if address(field) != address(column) or field.strides != column.strides:
+            return None
+    if not all(column.flags.writeable for column in columns):
+        rows.flags.writeable = False
+    return rows
+
+
+def _root(array: Array) -> Array:
+    """Return the array that owns the memory of a view."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
