@@ -28,18 +28,16 @@ ALLOWED = {
     "zerocopy.pool.scope",
     "zerocopy.pool.settings",
     "zerocopy.registry",
-    "zerocopy.tables.matrix",
-    "zerocopy.tables.to_tensors",
 }
 
 
 def modules(package: Path) -> dict[str, Path]:
     """Return each module's file by its dotted name."""
-    found = {}
+    paths = {}
     for path in package.rglob("*.py"):
         parts = path.relative_to(package.parent).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return paths
 
 
 def imported(path: Path, known: dict[str, Path]) -> set[str]:

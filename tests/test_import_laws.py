@@ -133,6 +133,7 @@ def test_frameworks_never_import_each_other(path: Path) -> None:
         "errors",
         "source",
         "strided_view",
+        "layout",
         "tables",
         "pool",
     )

@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,8 @@ class Framework:
         Whether its arrays hold NumPy's ``datetime64`` and ``timedelta64``.
     min_version : str
         Oldest supported version; empty for any.
+    has_records : bool
+        Whether its arrays hold NumPy's structured types, for ``layout="records"``.
     can_export_dlpack : bool
         Whether it imports device memory through each protocol and exports it through
         DLPack. It then serves as exporter for producers without one (law 7).
@@ -104,6 +106,7 @@ class Framework:
     can_copy_to_device: bool = False
     has_datetime64: bool = False
     min_version: str = ""
+    has_records: bool = False
     can_export_dlpack: bool = False
     _module: ModuleType | None = None
 
@@ -307,8 +310,8 @@ class Framework:
     def column_reasons(self, column: Column) -> list[Reason]:
         """Return why `column` must be copied; empty if the framework can alias all of it.
 
-        Raises ``ZeroCopyError`` if the framework cannot hold it. ``why`` then continues a
-        sentence that begins with the column's name: "has 3 nulls".
+        Raises ``ZeroCopyError`` if the framework cannot hold it. ``why`` is a sentence about the
+        column, such as "it has 3 nulls", which follows the column's name.
         """
         return column.arrow_reasons()
 
@@ -332,6 +335,13 @@ class Framework:
             f"{self.name} assumes that its memory is immutable: writing to the source would change "
             "the result (copy=True takes a snapshot)",
         )
+
+    def select_metadata(self, metadata: dict[bytes, bytes], labels: Sequence[str]) -> dict[bytes, bytes]:
+        """Return a schema's `metadata` for the columns `labels`, with the framework's entry adapted.
+
+        Called if a key of `metadata` is the framework's `name`.
+        """
+        return metadata
 
     def from_table(self, table: Table) -> Any:
         """Return a table of the framework over `table`, whose columns passed `column_reasons`.

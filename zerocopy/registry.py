@@ -221,6 +221,14 @@ def by_type(cls: type) -> Framework | None:
     return framework
 
 
+def by_metadata_key(key: bytes) -> Framework | None:
+    """Return the framework whose import name is a key of an Arrow schema's metadata, or None."""
+    name = key.decode(errors="replace")
+    with _lock:
+        _load(name)
+    return _known.get(name)
+
+
 def _root(cls: type) -> str:
     return str(getattr(cls, "__module__", "")).partition(".")[0]
 

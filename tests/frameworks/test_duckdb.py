@@ -27,7 +27,7 @@ def con() -> Any:
 
 @pytest.fixture
 def numbers(con: Any) -> Any:
-    """A relation with a column of each sort, nulls in two of them."""
+    """A relation with columns of several types, two of them with nulls."""
     return con.sql(
         """select i, i::double / 2 as half, case when i % 2 = 0 then i end as even,
         case when i % 3 = 0 then i::float end as third, i % 2 = 0 as flag, 'text ' || i as s,
@@ -53,11 +53,11 @@ def counted(con: Any) -> tuple[Any, list[int]]:
 def test_values_reach_tensors(numbers: Any) -> None:
     pytest.importorskip("torch")
     for target in ("numpy", "torch"):
-        found = zc.convert(numbers, target, columns=["half", "i", "flag"])
-        assert list(found) == ["half", "i", "flag"]
-        assert np.asarray(found["half"]).tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
-        assert np.asarray(found["i"]).dtype == np.int64
-        assert np.asarray(found["flag"]).tolist() == [True, False] * 3
+        converted = zc.convert(numbers, target, columns=["half", "i", "flag"])
+        assert list(converted) == ["half", "i", "flag"]
+        assert np.asarray(converted["half"]).tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]
+        assert np.asarray(converted["i"]).dtype == np.int64
+        assert np.asarray(converted["flag"]).tolist() == [True, False] * 3
 
 
 def test_planning_runs_no_query(con: Any) -> None:
@@ -73,7 +73,7 @@ def test_planning_runs_no_query(con: Any) -> None:
     assert len(seen) == 3
 
 
-def test_without_a_copy_it_is_refused_before_anything_runs(con: Any) -> None:
+def test_copy_false_is_refused_before_the_query_runs(con: Any) -> None:
     relation, seen = counted(con)
     for target in ("numpy", "pyarrow"):
         with pytest.raises(zc.CopyRequiredError, match="DuckDB copies its results"):
@@ -82,14 +82,14 @@ def test_without_a_copy_it_is_refused_before_anything_runs(con: Any) -> None:
     assert seen == []
 
 
-def test_hazard_2_nulls_come_as_zeros_from_duckdb_and_are_refused_by_us(con: Any, numbers: Any) -> None:
+def test_hazard_2_duckdb_turns_nulls_into_zeros(con: Any, numbers: Any) -> None:
     torch = pytest.importorskip("torch")
     naive = numbers.select("even", "third").torch()
     assert naive["even"].tolist() == [0, 0, 2, 0, 4, 0]  # 1, 3 and 5 are null
     with pytest.raises(zc.LossyConversionError) as caught:
         zc.convert(numbers, "torch", columns=["i", "even", "third"])
-    assert "column 'even' has 3 nulls" in caught.value.why
-    assert "column 'third' has 4 nulls" in caught.value.why
+    assert "column 'even': it has 3 nulls" in caught.value.why
+    assert "column 'third': it has 4 nulls" in caught.value.why
 
     masked = zc.convert(numbers, "torch", columns=["even", "i"], nulls="mask")
     assert masked["even"].mask.tolist() == [False, True] * 3
@@ -100,28 +100,28 @@ def test_hazard_2_nulls_come_as_zeros_from_duckdb_and_are_refused_by_us(con: Any
     assert torch.isnan(filled["third"]).tolist() == [False, True, True, False, True, True]
 
 
-def test_what_tensors_lack_is_encoded(numbers: Any) -> None:
-    with pytest.raises(zc.UnsupportedConversionError, match="column 's' is string"):
+def test_types_that_tensors_lack_are_encoded(numbers: Any) -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="column 's': it is string"):
         zc.convert(numbers, "numpy", columns=["s"])
-    found = zc.convert(numbers, "numpy", columns=["s", "d"], encode=True)
-    assert found["s"].to_pylist() == [f"text {i}" for i in range(6)]
-    assert (found["d"].unit, found["d"].values.tolist()) == ("D", list(range(18262, 18268)))
+    converted = zc.convert(numbers, "numpy", columns=["s", "d"], encode=True)
+    assert converted["s"].to_pylist() == [f"text {i}" for i in range(6)]
+    assert (converted["d"].unit, converted["d"].values.tolist()) == ("D", list(range(18262, 18268)))
     city = numbers.select("('c' || i % 2)::enum('c1', 'c0') as c")
     assert zc.convert(city, "numpy", encode=True)["c"].to_pylist() == ["c0", "c1"] * 3
 
 
 def test_results_in_several_chunks(con: Any) -> None:
-    """DuckDB gives 131,072 rows a chunk."""
+    """DuckDB returns 131,072 rows per chunk."""
     relation = con.sql("select i, ('e' || i % 3)::enum('e0', 'e1', 'e2') as e from range(300_000) t(i)")
     assert relation.to_arrow_table()["i"].num_chunks > 1
-    found = zc.convert(relation, "numpy", encode=True)
-    assert np.array_equal(found["i"], np.arange(300_000))
-    assert np.array_equal(found["e"].values, np.arange(300_000) % 3)
+    converted = zc.convert(relation, "numpy", encode=True)
+    assert np.array_equal(converted["i"], np.arange(300_000))
+    assert np.array_equal(converted["e"].values, np.arange(300_000) % 3)
     kept = zc.convert(relation, "pyarrow")
     assert kept["i"].num_chunks == relation.to_arrow_table()["i"].num_chunks
 
 
-def test_what_comes_is_nobody_elses(con: Any) -> None:
+def test_results_share_no_memory(con: Any) -> None:
     con.sql("create table stored as select i from range(4) t(i)")
     relation = con.table("stored").materialize()
     first = zc.convert(relation, "numpy", writable=True)["i"]
@@ -134,10 +134,10 @@ def test_what_comes_is_nobody_elses(con: Any) -> None:
     assert first.tolist() == [7] * 4
 
 
-def test_a_relation_stays_one_and_copies_are_snapshots(con: Any) -> None:
+def test_relation_is_returned_unchanged_and_copies_are_snapshots(con: Any) -> None:
     relation = con.sql("select random() as x from range(3)")
     assert zc.convert(relation, "duckdb") is relation
-    assert relation.fetchall() != relation.fetchall()  # it is a query, and not what it returns
+    assert relation.fetchall() != relation.fetchall()  # it is a query, not its result
     snapshot = zc.convert(relation, "duckdb", copy=True)
     assert snapshot is not relation
     assert snapshot.fetchall() == snapshot.fetchall()
@@ -152,10 +152,10 @@ def test_duplicate_names_of_a_query(con: Any) -> None:
         zc.convert(relation, "numpy")
 
 
-# -- what goes wrong -------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------
 
 
-def test_a_query_that_fails(con: Any) -> None:
+def test_failing_query(con: Any) -> None:
     relation = con.sql("select error('no such luck')::bigint as x")
     assert zc.explain(relation, "numpy").possible  # it did not run
     with pytest.raises(zc.UnsupportedConversionError, match=r"the query failed: .*no such luck") as caught:
@@ -167,25 +167,25 @@ def test_a_query_that_fails(con: Any) -> None:
 def test_types_that_no_target_takes_are_refused_before_the_query_runs(con: Any) -> None:
     looks, seen = counted(con)
     texts = looks.query("looks", "select x, x::varchar as s, x::bignum as b from looks")
-    with pytest.raises(zc.UnsupportedConversionError, match=r"column 's' is string.*column 'b' is extension"):
+    with pytest.raises(zc.UnsupportedConversionError, match=r"'s': it is string.*'b': it is extension"):
         zc.convert(texts, "numpy")
     assert not zc.explain(texts, "numpy").possible
     assert seen == []
     assert zc.convert(texts, "numpy", columns=["x"])["x"].tolist() == [0, 1, 2]
 
 
-def test_a_connection_that_is_closed() -> None:
+def test_closed_connection() -> None:
     connection = duckdb.connect()
     relation = connection.sql("select 1 as x")
     connection.close()
-    with pytest.raises(zc.UnsupportedConversionError, match="no use any more") as caught:
+    with pytest.raises(zc.UnsupportedConversionError, match="cannot be used any more") as caught:
         zc.convert(relation, "numpy")
     assert isinstance(caught.value.__cause__, duckdb.Error)
     assert not zc.explain(relation, "numpy").possible
 
 
 def test_a_connection_with_an_open_result(con: Any) -> None:
-    """One open result a connection: we say so where there is one, and leave none."""
+    """A connection has one open result: a conversion refuses a second one, and leaves none open."""
     relation = con.sql("select i from range(5) t(i)")
     reader = relation.to_arrow_reader()
     with pytest.raises(zc.UnsupportedConversionError, match=r"the query failed: .*open result") as caught:
@@ -198,11 +198,11 @@ def test_a_connection_with_an_open_result(con: Any) -> None:
 
 
 @pytest.mark.parametrize("target", ["numpy", "duckdb", "pyarrow"])
-def test_a_connection_is_no_table(con: Any, target: str) -> None:
+def test_connection_is_not_a_table(con: Any, target: str) -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(con.execute("select 1"), target)
     assert "con.sql(query)" in caught.value.remedy
-    assert con.fetchall() == [(1,)]  # it was not looked at
+    assert con.fetchall() == [(1,)]  # it was not read
     with pytest.raises(zc.UnsupportedConversionError, match="a table and not one array"):
         zc.view(con.sql("select 1"))
 
@@ -217,10 +217,10 @@ def test_a_connection_is_no_table(con: Any, target: str) -> None:
         ("map([1], [1::uhugeint])", "UHUGEINT", "VARCHAR"),
     ],
 )
-def test_types_that_duckdb_changes_without_a_word(con: Any, value: str, kind: str, remedy: str) -> None:
-    con.sql(f"select {value} as bad").to_arrow_table()  # DuckDB itself does not mind
+def test_types_that_duckdb_changes_silently_are_refused(con: Any, value: str, kind: str, remedy: str) -> None:
+    con.sql(f"select {value} as bad").to_arrow_table()  # DuckDB itself accepts it
     relation = con.sql(f"select 1 as good, {value} as bad")
-    with pytest.raises(zc.LossyConversionError, match=f"column 'bad' is {kind}") as caught:
+    with pytest.raises(zc.LossyConversionError, match=f"column 'bad': it is {kind}") as caught:
         zc.convert(relation, "pyarrow")
     assert remedy in caught.value.remedy
     assert not zc.explain(relation, "pyarrow").possible
@@ -245,14 +245,14 @@ _HUGE = "170141183460469231731687303715884105727::hugeint"
         ("to_microseconds(9300000000000000)", "past 292 years"),
     ],
 )
-def test_values_that_duckdb_changes_without_a_word(con: Any, value: str, why: str) -> None:
+def test_values_that_duckdb_changes_silently_are_refused(con: Any, value: str, why: str) -> None:
     relation = con.sql(f"select 1 as good, {value} as bad union all select 2, null")
-    with pytest.raises(zc.LossyConversionError, match=f"column 'bad' has .*{why}") as caught:
+    with pytest.raises(zc.LossyConversionError, match=f"column 'bad': it has .*{why}") as caught:
         zc.convert(relation, "pyarrow")
     assert caught.value.asked
 
 
-def test_values_beside_those_are_kept(con: Any) -> None:
+def test_nearby_values_are_kept(con: Any) -> None:
     relation = con.sql(
         """select sum(i) as total, date '2020-01-01' as d, timestamptz '2020-01-01 12:00:00+00' as t,
         to_microseconds(9000000000000000) as far, -10000000000000000000000000000000000000::hugeint as huge
@@ -291,7 +291,7 @@ def test_types_are_known_before_the_query_runs(con: Any, kind: str) -> None:
 # -- into relations --------------------------------------------------------------
 
 
-def test_a_relation_aliases_its_source_and_says_so() -> None:
+def test_relation_aliases_its_source_with_a_warning() -> None:
     values = np.arange(5)
     table = pa.table({"x": values, "s": list("abcde")})
     plan = zc.explain(table, "duckdb")
@@ -338,7 +338,7 @@ def test_tensors_keep_their_shape() -> None:
 def test_each_type_in_each_shape_keeps_its_values(kind: str, shape: str) -> None:
     table = pa.table({"x": shaped(KINDS[kind], shape)})
     if kind in ("halffloat", "decimal256(50, 2)"):
-        with pytest.raises(zc.UnsupportedConversionError, match=r"column 'x' is .*, which DuckDB lacks"):
+        with pytest.raises(zc.UnsupportedConversionError, match=r"column 'x': it is .*, which DuckDB lacks"):
             zc.convert(table, "duckdb")
         return
     plan = zc.explain(table, "duckdb")
@@ -359,7 +359,7 @@ def test_each_type_in_each_shape_keeps_its_values(kind: str, shape: str) -> None
         assert any(warning.startswith("column 'x': ") for warning in plan.warnings), plan.warnings
 
 
-def test_what_is_lost_is_said() -> None:
+def test_losses_are_warned_of() -> None:
     table = pa.table(
         {
             "city": pa.array(["Bern", "Oslo"]).dictionary_encode(),
@@ -370,18 +370,18 @@ def test_what_is_lost_is_said() -> None:
         },
         metadata={"made": "here"},
     )
-    said = "\n".join(zc.explain(table, "duckdb").warnings)
+    message = "\n".join(zc.explain(table, "duckdb").warnings)
     for words in (
-        "column 'city': categories come as plain values",
+        "column 'city': categories become plain values",
         "column 'when': DuckDB keeps the instants and not the zone Europe/Oslo",
-        "column 'image': tensors come as lists",
+        "column 'image': tensors become lists",
         "column 'id': UUIDs come back as text",
         "column 'nested': DuckDB has one type of text",
         "DuckDB has no metadata",
     ):
-        assert words in said
+        assert words in message
     plain = pa.table({"x": [1.0]})
-    assert len(zc.explain(plain, "duckdb").warnings) == 1  # that it is an alias
+    assert len(zc.explain(plain, "duckdb").warnings) == 1  # the warning about the alias
 
 
 @pytest.mark.parametrize(
@@ -394,16 +394,18 @@ def test_what_is_lost_is_said() -> None:
     ],
     ids=str,
 )
-def test_durations_that_duckdb_would_cut_are_refused(array: Any) -> None:
+def test_durations_that_duckdb_would_truncate_are_refused(array: Any) -> None:
     table = pa.table({"t": array})
-    with pytest.raises(zc.LossyConversionError, match="column 't' has 2 durations of parts of a microsecond"):
+    with pytest.raises(
+        zc.LossyConversionError, match="'t': it has 2 durations with fractions of a microsecond"
+    ):
         zc.convert(table, "duckdb")
     assert not zc.explain(table, "duckdb").possible
     whole = pa.table({"t": pa.array([1000, None, -2000, 5][:3], pa.duration("ns"))})
-    found = zc.convert(whole, "duckdb", copy=False).to_arrow_table()["t"].to_pylist()
-    assert [v and v.nanoseconds for v in found] == [1000, None, -2000]
+    converted = zc.convert(whole, "duckdb", copy=False).to_arrow_table()["t"].to_pylist()
+    assert [v and v.nanoseconds for v in converted] == [1000, None, -2000]
     sliced = table.slice(0, 1)
-    assert len(zc.convert(sliced, "duckdb").fetchall()) == 1  # that row alone is whole
+    assert len(zc.convert(sliced, "duckdb").fetchall()) == 1  # only that row is a whole number
 
 
 @pytest.mark.parametrize(
@@ -418,7 +420,7 @@ def test_durations_that_duckdb_would_cut_are_refused(array: Any) -> None:
     ids=lambda a: str(getattr(a, "type", a.dtype if hasattr(a, "dtype") else a)),
 )
 def test_types_that_duckdb_lacks_are_named(array: Any) -> None:
-    with pytest.raises(zc.UnsupportedConversionError, match=r"column 'x' .*, which DuckDB lacks") as caught:
+    with pytest.raises(zc.UnsupportedConversionError, match=r"column 'x': .*, which DuckDB lacks") as caught:
         zc.convert({"x": array}, "duckdb")
     assert caught.value.remedy
 
@@ -453,7 +455,7 @@ def test_tables_without_columns_are_refused() -> None:
 # -- lifetimes, threads, connections ---------------------------------------------
 
 
-def test_a_relation_keeps_its_source_and_gives_it_back() -> None:
+def test_relation_keeps_its_source_alive_and_releases_it() -> None:
     values = np.arange(1000)
     alive = weakref.ref(values)
     relation = zc.convert({"x": values}, "duckdb")
@@ -467,33 +469,33 @@ def test_a_relation_keeps_its_source_and_gives_it_back() -> None:
     assert alive() is None
 
 
-def test_relations_of_ours_are_found_by_sql_and_joined_there() -> None:
+def test_sql_finds_and_joins_converted_relations() -> None:
     ages = zc.convert({"k": np.array([1, 2]), "age": np.array([10, 20])}, "duckdb")
     sizes = zc.convert({"k": np.array([2, 3]), "size": np.array([0.2, 0.3])}, "duckdb")
     assert duckdb.sql("select * from ages join sizes using (k)").fetchall() == [(2, 20, 0.2)]
     del ages, sizes
 
 
-def test_an_open_reader_of_ones_own_does_not_hinder_us() -> None:
+def test_open_reader_does_not_block_a_conversion() -> None:
     reader = duckdb.sql("select * from range(10)").to_arrow_reader()
     assert zc.convert({"x": np.arange(3)}, "duckdb").fetchall() == [(0,), (1,), (2,)]
     reader.close()
 
 
-def test_threads_meet_on_no_connection() -> None:
+def test_threads_use_separate_connections() -> None:
     start = threading.Barrier(4)
-    found: list[Any] = []
+    converted: list[Any] = []
 
     def work(n: int) -> None:
         start.wait()
         for _ in range(5):
             relation = zc.convert({"x": np.full(200_000, n)}, "duckdb")
-            found.append((n, zc.convert(relation, "numpy")["x"].sum()))
+            converted.append((n, zc.convert(relation, "numpy")["x"].sum()))
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 20
-    assert all(total == n * 200_000 for n, total in found)
+    assert len(converted) == 20
+    assert all(total == n * 200_000 for n, total in converted)

@@ -20,7 +20,7 @@ VIEW = pa.string_view()
 
 
 def blocks(column: Any) -> Iterator[tuple[int, int]]:
-    """Yield where the buffers of a chunked column lie."""
+    """Yield the extents of the buffers of a chunked column."""
     for chunk in column.chunks:
         for buffer in chunk.storage.buffers() if hasattr(chunk, "storage") else chunk.buffers():
             if buffer is not None and buffer.size:
@@ -28,12 +28,12 @@ def blocks(column: Any) -> Iterator[tuple[int, int]]:
 
 
 def inside(part: Any, whole: Any) -> bool:
-    """Whether all memory of a column lies in that of another."""
+    """Whether all memory of a column is within the memory of another."""
     places = list(blocks(whole))
     return all(any(a <= low and high <= b for a, b in places) for low, high in blocks(part))
 
 
-# -- there and back --------------------------------------------------------------
+# -- round trips -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -44,19 +44,19 @@ def inside(part: Any, whole: Any) -> bool:
     ],
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_type_in_each_shape_comes_back(kind: str, shape: str, form: str) -> None:
+def test_each_type_in_each_shape_survives(kind: str, shape: str, form: str) -> None:
     table = pa.table({"x": shaped(KINDS[kind], shape)}, metadata={"made": "here"})
     plan = zc.explain(table, form)
-    found = zc.convert(table, form)
-    assert type(found) is (na.ArrayStream if form.endswith("Stream") else na.Array)
-    back = zc.convert(found, "pyarrow")
+    converted = zc.convert(table, form)
+    assert type(converted) is (na.ArrayStream if form.endswith("Stream") else na.Array)
+    back = zc.convert(converted, "pyarrow")
     assert back.schema.metadata == {b"made": b"here"}
     column = back["x"]
     if kind == "string_view" and form == "nanoarrow":
         assert column.type == pa.large_string()
         assert column.to_pylist() == table["x"].to_pylist()
         assert plan.copied_bytes == (table.nbytes if len(table) else 0)
-        assert plan.warnings == ("column 'x': views come as large_string or large_binary",)
+        assert plan.warnings == ("column 'x': views become large_string or large_binary",)
         return
     assert column.equals(table["x"])
     assert inside(column, table["x"])
@@ -71,9 +71,9 @@ def test_each_type_reaches_numpy(kind: str, shape: str) -> None:
     array = na.Array(pa.table({"x": shaped(KINDS[kind], shape)}))
     table = zc.convert(array, "pyarrow")
     options = {"nulls": "mask", "encode": True}
-    found = zc.convert(array, "numpy", **options)["x"]
+    converted = zc.convert(array, "numpy", **options)["x"]
     expected = zc.convert(table, "numpy", **options)["x"]
-    assert str(rows(found)) == str(rows(expected))
+    assert str(rows(converted)) == str(rows(expected))
     leaves = zc.explain(array, "numpy", **options).leaves
     assert {path: leaf.zero_copy for path, leaf in leaves.items()} == {
         path: leaf.zero_copy for path, leaf in zc.explain(table, "numpy", **options).leaves.items()
@@ -86,21 +86,21 @@ def test_numbers_are_aliased(target: str) -> None:
     source = pa.table({"x": pa.array(range(64)), "y": pa.array(np.arange(64.0).tolist())})
     array = na.Array(source)
     plan = zc.explain(array, target)
-    found = zc.convert(array, target)
+    converted = zc.convert(array, target)
     for name in ("x", "y"):
         column = source[name].chunk(0)
         assert plan.leaves[f"[{name!r}]"].zero_copy
-        assert zc.shares_memory(found[name], column)
-        assert np.array_equal(np.asarray(found[name]), column.to_numpy())
+        assert zc.shares_memory(converted[name], column)
+        assert np.array_equal(np.asarray(converted[name]), column.to_numpy())
 
 
-def test_columns_of_ones_own() -> None:
+def test_single_columns() -> None:
     values = np.arange(8.0)
     for array in (na.Array(values, na.float64()), na.c_array(values)):
-        found = zc.convert(array, "numpy", copy=False)
-        assert found.tolist() == values.tolist()
-        assert zc.shares_memory(found, values)
-        assert not found.flags.writeable
+        converted = zc.convert(array, "numpy", copy=False)
+        assert converted.tolist() == values.tolist()
+        assert zc.shares_memory(converted, values)
+        assert not converted.flags.writeable
         assert zc.shares_memory(zc.convert(array, "pyarrow", copy=False), values)
     made = zc.convert(values, "nanoarrow", copy=False)
     assert type(made) is na.Array
@@ -109,7 +109,7 @@ def test_columns_of_ones_own() -> None:
         zc.convert(na.Array([1, None], na.int32()), "numpy")
 
 
-def test_buffers_and_streams_of_the_lower_level_speak_for_themselves() -> None:
+def test_low_level_buffers_and_streams_are_read_by_protocol() -> None:
     array = na.Array(pa.array([1, 2, 3]))
     assert zc.convert(array.buffer(1), "numpy").tolist() == [1, 2, 3]
     stream = na.c_array_stream(pa.table({"x": [1, 2]}))
@@ -117,10 +117,10 @@ def test_buffers_and_streams_of_the_lower_level_speak_for_themselves() -> None:
     batch = na.c_array(pa.record_batch({"x": [1, 2], "s": ["a", None]}))
     assert zc.convert(batch, "numpy", columns=["x"])["x"].tolist() == [1, 2]
     assert zc.convert(batch, "pyarrow").to_pydict() == {"x": [1, 2], "s": ["a", None]}
-    assert type(zc.convert(batch, "nanoarrow")) is na.Array  # it is none yet
+    assert type(zc.convert(batch, "nanoarrow")) is na.Array  # it is not a nanoarrow object yet
 
 
-def test_its_own_objects_come_back() -> None:
+def test_own_objects_are_returned_unchanged() -> None:
     array = na.Array(pa.table({"x": [1, 2]}))
     assert zc.convert(array, "nanoarrow") is array
     assert zc.convert(array, "nanoarrow.Array") is array
@@ -137,22 +137,22 @@ def test_its_own_objects_come_back() -> None:
 # -- structs: offsets, nulls, chunks ---------------------------------------------
 
 
-def test_a_sliced_struct_has_the_values_of_its_slice() -> None:
+def test_slice_of_struct_keeps_offset() -> None:
     structs = pa.array([{"a": i, "s": str(i)} for i in range(10)])[3:7]
     array = na.Array(structs)
-    assert len(array.child(0)) == 10  # nanoarrow forgets the offset
+    assert len(array.child(0)) == 10  # nanoarrow loses the offset
     with pytest.raises(pa.ArrowInvalid, match="non-zero offset"):
-        pa.table(array)  # and pyarrow takes none
+        pa.table(array)  # and pyarrow refuses it
     for source in (array, na.c_array(structs)):
         assert zc.explain(source, "pyarrow").zero_copy
-        found = zc.convert(source, "pyarrow", copy=False)
-        assert found.to_pydict() == {"a": [3, 4, 5, 6], "s": ["3", "4", "5", "6"]}
+        converted = zc.convert(source, "pyarrow", copy=False)
+        assert converted.to_pydict() == {"a": [3, 4, 5, 6], "s": ["3", "4", "5", "6"]}
         numbers = zc.convert(source, "numpy", columns=["a"], copy=False)["a"]
         assert numbers.tolist() == [3, 4, 5, 6]
         assert zc.shares_memory(numbers, structs.field("a"))
 
 
-def test_rows_that_are_null_make_no_table() -> None:
+def test_null_rows_are_refused() -> None:
     array = na.Array(pa.array([{"a": 1}, None, {"a": 3}]))
     for target in ("numpy", "pyarrow"):
         with pytest.raises(zc.UnsupportedConversionError, match="1 of its rows are null"):
@@ -161,15 +161,15 @@ def test_rows_that_are_null_make_no_table() -> None:
     assert zc.convert(hidden, "numpy")["a"].tolist() == [3]
 
 
-def test_chunks_are_kept_and_nulls_are_named() -> None:
+def test_chunks_are_kept_and_nulls_refused_by_name() -> None:
     table = pa.table(
         {"a": pa.chunked_array([[1, 2, None], [4, 5]]), "b": pa.chunked_array([[1.0] * 3, [2.0] * 2])}
     )
     array = na.Array(table)
     with pytest.raises(ValueError, match="non-contiguous"):
-        pa.record_batch(array)  # the array exporter refuses chunks, we take the stream
+        pa.record_batch(array)  # the array exporter refuses chunks, zerocopy reads the stream
     assert [c.num_chunks for c in zc.convert(array, "pyarrow").columns] == [2, 2]
-    with pytest.raises(zc.LossyConversionError, match="column 'a' has 1 null"):
+    with pytest.raises(zc.LossyConversionError, match="column 'a': it has 1 null"):
         zc.convert(array, "numpy")
     with pytest.raises(zc.CopyRequiredError, match="2 chunks"):
         zc.convert(array, "numpy", columns=["b"], copy=False)
@@ -179,29 +179,29 @@ def test_chunks_are_kept_and_nulls_are_named() -> None:
 # -- streams ---------------------------------------------------------------------
 
 
-def test_a_stream_is_looked_at_and_read_once() -> None:
+def test_stream_is_read_once() -> None:
     table = pa.table({"x": [1, 2, 3], "s": ["a", "b", None]})
     stream = na.ArrayStream(table)
     plan = zc.explain(stream, "numpy", columns=["x"])
     assert plan.possible
     assert any("read once" in warning for warning in plan.warnings)
-    found = zc.convert(stream, "numpy", columns=["x"], copy=False)["x"]
-    assert found.tolist() == [1, 2, 3]
-    assert zc.shares_memory(found, table["x"].chunk(0))
+    converted = zc.convert(stream, "numpy", columns=["x"], copy=False)["x"]
+    assert converted.tolist() == [1, 2, 3]
+    assert zc.shares_memory(converted, table["x"].chunk(0))
     for target in ("numpy", "pyarrow"):
         with pytest.raises(zc.UnsupportedConversionError, match=r"stream failed.*released") as caught:
             zc.convert(stream, target, columns=["x"])
         assert isinstance(caught.value.__cause__, RuntimeError)
 
 
-def test_a_stream_of_plain_arrays_is_a_column() -> None:
+def test_stream_of_plain_arrays_is_a_column() -> None:
     assert zc.convert(na.ArrayStream(pa.array([1, 2])), "numpy").tolist() == [1, 2]
     with pytest.raises(zc.UnsupportedConversionError, match="read once") as caught:
         zc.view(na.ArrayStream(pa.array([1, 2])))
     assert "read_all()" in caught.value.remedy
 
 
-def test_a_stream_that_fails_in_the_middle() -> None:
+def test_stream_that_fails_while_it_is_read() -> None:
     def batches() -> Iterator[Any]:
         yield pa.record_batch({"x": [1]})
         raise RuntimeError("the disk is gone")
@@ -212,7 +212,7 @@ def test_a_stream_that_fails_in_the_middle() -> None:
     assert caught.value.__cause__ is not None
 
 
-# -- views end the process -------------------------------------------------------
+# -- views abort the process -----------------------------------------------------
 
 _VIEWS = """
 import nanoarrow as na, pyarrow as pa, zerocopy as zc
@@ -220,14 +220,14 @@ t = pa.table({'s': pa.array(['a', 'b' * 20], pa.string_view())})
 """
 
 
-def test_hazard_arrays_with_views_end_the_process(run_python) -> None:
-    """Not by us: the crash is nanoarrow's, in a process of its own."""
+def test_hazard_arrays_with_views_abort_the_process(run_python) -> None:
+    """nanoarrow itself crashes, in a separate process."""
     done = run_python(_VIEWS + "pa.table(na.Array(t)).to_pydict()\nprint('alive')")
     assert done.returncode != 0
     assert "alive" not in done.stdout
 
 
-def test_arrays_with_views_are_refused_before_anybody_looks(run_python) -> None:
+def test_arrays_with_views_are_refused_before_they_are_read(run_python) -> None:
     done = run_python(
         _VIEWS
         + """
@@ -272,13 +272,13 @@ print("alive")
     ],
     ids=lambda a: str(a.type),
 )
-def test_views_are_cast_and_the_plan_says_why(array: Any) -> None:
+def test_views_are_cast_with_a_reason(array: Any) -> None:
     table = pa.table({"v": array, "n": np.arange(len(array))})
     plan = zc.explain(table, "nanoarrow")
     assert not plan.leaves["['v']"].zero_copy
     assert plan.leaves["['n']"].zero_copy
-    assert any("ends the process" in reason.why for reason in plan.leaves["['v']"].reasons)
-    with pytest.raises(zc.CopyRequiredError, match="ends the process"):
+    assert any("aborts the process" in reason.why for reason in plan.leaves["['v']"].reasons)
+    with pytest.raises(zc.CopyRequiredError, match="aborts the process"):
         zc.convert(table, "nanoarrow", copy=False)
     back = zc.convert(zc.convert(table, "nanoarrow"), "pyarrow")
     assert back["v"].to_pylist() == table["v"].to_pylist()
@@ -296,37 +296,37 @@ def test_views_are_cast_and_the_plan_says_why(array: Any) -> None:
     ],
     ids=lambda a: str(a.type),
 )
-def test_views_that_nobody_casts_go_into_streams_alone(array: Any) -> None:
+def test_views_that_pyarrow_cannot_cast_need_a_stream(array: Any) -> None:
     table = pa.table({"v": array})
-    with pytest.raises(zc.UnsupportedConversionError, match=r"column 'v' is .*ends the process") as caught:
+    with pytest.raises(zc.UnsupportedConversionError, match=r"'v': it is .*aborts the process") as caught:
         zc.convert(table, "nanoarrow")
     assert "nanoarrow.ArrayStream" in caught.value.remedy
     assert zc.explain(table, "nanoarrow.ArrayStream").zero_copy
     assert zc.convert(zc.convert(table, "nanoarrow.ArrayStream"), "pyarrow").equals(table)
 
 
-# -- what is said, and lifetimes -------------------------------------------------
+# -- warnings and lifetimes -----------------------------------------------------
 
 
-def test_what_nanoarrow_cannot_show_is_said() -> None:
+def test_types_that_nanoarrow_cannot_show_are_warned_of() -> None:
     table = pa.table({"m": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())), "x": [1]})
-    (said,) = zc.explain(table, "nanoarrow").warnings
-    assert said.startswith("column 'm': ")
+    (message,) = zc.explain(table, "nanoarrow").warnings
+    assert message.startswith("column 'm': ")
     with pytest.raises(KeyError):
         zc.convert(table, "nanoarrow").to_pylist()
     assert zc.convert(zc.convert(table, "nanoarrow"), "pyarrow").equals(table)
     assert "a stream can be read once" in zc.explain(table, "nanoarrow.ArrayStream").warnings
 
 
-def test_memory_lives_as_long_as_it_is_seen() -> None:
+def test_results_keep_memory_alive() -> None:
     values = np.arange(1000)
     alive = weakref.ref(values)
     array = zc.convert({"x": values}, "nanoarrow", copy=False)
-    found = zc.convert(array, "numpy", copy=False)["x"]
+    converted = zc.convert(array, "numpy", copy=False)["x"]
     del values, array
     gc.collect()
     assert alive() is not None
-    assert found.sum() == 499_500
-    del found
+    assert converted.sum() == 499_500
+    del converted
     gc.collect()
     assert alive() is None

@@ -1,4 +1,4 @@
-"""What the tests of tables share: columns of every type in every shape, and an oracle for results."""
+"""Columns of every type in every shape, and an oracle for results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zerocopy import registry
 
 pa = pytest.importorskip("pyarrow")
 
-#: Frameworks that are installed and have tables, and those that have tensors on the host.
+#: Installed table frameworks, and installed frameworks with tensors on the host.
 TABLES = [n for n, i in registry.frameworks().items() if i.installed and registry.by_name(n).tables]
 TENSORS = [
     n
@@ -88,7 +88,7 @@ def shaped(kind: Any, shape: str) -> Any:
         hidden = pa.array([None if i % 4 == 1 else i for i in range(12)], pa.int64())
         if isinstance(kind, pa.BaseExtensionType):
             whole = pa.ExtensionArray.from_storage(kind, whole.storage.take(hidden))
-        else:  # pyarrow takes nothing from views
+        else:  # pyarrow has no take() for views
             plain = pa.string() if kind == pa.string_view() else kind
             whole = whole.cast(plain).take(hidden).cast(kind)
     if "slice" in shape:
@@ -105,7 +105,7 @@ def shaped(kind: Any, shape: str) -> Any:
 
 
 def storage(column: Any) -> Any:
-    """Return a column with integers in place of what they stand for, as Python objects."""
+    """Return the rows of a column's storage: integers for dates, times and decimals."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         column = pa.chunked_array([c.storage for c in column.chunks], type=kind.storage_type)
@@ -120,7 +120,7 @@ def storage(column: Any) -> Any:
 
 
 def rows(result: Any) -> list[Any]:
-    """Return what a result says row by row, None where its mask hides a value."""
+    """Return a result's rows, None where its mask is True."""
     if isinstance(result, zc.Masked):
         hidden = zc.convert(result.mask, "numpy").tolist()
         return [None if h else v for h, v in zip(hidden, rows(result.values), strict=True)]
@@ -141,16 +141,18 @@ def rows(result: Any) -> list[Any]:
     if result.sizes is not None:
         sizes = zc.convert(result.sizes, "numpy").tolist()
         return [inner[s : s + n] for s, n in zip(starts, sizes, strict=True)]
-    found = [inner[a:b] for a, b in itertools.pairwise(starts)]
+    converted = [inner[a:b] for a, b in itertools.pairwise(starts)]
     if result.type.startswith(("string", "large_string")):
-        return [bytes(row).decode() for row in found]
+        return [bytes(row).decode() for row in converted]
     if result.type.startswith("map"):
-        return [[(row["key"], row["value"]) for row in each] for each in found]
-    return [bytes(row) for row in found] if result.type.startswith(("binary", "large_binary")) else found
+        return [[(row["key"], row["value"]) for row in each] for each in converted]
+    return (
+        [bytes(row) for row in converted] if result.type.startswith(("binary", "large_binary")) else converted
+    )
 
 
 def _integer(limbs: Any) -> Any:
-    """Put a decimal's limbs together, two's complement."""
+    """Return a decimal's integer from its limbs, in two's complement."""
     if not isinstance(limbs, list):
         return limbs
     whole = sum(limb << (64 * i) for i, limb in enumerate(limbs))

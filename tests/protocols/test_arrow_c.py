@@ -10,8 +10,7 @@ import pytest
 
 import zerocopy as zc
 from zerocopy.protocols import arrow_c
-from zerocopy.protocols.arrow_schema import ArrowSchema, read_schema
-from zerocopy.protocols.capsule import pointer
+from zerocopy.protocols.arrow_schema import ArrowSchema, pointer, read_schema
 
 pa = pytest.importorskip("pyarrow")
 

@@ -1,4 +1,4 @@
-"""Every pair with a table framework in it, every column type, every shape: from the registry."""
+"""Every pair of the registry with a table framework, every column type, every shape."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAIRS = [(a, b) for a in HOST_TABLES for b in HOST_TABLES]
 
 
 def looks(obj: object) -> bool:
-    """Whether an object's memory can be looked at: nothing has to run, and it is no copy that is shown."""
+    """Whether an object has memory before it is read, and exports it without a copy."""
     table = describe(obj)
     if isinstance(table, Source):
         return True
@@ -46,7 +46,7 @@ def _bounds(obj: object):
 
 
 def convert(obj: object, to: str):
-    """Convert as asked; return the result and its plan, or None where it is refused, as the plan says."""
+    """Return the result and its plan, or None if both the plan and the conversion refuse."""
     plan = zc.explain(obj, to)
     if plan.possible:
         return zc.convert(obj, to=to), plan
@@ -57,10 +57,10 @@ def convert(obj: object, to: str):
     return None
 
 
-def same_values(found, expected) -> None:
-    """Compare two chunked columns; NaN equals NaN, a wider type is still the same values."""
-    ours, theirs = found.to_pylist(), expected.to_pylist()
-    if found.type != expected.type:
+def same_values(converted, expected) -> None:
+    """Compare two chunked columns; NaN equals NaN, and a wider type is equal."""
+    ours, theirs = converted.to_pylist(), expected.to_pylist()
+    if converted.type != expected.type:
         ours, theirs = _plainly(ours), _plainly(theirs)
     assert ours == theirs
 
@@ -84,8 +84,8 @@ def _plainly(values: list) -> list:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_from_arrow_and_back(target: str, kind: str, shape: str) -> None:
-    """What goes to a framework and comes back has the same values, and is where the plan says."""
+def test_round_trip_from_arrow(target: str, kind: str, shape: str) -> None:
+    """A round trip keeps the values, and aliases memory if the plan does."""
     column = shaped(KINDS[kind], shape)
     source = pa.table({"x": column})
     before = column.to_pylist()
@@ -131,14 +131,14 @@ def test_pairs_of_table_frameworks(origin: str, target: str, kind: str) -> None:
 @pytest.mark.parametrize("target", TENSORS)
 @pytest.mark.parametrize("origin", HOST_TABLES)
 def test_tables_to_tensors(origin: str, target: str, shape: str) -> None:
-    """Numbers, with every policy for nulls: the same from every table framework."""
+    """Every table framework gives the same numbers, for every policy for nulls."""
     columns = {n: shaped(KINDS[n], shape) for n in ("int8", "uint32", "int64", "float", "double", "bool")}
     whole = pa.table(columns)
     source = zc.convert(whole, to=origin)
     for options in ({}, {"nulls": "mask"}, {"nulls": 1}):
         plan = zc.explain(source, target, **options)
         if shape == "nulls" and not options:
-            with pytest.raises(zc.LossyConversionError, match="column 'int8' has 3 nulls in 12 rows"):
+            with pytest.raises(zc.LossyConversionError, match="column 'int8': it has 3 nulls in 12 rows"):
                 zc.convert(source, to=target)
             continue
         result = zc.convert(source, to=target, **options)
@@ -150,8 +150,8 @@ def test_tables_to_tensors(origin: str, target: str, shape: str) -> None:
                 held = held.values
             elif options:
                 expected = [1 if v is None else v for v in expected]
-            found = zc.convert(held, "numpy")
-            assert [v for v, e in zip(found.tolist(), expected, strict=True) if e is not None] == [
+            converted = zc.convert(held, "numpy")
+            assert [v for v, e in zip(converted.tolist(), expected, strict=True) if e is not None] == [
                 e for e in expected if e is not None
             ]
             leaf = plan.leaves.get(f"[{name!r}]") or plan.leaves.get(f"[{name!r}].values")
@@ -192,7 +192,7 @@ def test_tensors_of_every_framework_to_tables(origin: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_tensors_that_are_no_tables(target: str) -> None:
+def test_tensors_that_are_not_tables(target: str) -> None:
     with pytest.raises(zc.UnsupportedConversionError, match="3 names for 2 columns"):
         zc.convert(np.ones((4, 2)), to=target, names=["a", "b", "c"])
     with pytest.raises(zc.UnsupportedConversionError, match="several columns are called a"):
@@ -202,7 +202,7 @@ def test_tensors_that_are_no_tables(target: str) -> None:
     with pytest.raises(zc.UnsupportedConversionError, match="column 'b'"):
         zc.convert({"a": np.ones(3), "b": 1.5}, to=target)
     if registry.by_name(target).kind == "table":
-        with pytest.raises(zc.UnsupportedConversionError, match=r"is no table") as caught:
+        with pytest.raises(zc.UnsupportedConversionError, match="is not a table") as caught:
             zc.convert(np.ones((4, 2, 2)), to=target)
         assert '{"name": x}' in caught.value.remedy
         plain = zc.convert(zc.convert(np.ones((4, 2)), to=target), to="numpy")
@@ -215,8 +215,8 @@ def test_tensors_of_more_dimensions_become_columns_of_tensors(target: str) -> No
     done = convert({"x": x, "y": np.arange(4)}, target)
     if done is None:
         return
-    found = zc.convert(done[0], to="numpy")["x"]
-    np.testing.assert_array_equal(found, x)
+    converted = zc.convert(done[0], to="numpy")["x"]
+    np.testing.assert_array_equal(converted, x)
 
 
 @pytest.mark.parametrize(("origin", "target"), PAIRS)
@@ -251,8 +251,8 @@ def test_copy_true_copies_and_copy_false_does_not(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_a_column_that_no_target_can_hold_is_named(target: str) -> None:
-    if target == "pandas":  # it holds complex numbers, where Arrow has none
+def test_column_that_no_target_can_hold_is_named(target: str) -> None:
+    if target == "pandas":  # it holds complex numbers, which Arrow lacks
         assert zc.convert({"bad": np.ones(2, "c8")}, to=target)["bad"].dtype == np.complex64
         return
     with pytest.raises(zc.UnsupportedConversionError, match="'bad'"):
@@ -260,7 +260,7 @@ def test_a_column_that_no_target_can_hold_is_named(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_a_column_without_a_name_keeps_none_or_is_refused(target: str) -> None:
+def test_empty_column_name_is_kept_or_refused(target: str) -> None:
     whole = pa.table({"a": [1], "": [2], "b": [3]})
     done = convert(whole, target)
     if done is not None:
@@ -269,7 +269,7 @@ def test_a_column_without_a_name_keeps_none_or_is_refused(target: str) -> None:
 
 @pytest.mark.parametrize("target", HOST_TABLES)
 def test_duplicate_names_are_kept_or_refused(target: str) -> None:
-    """The fast way, which is kept after a first call, refuses what the careful way refuses."""
+    """The fast path, cached after the first call, refuses the same names as the slow path."""
     zc.convert(pa.table({"a": [1], "b": [2]}), to=target)
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     done = convert(twice, target)
@@ -280,8 +280,8 @@ def test_duplicate_names_are_kept_or_refused(target: str) -> None:
 
 
 @pytest.mark.parametrize(("origin", "target"), PAIRS)
-def test_the_second_call_gives_what_the_first_gave(origin: str, target: str) -> None:
-    """The fast way, for plain numbers and for what is none, against the careful one."""
+def test_second_call_equals_the_first(origin: str, target: str) -> None:
+    """The fast path agrees with the slow path, for plain numbers and for other types."""
     plain = {"a": [1, 2, 3], "b": [0.5, 1.5, 2.5]}
     sources = [pa.table(plain), pa.table({**plain, "s": ["x", None, "z"]}), pa.table({"": [1]})]
     for table in (*sources, pa.concat_tables(sources[:1] * 2), pa.table({"n": [1, None]})):

@@ -1,4 +1,4 @@
-"""Tables that pyarrow's own Hypothesis strategies make, and tables that people have."""
+"""Tables from pyarrow's Hypothesis strategies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUIET = settings(
     derandomize=True,
 )
 
-# With a zone: theirs skip the whole test at one without, and reject every decimal.
+# With a zone: pyarrow's strategies skip the test for types without a zone, and reject every decimal.
 _ZONED = st.builds(
     pa.timestamp,
     unit=st.sampled_from(["s", "ms", "us", "ns"]),
@@ -57,7 +57,7 @@ def _small(types):
 
 
 def storage(array) -> list:
-    """Return an array with integers in place of what they stand for, at every level."""
+    """Return an array's storage: integers for dates, times and decimals, at every level."""
     kind, types = array.type, pa.types
     if types.is_struct(kind):
         fields = {f.name: storage(array.field(i)) for i, f in enumerate(kind)}
@@ -86,7 +86,7 @@ def alike(ours: object, theirs: object) -> bool:
 
 @QUIET
 @given(_small(_TYPES))
-def test_any_array_encoded_says_what_it_held(array) -> None:
+def test_encoded_array_keeps_its_values(array) -> None:
     plan = zc.explain(array, "numpy", nulls="mask", encode=True)
     if not plan.possible:
         assert plan.error.remedy
@@ -98,7 +98,7 @@ def test_any_array_encoded_says_what_it_held(array) -> None:
 @QUIET
 @given(st.data())
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_any_table_there_and_back(target: str, data) -> None:
+def test_table_round_trip(target: str, data) -> None:
     columns = data.draw(st.lists(_CHUNKED, min_size=1, max_size=3))
     size = min(map(len, columns))
     table = pa.table({f"c{i}": column.slice(0, size) for i, column in enumerate(columns)})
@@ -110,7 +110,7 @@ def test_any_table_there_and_back(target: str, data) -> None:
     try:
         back = zc.convert(there, to="pyarrow.Table")
     except zc.LossyConversionError:
-        return  # DuckDB's results cannot hold each of its intervals: a query that is refused
+        return  # DuckDB's results cannot hold all of its intervals, and such a query is refused
     assert back.num_rows == table.num_rows
     for name in table.column_names:
         if back[name].type == table[name].type:
@@ -121,7 +121,7 @@ def test_any_table_there_and_back(target: str, data) -> None:
 
 @QUIET
 @given(_small(_LEAVES), st.sampled_from([None, "mask", "nan", 0, 1]), st.booleans())
-def test_explain_tells_what_convert_does(array, nulls: object, encode: bool) -> None:
+def test_explain_agrees_with_convert(array, nulls: object, encode: bool) -> None:
     options = {"nulls": nulls, "encode": encode}
     for source in (array, pa.table({"x": array})):
         plan = zc.explain(source, "numpy", **options)

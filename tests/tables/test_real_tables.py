@@ -1,4 +1,4 @@
-"""Tables that people have: the flights of New York in 2013, and Parquet with all kinds of columns."""
+"""Real tables: the flights of New York in 2013, and Parquet files with columns of many types."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def flights():
 
 
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_flights_there_and_back(target: str, flights) -> None:
+def test_flights_round_trip(target: str, flights) -> None:
     plan = zc.explain(flights, target)
     assert plan.possible, plan
     there = zc.convert(flights, to=target)
@@ -56,14 +56,14 @@ def test_flights_to_tensors(target: str, origin: str, flights) -> None:
     source = zc.convert(flights, to=origin)
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(source, to=target)
-    said = str(caught.value)
-    if describe(source).read is None:  # what a query holds is known when it has run
-        assert "'dep_time' has 8,255 nulls in 336,776 rows" in said
-    assert "'carrier' is " in said
-    found = zc.convert(source, to=target, columns=numeric, nulls="mask")
-    assert list(found) == numeric
+    message = str(caught.value)
+    if describe(source).read is None:  # the values of a query are known after it has run
+        assert "'dep_time': it has 8,255 nulls in 336,776 rows" in message
+    assert "'carrier': it is " in message
+    converted = zc.convert(source, to=target, columns=numeric, nulls="mask")
+    assert list(converted) == numeric
     for name in numeric:
-        values, mask = (zc.convert(part, "numpy") for part in found[name])
+        values, mask = (zc.convert(part, "numpy") for part in converted[name])
         assert int(mask.sum()) == flights[name].null_count
         expected = flights[name].drop_null().combine_chunks().to_numpy(zero_copy_only=False)
         np.testing.assert_array_equal(values[~mask], expected)
@@ -82,7 +82,7 @@ def test_flights_as_a_matrix(flights) -> None:
 
 @pytest.fixture(scope="module")
 def parquet(tmp_path_factory):
-    """A Parquet file of several row groups with what tables hold beside numbers."""
+    """A Parquet file of several row groups with columns that are not numbers."""
     from pyarrow import parquet
 
     rows = 1000
@@ -105,7 +105,7 @@ def parquet(tmp_path_factory):
 
 
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_parquet_there_and_back(target: str, parquet) -> None:
+def test_parquet_round_trip(target: str, parquet) -> None:
     back = zc.convert(zc.convert(parquet, to=target), to="pyarrow.Table")
     for name in parquet.column_names:
         ours, theirs = back[name], parquet[name]
@@ -113,13 +113,15 @@ def test_parquet_there_and_back(target: str, parquet) -> None:
 
 
 def test_parquet_encoded(parquet) -> None:
-    found = zc.convert(parquet, to="numpy", encode=True, nulls={"score": "nan"})
-    assert found["price"].scale == 2
-    assert found["price"].values[:, 0].tolist() == list(range(1000))
-    assert found["kind"].to_pylist() == parquet["kind"].to_pylist()
-    assert found["point"].shape == (1000, 2)
-    assert (found["when"].unit, found["when"].timezone) == ("us", "UTC")
-    assert np.isnan(found["score"]).sum() == 112
-    ends, tags = found["tags"].offsets, found["tags"].values.to_pylist()
+    converted = zc.convert(parquet, to="numpy", encode=True, nulls={"score": "nan"})
+    assert converted["price"].scale == 2
+    assert converted["price"].values[:, 0].tolist() == list(range(1000))
+    assert converted["kind"].to_pylist() == parquet["kind"].to_pylist()
+    assert converted["point"].shape == (1000, 2)
+    assert (converted["when"].unit, converted["when"].timezone) == ("us", "UTC")
+    assert np.isnan(converted["score"]).sum() == 112
+    ends, tags = converted["tags"].offsets, converted["tags"].values.to_pylist()
     assert [tags[a:b] for a, b in itertools.pairwise(ends)] == parquet["tags"].to_pylist()
-    assert found["place"].values["name"].to_pylist() == [row["name"] for row in parquet["place"].to_pylist()]
+    assert converted["place"].values["name"].to_pylist() == [
+        row["name"] for row in parquet["place"].to_pylist()
+    ]

@@ -50,10 +50,9 @@ def make_plan(call: Call) -> Plan:
 def _plan_table(call: Call, target: Framework, stream: int | None, table_options: dict[str, Any]) -> Plan:
     """Plan a table, a column, or an array whose target or options are for tables."""
     from zerocopy.tables import planner, tensor_table
-    from zerocopy.tables.options import NOTHING, Options
-    from zerocopy.tables.request import Request
+    from zerocopy.tables.options import DEFAULTS, Options, Request
 
-    options = Options(**table_options) if table_options else NOTHING
+    options = Options(**table_options) if table_options else DEFAULTS
     description, names = call.description, options.names
     if isinstance(description, Source):
         if names is None and target.kind != "table":

@@ -1,31 +1,32 @@
-"""nanoarrow: arrays and streams that hand Arrow memory on, and do nothing else with it.
+"""nanoarrow: arrays and streams that hold Arrow memory for exchange.
 
-Its arrays are read through the C data interface, never through ``child()``, which forgets
-the offset of a sliced struct.
+Arrays are read through the C data interface, never through ``child()``, which loses the
+offset of a sliced struct.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from zerocopy import registry
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
-from zerocopy.framework import Framework, Source
+from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.tables.arrow_column import ArrowColumn, Typed
+from zerocopy.source import Source
+from zerocopy.tables.arrow_table import table_of_chunks, unread_table
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.decode import as_one_tensor
+from zerocopy.tables.hub import hub
 
 _HOST = 1  # ARROW_DEVICE_CPU
 _VIEWS = ("string_view", "binary_view")
+_ASK_FOR_STREAM = 'ask for "nanoarrow.ArrayStream", which exports it unchanged'
 
 
 class Nanoarrow(Framework):
-    """``nanoarrow.Array``; of a table, one of structs. ``to="nanoarrow.ArrayStream"`` is read once."""
+    """``nanoarrow.Array``, an array of structs for a table; ``nanoarrow.ArrayStream``, which is read once."""
 
     name = "nanoarrow"
     kind = "table"
@@ -40,7 +41,7 @@ class Nanoarrow(Framework):
         return Nanoarrow(form) if form in ("Array", "ArrayStream") else None
 
     def owns(self, cls: type) -> bool:
-        # Streams and buffers of its lower level are known by the protocols that they speak.
+        # Its low-level streams and buffers are read by their protocols.
         na = self.module()
         return issubclass(cls, (na.Array, na.ArrayStream)) or _is_c_array(cls)
 
@@ -55,14 +56,10 @@ class Nanoarrow(Framework):
         table = self.table(obj)
         assert table is not None
         if table.read is not None:
-            raise UnsupportedConversionError(
-                f"convert({name})", "a stream can be read once, and then it is an array", "pass x.read_all()"
-            )
-        if not table.single:
-            raise UnsupportedConversionError(
-                f"convert({name})", "an array of structs is a table and not one array", "pick a column of it"
-            )
-        return as_tensor(table.columns[0])
+            why = "a stream can be read once, and is not an array before that"
+            remedy = "pass x.read_all()"
+            raise UnsupportedConversionError(f"convert({name})", why, remedy, code="unread")
+        return as_one_tensor(table)
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         name = _name(obj)
@@ -71,49 +68,48 @@ class Nanoarrow(Framework):
         field = _field(obj, name)
         device = obj if _is_c_array(type(obj)) else obj.device
         if device.device_type_id != _HOST:
-            raise DeviceError(
-                f"convert({name})", f"it is on {device.device_type}", "bring it to the host first"
-            )
-        if any(part.kind in _VIEWS for part in _parts(field)):
-            # nanoarrow 0.9 loses the sizes of the blocks of text: exporting such an array, or
-            # looking at it, ends the process. Its streams pass on what they are given.
-            raise UnsupportedConversionError(
-                f"convert({name})",
-                f"it is {field}, and nanoarrow ends the process when it hands on views from an array",
-                "make a nanoarrow.ArrayStream of its source instead, or cast that to large_string first",
-            )
+            why = f"it is on {device.device_type}"
+            raise DeviceError(f"convert({name})", why, "copy it to the host first", code="other-device")
+        if any(part.kind in _VIEWS for part in field.walk()):
+            # nanoarrow 0.9 loses the sizes of the blocks of text: exporting or reading such an array
+            # aborts the process. Its streams are not affected.
+            why = f"it is {field}, and nanoarrow aborts the process when it exports views from an array"
+            remedy = "make a nanoarrow.ArrayStream of its source instead, or cast that to large_string first"
+            raise UnsupportedConversionError(f"convert({name})", why, remedy, code="crash")
         if _is_c_array(type(obj)):
             chunks = [arrow_c.read_array(obj)]
         else:
             field, batches = arrow_c.read_stream(obj)  # its array exporter refuses several chunks
             chunks = list(batches)
-        return _described(obj, name, field, chunks)
+
+        @cache
+        def arrow() -> Any:
+            # As arrays, since pyarrow refuses batches of a struct with an offset.
+            pa = hub().module()
+            return pa.array(obj) if _is_c_array(type(obj)) else pa.chunked_array(obj)
+
+        return table_of_chunks(obj, chunks, field, name, arrow)
 
     def _stream(self, obj: Any, name: str) -> Table:
-        """Describe a stream by its type: looking at more would use it up."""
+        """Describe a stream by its type, since reading it would use it up."""
         field = _field(obj, name)
-        parts = (field,) if _is_column(field) else field.children
 
         def read() -> Table:
-            if any(part.kind in _VIEWS for part in _parts(field)):
-                hub = _hub()
-                table: Table | None = hub.table(hub.read_all(obj))
+            if any(part.kind in _VIEWS for part in field.walk()):
+                table: Table | None = hub().table(hub().read_all(obj))
             else:
                 try:
                     array = obj.read_all()
                 except Exception as error:
-                    raise UnsupportedConversionError(
-                        f"convert({name})",
-                        f"reading the stream failed: {error}",
-                        "make a new one: what it is fed with failed, or it was read before",
-                    ) from error
+                    asked = f"convert({name})"
+                    why = f"reading the stream failed: {error}"
+                    remedy = "create a new stream: its producer failed, or it was read before"
+                    raise UnsupportedConversionError(asked, why, remedy, code="framework-error") from error
                 table = self.table(array)
             assert table is not None
             return replace(table, name=name, obj=None)
 
-        columns = [Typed(name, part) for part in parts]
-        labels = [part.name for part in parts]
-        return Table(name, labels, columns, 0, _is_column(field), read=read, once=True, obj=obj)
+        return unread_table(obj, name, field, read)
 
     # -- target ---------------------------------------------------------------
 
@@ -121,68 +117,55 @@ class Nanoarrow(Framework):
         reasons = column.arrow_reasons()
         if column.field is None or self.form == "ArrayStream":
             return reasons
-        for kind in dict.fromkeys(part.kind for part in _parts(column.field) if part.kind in _VIEWS):
+        for kind in dict.fromkeys(part.kind for part in column.field.walk() if part.kind in _VIEWS):
             if not _castable(column.field):
-                raise UnsupportedConversionError(
-                    "",
-                    f"is {column.field}, and nanoarrow ends the process when it hands on a {kind}",
-                    'ask for "nanoarrow.ArrayStream", which passes it on untouched',
-                )
-            if not column.length:
-                continue  # it is cast, and there is nothing to copy
-            reasons.append(
-                Reason(
-                    f"nanoarrow ends the process when it hands on a {kind}: it is cast to a large_ type",
-                    'ask for "nanoarrow.ArrayStream", which passes it on untouched',
-                )
-            )
+                why = f"it is {column.field}, and nanoarrow aborts the process when it exports a {kind}"
+                raise UnsupportedConversionError("", why, _ASK_FOR_STREAM, code="crash")
+            if column.length:
+                why = f"nanoarrow aborts the process when it exports a {kind}: it is cast to a large_ type"
+                reasons.append(Reason(why, _ASK_FOR_STREAM, code="crash"))
         return reasons
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
-        said = []
+        warnings = []
         for label, column in zip(table.labels, table.columns, strict=True):
-            parts = [] if column.field is None else list(_parts(column.field))
-            where = f"column {label!r}" if not table.single else "the column"
-            if blind := [part for part in parts if _cannot_show(part)]:
-                said.append(f"{where}: nanoarrow hands on {blind[0]} and cannot show it (to_pylist raises)")
+            parts = [] if column.field is None else list(column.field.walk())
+            subject = f"column {label!r}" if not table.single else "the column"
+            if hidden := [part for part in parts if _cannot_show(part)]:
+                warnings.append(
+                    f"{subject}: nanoarrow exports {hidden[0]} and cannot show it (to_pylist raises)"
+                )
             if self.form != "ArrayStream" and any(part.kind in _VIEWS for part in parts):
-                said.append(f"{where}: views come as large_string or large_binary")
+                warnings.append(f"{subject}: views become large_string or large_binary")
         if self.form == "ArrayStream":
-            said.append("a stream can be read once")
-        return tuple(said)
+            warnings.append("a stream can be read once")
+        return tuple(warnings)
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         if cut := [label for label in table.labels if "\0" in str(label)]:
-            raise UnsupportedConversionError(
-                "", f"the name {cut[0]!r} has a NUL in it, at which nanoarrow would cut it", "rename it"
-            )
+            why = f"the name {cut[0]!r} contains a NUL, at which nanoarrow would cut it"
+            raise UnsupportedConversionError("", why, "rename it", code="nul-in-name")
         return super().table_reasons(table)
 
     def from_table(self, table: Table) -> Any:
-        made = _hub().from_table(table)
+        arrow = hub().from_table(table)
         if self.form != "ArrayStream":
-            for i, array in enumerate(made.columns):
+            for i, array in enumerate(arrow.columns):
                 kind = _without_views(array.type)
                 if kind != array.type:
-                    made = made.set_column(i, made.schema.field(i).with_type(kind), array.cast(kind))
-        return self._made(made)
+                    arrow = arrow.set_column(i, arrow.schema.field(i).with_type(kind), array.cast(kind))
+        return self._wrap(arrow)
 
     def from_column(self, table: Table) -> Any:
-        array = _hub().from_column(table)
+        array = hub().from_column(table)
         if self.form != "ArrayStream":
             kind = _without_views(array.type)
             array = array if kind == array.type else array.cast(kind)
-        return self._made(array)
+        return self._wrap(array)
 
-    def _made(self, arrow: Any) -> Any:
+    def _wrap(self, arrow: Any) -> Any:
         na = self.module()
         return na.ArrayStream(arrow) if self.form == "ArrayStream" else na.Array(arrow)
-
-
-def _hub() -> Any:
-    hub = registry.by_name("pyarrow")
-    hub.module()
-    return hub
 
 
 def _name(obj: Any) -> str:
@@ -190,7 +173,7 @@ def _name(obj: Any) -> str:
 
 
 def _is_c_array(cls: type) -> bool:
-    """Whether it is what ``nanoarrow.c_array`` returns: the class has no public name."""
+    """Whether it is the class of ``nanoarrow.c_array``'s results, which has no public name."""
     return cls.__module__ == "nanoarrow._array" and cls.__qualname__ == "CArray"
 
 
@@ -198,68 +181,19 @@ def _field(obj: Any, name: str) -> Field:
     try:
         field = arrow_c.read_field(obj.schema)
     except (RuntimeError, ValueError) as error:
-        raise UnsupportedConversionError(
-            f"convert({name})", f"it has no type: {error}", "make a new one: this one was released"
-        ) from error
+        why = f"its type cannot be read: {error}"
+        remedy = "create a new array: this one was released"
+        raise UnsupportedConversionError(f"convert({name})", why, remedy, code="released") from error
     assert field is not None
     return field
 
 
-def _parts(field: Field) -> Iterator[Field]:
-    """Yield a type and all types inside it."""
-    yield field
-    for child in field.children:
-        yield from _parts(child)
-    if field.dictionary is not None:
-        yield from _parts(field.dictionary)
-
-
-def _is_column(field: Field) -> bool:
-    return field.kind != "struct" or bool(field.extension)
-
-
-def _described(obj: Any, name: str, field: Field, chunks: list[arrow_c.Memory]) -> Table:
-    """Return an array's columns: one, or those of an array of structs."""
-
-    @cache
-    def arrow() -> Any:
-        # Not as batches: pyarrow takes none of a struct with an offset, and arrays it does.
-        pa = _hub().module()
-        return pa.array(obj) if _is_c_array(type(obj)) else pa.chunked_array(obj)
-
-    whole = ArrowColumn(name, field, lambda: chunks, sum(chunk.length for chunk in chunks), arrow)
-    if _is_column(field):
-        return Table(name, [field.name], [whole], whole.length, single=True, obj=obj)
-    if whole.null_count:
-        raise UnsupportedConversionError(
-            f"convert({name})",
-            f"{whole.null_count:,} of its rows are null, and a table has no null rows",
-            "leave them out first",
-        )
-
-    def nth(i: int) -> Any:
-        pa, structs = _hub().module(), arrow()
-        if not isinstance(structs, pa.ChunkedArray):
-            return structs.field(i)
-        return pa.chunked_array([chunk.field(i) for chunk in structs.chunks], structs.type.field(i).type)
-
-    columns: list[Column] = [_part(whole, i, nth) for i in range(len(field.children))]
-    labels = [child.name for child in field.children]
-    return Table(name, labels, columns, whole.length, metadata=field.metadata, obj=obj)
-
-
-def _part(whole: ArrowColumn, i: int, nth: Any) -> ArrowColumn:
-    part = whole.child(i)
-    assert isinstance(part, ArrowColumn)
-    return ArrowColumn(whole.name, part.field, lambda: part.chunks, part.length, lambda: nth(i))
-
-
-# -- views, and what nanoarrow cannot show --------------------------------------
+# -- views, and types that nanoarrow cannot show --------------------------------
 
 
 def _castable(field: Field) -> bool:
-    """Whether pyarrow casts the views in a type to the large types."""
-    inside = list(_parts(field))
+    """Whether pyarrow can cast the views in a type to the large types."""
+    inside = list(field.walk())
     if not any(part.kind in _VIEWS for part in inside):
         return True
     if field.extension or field.kind in ("list_view", "run_end_encoded", "union"):
@@ -268,8 +202,8 @@ def _castable(field: Field) -> bool:
 
 
 def _without_views(kind: Any) -> Any:
-    """Return a pyarrow type with the large types in place of views."""
-    pa = _hub().module()
+    """Return a pyarrow type in which large types replace views."""
+    pa = hub().module()
     types = pa.types
     if types.is_string_view(kind) or types.is_binary_view(kind):
         return pa.large_string() if types.is_string_view(kind) else pa.large_binary()

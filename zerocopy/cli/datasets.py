@@ -81,11 +81,11 @@ def load(path: str | Path) -> Data:
         raise DataError(f"{path}: does not fit into memory ({_first_line(error)})") from error
     except Exception as error:  # the libraries raise anything for malformed bytes
         raise DataError(f"{path}: malformed: {_first_line(error)}") from error
-    arrays = {name: aligned_copy(array) for name, array in _numbers(raw, left_out)}
+    arrays = {name: aligned_copy(array) for name, array in _select_numbers(raw, left_out)}
     if not arrays and not columns:
         why = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:3])
         raise DataError(f"{path}: it has no array of numbers" + (f" ({why})" if why else ""))
-    return Data(path.name, _together(arrays, path), left_out, columns=columns)
+    return Data(path.name, _join_columns(arrays, path), left_out, columns=columns)
 
 
 def _first_line(error: BaseException) -> str:
@@ -93,7 +93,7 @@ def _first_line(error: BaseException) -> str:
     return (text.strip() or type(error).__name__).splitlines()[0]
 
 
-def _numbers(arrays: dict[str, Array], left_out: dict[str, str]) -> Iterator[tuple[str, Array]]:
+def _select_numbers(arrays: dict[str, Array], left_out: dict[str, str]) -> Iterator[tuple[str, Array]]:
     """Yield the arrays of numbers in native byte order; add the others to `left_out`."""
     for name, array in arrays.items():
         native = array.dtype.newbyteorder("=")
@@ -105,7 +105,7 @@ def _numbers(arrays: dict[str, Array], left_out: dict[str, str]) -> Iterator[tup
             left_out[name] = f"{array.dtype} is not a numeric type"
 
 
-def _together(arrays: dict[str, Array], path: Path) -> dict[str, Array]:
+def _join_columns(arrays: dict[str, Array], path: Path) -> dict[str, Array]:
     """Return the columns of a table as one 2-D array if they have one dtype."""
     is_table = path.suffix.lower() not in (".npy", ".npz")
     if not is_table or len(arrays) < 2 or len({array.dtype for array in arrays.values()}) > 1:
@@ -116,7 +116,7 @@ def _together(arrays: dict[str, Array], path: Path) -> dict[str, Array]:
 # -- NumPy's files ----------------------------------------------------------------
 
 
-def _npy(path: Path) -> _Read:
+def _read_npy(path: Path) -> _Read:
     # numpy.load takes unknown bytes for a pickle, and reports that.
     with path.open("rb") as file:
         if file.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
@@ -124,7 +124,7 @@ def _npy(path: Path) -> _Read:
     return {path.stem: _no_pickle(path, path.stem, lambda: np.load(path, allow_pickle=False))}, {}, None
 
 
-def _npz(path: Path) -> _Read:
+def _read_npz(path: Path) -> _Read:
     if path.is_file() and not zipfile.is_zipfile(path):
         raise DataError(f"{path}: malformed: it is not a complete zip archive, as .npz files are")
     with np.load(path, allow_pickle=False) as archive:
@@ -152,7 +152,7 @@ def _no_pickle(path: Path, name: str, read: Callable[[], Array]) -> Array:
 # -- text -------------------------------------------------------------------------
 
 
-def _csv(path: Path) -> _Read:
+def _read_csv(path: Path) -> _Read:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -165,7 +165,7 @@ def _csv(path: Path) -> _Read:
         raise DataError(f"{path}: malformed: it is empty")
     head = rows[0][1]
     named = not all(_is_number(x) for x in head)
-    names = _distinct(head if named else [f"column {i}" for i in range(len(head))])
+    names = _make_distinct(head if named else [f"column {i}" for i in range(len(head))])
     for line, row in rows:
         if len(row) != len(head):
             why = f"line {line} has {len(row)} fields, the first one has {len(head)}"
@@ -174,7 +174,7 @@ def _csv(path: Path) -> _Read:
     arrays: dict[str, Array] = {}
     left_out = {}
     for name, *values in zip(names, *body, strict=True):
-        parsed = _column(values)
+        parsed = _parse_column(values)
         if isinstance(parsed, str):
             left_out[name] = parsed
         else:
@@ -204,7 +204,7 @@ def _csv_columns(
     return dict(zip(names, table.columns, strict=True)) if table.num_rows == count else None
 
 
-def _column(values: list[str]) -> Array | str:
+def _parse_column(values: list[str]) -> Array | str:
     """Return a column's numbers, as int64 if all are integers, or the reason to leave it out."""
     other = next((v for v in values if v.strip() and not _is_number(v)), None)
     if other is not None:
@@ -230,7 +230,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _distinct(names: list[str]) -> list[str]:
+def _make_distinct(names: list[str]) -> list[str]:
     """Return the names with repeated and empty ones made distinct."""
     counts: dict[str, int] = {}
     distinct = []
@@ -244,8 +244,8 @@ def _distinct(names: list[str]) -> list[str]:
 # -- Arrow's files ------------------------------------------------------------------
 
 
-def _arrow(path: Path) -> _Read:
-    pyarrow = _pyarrow(path)
+def _read_arrow(path: Path) -> _Read:
+    pyarrow = _import_pyarrow(path)
     import pyarrow.ipc as ipc
 
     with pyarrow.OSFile(str(path)) as file:
@@ -256,20 +256,20 @@ def _arrow(path: Path) -> _Read:
         table = reader.read_all()
     # Reading does not check lengths: a short buffer would be read past its end.
     table.validate()
-    return _columns(pyarrow, table)
+    return _split_table(pyarrow, table)
 
 
-def _parquet(path: Path) -> _Read:
-    pyarrow = _pyarrow(path)
+def _read_parquet(path: Path) -> _Read:
+    pyarrow = _import_pyarrow(path)
     import pyarrow.parquet as parquet
 
     # Not read_table, which looks for a partitioned data set around the file.
     with parquet.ParquetFile(path) as file:
         table = file.read()
-    return _columns(pyarrow, table)
+    return _split_table(pyarrow, table)
 
 
-def _pyarrow(path: Path) -> Any:
+def _import_pyarrow(path: Path) -> Any:
     try:
         import pyarrow
     except ImportError as error:
@@ -282,10 +282,10 @@ def _pyarrow(path: Path) -> Any:
     return pyarrow
 
 
-def _columns(pyarrow: Any, table: Any) -> _Read:
+def _split_table(pyarrow: Any, table: Any) -> _Read:
     types = pyarrow.types
     arrays, left_out = {}, {}
-    columns = dict(zip(_distinct(table.column_names), table.columns, strict=True))
+    columns = dict(zip(_make_distinct(table.column_names), table.columns, strict=True))
     for name, column in columns.items():
         kind = column.type
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
@@ -298,10 +298,10 @@ def _columns(pyarrow: Any, table: Any) -> _Read:
 
 
 _READERS: dict[str, Callable[[Path], _Read]] = {
-    ".npy": _npy,
-    ".npz": _npz,
-    ".csv": _csv,
-    ".parquet": _parquet,
-    ".arrow": _arrow,
-    ".feather": _arrow,
+    ".npy": _read_npy,
+    ".npz": _read_npz,
+    ".csv": _read_csv,
+    ".parquet": _read_parquet,
+    ".arrow": _read_arrow,
+    ".feather": _read_arrow,
 }

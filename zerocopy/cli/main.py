@@ -44,7 +44,15 @@ def command() -> click.Group:
     def group() -> None:
         """Convert arrays and tables between Python frameworks without copying them."""
 
-    @group.command()
+    group.add_command(_matrix_command())
+    group.add_command(_doctor_command())
+    return group
+
+
+def _matrix_command() -> click.Command:
+    import click
+
+    @click.command()
     @click.option(
         "--input",
         "path",
@@ -95,7 +103,13 @@ def command() -> click.Group:
         if result.exit_code:
             sys.exit(result.exit_code)
 
-    @group.command()
+    return matrix
+
+
+def _doctor_command() -> click.Command:
+    import click
+
+    @click.command()
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @click.option(
         "--import", "importing", is_flag=True, help="Import each installed framework, to list its devices."
@@ -114,7 +128,7 @@ def command() -> click.Group:
 
             print_doctor(document, Output())
 
-    return group
+    return doctor
 
 
 def _quiet_tensorflow() -> None:

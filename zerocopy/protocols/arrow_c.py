@@ -15,8 +15,7 @@ from typing import Any
 from zerocopy.device import CUDA, CUDA_HOST, CUDA_MANAGED, HOST, Device
 from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols import cuda_driver
-from zerocopy.protocols.arrow_schema import ArrowSchema, Field, read_schema, read_struct
-from zerocopy.protocols.capsule import pointer
+from zerocopy.protocols.arrow_schema import ArrowSchema, Field, pointer, read_schema, read_struct
 from zerocopy.protocols.exporter_errors import malformed, raised
 
 ARRAY, STREAM, DEVICE_ARRAY = b"arrow_array", b"arrow_array_stream", b"arrow_device_array"

@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zerocopy.dtype import by_name
-from zerocopy.protocols.capsule import pointer
 
 SCHEMA = b"arrow_schema"
+
+# A private prototype; zerocopy.protocols.dlpack has the reason.
+_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def pointer(capsule: Any, name: bytes) -> int:
+    """Return the address in a capsule; ValueError if it has another name, as a consumed one does."""
+    address: int = _get_pointer(capsule, name)
+    return address
+
 
 #: Standard dtype names of the primitive types.
 NUMBERS = {
@@ -153,6 +165,12 @@ class Field:
     def extension(self) -> str:
         """The name of the extension type, or ""."""
         return self.metadata.get(b"ARROW:extension:name", b"").decode()
+
+    def walk(self) -> Iterator[Field]:
+        """Yield the type and all types inside it."""
+        yield self
+        for child in (*self.children, *([self.dictionary] if self.dictionary is not None else ())):
+            yield from child.walk()
 
     @property
     def storage(self) -> Field:

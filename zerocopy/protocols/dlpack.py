@@ -190,7 +190,7 @@ def read(capsule: Capsule, producer: Any = None) -> StridedView:
             asked,
             f"__dlpack_device__() reports {device_of(producer)}, and the capsule {device}",
             "fix the exporter: one of the two is wrong, and a guess could crash the process",
-            code="exporter-error",
+            code="invalid-producer",
         )
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     if tensor.strides:

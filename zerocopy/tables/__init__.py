@@ -1,6 +1,6 @@
-"""Tables: columns of any framework, and what becomes of them on the way to another.
+"""Tables: columns of any framework, and their conversion to tensors and to other tables.
 
-``column`` and ``arrow_column``, ``tensor_column`` say what a column is; ``decode``
-makes tensors of one, with ``nulls``; ``matrix`` and ``records`` are the layouts of
-several; ``planner`` puts a conversion together.
+``column``, ``arrow_column``, ``tensor_column`` and ``object_column`` describe columns;
+``decode`` and ``nulls`` turn one into tensors; ``matrix`` and ``records`` combine
+several; ``planner`` plans a conversion.
 """

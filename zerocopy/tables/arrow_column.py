@@ -1,4 +1,4 @@
-"""Columns in Arrow memory, in one chunk or several, of whatever producer."""
+"""Columns in Arrow memory, in one chunk or several, of any producer."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from zerocopy.tables import memory, on_device, string_views
 from zerocopy.tables.column import Column
 
 _BOOL = by_name("bool")
-BITS = Reason("Arrow packs booleans into bits", "keep them as bool8 in Arrow: x.cast(pyarrow.bool8())")
-_VALIDITY = Reason("Arrow packs its nulls into bits, and a mask has a byte a row", "")
+BITS = Reason(
+    "Arrow packs booleans into bits", "keep them as bool8 in Arrow: x.cast(pyarrow.bool8())", code="bits"
+)
+_VALIDITY = Reason("Arrow packs nulls into bits, and a mask has one byte per row", code="bits")
 
 
 class ArrowColumn(Column):
@@ -32,20 +34,21 @@ class ArrowColumn(Column):
     name, field
         See :class:`Column`.
     chunks : callable
-        ``chunks() -> sequence of Memory`` of that type; called where memory is looked at.
+        ``chunks() -> sequence of Memory`` of that type; called when memory is first read.
     length : int
+        Rows.
     arrow : callable, optional
         Returns the same memory as a pyarrow array; children have none.
     reasons : sequence of Reason
         See :class:`Column`.
     size : callable, optional
-        Returns the bytes of it all, for a producer that knows.
+        Returns the bytes of the column, if the producer knows them.
     device : Device
-        Where the memory is: known before it is looked at.
+        The device of the memory, known before the memory is read.
     """
 
     field: Field
-    #: How many chunks there are, where that is known without looking at the memory.
+    #: The number of chunks, if it is known without reading the memory.
     chunk_count: int | None = None
 
     def __init__(
@@ -74,12 +77,10 @@ class ArrowColumn(Column):
 
     def arrow_reasons(self) -> list[Reason]:
         if not self.device.is_host:
-            # pyarrow's wheels know no CUDA, and would take the addresses for the host's.
-            raise UnsupportedConversionError(
-                "",
-                f"is on {self.device}, and Arrow's tables are in host memory",
-                "bring it to the host in its own framework, or ask for tensors",
-            )
+            # pyarrow's wheels lack CUDA, and would read the addresses as host memory.
+            why = f"it is on {self.device}, and Arrow's tables are in host memory"
+            remedy = "copy it to the host in its own framework, or ask for tensors"
+            raise UnsupportedConversionError("", why, remedy, code="other-device")
         return list(self.reasons)
 
     # -- nulls ------------------------------------------------------------------
@@ -89,19 +90,20 @@ class ArrowColumn(Column):
         return sum(memory.null_count(chunk) for chunk in self.chunks)
 
     def mask(self) -> Source:
-        return self._made(_BOOL, _VALIDITY, lambda chunk: ~memory.valid(chunk))
+        return self._computed(_BOOL, _VALIDITY, lambda chunk: ~memory.valid(chunk))
 
     # -- values -----------------------------------------------------------------
 
     def values(self, dtype: DType, shape: tuple[int, ...] = ()) -> Source:
         if self.field.kind == "bool":
-            return self._made(_BOOL, BITS, lambda chunk: memory.bits(chunk, chunk.buffers[1]))
+            return self._computed(_BOOL, BITS, lambda chunk: memory.bits(chunk, chunk.buffers[1]))
         return self._blocks(dtype, shape, 1)
 
     def offsets(self) -> Source:
         kind = self.field.kind
         if kind in ("string_view", "binary_view"):
-            why = Reason(f"a {kind} has no offsets", "keep it as string or binary in Arrow: x.cast('string')")
+            remedy = "keep it as string or binary in Arrow: x.cast('string')"
+            why = Reason(f"a {kind} has no offsets", remedy, code="views")
             return self._source(
                 by_name("int64"), (self.length + 1,), [why], lambda: string_views.offsets(self.chunks)
             )
@@ -110,7 +112,7 @@ class ArrowColumn(Column):
             if len(self.chunks) == 1:
                 return self._blocks(dtype, (), 1)
             return self._chunked(dtype, (self.length,), self._view_offsets)
-        # The one array that has an element more than its column has rows.
+        # Offsets have one element more than the column has rows.
         if not self.length:
             zero = np.zeros(1, dtype.storage)
             view = StridedView(zero.ctypes.data, (1,), (dtype.itemsize,), dtype, HOST, False, zero)
@@ -126,12 +128,12 @@ class ArrowColumn(Column):
 
     def text(self) -> Source:
         if self.field.kind.endswith("_view"):
-            why = Reason("its text lies in pieces", "keep it as string or binary in Arrow")
+            why = Reason("its text is in pieces", "keep it as string or binary in Arrow", code="views")
             count = int(string_views.offsets(self.chunks)[-1])
             return self._source(memory.BYTE, (count,), [why], lambda: string_views.text(self.chunks))
         ranges = [memory.used(chunk) for chunk in self.chunks]
         if len(self.chunks) == 1:
-            # From the buffer's beginning: the offsets count from there.
+            # From the start of the buffer, which the offsets refer to.
             count = ranges[0][1] if self.length else 0
             return self._alias(self.chunks[0].buffers[2], (count,), memory.BYTE, self.chunks[0])
         pieces = [
@@ -140,10 +142,10 @@ class ArrowColumn(Column):
         count = sum(size for _, size in pieces)
 
         def host() -> Array:
-            found = [
+            parts = [
                 memory.read(chunk, ptr, size) for (ptr, size), chunk in zip(pieces, self.chunks, strict=True)
             ]
-            return np.concatenate(found) if found else np.empty(0, np.uint8)
+            return np.concatenate(parts) if parts else np.empty(0, np.uint8)
 
         return self._source(memory.BYTE, (count,), [self._in_chunks()], host)
 
@@ -151,10 +153,10 @@ class ArrowColumn(Column):
 
     def child(self, index: int = 0) -> Column:
         field = self.field.children[index]
-        found = [self._part(chunk, index) for chunk in self.chunks]
+        parts = [self._part(chunk, index) for chunk in self.chunks]
         name = f"{self.name}[{field.name!r}]" if self.field.kind == "struct" else self.name
-        count = sum(c.length for c in found)
-        return ArrowColumn(name, field, lambda: found, count, reasons=self.reasons, device=self.device)
+        count = sum(c.length for c in parts)
+        return ArrowColumn(name, field, lambda: parts, count, reasons=self.reasons, device=self.device)
 
     def _part(self, chunk: Memory, index: int) -> Memory:
         kind, inner = self.field.kind, chunk.children[index]
@@ -169,18 +171,18 @@ class ArrowColumn(Column):
         return inner if chunk.length else memory.part(inner, 0, 0)
 
     def dictionary(self) -> Column:
-        found = [chunk.dictionary for chunk in self.chunks if chunk.dictionary is not None]
-        if any(not _same(found[0], other) for other in found[1:]):
-            raise UnsupportedConversionError(
-                "",
-                "has a dictionary of its own in each chunk",
-                "make one of them first: x.unify_dictionaries() in pyarrow",
-            )
+        dictionaries = [chunk.dictionary for chunk in self.chunks if chunk.dictionary is not None]
+        if any(not _same(dictionaries[0], other) for other in dictionaries[1:]):
+            why = "its chunks have different dictionaries"
+            remedy = "unify them first: x.unify_dictionaries() in pyarrow"
+            raise UnsupportedConversionError("", why, remedy, code="chunks")
         inner = self.field.dictionary
         assert inner is not None
-        count = found[0].length if found else 0
+        count = dictionaries[0].length if dictionaries else 0
         name = f"{self.name} categories"
-        return ArrowColumn(name, inner, lambda: found[:1], count, reasons=self.reasons, device=self.device)
+        return ArrowColumn(
+            name, inner, lambda: dictionaries[:1], count, reasons=self.reasons, device=self.device
+        )
 
     # -- memory -----------------------------------------------------------------
 
@@ -193,7 +195,7 @@ class ArrowColumn(Column):
             yield from memory.extents(chunk)
 
     def _blocks(self, dtype: DType, shape: tuple[int, ...], buffer: int) -> Source:
-        """Return a buffer of elements of one width: an alias, or the chunks put together."""
+        """Return a buffer of elements of one width: an alias, or the chunks concatenated."""
         width = dtype.itemsize * prod(shape)
         if len(self.chunks) == 1:
             chunk = self.chunks[0]
@@ -214,19 +216,19 @@ class ArrowColumn(Column):
 
     def _alias(self, ptr: int, shape: tuple[int, ...], dtype: DType, chunk: Memory) -> Source:
         strides = contiguous_strides(shape, dtype.itemsize)
-        # Immutable, but for what was copied already: nobody else has that.
+        # Arrow memory is immutable; a copy that exists already is the caller's alone.
         readonly = not self.reasons
         view = StridedView(ptr, shape, strides, dtype, chunk.device, readonly, chunk.owner)
         if not chunk.device.is_host:
             return on_device.alias(self.name, view, chunk, self.reasons)
         return Source(self.name, view, view.numpy, "arrow-c", self.reasons, obj=view)
 
-    def _made(self, dtype: DType, why: Reason, one: Callable[[Memory], Array]) -> Source:
+    def _computed(self, dtype: DType, why: Reason, of_chunk: Callable[[Memory], Array]) -> Source:
         def host() -> Array:
-            made = [one(chunk) for chunk in self.chunks]
-            if len(made) == 1:
-                return made[0]
-            return np.concatenate(made) if made else np.empty(0, dtype.storage)
+            parts = [of_chunk(chunk) for chunk in self.chunks]
+            if len(parts) == 1:
+                return parts[0]
+            return np.concatenate(parts) if parts else np.empty(0, dtype.storage)
 
         return self._source(dtype, (self.length,), [why], host)
 
@@ -235,15 +237,15 @@ class ArrowColumn(Column):
 
     def _in_chunks(self) -> Reason:
         remedy = "convert the chunks one by one, or x.combine_chunks() once"
-        return Reason(f"it lies in {len(self.chunks)} chunks", remedy)
+        return Reason(f"it is in {len(self.chunks)} chunks", remedy, code="chunks")
 
     def _source(
         self, dtype: DType, shape: tuple[int, ...], why: list[Reason], host: Callable[[], Array]
     ) -> Source:
         strides = contiguous_strides(shape, dtype.itemsize)
         view = StridedView(0, shape, strides, dtype, self.device, True, self)
-        made = Source(self.name, view, host, "arrow-c", (*self.reasons, *why), obj=view)
-        return made if self.device.is_host else on_device.made(made)
+        source = Source(self.name, view, host, "arrow-c", (*self.reasons, *why), obj=view)
+        return source if self.device.is_host else on_device.via_host(source)
 
     def _list_offsets(self) -> Array:
         dtype = np.dtype("i8" if self.field.wide else "i4")
@@ -252,24 +254,23 @@ class ArrowColumn(Column):
         for chunk in self.chunks:
             if chunk.length:
                 own = memory.offsets(chunk)
-                # In Python's integers: int32 offsets of two chunks may pass 2^31 together.
+                # In Python's integers: int32 offsets of two chunks may exceed 2^31 together.
                 end = int(out[row]) + int(own[-1]) - int(own[0])
                 if end > np.iinfo(dtype).max:
-                    raise UnsupportedConversionError(
-                        "", "has more than 2^31 bytes or elements in its chunks", "cast it to the large_ type"
-                    )
+                    why = "it has more than 2^31 bytes or elements in its chunks"
+                    raise UnsupportedConversionError("", why, "cast it to the large_ type", code="too-large")
                 out[row + 1 : row + 1 + chunk.length] = own[1:] - own[0] + out[row]
                 row += chunk.length
         return out
 
     def _view_offsets(self) -> Array:
         dtype = by_name("int64" if self.field.wide else "int32")
-        found, base = [np.empty(0, dtype.storage)], 0
+        parts, base = [np.empty(0, dtype.storage)], 0
         for chunk in self.chunks:
             ptr = chunk.buffers[1] + chunk.offset * dtype.itemsize
-            found.append(memory.read(chunk, ptr, chunk.length, dtype) + dtype.storage.type(base))
+            parts.append(memory.read(chunk, ptr, chunk.length, dtype) + dtype.storage.type(base))
             base += chunk.children[0].length if chunk.length else 0
-        return np.concatenate(found)
+        return np.concatenate(parts)
 
 
 def _same(a: Memory, b: Memory) -> bool:
@@ -279,8 +280,8 @@ def _same(a: Memory, b: Memory) -> bool:
     return memory.same(a, b)
 
 
-class Typed(ArrowColumn):
-    """A column of which the type alone is known before it is read."""
+class UnreadColumn(ArrowColumn):
+    """A column of a stream or a query: only its type is known before it is read."""
 
-    def __init__(self, name: str, of: Field, reasons: Sequence[Reason] = ()) -> None:
-        super().__init__(name, of, tuple, 0, reasons=reasons)
+    def __init__(self, name: str, field: Field, reasons: Sequence[Reason] = ()) -> None:
+        super().__init__(name, field, tuple, 0, reasons=reasons)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from zerocopy import registry
 from zerocopy.device import HOST
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Source, type_name
-from zerocopy.tables.arrow_column import ArrowColumn, Typed
+from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.hub import hub
 
 
 def describe(obj: Any, for_table: bool = False) -> Table:
@@ -61,59 +61,71 @@ def _stream(obj: Any, for_table: bool) -> Table:
 
     def read() -> Table:
         if for_table:
-            hub: Any = _hub()
-            whole: Table = hub.table(hub.read_all(obj))
+            whole: Table = hub().table(hub().read_all(obj))
             return replace(whole, name=name)
         schema, batches = arrow_c.read_stream(obj)
         return table_of_chunks(obj, list(batches), schema)
 
-    single = field is not None and (field.kind != "struct" or bool(field.extension))
+    return unread_table(obj, name, field, read)
+
+
+def _is_series(field: Field) -> bool:
+    """Whether a type is one column; a plain struct is a table."""
+    return field.kind != "struct" or bool(field.extension)
+
+
+def unread_table(obj: Any, name: str, field: Field | None, read: Callable[[], Table]) -> Table:
+    """Return a stream that is read once as a table, or as one column unless its type is a struct."""
+    single = field is not None and _is_series(field)
     parts = () if field is None else (field,) if single else field.children
-    columns = [Typed(name, part) for part in parts]
+    columns = [UnreadColumn(name, part) for part in parts]
     labels = [part.name for part in parts]
     return Table(name, labels, columns, 0, single=single, read=read, once=True, obj=obj)
 
 
-def table_of_chunks(obj: Any, chunks: Sequence[arrow_c.Memory], schema: Field | None = None) -> Table:
+def table_of_chunks(
+    obj: Any,
+    chunks: Sequence[arrow_c.Memory],
+    schema: Field | None = None,
+    name: str = "",
+    arrow: Callable[[], Any] | None = None,
+) -> Table:
     """Return Arrow memory as a table, or as one column unless its type is a struct.
+
+    `arrow` returns the same memory as an array or a table of the hub.
 
     Raises
     ------
     UnsupportedConversionError
         A row of a struct is null as a whole.
     """
-    name, field = type_name(obj), schema if schema is not None else chunks[0].field
-    whole = ArrowColumn(
-        name,
-        field,
-        lambda: chunks,
-        sum(chunk.length for chunk in chunks),
-        lambda: _hub().read_all(obj),
-        device=chunks[0].device if chunks else HOST,
-    )
-    if field.kind != "struct" or field.extension:
+    name, field = name or type_name(obj), schema if schema is not None else chunks[0].field
+    arrow = arrow or (lambda: hub().read_all(obj))
+    device = chunks[0].device if chunks else HOST
+    whole = ArrowColumn(name, field, lambda: chunks, sum(c.length for c in chunks), arrow, device=device)
+    if _is_series(field):
         return Table(name, [field.name], [whole], whole.length, single=True, obj=obj)
     if whole.null_count:
-        raise UnsupportedConversionError(
-            "",
-            f"{whole.null_count:,} of its rows are null, and a table has no null rows",
-            "drop them first",
-            code="nulls",
-        )
-    columns = [_child(whole, i, obj) for i in range(len(field.children))]
+        why = f"{whole.null_count:,} of its rows are null, and a table has no null rows"
+        raise UnsupportedConversionError("", why, "drop them first", code="nulls")
+    columns = [_child(whole, i) for i in range(len(field.children))]
     labels = [child.name for child in field.children]
     return Table(name, labels, columns, whole.length, metadata=field.metadata, obj=obj)
 
 
-def _child(whole: ArrowColumn, index: int, obj: Any) -> Column:
+def _child(whole: ArrowColumn, index: int) -> Column:
     column = whole.child(index)
     assert isinstance(column, ArrowColumn)
     column.name = whole.name
-    column._arrow = lambda: _hub().read_all(obj).column(index)
+    column._arrow = lambda: _part(whole.arrow(), index)
     return column
 
 
-def _hub() -> Any:
-    hub = registry.by_name("pyarrow")
-    hub.module()
-    return hub
+def _part(whole: Any, index: int) -> Any:
+    """Return a column of a table, or a field of a struct array, chunked or not."""
+    if hasattr(whole, "column"):
+        return whole.column(index)
+    if not hasattr(whole, "chunks"):
+        return whole.field(index)
+    kind = whole.type.field(index).type
+    return hub().module().chunked_array([chunk.field(index) for chunk in whole.chunks], kind)

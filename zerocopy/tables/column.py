@@ -1,4 +1,4 @@
-"""``Column`` and ``Table``: what every table framework describes its objects as."""
+"""``Column`` and ``Table``: how every table framework describes its objects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType
-from zerocopy.errors import Reason
+from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Source
 
@@ -17,41 +17,41 @@ class Column:
     """One column, or one level of a nested one: a type, and the memory of its values.
 
     A framework describes its columns by a subclass: ``zerocopy.tables.arrow_column.ArrowColumn`` over
-    Arrow's buffers, ``zerocopy.tables.tensor_column.TensorColumn`` over an array. What a type has none of
-    (text of integers, a dictionary of floats) is never asked for.
+    Arrow's buffers, ``zerocopy.tables.tensor_column.TensorColumn`` over an array. Methods that make no sense
+    for a type (the text of integers, the dictionary of floats) are never called.
 
     Attributes
     ----------
     name : str
-        How to call it in messages: ``"polars.Series"``.
+        Its name in messages: ``"polars.Series"``.
     field : Field or None
         Its Arrow type; None for a tensor, whose type is that of its elements.
     length : int
         Rows.
     reasons : tuple of Reason
-        Why all that is got from here is a copy already (a query's result).
+        Why everything that its methods return is a copy already (a query's result).
     device : Device
-        Where its memory is.
+        The device of its memory.
     changes : bool
         Whether its owner may write to the memory in place.
     refusal : Reason or None
-        Why tensors cannot have it, where that is known and its type is not: to find
-        out what Python objects are costs a copy.
+        Why tensors cannot hold it, if that is known without its Arrow type: finding
+        the type of Python objects costs a copy.
     in_place : Column or None
-        The same column without a copy, at strides that not every target takes: a field
-        among records.
+        The same column without a copy, with strides that not every target takes: a field
+        of records.
 
     Notes
     -----
-    The parts are those of the Arrow Columnar Format: values, offsets, sizes, children, a dictionary. Its
-    validity bitmap is given as its opposite, `mask`.
+    The parts are those of the Arrow Columnar Format: values, offsets, sizes, children, a dictionary. `mask`
+    is the opposite of its validity bitmap.
 
     Examples
     --------
     >>> import pyarrow as pa
+    >>> from zerocopy import registry
     >>> from zerocopy.dtype import by_name
-    >>> from zerocopy.describe import describe
-    >>> column = describe(pa.table({"x": pa.array([1, None, 3])})).columns[0]
+    >>> column = registry.by_name("pyarrow").table(pa.array([1, None, 3])).columns[0]
     >>> str(column.field), column.length, column.null_count, column.nbytes
     ('int64', 3, 1, 25)
     >>> column.values(by_name("int64")).view.shape
@@ -69,23 +69,23 @@ class Column:
 
     @property
     def null_count(self) -> int:
-        """How many rows are null; counted where nobody has."""
+        """How many rows are null; counted if the producer did not."""
         raise NotImplementedError
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the memory that a reader of the whole column looks at."""
+        """Bytes of the memory that a reader of the whole column reads."""
         raise NotImplementedError
 
     def values(self, dtype: DType, shape: tuple[int, ...] = ()) -> Source:
-        """Return the elements, with garbage where they are null.
+        """Return the elements; they are undefined where they are null.
 
         Parameters
         ----------
         dtype : DType
-            What to take the bytes as, of the width of the column's own type.
+            The type to read the bytes as, of the width of the column's own type.
         shape : tuple of int
-            Of one row's elements.
+            The shape of one row's elements.
 
         Returns
         -------
@@ -100,33 +100,32 @@ class Column:
         Returns
         -------
         Source
-            ``(length,)`` of bool: a copy where the column keeps bits.
+            ``(length,)`` of bool: a copy if the column keeps bits.
         """
         raise NotImplementedError
 
     def filled(self, value: Any) -> Callable[[], Any] | None:
-        """Return how to make an object on the column's device with its nulls filled.
+        """Return a function that makes an object on the column's device with its nulls filled.
 
         Parameters
         ----------
         value : number or bool
-            What to fill them with.
+            The value that fills them.
 
         Returns
         -------
         callable or None
-            ``fill() -> object``, a copy; None where the column knows no way, and is filled by way of
-            the host.
+            ``fill() -> object``, a copy; None if only the host can fill them.
         """
         return None
 
     def offsets(self) -> Source:
-        """Return where each row begins in `child` or `text`, in elements.
+        """Return the offset of each row in `child` or `text`, in elements.
 
         Returns
         -------
         Source
-            ``(length + 1,)`` of integers, the last one where the last row ends; of a list view ``(length,)``.
+            ``(length + 1,)`` of integers, the last one the end of the last row; ``(length,)`` of a list view.
         """
         raise NotImplementedError
 
@@ -141,22 +140,22 @@ class Column:
         raise NotImplementedError
 
     def text(self) -> Source:
-        """Return the bytes that `offsets` count in.
+        """Return the bytes that `offsets` refer to.
 
         Returns
         -------
         Source
-            Of uint8, one dimension.
+            One dimension of uint8.
         """
         raise NotImplementedError
 
     def child(self, index: int = 0) -> Column:
-        """Return a nested column's part: a list's values, a struct's field.
+        """Return a child of a nested column: a list's values, a struct's field.
 
         Parameters
         ----------
         index : int
-            Of a struct: which field.
+            The position of a struct's field.
 
         Returns
         -------
@@ -166,7 +165,7 @@ class Column:
         raise NotImplementedError
 
     def dictionary(self) -> Column:
-        """Return the values that a dictionary's codes stand for.
+        """Return the values that a dictionary's codes refer to.
 
         Returns
         -------
@@ -176,17 +175,17 @@ class Column:
         raise NotImplementedError
 
     def arrow(self) -> Any:
-        """Return it as one of pyarrow's, which another table framework can take.
+        """Return it as a pyarrow array, which other table frameworks can import.
 
         Returns
         -------
         pyarrow.Array or pyarrow.ChunkedArray
-            An alias of the column's memory where there are no `arrow_reasons`.
+            An alias of the column's memory if `arrow_reasons` is empty.
         """
         raise NotImplementedError
 
     def arrow_reasons(self) -> list[Reason]:
-        """Return why `arrow` copies, where it does; override it to raise what Arrow cannot hold.
+        """Return why `arrow` copies; overrides raise an error for a type that Arrow lacks.
 
         Returns
         -------
@@ -206,6 +205,34 @@ class Column:
         raise NotImplementedError
 
 
+class RefusedColumn(Column):
+    """A column that no other framework can hold; conversions that leave it out succeed."""
+
+    def __init__(self, name: str, length: int, error: ZeroCopyError, nbytes: int = 0) -> None:
+        self.name, self.field, self.length = name, None, length
+        self._error, self._nbytes = error, nbytes
+        self.refusal = error.reason
+
+    null_count = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+    def values(self, dtype: DType, shape: tuple[int, ...] = ()) -> Source:
+        raise self._refuse() from self._error.__cause__
+
+    def arrow(self) -> Any:
+        raise self._refuse() from self._error.__cause__
+
+    def arrow_reasons(self) -> list[Reason]:
+        raise self._refuse() from self._error.__cause__
+
+    def _refuse(self) -> ZeroCopyError:
+        # A new one for each raise: callers add context to it.
+        return type(self._error)("", self._error.why, self._error.remedy, code=self._error.code)
+
+
 @dataclass(slots=True, eq=False)
 class Table:
     """Columns by label, as a framework describes an object of its own.
@@ -213,7 +240,7 @@ class Table:
     Attributes
     ----------
     name : str
-        How to call the object in messages: ``"polars.DataFrame"``.
+        The object's name in messages: ``"polars.DataFrame"``.
     labels : sequence
         The columns' labels, which need be neither strings nor unique.
     columns : sequence of Column
@@ -221,26 +248,26 @@ class Table:
     length : int
         Rows; a table without columns may have some.
     single : bool
-        Whether the object is one column and no table: a series.
+        Whether the object is one column and not a table: a series.
     index : int
-        How many of the columns, at the end, are pandas' index.
+        How many of the columns, at the end, are row labels.
     metadata : dict of bytes to bytes
-        The schema's.
+        The schema's metadata.
     warnings : tuple of str
-        What to know of the object whatever becomes of it.
+        Warnings about the object for any target.
     read : callable, optional
-        ``read() -> Table`` for what is known only once it has been read, a query or a
-        stream; `columns` then have types and no memory.
+        ``read() -> Table`` for a query or a stream, which has memory only after it has
+        been read; `columns` then have types and no memory.
     once : bool
         Whether reading uses the object up.
     obj : object
-        The object itself, for a target that takes it as it is.
+        The object itself, for a target that returns it unchanged.
 
     Examples
     --------
     >>> import pyarrow as pa
-    >>> from zerocopy.describe import describe
-    >>> table = describe(pa.table({"x": [1, 2], "name": ["a", "b"]}))
+    >>> from zerocopy import registry
+    >>> table = registry.by_name("pyarrow").table(pa.table({"x": [1, 2], "name": ["a", "b"]}))
     >>> table.name, table.labels, table.shape
     ('pyarrow.Table', ['x', 'name'], (2, 2))
     """
@@ -259,5 +286,5 @@ class Table:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows and columns; rows alone of a series."""
+        """Rows and columns; a series has rows only."""
         return (self.length,) if self.single else (self.length, len(self.columns))

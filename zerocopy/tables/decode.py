@@ -1,92 +1,108 @@
-"""What a column becomes in a tensor framework: the tree of tensors that ``convert`` will make.
+"""From a column to the tensors that ``convert`` will make of it, as a tree.
 
-Leaves are :class:`Leaf`: a :class:`Source`, planned and run like any other tensor's.
-Around them stand the classes of :mod:`zerocopy.tables.result`. What tensors have no
-type for is refused, unless ``encode=True`` asks for the numbers behind it.
+A leaf is a :class:`TensorLeaf`: a :class:`Source` that is planned and run like any other
+tensor's. The nodes are the classes of :mod:`zerocopy.tables.result`. Types that tensors
+lack are refused, unless ``encode=True`` asks for the numbers that represent them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from zerocopy.device import HOST
-from zerocopy.dtype import DType, by_name
+from zerocopy.dtype import by_name
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
-from zerocopy.tables import on_device
-from zerocopy.tables.column import Column
+from zerocopy.tables import nulls, on_device
+from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import shape_of
 from zerocopy.tables.nulls import Nulls
+from zerocopy.tables.options import Request
 from zerocopy.tables.result import Encoded, Masked
+from zerocopy.tables.summary import each
 
-_INT64, _BYTE = by_name("int64"), by_name("uint8")
+_INT64, _BYTE, _BOOL = by_name("int64"), by_name("uint8"), by_name("bool")
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
-    """One tensor to be: its memory, what NumPy is to take its integers for, and whether it is new."""
+class TensorLeaf:
+    """One tensor of the result: its memory, and how the result presents it.
+
+    Attributes
+    ----------
+    source : Source
+        The values.
+    datetime_dtype : str
+        NumPy's dtype for values that are dates or durations, ``"datetime64[us]"``; else empty.
+    constant : bool
+        Whether the values do not come from the column's memory, so that no bytes of it are copied.
+    """
 
     source: Source
-    temporal: str = ""
-    made: bool = False
+    datetime_dtype: str = ""
+    constant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """How columns are to be decoded.
+    """How to decode columns.
 
     Attributes
     ----------
     nulls : Nulls
-        What becomes of nulls.
+        The policy for nulls.
     encode : bool
-        Whether what tensors lack is given as numbers.
-    temporal : bool
+        Whether types that tensors lack become numbers.
+    datetimes : bool
         Whether the target has dates and durations of 64 bits, as NumPy has.
     """
 
     nulls: Nulls
     encode: bool = False
-    temporal: bool = False
+    datetimes: bool = False
 
     def decode(self, column: Column) -> Any:
-        """Return the tree of a column.
+        """Return a column's tree.
 
         Raises
         ------
         UnsupportedConversionError
-            Tensors lack its type: the reason begins with what follows a column's name.
+            Tensors lack its type.
         LossyConversionError
-            It has nulls, and they are refused.
+            It has nulls, and the policy refuses them.
         """
         if column.refusal is not None and not self.encode:
-            raise UnsupportedConversionError("", column.refusal.why, column.refusal.remedy)
+            raise refused_by(column.refusal)
         field = column.field
         if field is None:
             return self._leaf(column, column.values(_BYTE))
-        if field.extension:
-            return self._extension(column, field)
-        return _KINDS.get(field.kind, Decoder._lacking)(self, column, field)
+        return self._extension(column, field) if field.extension else self._kind(column, field)
 
-    def _leaf(self, column: Column, values: Source, temporal: str = "") -> Any:
-        tree = self.nulls.apply(column, values, bool(temporal))
+    def _kind(self, column: Column, field: Field) -> Any:
+        decode = _KINDS.get(field.kind)
+        if decode is None or (field.kind in _ENCODED and not self.encode):
+            raise _no_tensor_type(field, _ENCODED.get(field.kind, _OTHERS.get(field.kind, "")))
+        return decode(self, column, field)
+
+    def _leaf(self, column: Column, values: Source, datetime_dtype: str = "") -> Any:
+        tree = self.nulls.apply(column, values, bool(datetime_dtype))
         if isinstance(tree, Masked):
-            return Masked(Leaf(tree.values, temporal), self._mask(column))
-        return Leaf(tree, temporal)
+            return Masked(TensorLeaf(tree.values, datetime_dtype), self._mask(column))
+        return TensorLeaf(tree, datetime_dtype)
 
-    def _mask(self, column: Column) -> Leaf:
-        # Without nulls nothing is unpacked: a mask that says so is made, and copies nothing.
-        return Leaf(column.mask()) if column.null_count else Leaf(none_of(column), made=True)
+    def _mask(self, column: Column) -> TensorLeaf:
+        if column.null_count:
+            return TensorLeaf(column.mask())
+        return TensorLeaf(empty_mask(column), constant=True)
 
     def _masked(self, column: Column, tree: Any) -> Any:
-        """Set a mask beside what has no place a row to fill."""
+        """Add a mask to a tree without one value per row that could be filled."""
         self.nulls.refuse(column)
         return Masked(tree, self._mask(column)) if self.nulls.how == "mask" else tree
 
@@ -96,246 +112,230 @@ class Decoder:
         return self._leaf(column, column.values(by_name(field.dtype)))
 
     def _bool(self, column: Column, field: Field) -> Any:
-        return self._leaf(column, column.values(by_name("bool")))
+        return self._leaf(column, column.values(_BOOL))
 
-    def _date(self, column: Column, field: Field) -> Any:
+    def _datetime(self, column: Column, field: Field) -> Any:
         if self.encode:
-            return self._encoded(column, field)
-        if not self.temporal:
-            raise _lacks(field)
+            return self._counted(column, field)
+        if self.datetimes and field.timezone:
+            why = f"it is {field}, and NumPy's datetime64 has no time zone"
+            remedy = "encode=True gives integers, counted in UTC, and the name of the zone"
+            raise UnsupportedConversionError("", why, remedy, code="no-tensor-type")
+        if not self.datetimes:
+            raise _no_tensor_type(field, _INTEGERS)
         values = column.values(by_name(field.dtype))
-        if field.dtype == "int32":  # NumPy's dates are of 64 bits
+        if field.dtype == "int32":
             values = _widened(values)
-        return self._leaf(column, values, f"datetime64[{field.unit}]")
+        name = "timedelta64" if field.kind == "duration" else "datetime64"
+        return self._leaf(column, values, f"{name}[{field.unit}]")
 
-    def _timestamp(self, column: Column, field: Field) -> Any:
-        if self.encode:
-            return self._encoded(column, field)
-        if self.temporal and field.timezone:
-            raise UnsupportedConversionError(
-                "",
-                f"is {field}, and NumPy's dates have no time zone",
-                "encode=True gives integers, counted in UTC, with the zone beside them",
-            )
-        if not self.temporal:
-            raise _lacks(field)
-        return self._leaf(column, column.values(_INT64), f"datetime64[{field.unit}]")
+    def _counted(self, column: Column, field: Field) -> Any:
+        """Return a date, time or duration as integers with their unit."""
+        encoded = Encoded(str(field), None, unit=field.unit, timezone=field.timezone or None)
+        return self._encoded(column, column.values(by_name(field.dtype)), encoded)
 
-    def _duration(self, column: Column, field: Field) -> Any:
-        if self.encode:
-            return self._encoded(column, field)
-        if not self.temporal:
-            raise _lacks(field)
-        return self._leaf(column, column.values(_INT64), f"timedelta64[{field.unit}]")
-
-    def _encoded(self, column: Column, field: Field) -> Any:
-        """Return a date, time or duration as the integers that it is, with their unit."""
-        if not self.encode:
-            raise _lacks(field)
-        said = Encoded(str(field), None, unit=field.unit, timezone=field.timezone or None)
-        return self._integers(column, column.values(by_name(field.dtype)), said)
-
-    def _integers(self, column: Column, values: Source, said: Encoded) -> Any:
-        """Return integers with what is said of them; a mask, as everywhere, is around it all."""
-        return _each(self._leaf(column, values), lambda leaf: replace(said, values=leaf))
+    def _encoded(self, column: Column, values: Source, encoded: Encoded) -> Any:
+        """Put the values into an `Encoded`; a mask goes around it."""
+        return _each(self._leaf(column, values), lambda leaf: replace(encoded, values=leaf))
 
     def _decimal(self, column: Column, field: Field) -> Any:
-        if not self.encode:
-            raise _lacks(field, "cast it in Arrow, x.cast('float64'), or encode=True gives scaled integers")
         if field.dtype:
             values = column.values(by_name(field.dtype))
-        else:  # little-endian limbs, the lowest first: (rows, 2) or (rows, 4)
+        else:  # little-endian limbs of 64 bits, the lowest first: (rows, 2) or (rows, 4)
             values = column.values(by_name("uint64"), (field.width // 8,))
-        return self._integers(column, values, Encoded(str(field), None, scale=field.scale))
+        return self._encoded(column, values, Encoded(str(field), None, scale=field.scale))
 
     def _fixed_binary(self, column: Column, field: Field) -> Any:
-        if not self.encode:
-            raise _lacks(field, "encode=True gives its bytes, (rows, width)")
-        return self._integers(column, column.values(_BYTE, (field.width,)), Encoded(str(field), None))
+        return self._encoded(column, column.values(_BYTE, (field.width,)), Encoded(str(field), None))
 
     def _dictionary(self, column: Column, field: Field) -> Any:
-        if not self.encode:
-            raise _lacks(field, "encode=True gives its codes, with what they stand for")
-        categories = replace(self, nulls=Nulls("mask") if self.nulls.how == "mask" else Nulls())
-        of = column.dictionary()
-        tree = categories.decode(of)
-        if isinstance(tree, Masked) and not of.null_count:
-            tree = tree.values
-        said = Encoded(str(field), None, categories=tree, ordered=field.ordered)
-        return self._integers(column, column.values(by_name(field.dtype)), said)
+        decoder = replace(self, nulls=Nulls("mask") if self.nulls.how == "mask" else Nulls())
+        dictionary = column.dictionary()
+        categories = decoder.decode(dictionary)
+        if isinstance(categories, Masked) and not dictionary.null_count:
+            categories = categories.values
+        encoded = Encoded(str(field), None, categories=categories, ordered=field.ordered)
+        return self._encoded(column, column.values(by_name(field.dtype)), encoded)
 
     def _text(self, column: Column, field: Field) -> Any:
-        if not self.encode:
-            raise _lacks(field, "encode=True gives its bytes with their offsets; x.to_pylist() gives objects")
-        tree = Encoded(str(field), Leaf(column.text()), offsets=self._offsets(column))
+        tree = Encoded(str(field), TensorLeaf(column.text()), offsets=self._offsets(column))
         return self._masked(column, tree)
 
-    def _offsets(self, column: Column) -> Leaf:
-        # Without rows there is one offset, and no memory of the producer's that has it.
-        return Leaf(column.offsets(), made=not column.length)
+    def _offsets(self, column: Column) -> TensorLeaf:
+        # Without rows there is one offset, which the producer's memory need not hold.
+        return TensorLeaf(column.offsets(), constant=not column.length)
 
     def _list(self, column: Column, field: Field) -> Any:
-        if not self.encode:
-            raise _lacks(field, "encode=True gives its elements with their offsets; lists of one length fit")
-        sizes = Leaf(column.sizes()) if field.kind == "list_view" else None
+        sizes = TensorLeaf(column.sizes()) if field.kind == "list_view" else None
         inner = self.decode(column.child())
         tree = Encoded(str(field), inner, offsets=self._offsets(column), sizes=sizes)
         return self._masked(column, tree)
 
     def _struct(self, column: Column, field: Field) -> Any:
-        if not self.encode:
-            raise _lacks(
-                field,
-                "encode=True gives a dict of its fields; zc.aos_to_soa(x) makes columns of them, "
-                "and an Arrow table's x.flatten()",
-            )
         names = [child.name for child in field.children]
         if len({*names}) != len(names):
-            raise UnsupportedConversionError(
-                "", f"is {field}, with two fields of one name", "rename them, or flatten it: x.flatten()"
-            )
+            why = f"it is {field}, with two fields of one name"
+            remedy = "rename them, or flatten it: x.flatten()"
+            raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
         inner = {name: self.decode(column.child(i)) for i, name in enumerate(names)}
         return self._masked(column, Encoded(str(field), inner))
 
     def _fixed_list(self, column: Column, field: Field) -> Any:
-        shape, level, between = [field.list_size], column.child(), []
+        shape, level, outer = [field.list_size], column.child(), []
         while level.field is not None and level.field.kind == "fixed_list" and not level.field.extension:
-            between.append(level)
+            outer.append(level)
             shape.append(level.field.list_size)
             level = level.child()
-        return self._tensors(column, level, tuple(shape), between)
+        return self._tensors(column, level, tuple(shape), outer)
 
     def _tensors(
-        self, column: Column, level: Column, shape: tuple[int, ...], between: Sequence[Column] = ()
+        self, column: Column, elements: Column, shape: tuple[int, ...], outer: Sequence[Column] = ()
     ) -> Any:
-        """Return lists of one shape as one tensor, ``(rows, *shape)``; `between` are lists of lists."""
-        inner = level.field
+        """Return lists of one shape as one tensor, ``(rows, *shape)``; `outer` are the lists of lists."""
+        inner = elements.field
         assert inner is not None
         if inner.kind not in ("number", "bool") or (inner.extension and inner.extension != "arrow.bool8"):
-            raise UnsupportedConversionError(
-                "", f"is {column.field}, whose elements are no numbers", "flatten it first: x.flatten()"
-            )
-        _refuse_inner_nulls(column, [*between, level])
-        flat = level.values(by_name("bool" if inner.extension or inner.kind == "bool" else inner.dtype))
+            why = f"it is {column.field}, whose elements are not numbers"
+            raise UnsupportedConversionError("", why, "flatten it first: x.flatten()", code="no-tensor-type")
+        _refuse_inner_nulls(column, [*outer, elements])
+        is_bool = inner.extension or inner.kind == "bool"
+        flat = elements.values(_BOOL if is_bool else by_name(inner.dtype))
         return self._leaf(column, reshaped(flat, (column.length, *shape)))
 
     def _extension(self, column: Column, field: Field) -> Any:
         if field.extension == "arrow.bool8":
-            return self._leaf(column, column.values(by_name("bool")))
+            return self._bool(column, field)
         if field.extension == "arrow.fixed_shape_tensor" and field.kind == "fixed_list":
             shape, order = shape_of(field)
             tree = self._tensors(column, column.child(), shape)
-            return _each(tree, lambda leaf: Leaf(permuted(leaf.source, order))) if order else tree
+            return _each(tree, lambda leaf: TensorLeaf(permuted(leaf.source, order))) if order else tree
         if not self.encode:
-            raise _lacks(field, "encode=True gives what it is stored as")
-        return _KINDS.get(field.kind, Decoder._lacking)(self, column, field)
-
-    def _run_ends(self, column: Column, field: Field) -> Any:
-        raise _lacks(field, "decode it first: pyarrow.compute.run_end_decode(x)")
-
-    def _null(self, column: Column, field: Field) -> Any:
-        raise _lacks(field, "leave it out with columns=[...]: it has no values")
-
-    def _lacking(self, column: Column, field: Field) -> Any:
-        raise _lacks(field, "cast it first, or leave it out with columns=[...]")
+            raise _no_tensor_type(field, "encode=True gives its storage")
+        return self._kind(column, field)
 
 
+_INTEGERS = "encode=True gives integers with their unit"
+_TEXT = "encode=True gives its bytes with their offsets; x.to_pylist() gives objects"
+_LIST = "encode=True gives its elements with their offsets; lists of one length fit"
+#: The kinds that need encode=True, and the kinds that have no encoding, each with a remedy.
+_ENCODED = {
+    "time": _INTEGERS,
+    "decimal": "cast it in Arrow, x.cast('float64'), or encode=True gives scaled integers",
+    "fixed_binary": "encode=True gives its bytes, (rows, width)",
+    "dictionary": "encode=True gives its codes and its categories",
+    "struct": "encode=True gives a dict of its fields; zc.aos_to_soa(x) makes columns of them, "
+    "and an Arrow table's x.flatten()",
+    **dict.fromkeys(("string", "binary", "string_view", "binary_view"), _TEXT),
+    **dict.fromkeys(("list", "list_view", "map"), _LIST),
+}
+_OTHERS = {
+    "run_end_encoded": "decode it first: pyarrow.compute.run_end_decode(x)",
+    "null": "leave it out with columns=[...]: it has no values",
+}
 _KINDS: dict[str, Callable[[Decoder, Column, Field], Any]] = {
     "number": Decoder._number,
     "bool": Decoder._bool,
-    "date": Decoder._date,
-    "time": Decoder._encoded,
-    "timestamp": Decoder._timestamp,
-    "duration": Decoder._duration,
+    "time": Decoder._counted,
     "decimal": Decoder._decimal,
     "fixed_binary": Decoder._fixed_binary,
     "dictionary": Decoder._dictionary,
-    "string": Decoder._text,
-    "binary": Decoder._text,
-    "string_view": Decoder._text,
-    "binary_view": Decoder._text,
-    "list": Decoder._list,
-    "list_view": Decoder._list,
-    "map": Decoder._list,
     "struct": Decoder._struct,
     "fixed_list": Decoder._fixed_list,
-    "run_end_encoded": Decoder._run_ends,
-    "null": Decoder._null,
+    **dict.fromkeys(("date", "timestamp", "duration"), Decoder._datetime),
+    **dict.fromkeys(("string", "binary", "string_view", "binary_view"), Decoder._text),
+    **dict.fromkeys(("list", "list_view", "map"), Decoder._list),
 }
 
 
-def as_tensor(column: Column) -> Source:
-    """Return a column of plain values, without nulls, as a tensor.
+def decode(table: Table, request: Request) -> dict[str, Any]:
+    """Return each column's tree by its path; raise one error for all columns that are refused."""
+    options, target = request.options, request.target
 
-    Raises
-    ------
-    ZeroCopyError
-        It is none.
-    """
+    def tree(label: Hashable, path: str, column: Column) -> Any:
+        policy = nulls.parse(options.nulls, label)
+        return Decoder(policy, bool(options.encode), target.has_datetime64).decode(column)
+
+    return each(table, tree)
+
+
+def as_tensor(column: Column) -> Source:
+    """Return a column of plain values, without nulls, as a tensor; raise ZeroCopyError for another."""
     try:
         tree = Decoder(Nulls()).decode(column)
     except ZeroCopyError as error:
-        error.asked, error.why = f"convert({column.name})", f"it {error.why}"
-        error.args = (error.asked, error.why, error.remedy)
-        raise
-    assert isinstance(tree, Leaf)
+        raise error.with_context(asked=f"convert({column.name})") from error.__cause__
+    assert isinstance(tree, TensorLeaf)
     return tree.source
 
 
-def _lacks(field: Field, remedy: str = "") -> UnsupportedConversionError:
-    return UnsupportedConversionError(
-        "", f"is {field}, which tensors do not have", remedy or "encode=True gives integers with their unit"
-    )
+def as_one_tensor(table: Table) -> Source:
+    """Return the one column of a series as a tensor; raise ZeroCopyError for a table of several."""
+    if not table.single:
+        remedy = "pick a column, or convert it to a dict of them"
+        raise UnsupportedConversionError(
+            f"convert({table.name})", "a table is not one array", remedy, code="not-an-array"
+        )
+    return as_tensor(table.columns[0])
+
+
+def refused_by(refusal: Reason) -> UnsupportedConversionError:
+    """Return the error for a column or a source that has a refusal."""
+    return UnsupportedConversionError("", refusal.why, refusal.remedy, code=refusal.code)
+
+
+def _no_tensor_type(field: Field, remedy: str = "") -> UnsupportedConversionError:
+    why = f"it is {field}, which tensors do not have"
+    remedy = remedy or "cast it first, or leave it out with columns=[...]"
+    return UnsupportedConversionError("", why, remedy, code="no-tensor-type")
 
 
 def _refuse_inner_nulls(column: Column, levels: Sequence[Column]) -> None:
-    """Refuse nulls inside lists; a list that is null itself has elements all the same, null as a rule."""
-    inside = sum(level.null_count for level in levels)
-    if not inside:
+    """Refuse nulls inside lists; the elements of a list that is itself null do not count."""
+    count = sum(level.null_count for level in levels)
+    if not count:
         return
     hidden: Array | None = None
     if column.null_count and column.device.is_host:
         hidden = column.mask().host()
         rows = [level.mask().host().reshape(column.length, -1).any(axis=1) for level in levels]
-        inside = int(np.count_nonzero(np.logical_or.reduce(rows) & ~hidden))
-    if inside:
-        said = "nulls inside its lists" if hidden is None else "lists with nulls inside"
-        raise LossyConversionError("", f"has {said}: {inside:,}", "fill them first")
+        count = int(np.count_nonzero(np.logical_or.reduce(rows) & ~hidden))
+    if count:
+        noun = "nulls inside its lists" if hidden is None else "lists with nulls inside"
+        raise LossyConversionError("", f"it has {noun}: {count:,}", "fill them first", code="nulls")
 
 
-def _each(tree: Any, change: Callable[[Leaf], Any]) -> Any:
+def _each(tree: Any, change: Callable[[TensorLeaf], Any]) -> Any:
     return Masked(change(tree.values), tree.mask) if isinstance(tree, Masked) else change(tree)
 
 
-def none_of(column: Column) -> Source:
-    """Return a mask for a column without nulls."""
-    made = np.zeros(column.length, np.bool_)
-    device = getattr(column, "device", HOST)
-    view = StridedView(made.ctypes.data, made.shape, made.strides, by_name("bool"), device, False, made)
-    source = Source(column.name, view, lambda: made, obj=made)
-    if device.is_host:
+def empty_mask(column: Column) -> Source:
+    """Return a mask without True for a column without nulls."""
+    mask = np.zeros(column.length, np.bool_)
+    view = StridedView(mask.ctypes.data, mask.shape, mask.strides, _BOOL, column.device, False, mask)
+    source = Source(column.name, view, lambda: mask, obj=mask)
+    if column.device.is_host:
         return source
-    why = Reason("it has no nulls, and the mask that says so is made", "")
-    return on_device.made(replace(source, view=replace(view, ptr=0), reasons=(why,)))
+    why = Reason("the column has no nulls, so the mask is a new array", code="mask")
+    return on_device.via_host(replace(source, view=replace(view, ptr=0), reasons=(why,)))
 
 
 def _widened(values: Source) -> Source:
-    why = Reason("Arrow's dates have 32 bits and NumPy's have 64", "encode=True gives them as they are")
+    why = Reason(
+        "Arrow's date32 has 32 bits and NumPy's datetime64 has 64",
+        "encode=True gives the 32-bit integers",
+        code="other-type",
+    )
     view = replace(values.view, ptr=0, strides=contiguous_strides(values.view.shape, 8), dtype=_INT64)
     reasons = (*values.reasons, why)
     wide = replace(values, view=view, host=lambda: values.host().astype(np.int64), reasons=reasons)
-    return wide if view.device.is_host else on_device.made(wide)
+    return wide if view.device.is_host else on_device.via_host(wide)
 
 
 def reshaped(flat: Source, shape: tuple[int, ...]) -> Source:
     """Return row-major elements in another shape, without copying them."""
     view = replace(flat.view, shape=shape, strides=contiguous_strides(shape, flat.view.dtype.itemsize))
     count = prod(shape)
-
-    def host() -> Array:
-        return flat.host()[:count].reshape(shape)
-
-    return _with(flat, view, host)
+    return _with(flat, view, lambda: flat.host()[:count].reshape(shape))
 
 
 def permuted(source: Source, order: tuple[int, ...]) -> Source:
@@ -347,11 +347,6 @@ def permuted(source: Source, order: tuple[int, ...]) -> Source:
 
 
 def _with(source: Source, view: StridedView, host: Callable[[], Array]) -> Source:
-    """Return a source that looks at the same memory in another shape."""
+    """Return a source of the same memory in another shape."""
     to_host = None if source.to_host is None else lambda stream: host()
     return replace(source, view=view, host=host, obj=view, to_host=to_host)
-
-
-def dtype_of(leaf: Leaf) -> DType:
-    """Return the type of a leaf's elements."""
-    return leaf.source.view.dtype

@@ -1,12 +1,13 @@
 """``arrow.fixed_shape_tensor``: a column of tensors of one shape.
 
-The canonical extension type of Arrow's columnar format: storage is a fixed-size list,
-and the metadata, in JSON, has the shape and how the dimensions are permuted.
+This is a canonical extension type of Arrow's columnar format: its storage is a fixed-size
+list; its metadata, in JSON, holds the shape and the permutation of the dimensions.
 """
 
 from __future__ import annotations
 
 import json
+from math import prod
 from typing import Any
 
 from zerocopy.errors import UnsupportedConversionError
@@ -19,7 +20,7 @@ def shape_of(field: Field) -> tuple[tuple[int, ...], tuple[int, ...]]:
     Raises
     ------
     UnsupportedConversionError
-        The metadata is no JSON, or does not fit the lists.
+        The metadata is not JSON, or does not fit the lists.
 
     Examples
     --------
@@ -29,46 +30,32 @@ def shape_of(field: Field) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """
     text = field.metadata.get(b"ARROW:extension:metadata", b"{}")
     try:
-        said = json.loads(text)
-        shape = tuple(int(n) for n in said["shape"])
-        order = tuple(int(n) for n in said.get("permutation") or ())
-        count = 1
-        for n in shape:
-            count *= n
-        if count != field.list_size or (order and sorted(order) != list(range(len(shape)))):
+        metadata = json.loads(text)
+        shape = tuple(int(n) for n in metadata["shape"])
+        order = tuple(int(n) for n in metadata.get("permutation") or ())
+        if prod(shape) != field.list_size or (order and sorted(order) != list(range(len(shape)))):
             raise ValueError(f"{shape} and {order} do not fit lists of {field.list_size}")
     except (ValueError, KeyError, TypeError) as error:
-        raise UnsupportedConversionError(
-            "", f"is a column of tensors with metadata that fit nothing: {text!r}", "mend what wrote it"
-        ) from error
-    if order == tuple(range(len(shape))):
-        order = ()
-    return shape, order
+        why = f"it is a column of tensors whose metadata does not fit its lists: {text!r}"
+        remedy = "fix the program that wrote the metadata"
+        raise UnsupportedConversionError("", why, remedy, code="invalid-metadata") from error
+    return shape, () if order == tuple(range(len(shape))) else order
 
 
 def nested_lists(column: Any, pa: Any) -> Any:
-    """Return a chunked ``arrow.fixed_shape_tensor`` as lists in lists, which have its physical shape.
+    """Return a chunked ``arrow.fixed_shape_tensor`` as nested lists of its physical shape.
 
-    The values and the bitmap of nulls are aliased; `pa` is pyarrow.
+    The values and the bitmap of nulls are aliased; `pa` is the module of the hub.
     """
-    shape = column.type.shape
-    made = []
-    for chunk in column.chunks:
-        rows = chunk.storage
-        inner = rows.values
-        for size in reversed(shape[1:]):
-            inner = pa.FixedSizeListArray.from_arrays(inner, size)
-        made.append(
-            pa.Array.from_buffers(
-                pa.list_(inner.type, shape[0]),
-                len(rows),
-                rows.buffers()[:1],
-                rows.null_count,
-                rows.offset,
-                [inner],
-            )
-        )
     kind = column.type.value_type
-    for size in reversed(shape):
+    for size in reversed(column.type.shape):
         kind = pa.list_(kind, size)
-    return pa.chunked_array(made, kind)
+    return pa.chunked_array([_nested(chunk.storage, column.type.shape, pa) for chunk in column.chunks], kind)
+
+
+def _nested(rows: Any, shape: Any, pa: Any) -> Any:
+    inner = rows.values
+    for size in reversed(shape[1:]):
+        inner = pa.FixedSizeListArray.from_arrays(inner, size)
+    kind, bitmap = pa.list_(inner.type, shape[0]), rows.buffers()[:1]
+    return pa.Array.from_buffers(kind, len(rows), bitmap, rows.null_count, rows.offset, [inner])

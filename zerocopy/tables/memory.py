@@ -1,4 +1,4 @@
-"""Arrow memory as NumPy reads it: elements, bits, offsets, and how far each buffer reaches.
+"""Arrow memory read with NumPy: elements, bits, offsets, and the extent of each buffer.
 
 Layouts are those of Arrow's columnar format, "Physical Memory Layout".
 """
@@ -46,7 +46,7 @@ def valid(chunk: Memory) -> Array:
 
 
 def null_count(chunk: Memory) -> int:
-    """Return how many rows of a chunk are null; counts where the producer has not."""
+    """Return how many rows of a chunk are null; count them if the producer did not."""
     if chunk.nulls >= 0 and chunk.field.kind != "null":
         return chunk.nulls
     return chunk.length - int(np.count_nonzero(valid(chunk)))
@@ -58,11 +58,10 @@ def offset_type(chunk: Memory) -> DType:
 
 
 def offsets(chunk: Memory) -> Array:
-    """Return where each row of a chunk begins, and where the last one ends."""
+    """Return the offset at which each row of a chunk begins, and the end of the last row."""
     dtype = offset_type(chunk)
     if not chunk.length:
-        # An array without rows need not have any, or a buffer of no bytes ("Variable-size
-        # Binary Layout").
+        # Without rows the offsets may be missing, or be an empty buffer ("Variable-size Binary Layout").
         return np.zeros(1, dtype.storage)
     return read(chunk, chunk.buffers[1] + chunk.offset * dtype.itemsize, chunk.length + 1, dtype)
 
@@ -70,7 +69,7 @@ def offsets(chunk: Memory) -> Array:
 def used(chunk: Memory) -> tuple[int, int]:
     """Return the first and the one past the last element, or byte, that a chunk's rows use."""
     if not chunk.device.is_host and chunk.buffers[1]:
-        # The two that are wanted, and not all of them across the bus.
+        # Copy two offsets from the device, not all of them.
         dtype = offset_type(chunk)
         ptr = chunk.buffers[1] + chunk.offset * dtype.itemsize
         ends = (ptr, ptr + chunk.length * dtype.itemsize)
@@ -87,10 +86,7 @@ def part(memory: Memory, start: int, length: int) -> Memory:
 
 
 def extents(chunk: Memory, nulls: bool = True) -> Iterator[tuple[int, int]]:
-    """Yield the first address used and the one past the last of each buffer that has any.
-
-    `nulls` says whether the bitmaps of nulls count.
-    """
+    """Yield each buffer's first used address and the one past the last; `nulls`: the bitmaps too."""
     for address, low, high in _reach(chunk, nulls):
         if address and high > low:
             yield address + low, address + high
@@ -139,7 +135,7 @@ def _reach(chunk: Memory, nulls: bool) -> Iterator[tuple[int, int, int]]:
 
 
 def same(a: Memory, b: Memory) -> bool:
-    """Return whether two arrays have the same rows; False where that is not known."""
+    """Return whether two arrays have the same rows; False for types that are not compared."""
     if a.field != b.field or a.length != b.length:
         return False
     ours, theirs = valid(a), valid(b)

@@ -1,4 +1,4 @@
-"""Columns on a CUDA device as sources: aliased where they lie, made by way of the host where not."""
+"""Columns on a CUDA device as sources, aliased or computed; and sources brought to the host."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.errors import Reason
+from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_device
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.source import Array, Source
@@ -15,10 +15,10 @@ from zerocopy.strided_view import StridedView
 
 
 def alias(name: str, view: StridedView, chunk: Memory, reasons: Sequence[Reason]) -> Source:
-    """Return a buffer on a device as a source that lends it through the CUDA Array Interface."""
+    """Return a buffer on a device as a source that exports the CUDA Array Interface."""
 
     def to_host(stream: int | None) -> Array:
-        # Whatever the stream: the copy is made after the producer's work, and is done.
+        # For any stream: the copy starts after the producer's work and is complete on return.
         return arrow_device.fetch(chunk, view.ptr, view.size, view.dtype).reshape(view.shape)
 
     lent = arrow_device.BufferProducer(view, chunk)
@@ -34,26 +34,23 @@ def alias(name: str, view: StridedView, chunk: Memory, reasons: Sequence[Reason]
     )
 
 
-def made(source: Source, there: Callable[[], Any] | None = None) -> Source:
-    """Return a source on a device whose values are made: where they are wanted, from `host`.
-
-    Parameters
-    ----------
-    source : Source
-        Its view says the device; ``host()`` makes the values on the host.
-    there : callable, optional
-        Returns an object with the values on the device, without a way by the host.
-    """
+def via_host(source: Source, compute: Callable[[], Any] | None = None) -> Source:
+    """Return a source on a device whose values are computed: by `compute` there, else by ``source.host``."""
     view = source.view
 
     def put() -> Any:
-        # Framework-neutral: whoever is here and moves memory brings it to the device.
+        # Any framework that can copy to the device serves; an imported one is preferred.
         relay = registry.relay(view)
         return relay.from_host(source.host(), view.dtype, view.device, None)
 
-    return replace(
-        source,
-        producer=None,
-        to_host=lambda stream: source.host(),
-        contiguous=there if there is not None else put,
-    )
+    return replace(source, producer=None, to_host=lambda stream: source.host(), contiguous=compute or put)
+
+
+def fetch(source: Source) -> Array:
+    """Return a source's values in host memory: an alias if they are there."""
+    if source.view.device.is_host:
+        return source.host()
+    if source.to_host is None:
+        why = f"it is on {source.view.device}, and its framework cannot copy it to the host"
+        raise UnsupportedConversionError("", why, "copy it to the host first", code="other-device")
+    return source.to_host(None)

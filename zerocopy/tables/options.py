@@ -1,36 +1,22 @@
-"""``Options``: what ``convert`` was asked beyond what every tensor knows."""
+"""``Options`` and ``Request``: what the caller of ``convert`` asked of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from zerocopy.tables import nulls
+if TYPE_CHECKING:
+    from zerocopy.framework import Framework
+    from zerocopy.plan import Plan
+    from zerocopy.source import Source
 
-#: The names that ``convert`` takes for tables.
-NAMES = ("layout", "columns", "nulls", "encode", "names", "index")
 _LAYOUTS = ("columns", "matrix", "matrix:C", "matrix:F", "records")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options that concern tables; None stands for what was not said.
-
-    Attributes
-    ----------
-    layout : str or None
-        ``"columns"``, ``"matrix"`` (with ``":C"`` or ``":F"`` for its order) or ``"records"``.
-    columns : sequence or None
-        Which columns, in that order.
-    nulls : object
-        See :mod:`zerocopy.tables.nulls`.
-    encode : bool or None
-    names : sequence of str or None
-        For the columns that a 2-D tensor becomes.
-    index : bool or None
-        Whether pandas' index travels.
-    """
+    """The options of ``convert`` that concern tables, checked; None where the caller passed nothing."""
 
     layout: str | None = None
     columns: Sequence[Hashable] | None = None
@@ -51,14 +37,40 @@ class Options:
         for name in ("encode", "index"):
             if getattr(self, name) not in (None, True, False):
                 raise ValueError(f"{name} is True, False or None, not {getattr(self, name)!r}")
-        for value in self.nulls.values() if isinstance(self.nulls, dict) else [self.nulls]:
-            nulls.parse(value, None)
+        if self.nulls is not None:
+            from zerocopy.tables import nulls
+
+            for value in self.nulls.values() if isinstance(self.nulls, dict) else [self.nulls]:
+                nulls.parse(value, None)
 
     @property
-    def said(self) -> dict[str, Any]:
-        """What was said, by name."""
+    def explicit(self) -> dict[str, Any]:
+        """The options that the caller passed, by name."""
         return {f.name: v for f in fields(self) if (v := getattr(self, f.name)) is not None}
 
 
-#: What is asked for where nothing is: made once, for to check nothing takes time too.
-NOTHING = Options()
+#: Default options, built once because validation costs time.
+DEFAULTS = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One conversion of a table.
+
+    Attributes
+    ----------
+    target : Framework
+        The framework of the result.
+    options : Options
+        The options for tables.
+    copy, writable : bool or None
+        As ``convert`` takes them.
+    plan_array : callable
+        ``plan_array(source, copy) -> Plan`` for one array, with the call's device and stream.
+    """
+
+    target: Framework
+    options: Options
+    copy: bool | None
+    writable: bool | None
+    plan_array: Callable[[Source, bool | None], Plan]

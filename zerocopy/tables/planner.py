@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
+from itertools import takewhile
 
+from zerocopy import registry
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.plan import Plan
-from zerocopy.tables import pandas_metadata, to_tables, to_tensors
+from zerocopy.tables import to_tables, to_tensors
 from zerocopy.tables.column import Table
-from zerocopy.tables.refusals import each, required
-from zerocopy.tables.request import Request
-from zerocopy.tables.selection import select
-from zerocopy.tables.summary import run
+from zerocopy.tables.decode import decode
+from zerocopy.tables.options import Request
+from zerocopy.tables.summary import copy_required, each, run
 
 
 def make(table: Table, request: Request) -> Plan:
@@ -20,15 +22,15 @@ def make(table: Table, request: Request) -> Plan:
     Raises
     ------
     ZeroCopyError
-        What ``convert`` raises; the lead of the message is the caller's to fill in.
+        As ``convert`` raises; the caller sets the first part of the message.
     """
     if table.read is not None:
         return _unread(table, request)
     if isinstance(request.options.nulls, dict) and not table.single:
-        select(table, list(request.options.nulls))  # a name that no column has is a mistake
+        select(table, list(request.options.nulls))  # refuses a name that no column has
     chosen = select(table, request.options.columns)
     if request.options.index is False:
-        chosen = replace(chosen, metadata=pandas_metadata.selected(chosen.metadata, ()))
+        chosen = replace(chosen, metadata=_metadata_of(chosen.metadata, ()))
     if _keeps_columns(request):
         return to_tables.plan(chosen, request)
     return to_tensors.plan(chosen, request)
@@ -38,34 +40,88 @@ def _keeps_columns(request: Request) -> bool:
     """Whether the result is a table; ``layout=`` asks for tensors, where the framework has any."""
     layout, target = request.options.layout, request.target
     if layout not in (None, "columns") and target.kind == "table":
-        raise UnsupportedConversionError(
-            "", f"layout={layout!r} is for tensors, and {target.name} has tables alone", "leave it out"
-        )
+        why = f"layout={layout!r} is for tensors, and {target.name} has tables only"
+        raise UnsupportedConversionError("", why, "leave layout out", code="option-value")
     return target.tables and (layout is None or target.kind == "table")
 
 
 def _unread(table: Table, request: Request) -> Plan:
-    """Plan what is known only once it is read: its types are, how it lies is not."""
+    """Plan a stream or a query: its types are known before it is read, its memory is not."""
     if request.copy is False and any(column.reasons for column in table.columns):
-        raise required({"": list(table.columns[0].reasons)})
+        raise copy_required({"": list(table.columns[0].reasons)})
     read = table.read
     assert read is not None
-    typed = select(table, request.options.columns) if table.columns else table
-    # What no reading can mend is refused before a query runs or a stream is used up.
+    chosen = select(table, request.options.columns) if table.columns else table
+    # Refuse by type before a query runs or a stream is used up.
     if _keeps_columns(request):
-        each(typed, lambda label, path, column: request.target.column_reasons(column))
+        each(chosen, lambda label, path, column: request.target.column_reasons(column))
     else:
-        to_tensors.planned(typed, to_tensors.decode(typed, request), replace(request, copy=None))
+        to_tensors.plan_leaves(chosen, decode(chosen, request), replace(request, copy=None))
     how = "it can be read once, and is used up" if table.once else "reading runs it"
     reasons = {reason: None for column in table.columns for reason in column.reasons}
-    # A stream that is to be read by somebody else has not been asked for its columns.
+    # The schema of a stream that the hub reads is not known here.
     columns = f" of {len(table.columns)} columns" if table.columns else ""
     return Plan(
         f"{table.name}{columns}",
         request.target.name,
-        steps=("read it", "convert what was read"),
+        steps=("read it", "convert the result"),
         reasons=tuple(reasons),
-        warnings=(f"how much is copied is known when it has been read ({how})",),
+        warnings=(f"the copied bytes are known only after reading ({how})",),
         unread=True,
         run=lambda: run(make(read(), request)),
     )
+
+
+# -- columns= -------------------------------------------------------------------
+
+
+def select(table: Table, labels: Iterable[Hashable] | None) -> Table:
+    """Return the table with the columns of those labels, in that order; all for None.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        A label that no column has, or that several have.
+    """
+    if labels is None:
+        return table
+    if table.single:
+        why = "columns= picks from a table, and this is one column"
+        raise UnsupportedConversionError("", why, "leave columns out", code="option-value")
+    places = [_place(list(table.labels), label) for label in labels]
+    first = len(table.labels) - table.index
+    kept = [table.labels[i] for i in places]
+    return replace(
+        table,
+        labels=kept,
+        columns=[table.columns[i] for i in places],
+        metadata=_metadata_of(table.metadata, [str(label) for label in kept]),
+        obj=None,
+        # Row labels are the last columns: as many as are still last after the selection.
+        index=len(list(takewhile(lambda i: i >= first, reversed(places)))),
+    )
+
+
+def _place(labels: list[Hashable], label: Hashable) -> int:
+    """Return the position of the one column with a label."""
+    count = labels.count(label)
+    if count == 1:
+        return labels.index(label)
+    if count:
+        why = f"{count} columns of the table are called {label!r}"
+        raise UnsupportedConversionError("", why, f"it has: {labels}", code="duplicate-names")
+    import difflib
+
+    near = difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
+    why = f"no column of the table is called {label!r}"
+    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has: {labels}"
+    raise UnsupportedConversionError("", why, remedy, code="unknown-column")
+
+
+def _metadata_of(metadata: dict[bytes, bytes], labels: list[str] | tuple[()]) -> dict[bytes, bytes]:
+    """Return a schema's metadata for the columns that are kept: each framework adapts its own entry."""
+    for key in metadata:
+        owner = registry.by_metadata_key(key)
+        if owner is not None:
+            metadata = owner.select_metadata(metadata, labels)
+    return metadata

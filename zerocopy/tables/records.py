@@ -1,4 +1,4 @@
-"""``layout="records"``: a table as one structured array, a row a record."""
+"""``layout="records"``: a table as one structured array, with one record per row."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
-from zerocopy.tables import nulls
+from zerocopy.tables import nulls, on_device
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import Decoder, Leaf
+from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
 from zerocopy.tables.nulls import Nulls
-from zerocopy.tables.refusals import together
-from zerocopy.tables.request import Request
+from zerocopy.tables.options import Request
+from zerocopy.tables.summary import together
 
 _BYTE = by_name("uint8")
-_WRITTEN = Reason("columns are written into rows", 'layout="columns" gives each column as it is')
+_WRITTEN = Reason(
+    "columns are written into rows", 'layout="columns" gives each column on its own', code="rows"
+)
 _KINDS = ("number", "bool", "date", "timestamp", "duration", "fixed_list", "fixed_binary", "struct")
 _EXTENSIONS = ("", "arrow.bool8", "arrow.fixed_shape_tensor")
 
-#: What makes a field's column.
-_Made = Callable[[], Array]
+#: A function that returns a field's values.
+_Load = Callable[[], Array]
 
 
 def plan(table: Table, request: Request) -> Plan:
@@ -38,30 +40,27 @@ def plan(table: Table, request: Request) -> Plan:
     Raises
     ------
     ZeroCopyError
-        Records have no such fields, or what ``convert`` raises for a tensor.
+        Records lack a column's type, or the target has no records.
     """
-    if request.target.name != "numpy":
-        raise UnsupportedConversionError(
-            "",
-            f"{request.target.name} has no structured arrays",
-            'convert it to "numpy", or leave layout out for a dict of columns',
-        )
+    if not request.target.has_records:
+        why = f"{request.target.name} has no structured arrays"
+        remedy = 'convert it to "numpy", or leave layout out for a dict of columns'
+        raise UnsupportedConversionError("", why, remedy, code="option-value")
     own = table.obj
     if isinstance(own, np.ndarray) and own.dtype.names is not None and request.options.columns is None:
         for name in ("nulls", "encode"):
             if getattr(request.options, name) is not None:
-                raise UnsupportedConversionError(
-                    "", f"{name}= is for columns, and these are records", "leave it out"
-                )
-        return as_it_is(table, request)
+                why = f"{name}= is for columns, and these are records"
+                raise UnsupportedConversionError("", why, f"leave {name} out", code="option-value")
+        return unchanged(table, request)
     dtype, columns = _fields(table, request)
 
     def host() -> Array:
-        if not dtype.itemsize:  # no columns, which say nothing of the rows
+        if not dtype.itemsize:  # without columns soa_to_aos does not know the number of rows
             return np.zeros(table.length, dtype)
-        return soa_to_aos(_made(columns), dtype)
+        return soa_to_aos(_loaded(columns), dtype)
 
-    # The planner knows types of elements; records are rows of bytes to it.
+    # The planner has no record type: it sees rows of bytes.
     shape = (table.length, dtype.itemsize)
     view = StridedView(0, shape, contiguous_strides(shape, 1), _BYTE, HOST, False, table)
 
@@ -69,33 +68,28 @@ def plan(table: Table, request: Request) -> Plan:
         records = host()
         return records.view(np.uint8).reshape(shape) if records.nbytes else np.empty(shape, np.uint8)
 
-    plan = request.between(Source(table.name, view, rows, "arrow-c", [_WRITTEN], obj=view), request.copy)
+    plan = request.plan_array(Source(table.name, view, rows, "arrow-c", [_WRITTEN], obj=view), request.copy)
     run = plan.run
     assert run is not None
-    seen = (lambda: _rows(run(), dtype)) if table.length and dtype.itemsize else host
-    return replace(
-        plan, source=f"{table.name} {table.shape}", steps=("write the columns into rows",), run=seen
-    )
+    records = (lambda: run().view(dtype)[:, 0]) if table.length and dtype.itemsize else host
+    steps = ("write the columns into rows",)
+    return replace(plan, source=f"{table.name} {table.shape}", steps=steps, run=records)
 
 
-def _rows(raw: Array, dtype: np.dtype[Any]) -> Array:
-    return raw.view(dtype)[:, 0]
-
-
-def as_it_is(table: Table, request: Request) -> Plan:
-    """Return the plan of NumPy's own array that is no tensor: itself, or a copy of it."""
+def unchanged(table: Table, request: Request) -> Plan:
+    """Return the plan of the target's own array that is not a tensor: itself, or a copy of it."""
     array: Array = table.obj
     shape, strides = (len(array), array.itemsize), (*array.strides, 1)
     view = StridedView(address(array), shape, strides, _BYTE, HOST, not array.flags.writeable, array)
-    # As bytes, since the planner knows types of elements; all it does here is to decide.
-    plan = request.between(Source(table.name, view, lambda: array, "buffer", obj=view), request.copy)
+    # As rows of bytes, since the planner has no type for them; it decides only whether to copy.
+    plan = request.plan_array(Source(table.name, view, lambda: array, "buffer", obj=view), request.copy)
 
     def run() -> Array:
-        given = array if not plan.reasons else array.copy()
-        if request.writable is False and given.flags.writeable:
-            given = given.view()
-            given.flags.writeable = False
-        return given
+        result = array if not plan.reasons else array.copy()
+        if request.writable is False and result.flags.writeable:
+            result = result.view()
+            result.flags.writeable = False
+        return result
 
     return replace(plan, source=f"{table.name} {table.shape}", steps=(), run=run)
 
@@ -105,11 +99,8 @@ def as_it_is(table: Table, request: Request) -> Plan:
 
 def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, Any]]:
     if request.options.encode:
-        raise UnsupportedConversionError(
-            "",
-            "encode=True sets units and categories beside numbers, and a record has no place for them",
-            "leave it out",
-        )
+        why = "encode=True adds units and categories to numbers, and a record cannot hold them"
+        raise UnsupportedConversionError("", why, "leave encode out", code="option-value")
     names = _unique([str(label) for label in table.labels])
     formats: list[Any] = []
     columns: dict[str, Any] = {}
@@ -129,11 +120,9 @@ def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, An
 def _unique(names: list[str]) -> list[str]:
     twice = list(dict.fromkeys(name for name in names if names.count(name) > 1))
     if twice:
-        raise UnsupportedConversionError(
-            "",
-            f"several columns are called {', '.join(map(repr, twice))}, and a record has each field once",
-            "rename them, or pick some with columns=[...]",
-        )
+        why = f"several columns are called {', '.join(map(repr, twice))}, and a record has each field once"
+        remedy = "rename them, or pick some with columns=[...]"
+        raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
     return names
 
 
@@ -141,28 +130,19 @@ def _record(names: list[str], formats: list[Any]) -> np.dtype[Any]:
     return np.dtype({"names": names, "formats": formats}) if names else np.dtype([])
 
 
-def _field(column: Column, policy: Nulls) -> tuple[Any, _Made | dict[str, Any]]:
-    """Return a field's format, and what makes its column.
-
-    Raises
-    ------
-    ZeroCopyError
-        Records have no such field; the reason begins with what follows a column's name.
-    """
+def _field(column: Column, policy: Nulls) -> tuple[Any, _Load | dict[str, Any]]:
+    """Return a field's format, and the function that returns its values; refuse types that records lack."""
     field = column.field
     if policy.how == "mask":
-        raise LossyConversionError(
-            "",
-            "would have a mask beside it, and a record has no place for one",
-            'nulls="nan" or a value such as nulls=0 fills nulls; layout="columns" gives masks',
-        )
+        why = "it would have a mask, and a record cannot hold one"
+        remedy = 'nulls="nan" or a value such as nulls=0 fills nulls; layout="columns" gives masks'
+        raise LossyConversionError("", why, remedy, code="nulls")
     if field is not None and (
         field.kind not in _KINDS or field.extension not in _EXTENSIONS or field.timezone
     ):
-        zone = ", and NumPy's dates have no time zone" if field.timezone else ", which records have not"
-        raise UnsupportedConversionError(
-            "", f"is {field}{zone}", "cast it first, or leave it out with columns=[...]"
-        )
+        lack = ", and NumPy's datetime64 has no time zone" if field.timezone else ", which records lack"
+        remedy = "cast it first, or leave it out with columns=[...]"
+        raise UnsupportedConversionError("", f"it is {field}{lack}", remedy, code="no-record-type")
     if field is not None and field.kind == "struct":
         policy.refuse(column)
         parts = [_field(column.child(i), policy) for i in range(len(field.children))]
@@ -172,64 +152,55 @@ def _field(column: Column, policy: Nulls) -> tuple[Any, _Made | dict[str, Any]]:
         }
     if field is not None and field.kind == "fixed_binary":
         policy.refuse(column)
-        said = field.metadata.get(b"zerocopy:numpy", b"").decode()
-        kind = np.dtype(said if said == f"S{field.width}" else f"V{field.width}")
+        dtype = field.metadata.get(b"zerocopy:numpy", b"").decode()
+        kind = np.dtype(dtype if dtype == f"S{field.width}" else f"V{field.width}")
         source = column.values(_BYTE, (field.width,))
         if not field.width:
             return kind, lambda: np.zeros(column.length, kind)
-        return kind, lambda: np.ascontiguousarray(_fetched(source)).view(kind)[:, 0]
+        return kind, lambda: np.ascontiguousarray(on_device.fetch(source)).view(kind)[:, 0]
     if field is not None and field.kind == "fixed_list" and not _of_numbers(column):
         return _sub_array(column, field.list_size, policy)
-    leaf = Decoder(policy, temporal=True).decode(column)
-    assert isinstance(leaf, Leaf)
+    leaf = Decoder(policy, datetimes=True).decode(column)
+    assert isinstance(leaf, TensorLeaf)
     return _plain(leaf)
 
 
 def _of_numbers(column: Column) -> bool:
-    """Whether lists of one length, of such lists and so on, are of numbers in the end."""
+    """Whether the innermost elements of nested lists of one length are numbers."""
     field = column.field
     assert field is not None
     return _of_numbers(column.child()) if field.kind == "fixed_list" else field.kind in ("number", "bool")
 
 
-def _sub_array(column: Column, size: int, policy: Nulls) -> tuple[Any, _Made | dict[str, Any]]:
+def _sub_array(column: Column, size: int, policy: Nulls) -> tuple[Any, _Load | dict[str, Any]]:
     policy.refuse(column)
-    kind, made = _field(column.child(), policy)
+    kind, load = _field(column.child(), policy)
     base, shape = kind if isinstance(kind, tuple) else (kind, ())
-    return (base, (size, *shape)), _in_lists(made, column.length, size)
+    return (base, (size, *shape)), _in_lists(load, column.length, size)
 
 
-def _in_lists(made: _Made | dict[str, Any], rows: int, size: int) -> Any:
-    if isinstance(made, dict):
-        return {name: _in_lists(part, rows, size) for name, part in made.items()}
+def _in_lists(load: _Load | dict[str, Any], rows: int, size: int) -> Any:
+    if isinstance(load, dict):
+        return {name: _in_lists(part, rows, size) for name, part in load.items()}
 
     def lists() -> Array:
-        flat = made()
+        flat = load()
         return flat.reshape(rows, size, *flat.shape[1:])
 
     return lists
 
 
-def _plain(leaf: Leaf) -> tuple[Any, _Made]:
+def _plain(leaf: TensorLeaf) -> tuple[Any, _Load]:
     view = leaf.source.view
     if leaf.source.refusal is not None:
-        raise UnsupportedConversionError("", leaf.source.refusal.why, leaf.source.refusal.remedy)
-    found = np.dtype(leaf.temporal) if leaf.temporal else to_numpy(view.dtype)
-    if found is None:
-        raise UnsupportedConversionError(
-            "", f"is {view.dtype}, which NumPy has not", "pip install ml_dtypes, which adds it to NumPy"
-        )
-    dtype = found
-    return (dtype, view.shape[1:]), lambda: _fetched(leaf.source).view(dtype)
+        raise refused_by(leaf.source.refusal)
+    dtype = np.dtype(leaf.datetime_dtype) if leaf.datetime_dtype else to_numpy(view.dtype)
+    if dtype is None:
+        why = f"it is {view.dtype}, which NumPy lacks"
+        remedy = "pip install ml_dtypes, which adds it to NumPy"
+        raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
+    return (dtype, view.shape[1:]), lambda: on_device.fetch(leaf.source).view(dtype)
 
 
-def _fetched(source: Source) -> Array:
-    if source.view.device.is_host:
-        return source.host()
-    if source.to_host is None:
-        raise UnsupportedConversionError("", f"is on {source.view.device}", "bring it to the host first")
-    return source.to_host(None)
-
-
-def _made(columns: dict[str, Any]) -> dict[str, Any]:
-    return {name: _made(made) if isinstance(made, dict) else made() for name, made in columns.items()}
+def _loaded(columns: dict[str, Any]) -> dict[str, Any]:
+    return {name: _loaded(load) if isinstance(load, dict) else load() for name, load in columns.items()}

@@ -1,4 +1,4 @@
-"""What a column becomes where a tensor alone cannot say it: ``Masked`` and ``Encoded``."""
+"""Results for columns that one tensor cannot represent: ``Masked`` and ``Encoded``."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Masked(NamedTuple):
     Attributes
     ----------
     values : tensor
-        What stands at a null is not defined.
+        Undefined where a value is null.
     mask : tensor
-        Of bool, of the rows' number, True where a value is null, as in ``numpy.ma`` and pandas.
+        One bool per row, True where a value is null, as in ``numpy.ma`` and pandas.
 
     Notes
     -----
-    Arrow's validity bitmap says the opposite, a bit each (Arrow Columnar Format, "Validity bitmaps"): the
-    mask is always a copy of it. `values` are an alias where the column's memory allows it.
+    The mask is always a copy: Arrow's validity bitmap is the opposite, with one bit per row (Arrow Columnar
+    Format, "Validity bitmaps"). `values` are an alias if the column's memory allows it.
 
     Examples
     --------
@@ -49,28 +49,25 @@ class Encoded:
     values : tensor, Encoded or dict
         Integers, codes, the bytes of text, the elements of lists, a struct's fields.
     offsets : tensor, optional
-        Of text and lists: row ``i`` is ``values[offsets[i]:offsets[i + 1]]``.
+        For text and lists: row ``i`` is ``values[offsets[i]:offsets[i + 1]]``.
     sizes : tensor, optional
-        Of list views: row ``i`` is ``values[offsets[i]:offsets[i] + sizes[i]]``.
+        For list views: row ``i`` is ``values[offsets[i]:offsets[i] + sizes[i]]``.
     categories : tensor or Encoded, optional
-        What the codes stand for: row ``i`` is ``categories[values[i]]``.
-    run_ends : tensor, optional
-        Of run-end encoding: where each run stops.
+        For codes: row ``i`` is ``categories[values[i]]``.
     unit : str, optional
-        Of dates, times and durations: ``"D"``, ``"s"``, ``"ms"``, ``"us"``, ``"ns"``; dates and
-        timestamps count it from 1970-01-01T00:00:00, in UTC where there is a time zone.
+        For dates, times and durations: ``"D"``, ``"s"``, ``"ms"``, ``"us"``, ``"ns"``; dates and
+        timestamps count from 1970-01-01T00:00:00, in UTC if there is a time zone.
     timezone : str, optional
-        Of timestamps: its name, ``"Europe/Zurich"``, or an offset, ``"+01:00"``.
+        For timestamps: its name, ``"Europe/Zurich"``, or an offset, ``"+01:00"``.
     scale : int, optional
-        Of decimals: the value is the integer times ``10 ** -scale``.
+        For decimals: the value is the integer times ``10 ** -scale``.
     ordered : bool
         Whether the categories have an order.
 
     Notes
     -----
     The parts are Arrow's buffers (Arrow Columnar Format, "Variable-size Binary Layout", "Variable-size
-    List Layout", "ListView Layout", "Dictionary-encoded Layout", "Run-End Encoded Layout"), and are
-    aliased wherever the target takes them.
+    List Layout", "ListView Layout", "Dictionary-encoded Layout"), and are aliased if the target takes them.
 
     Examples
     --------
@@ -85,7 +82,6 @@ class Encoded:
     offsets: Any = None
     sizes: Any = None
     categories: Any = None
-    run_ends: Any = None
     unit: str | None = None
     timezone: str | None = None
     scale: int | None = None
@@ -132,12 +128,12 @@ class Encoded:
         return slices if nested else [row.tolist() for row in slices]
 
     def __repr__(self) -> str:
-        said = (
+        parts = (
             f"{f.name}={v!r}"
             for f in fields(self)
             if (v := getattr(self, f.name)) is not None and v is not False
         )
-        return f"Encoded({', '.join(said)})"
+        return f"Encoded({', '.join(parts)})"
 
 
 def to_pylist(result: Any) -> list[Any]:
@@ -165,10 +161,10 @@ def _decimal(limbs: Any, scale: int) -> decimal.Decimal:
 
 
 def parts(tree: Any, path: str = "") -> list[tuple[str, Any]]:
-    """Return the leaves of a result, or of what will be one, with their paths."""
-    found: list[tuple[str, Any]] = []
-    rebuild(tree, lambda leaf, where: found.append((where, leaf)), path)
-    return found
+    """Return the leaves of a result, or of a plan's tree, with their paths."""
+    leaves: list[tuple[str, Any]] = []
+    rebuild(tree, lambda leaf, place: leaves.append((place, leaf)), path)
+    return leaves
 
 
 def rebuild(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any:
@@ -180,7 +176,7 @@ def rebuild(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any:
     if isinstance(tree, Encoded):
         inner = {
             name: rebuild(value, leaf, f"{path}.{name}")
-            for name in ("values", "offsets", "sizes", "categories", "run_ends")
+            for name in ("values", "offsets", "sizes", "categories")
             if (value := getattr(tree, name)) is not None
         }
         return replace(tree, **inner)

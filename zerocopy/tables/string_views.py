@@ -1,7 +1,7 @@
-"""String and binary views as the offsets and text that other layouts have.
+"""String and binary views as offsets and text, as in the other layouts.
 
-A view is 16 bytes: a length, and either the text itself or four of its bytes, the
-number of a block and a place in it (Columnar Format, "Variable-size Binary View Layout").
+A view is 16 bytes: a length, and either the text itself or four of its bytes, the index
+of a block and an offset in it (Columnar Format, "Variable-size Binary View Layout").
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from zerocopy.source import Array
 from zerocopy.tables import memory
 
 _INLINE = 12
-_VIEW = np.dtype([("size", "<i4"), ("prefix", "<u4"), ("block", "<i4"), ("place", "<i4")])
-#: Bytes gathered at a time: an index of 8 bytes is made for each.
+_VIEW = np.dtype([("size", "<i4"), ("prefix", "<u4"), ("block", "<i4"), ("offset", "<i4")])
+#: Bytes gathered at a time: each one needs an index of 8 bytes.
 _AT_ONCE = 1 << 20
 
 
 def offsets(chunks: Sequence[Memory]) -> Array:
-    """Return int64 offsets of the texts, as if they lay one after the other."""
+    """Return int64 offsets of the texts, as if they were stored one after the other."""
     sizes = [np.empty(0, np.int64), *(_sizes(chunk) for chunk in chunks)]
     out = np.zeros(sum(map(len, sizes)) + 1, np.int64)
     np.cumsum(np.concatenate(sizes), out=out[1:])
@@ -38,7 +38,7 @@ def text(chunks: Sequence[Memory]) -> Array:
         row = 0
         while row < len(sizes):
             before = int(ends[row - 1]) if row else 0
-            # Rows of about that many bytes together, and one at least.
+            # Rows of about _AT_ONCE bytes together, at least one.
             stop = max(row + 1, int(np.searchsorted(ends, before + _AT_ONCE, side="right")))
             count = int(ends[stop - 1]) - before
             _gather(chunk, starts[row:stop], sizes[row:stop], out[done : done + count])
@@ -56,20 +56,20 @@ def _gather(chunk: Memory, starts: Array, sizes: Array, out: Array) -> None:
     if len(sizes) == 1:
         out[:] = memory.read(chunk, low, int(sizes[0]))
         return
-    # One array from the lowest address to the highest, of which only the texts are read:
-    # the blocks may lie anywhere, with memory that is not ours between them.
+    # One array from the lowest address to the highest, of which only the texts are read: between
+    # the blocks there may be memory that belongs to others.
     span = memory.read(chunk, low, int((starts + sizes).max()) - low)
     shift = np.cumsum(sizes) - sizes
     np.take(span, np.repeat(starts - low - shift, sizes) + np.arange(len(out)), out=out, mode="clip")
 
 
 def _views(chunk: Memory) -> Array:
-    place = chunk.buffers[1] + chunk.offset * _VIEW.itemsize
-    return memory.read(chunk, place, chunk.length * _VIEW.itemsize).view(_VIEW)
+    start = chunk.buffers[1] + chunk.offset * _VIEW.itemsize
+    return memory.read(chunk, start, chunk.length * _VIEW.itemsize).view(_VIEW)
 
 
 def _sizes(chunk: Memory) -> Array:
-    # Whatever stands in a null row is no text.
+    # The view of a null row is undefined.
     return np.where(memory.valid(chunk), _views(chunk)["size"], 0).astype(np.int64)
 
 
@@ -80,5 +80,5 @@ def _starts(chunk: Memory) -> Array:
     inside = base + 4 + np.arange(len(views), dtype=np.int64) * _VIEW.itemsize
     blocks = np.array([*chunk.buffers[2:-1], 0], np.int64)
     inline = (views["size"] <= _INLINE) | ~memory.valid(chunk)
-    outside = blocks[np.where(inline, len(blocks) - 1, views["block"])] + views["place"]
+    outside = blocks[np.where(inline, len(blocks) - 1, views["block"])] + views["offset"]
     return np.where(inline, inside, outside)

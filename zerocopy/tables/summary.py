@@ -1,39 +1,50 @@
-"""A table's plan: the paths of its columns, and the sum of their plans."""
+"""A table's plan from those of its columns, and one error for all columns that cannot be converted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from zerocopy.framework import Framework
+from zerocopy.errors import (
+    CopyRequiredError,
+    LossyConversionError,
+    Reason,
+    UnsupportedConversionError,
+    ZeroCopyError,
+)
 from zerocopy.plan import Plan
-from zerocopy.tables.column import Table
+from zerocopy.tables.column import Column, Table
+
+if TYPE_CHECKING:
+    from zerocopy.framework import Framework
+
+T = TypeVar("T")
 
 
 def paths(table: Table) -> list[str]:
-    """Return each column's path in a plan; labels need not be unique, and paths are."""
+    """Return each column's path in a plan; paths are unique, labels need not be."""
     if table.single:
         return [""]
-    seen: dict[str, int] = {}
-    paths = []
+    counts: dict[str, int] = {}
+    unique = []
     for label in table.labels:
         path = f"[{label!r}]"
-        seen[path] = seen.get(path, 0) + 1
-        paths.append(path if seen[path] == 1 else f"{path}#{seen[path]}")
-    return paths
+        counts[path] = counts.get(path, 0) + 1
+        unique.append(path if counts[path] == 1 else f"{path}#{counts[path]}")
+    return unique
 
 
 def total(
     table: Table,
     target: Framework,
     leaves: dict[str, Plan],
-    result: Callable[[], Any],
-    beware: tuple[str, ...],
+    run: Callable[[], Any],
+    warnings: tuple[str, ...],
 ) -> Plan:
-    """Return the plan of a whole from those of its leaves."""
+    """Return the plan of a whole table from those of its leaves."""
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())
-    said = dict.fromkeys([*beware, *table.warnings, *(w for plan in leaves.values() for w in plan.warnings)])
+    of_leaves = [warning for plan in leaves.values() for warning in plan.warnings]
     return Plan(
         f"{table.name} {table.shape}",
         target.name,
@@ -41,14 +52,59 @@ def total(
         copied_bytes=copied,
         protocol=next((plan.protocol for plan in leaves.values()), ""),
         steps=("each column on its own",),
-        warnings=tuple(said),
+        warnings=tuple(dict.fromkeys([*warnings, *table.warnings, *of_leaves])),
         leaves=leaves if not table.single or len(leaves) > 1 else {},
         reasons=next(iter(leaves.values())).reasons if table.single and len(leaves) == 1 else (),
-        run=result,
+        run=run,
     )
 
 
 def run(plan: Plan) -> Any:
-    """Carry a plan out."""
+    """Carry out a plan."""
     assert plan.run is not None
     return plan.run()
+
+
+def each(table: Table, function: Callable[[Hashable, str, Column], T]) -> dict[str, T]:
+    """Return ``function(label, path, column)`` by path; raise one error for all columns that it refuses."""
+    results: dict[str, T] = {}
+    refused: dict[Hashable, ZeroCopyError] = {}
+    for path, label, column in zip(paths(table), table.labels, table.columns, strict=True):
+        try:
+            results[path] = function(label, path, column)
+        except ZeroCopyError as error:
+            if table.single:
+                raise
+            refused[label] = error
+    if refused:
+        raise together(refused)
+    return results
+
+
+def together(refused: dict[Hashable, ZeroCopyError]) -> ZeroCopyError:
+    """Return one error for several columns: each label, each remedy once, the first column's code."""
+    why = "; ".join(f"column {label!r}: {error.why}" for label, error in refused.items())
+    remedies = dict.fromkeys(error.remedy for error in refused.values() if error.remedy)
+    errors = list(refused.values())
+    lossy = all(isinstance(error, LossyConversionError) for error in errors)
+    if len({type(error) for error in errors}) == 1:
+        kind: type[ZeroCopyError] = type(errors[0])
+    else:
+        kind = LossyConversionError if lossy else UnsupportedConversionError
+    whole = kind("", why, "; or ".join(remedies), code=errors[0].code)
+    whole.columns = {label: error.reason for label, error in refused.items()}
+    whole.__cause__ = errors[0].__cause__
+    return whole
+
+
+def copy_required(reasons: dict[str, list[Reason]]) -> CopyRequiredError:
+    """Return the error of ``copy=False`` from each column's reasons for a copy, by its path."""
+    obstacles = {
+        path: "; ".join(r.why for r in of_column) for path, of_column in reasons.items() if of_column
+    }
+    listed = "; ".join(f"{path}: {text}" if path else text for path, text in obstacles.items())
+    every = [reason for of_column in reasons.values() for reason in of_column]
+    remedies = dict.fromkeys(reason.remedy for reason in every if reason.remedy)
+    remedy = "; or ".join([*remedies, "allow the copy with copy=None"])
+    why = f"copy=False, but a copy is needed: {listed}"
+    return CopyRequiredError("", why, remedy, code=every[0].code)

@@ -1,4 +1,4 @@
-"""Columns in memory that is no Arrow array: an ndarray of pandas, a tensor in a dict."""
+"""Columns in memory other than Arrow's: the rows are the first dimension of a tensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
+from zerocopy.tables import on_device
 from zerocopy.tables.column import Column
+from zerocopy.tables.hub import hub
 
 _BOOL = by_name("bool")
 
@@ -25,13 +27,13 @@ class TensorColumn(Column):
     Parameters
     ----------
     source : Source
-        The values: of integers where `field` says that they stand for something else.
+        The values; integers where `field` gives them another meaning.
     field : Field, optional
-        What integers stand for: dates, times, codes. None: they are what they are.
+        The meaning of integers: dates, times, codes. None: they are numbers.
     mask : callable, optional
         ``mask() -> ndarray or None``, of bool, True where a row is null.
     categories : Column, optional
-        What codes stand for.
+        The values that codes refer to.
     reasons : tuple of Reason
         See :class:`Column`.
     """
@@ -58,26 +60,16 @@ class TensorColumn(Column):
         UnsupportedConversionError
             The mask is not of bool, or not one value per row.
         """
-        shape = values.view.shape
-        if len(shape) != 1 or mask.view.shape != shape or mask.view.dtype.name != "bool":
-            raise UnsupportedConversionError(
-                "",
-                f"mask has dtype {mask.view.dtype} and shape {mask.view.shape}; "
-                f"expected bool with shape {shape}",
-                "pass a boolean mask with one value per row",
-                code="invalid-mask",
-            )
-
-        def nulls() -> Array:
-            fetch = mask.to_host
-            array: Array = mask.host() if mask.view.device.is_host or fetch is None else fetch(None)
-            return array
-
-        return cls(values, mask=cache(nulls))
+        shape, dtype = values.view.shape, mask.view.dtype
+        if len(shape) != 1 or mask.view.shape != shape or dtype.name != "bool":
+            why = f"mask has dtype {dtype} and shape {mask.view.shape}; expected bool with shape {shape}"
+            remedy = "pass a boolean mask with one value per row"
+            raise UnsupportedConversionError("", why, remedy, code="invalid-mask")
+        return cls(values, mask=cache(lambda: on_device.fetch(mask)))
 
     @cached_property
     def nulls(self) -> Array | None:
-        """Which rows are null, or None: where the producer must be asked, once."""
+        """Which rows are null, or None; computed once."""
         return self._mask() if self._mask is not None else None
 
     @property
@@ -92,34 +84,23 @@ class TensorColumn(Column):
         return replace(self.source, reasons=(*self.reasons, *self.source.reasons))
 
     def mask(self) -> Source:
-        made = self.nulls if self.nulls is not None else np.zeros(self.length, np.bool_)
-        view = StridedView(
-            made.ctypes.data, made.shape, made.strides, _BOOL, self.source.view.device, True, made
-        )
-        return Source(self.name, view, lambda: made, "buffer", obj=made)
+        mask = self.nulls if self.nulls is not None else np.zeros(self.length, np.bool_)
+        device = self.source.view.device
+        view = StridedView(mask.ctypes.data, mask.shape, mask.strides, _BOOL, device, True, mask)
+        return Source(self.name, view, lambda: mask, "buffer", obj=mask)
 
     def dictionary(self) -> Column:
         assert self._categories is not None
         return self._categories
 
     def arrow(self) -> Any:
-        return _hub().tensor_to_arrow(self)
+        return hub().tensor_to_arrow(self)
 
     def arrow_reasons(self) -> list[Reason]:
-        found: list[Reason] = _hub().tensor_reasons(self)
-        return [*self.reasons, *found]
+        return [*self.reasons, *hub().tensor_reasons(self)]
 
     def extents(self) -> Iterator[tuple[int, int]]:
         if not self.source.reasons and self.source.view.device.is_host:
             low, high = self.source.view.bounds
             if high > low:
                 yield low, high
-
-
-def _hub() -> Any:
-    """Return pyarrow's file: it alone knows how Arrow arrays are made of memory."""
-    from zerocopy import registry
-
-    hub = registry.by_name("pyarrow")
-    hub.module()
-    return hub

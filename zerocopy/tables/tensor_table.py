@@ -45,12 +45,8 @@ def table_of_tensor(source: Source, names: Sequence[str] | None) -> Table:
 def _labels(width: int, names: Sequence[str] | None) -> list[str]:
     labels = [f"column_{i}" for i in range(width)] if names is None else list(names)
     if len(labels) != width:
-        raise UnsupportedConversionError(
-            "",
-            f"{len(labels)} names for {width} columns",
-            "pass a name for each of them",
-            code="option-value",
-        )
+        why = f"{len(labels)} names for {width} columns"
+        raise UnsupportedConversionError("", why, "pass a name for each of them", code="option-value")
     if len(set(labels)) != width:
         repeated = sorted({str(label) for label in labels if labels.count(label) > 1})
         raise UnsupportedConversionError(
@@ -63,12 +59,8 @@ def _column(source: Source, index: int) -> Source:
     """Return one column of a 2-D tensor in host memory."""
     view = source.view
     if not view.device.is_host:
-        raise UnsupportedConversionError(
-            "",
-            f"its columns are on {view.device}",
-            "copy it to the host first, or pass a dict of columns",
-            code="other-device",
-        )
+        remedy = "copy it to the host first, or pass a dict of columns"
+        raise UnsupportedConversionError("", f"its columns are on {view.device}", remedy, code="other-device")
     ptr = view.ptr + index * view.strides[1]
     column = replace(view, ptr=ptr, shape=view.shape[:1], strides=view.strides[:1])
 

@@ -1,4 +1,4 @@
-"""From columns to a framework that has tables: it says of each column whether it aliases it."""
+"""From columns to a framework that has tables: the target decides for each column whether to alias it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.source import Source
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.refusals import each, required
-from zerocopy.tables.request import Request
-from zerocopy.tables.summary import paths, total
+from zerocopy.tables.hub import hub
+from zerocopy.tables.options import Request
+from zerocopy.tables.summary import copy_required, each, paths, total
+
+_COPY_TRUE = Reason("copy=True was requested", code="copy-requested")
 
 
 def plan(table: Table, request: Request) -> Plan:
@@ -21,51 +23,52 @@ def plan(table: Table, request: Request) -> Plan:
     target, options = request.target, request.options
     for name in ("nulls", "encode"):
         if getattr(options, name) is not None:
-            raise UnsupportedConversionError(
-                "",
-                f"{name}= is for tensors, and {target.name} has nulls and types of its own",
-                "leave it out",
-            )
-    found = each(table, lambda label, path, column: target.column_reasons(column))
-    for path, why in zip(paths(table), target.table_reasons(table), strict=True):
-        found[path] = [*found[path], *why]
-    reasons = {label: list(why) for label, why in found.items()}
+            why = f"{name}= is for tensors, and {target.name} has its own nulls and types"
+            raise UnsupportedConversionError("", why, f"leave {name} out", code="option-value")
+    by_type = each(table, lambda label, path, column: target.column_reasons(column))
+    for path, extra in zip(paths(table), target.table_reasons(table), strict=True):
+        by_type[path] = [*by_type[path], *extra]
+    reasons = {path: list(why) for path, why in by_type.items()}
     if request.writable and target.mutable:
-        for label, column in zip(paths(table), table.columns, strict=True):
-            if not reasons[label] and target.guards_writes(column):
-                reasons[label].append(
-                    Reason("writable=True was asked and the column's memory is immutable", "leave it out")
+        for path, column in zip(paths(table), table.columns, strict=True):
+            if not reasons[path] and target.guards_writes(column):
+                reasons[path].append(
+                    Reason(
+                        "writable=True was requested and the column's memory is immutable",
+                        "leave writable out",
+                        code="writable-requested",
+                    )
                 )
     if request.copy is False and any(reasons.values()):
-        raise required(reasons)
-    copied = {label: bool(why) or request.copy is True for label, why in reasons.items()}
-    asked = table
+        raise copy_required(reasons)
+    copied = {path: bool(why) or request.copy is True for path, why in reasons.items()}
+    original = table
     if request.copy is True or request.writable:
         columns = [
-            # Whole even where the target has reasons of its own: it may copy a part (offsets, codes).
-            Copied(column) if copied[label] and (request.copy is True or not found[label]) else column
-            for label, column in zip(paths(table), table.columns, strict=True)
+            # Whole even if the target has its own reasons: it may copy only a part (offsets, codes).
+            Copied(column) if copied[path] and (request.copy is True or not by_type[path]) else column
+            for path, column in zip(paths(table), table.columns, strict=True)
         ]
         table = replace(table, columns=columns, obj=None)
     leaves = {
-        label: _leaf(label, column, target, reasons[label], copied[label])
-        for label, column in zip(paths(table), table.columns, strict=True)
+        path: _leaf(path, column, target, reasons[path], copied[path])
+        for path, column in zip(paths(table), table.columns, strict=True)
     }
     run = (lambda: target.from_column(table)) if table.single else (lambda: target.from_table(table))
-    # Of the columns as they came: one that is copied has no memory to look at yet.
-    warnings = target.table_warnings(asked)
+    # Of the original columns: one that is copied has no memory to inspect yet.
+    warnings = target.table_warnings(original)
     if not all(copied.values()):
-        warnings += target.alias_warnings(asked)
+        warnings += target.alias_warnings(original)
     return total(table, target, leaves, run, warnings)
 
 
 class Copied(Column):
-    """A column whose memory is copied before anybody gets it."""
+    """A column whose memory is copied before a framework takes it."""
 
     def __init__(self, column: Column) -> None:
         self._column = column
         self.name, self.field, self.length = column.name, column.field, column.length
-        self.reasons = (*column.reasons, Reason("a copy was asked for", ""))
+        self.reasons = (*column.reasons, _COPY_TRUE)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._column, name)
@@ -80,33 +83,31 @@ class Copied(Column):
 
     @property
     def source(self) -> Source | None:
-        """The tensor behind the column, if there is one, copied."""
+        """A copy of the tensor that holds the values; None for a column without one."""
         source: Source | None = getattr(self._column, "source", None)
-        if source is None:
-            return None
-        kept = source
-        return replace(kept, host=lambda: kept.host().copy())
+        return None if source is None else _copied(source)
 
     def values(self, dtype: DType, shape: tuple[int, ...] = ()) -> Source:
-        kept = self._column.values(dtype, shape)
-        return replace(kept, host=lambda: kept.host().copy())
+        return _copied(self._column.values(dtype, shape))
 
     def mask(self) -> Source:
         return self._column.mask()
 
     def arrow(self) -> Any:
-        from zerocopy import registry
-
-        return registry.by_name("pyarrow").copied(self._column.arrow())  # type: ignore[attr-defined]
+        return hub().copied(self._column.arrow())
 
 
-def _leaf(label: str, column: Column, target: Framework, reasons: list[Reason], copied: bool) -> Plan:
+def _copied(source: Source) -> Source:
+    return replace(source, host=lambda: source.host().copy())
+
+
+def _leaf(path: str, column: Column, target: Framework, reasons: list[Reason], copied: bool) -> Plan:
     size = column.nbytes if column.length else 0  # without rows there may be an offset
     return Plan(
-        f"{label} {column.field or ''}".rstrip(),
+        f"{path} {column.field or ''}".rstrip(),
         target.name,
         zero_copy=bool(size) and not copied,
         copied_bytes=size if copied else 0,
         protocol="arrow",
-        reasons=tuple(reasons) or ((Reason("copy=True was asked", ""),) if copied else ()),
+        reasons=tuple(reasons) or ((_COPY_TRUE,) if copied else ()),
     )

@@ -1,8 +1,8 @@
-"""From columns to tensors: each is decoded into leaves, and each leaf is planned like any tensor."""
+"""From columns to tensors: each column is decoded into leaves, and each leaf is planned as a tensor."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -11,27 +11,27 @@ from zerocopy.dtype import by_name
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.strided_view import StridedView
-from zerocopy.tables import nulls
-from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import Decoder, Leaf
-from zerocopy.tables.refusals import each
-from zerocopy.tables.request import Request
+from zerocopy.tables.column import Table
+from zerocopy.tables.decode import TensorLeaf, decode
+from zerocopy.tables.options import Request
 from zerocopy.tables.result import rebuild
-from zerocopy.tables.summary import run, total
+from zerocopy.tables.summary import each, run, total
 
 
 def plan(table: Table, request: Request) -> Plan:
     """Return the plan of a table or a column for a framework that has tensors."""
     options, target = request.options, request.target
-    if not options.said and target.owns(type(table.obj)) and target.is_native(table.obj):
-        # Dates, text and records of NumPy's are no tensors, and NumPy's all the same.
+    if not options.explicit and target.owns(type(table.obj)) and target.is_native(table.obj):
+        # NumPy's dates, text and records: not tensors, but the target's own objects.
         from zerocopy.tables import records
 
-        return records.as_it_is(table, request)
+        return records.unchanged(table, request)
     layout = options.layout or "columns"
     table = _in_place(table, request, layout)
     if layout != "columns" and table.single:
-        raise UnsupportedConversionError("", f"layout={layout!r} is for tables, and this is one column", "")
+        raise UnsupportedConversionError(
+            "", f"layout={layout!r} is for tables, and this is one column", code="option-value"
+        )
     if layout == "records":
         from zerocopy.tables import records
 
@@ -41,29 +41,28 @@ def plan(table: Table, request: Request) -> Plan:
 
         return matrix.plan(table, request)
     if not table.single:
-        _unique(table)
+        _check_labels(table)
     trees = decode(table, request)
-    plans, steps = planned(table, trees, request)
-    if table.single and isinstance(trees[""], Leaf):
+    plans, steps = plan_leaves(table, trees, request)
+    if table.single and isinstance(trees[""], TensorLeaf):
         return replace(plans[""], run=steps[""])
 
     def result() -> Any:
-        made = [rebuild(step, lambda act, _: act()) for step in steps.values()]
-        return made[0] if table.single else dict(zip(table.labels, made, strict=True))
+        columns = [rebuild(step, lambda act, _: act()) for step in steps.values()]
+        return columns[0] if table.single else dict(zip(table.labels, columns, strict=True))
 
-    beware: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     if table.index and options.index is None and options.columns is None:
-        held = ", ".join(map(repr, table.labels[-table.index :]))
-        beware = (f"the index comes as {held}: index=False leaves it out",)
-    return total(table, target, plans, result, beware)
+        labels = ", ".join(map(repr, table.labels[-table.index :]))
+        warnings = (f"the index comes as {labels}: index=False leaves it out",)
+    return total(table, target, plans, result, warnings)
 
 
 def _in_place(table: Table, request: Request, layout: str) -> Table:
-    """Take fields of records where they lie, if the target can and nothing is gained by columns.
+    """Use strided views of record fields if the target takes them and contiguous columns gain nothing.
 
-    A strided view of each field is no copy, and each pass over one reads all records. So
-    several fields become columns, once, unless copies are refused; one field has nothing to be
-    transposed with, and all fields together may be a matrix as they are.
+    Each pass over one strided field reads all records. So several fields become contiguous
+    columns, once, unless copies are refused; one field, or a matrix of all, stays in place.
     """
     columns = [column.in_place for column in table.columns if column.in_place is not None]
     if len(columns) < len(table.columns) or not columns or request.copy is True or layout == "records":
@@ -79,7 +78,7 @@ def _in_place(table: Table, request: Request, layout: str) -> Table:
 
 
 def _one_matrix(views: list[StridedView]) -> list[StridedView]:
-    """Return the matrix whose columns fields are, if they are numbers of one type at equal distances."""
+    """Return the matrix whose columns the fields are: numbers of one type at equal distances."""
     steps = {b.ptr - a.ptr for a, b in pairwise(views)} or {views[0].dtype.itemsize}
     if len({view.dtype for view in views}) > 1 or len(steps) > 1 or any(view.ndim != 1 for view in views):
         return []
@@ -87,24 +86,26 @@ def _one_matrix(views: list[StridedView]) -> list[StridedView]:
     return [replace(first, shape=(*first.shape, len(views)), strides=(*first.strides, steps.pop()))]
 
 
-def planned(table: Table, trees: dict[str, Any], request: Request) -> tuple[dict[str, Plan], dict[str, Any]]:
-    """Return each leaf's plan by its path, and each column's tree with what makes its leaves."""
+def plan_leaves(
+    table: Table, trees: dict[str, Any], request: Request
+) -> tuple[dict[str, Plan], dict[str, Any]]:
+    """Return each leaf's plan by its path, and each column's tree with functions that make its leaves."""
     plans: dict[str, Plan] = {}
 
-    def leaf_step(leaf: Leaf, path: str) -> Callable[[], Any]:
+    def leaf_step(leaf: TensorLeaf, path: str) -> Callable[[], Any]:
         try:
-            made = request.between(leaf.source, None if leaf.made else request.copy)
+            plan = request.plan_array(leaf.source, None if leaf.constant else request.copy)
         except ZeroCopyError as error:
             _, _, inner = path.rpartition("]")
             part = ".".join(name for name in inner.split(".") if name not in ("", "values"))
-            if part:  # the offsets of a text's categories, say
-                error.why = f"its {part}: {error.why}"
+            if part:  # such as the offsets of a text's categories
+                error.with_context(why=f"its {part}: {error.why}")
             raise
-        plans[path] = made if not leaf.made else replace(made, zero_copy=False, copied_bytes=0)
+        plans[path] = plan if not leaf.constant else replace(plan, zero_copy=False, copied_bytes=0)
 
         def act() -> Any:
-            result = run(made)
-            return result.view(leaf.temporal) if leaf.temporal else result
+            result = run(plan)
+            return result.view(leaf.datetime_dtype) if leaf.datetime_dtype else result
 
         return act
 
@@ -112,24 +113,11 @@ def planned(table: Table, trees: dict[str, Any], request: Request) -> tuple[dict
     return plans, steps
 
 
-def decode(table: Table, request: Request) -> dict[str, Any]:
-    """Return each column's tree by its path; one error for all columns that have none."""
-    options, target = request.options, request.target
-
-    def tree(label: Hashable, path: str, column: Column) -> Any:
-        policy = nulls.parse(options.nulls, label)
-        return Decoder(policy, bool(options.encode), target.has_datetime64).decode(column)
-
-    return each(table, tree)
-
-
-def _unique(table: Table) -> None:
-    """Refuse duplicate labels where they are to be the keys of a dict."""
+def _check_labels(table: Table) -> None:
+    """Refuse duplicate labels, which a dict cannot have as keys."""
     labels = list(table.labels)
-    twice = list(dict.fromkeys(str(label) for label in labels if labels.count(label) > 1))
     if len({*labels}) != len(labels):
-        raise UnsupportedConversionError(
-            "",
-            f"several columns are called {', '.join(map(repr, twice))}, and a dict has each key once",
-            "rename them, or pass the columns one by one",
-        )
+        twice = list(dict.fromkeys(str(label) for label in labels if labels.count(label) > 1))
+        why = f"several columns are called {', '.join(map(repr, twice))}, and a dict has each key once"
+        remedy = "rename them, or pass the columns one by one"
+        raise UnsupportedConversionError("", why, remedy, code="duplicate-names")

@@ -115,7 +115,9 @@ class CuDF(Framework):
             return reasons
         type_id = column.plc.type().id().name if hasattr(column, "plc") else ""
         if type_id in ("DICTIONARY32", "DURATION_DAYS"):
-            raise obstacles.refuse_column(f"is {type_id}, which cuDF's frames lack", "cast it in pylibcudf")
+            raise obstacles.refuse_column(
+                f"it is {type_id}, which cuDF's frames lack", "cast it in pylibcudf"
+            )
         days = column.field is not None and column.field.format == "tdD"
         return [*reasons, _DAYS] if days else reasons
 

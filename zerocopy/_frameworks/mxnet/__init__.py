@@ -97,7 +97,7 @@ class MXNet(Framework):
                 # Operators run asynchronously, so an earlier one's error is raised here.
                 why = f"an operator that MXNet queued for it failed: {str(error).strip().splitlines()[-1]}"
                 raise obstacles.refuse_source(
-                    name, Reason(why, "see the cause above", code="exporter-error")
+                    name, Reason(why, "see the cause above", code="producer-raised")
                 ) from error
             # Results of Convolution and others, and weights after an inference.
             view = _unreadable(obj, dtype, device)

@@ -1,15 +1,16 @@
 """pandas: data frames, series and indexes, over NumPy's memory or Arrow's.
 
-A column of NumPy's goes out as NumPy's and comes in as NumPy's; one of Arrow's stays
-Arrow's. The index travels as the last columns, with pandas' own metadata beside it.
+Columns in NumPy's memory and in Arrow's memory keep their kind of memory in both directions.
+The index becomes the last columns, which pandas' own metadata describes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy._frameworks.pandas.columns import (
     LEVEL,
     column_of,
@@ -33,20 +34,20 @@ from zerocopy._frameworks.pandas.values import (
     values_of,
 )
 from zerocopy.dtype import from_numpy
-from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Framework, Source
-from zerocopy.tables import pandas_metadata as meta
+from zerocopy.errors import Reason
+from zerocopy.framework import Framework
+from zerocopy.source import Array, Source
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.tensor_column import TensorColumn
 
 
 class Pandas(Framework):
-    """``pandas.DataFrame`` and ``pandas.Series``; an index goes out as a series does."""
+    """``pandas.DataFrame`` and ``pandas.Series``; an index is exported as a series is."""
 
     name = "pandas"
     kind = "table"
-    # Older ones were tried: they fail, and some give wrong values.
+    # Older versions fail the tests, and some give wrong values.
     min_version = "3.0"
     root_modules = ("pandas",)
     distribution = "pandas"
@@ -59,13 +60,8 @@ class Pandas(Framework):
     # -- source ---------------------------------------------------------------
 
     def source(self, obj: Any) -> Source:
-        name = f"pandas.{type(obj).__name__}"
         table = self.table(obj, False)
-        if not table.single:
-            raise UnsupportedConversionError(
-                f"convert({name})", "a table is not one array", "pick a column, or convert to a dict of them"
-            )
-        return replace(as_tensor(table.columns[0]), name=name)
+        return replace(as_one_tensor(table), name=table.name)
 
     def table(self, obj: Any, index: bool | None = None) -> Table:
         pd = self.module()
@@ -95,7 +91,7 @@ class Pandas(Framework):
 
             def columns(frame: Any) -> list[tuple[Hashable, Any]]:
                 if not is_default(frame.index, default):
-                    raise ValueError("an index that travels: for the careful way")
+                    raise ValueError("not the default index: use the slow path")
                 return list(frame.items())
 
             return {"columns": columns}
@@ -106,7 +102,7 @@ class Pandas(Framework):
 
         def ndarray(array: Array) -> Any:
             if from_numpy(array.dtype) is None or not array.flags.aligned or array.dtype.isbuiltin != 1:
-                raise ValueError("no plain numbers: for the careful way")
+                raise ValueError("not plain numbers: use the slow path")
             if array.ndim == 1:
                 return pd.Series(array, copy=False)
             height, width = array.shape
@@ -127,8 +123,8 @@ class Pandas(Framework):
         return reasons_against(column)
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
-        said = meta.read(table.metadata)
-        levels = [] if said is None else [one for one in said.index if isinstance(one, str)]
+        metadata = meta.read(table.metadata)
+        levels = [] if metadata is None else [entry for entry in metadata.index if isinstance(entry, str)]
         places = places_of(table, levels)
         return [
             [TO_LEVEL] if len(places) > 1 and i in places and LEVEL not in column.reasons else []
@@ -136,18 +132,17 @@ class Pandas(Framework):
         ]
 
     def guards_writes(self, column: Column) -> bool:
-        # Arrow's memory is written to by nobody: pandas makes a new array for each change.
-        # A series of its own is guarded by copy-on-write.
+        # pandas never writes to Arrow's memory, and copy-on-write guards its own series.
         source: Source | None = getattr(column, "source", None)
         if own_of(column) is not None or source is None:
             return False
         return source.view.readonly and in_numpy(column, source)
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
-        found = []
+        warnings = []
         lost = [key.decode(errors="replace") for key in table.metadata if key != meta.KEY]
         if lost:
-            found.append(f"pandas has no metadata of a schema: {', '.join(lost)} is lost")
+            warnings.append(f"pandas has no metadata of a schema: {', '.join(lost)} is lost")
         named = [
             str(label)
             for label, column in zip(table.labels, table.columns, strict=True)
@@ -155,27 +150,26 @@ class Pandas(Framework):
             and any(not key.startswith(b"ARROW:extension") for key in column.field.metadata)
         ]
         if named:
-            found.append(f"pandas has no metadata of columns: that of {', '.join(named)} is lost")
+            warnings.append(f"pandas has no metadata of columns: that of {', '.join(named)} is lost")
         for label, column in zip(table.labels, table.columns, strict=True):
             if column.field is not None and column.field.kind in UNPRINTABLE and own_of(column) is None:
-                found.append(f"pandas cannot print column {label!r}, which is {column.field}")
+                warnings.append(f"pandas cannot print column {label!r}, which is {column.field}")
             if kind_of(column) in UNUSABLE and own_of(column) is None:
-                found.append(f"column {label!r}: {UNUSABLE[kind_of(column)][0]}")
-        said = meta.read(table.metadata)
-        if said is not None and any(own_of(column) is None for column in table.columns):
-            found.append(
-                "columns come as they lie, Arrow's as ArrowDtype: the types that pandas had are not restored"
-            )
-        return tuple(found)
+                warnings.append(f"column {label!r}: {UNUSABLE[kind_of(column)][0]}")
+        if meta.read(table.metadata) is not None and any(own_of(c) is None for c in table.columns):
+            warnings.append("Arrow columns become ArrowDtype: the types that pandas had are not restored")
+        return tuple(warnings)
+
+    def select_metadata(self, metadata: dict[bytes, bytes], labels: Sequence[str]) -> dict[bytes, bytes]:
+        return meta.select(metadata, labels)
 
     def alias_warnings(self, table: Table) -> tuple[str, ...]:
         if not any(self._unguarded(column) for column in table.columns):
             return ()
-        # Memory that is aliased from outside escapes copy-on-write: pandas counts its own
-        # blocks alone.
+        # Copy-on-write counts references to pandas' own blocks only.
         return (
-            "pandas' copy-on-write does not see memory of others: writing to the result in place "
-            "changes the source, and the other way round (copy=True takes a snapshot)",
+            "pandas' copy-on-write does not cover memory of other frameworks: writing to the result in "
+            "place changes the source, and the other way round (copy=True takes a snapshot)",
         )
 
     def _unguarded(self, column: Column) -> bool:
@@ -185,8 +179,8 @@ class Pandas(Framework):
 
     def from_table(self, table: Table) -> Any:
         pd = self.module()
-        said = meta.read(table.metadata)
-        places, index = index_from(pd, table, said)
+        metadata = meta.read(table.metadata)
+        places, index = index_from(pd, table, metadata)
         kept = [i for i in range(len(table.columns)) if i not in places]
         block = block_of([table.columns[i] for i in kept])
         if block is not None:
@@ -194,13 +188,14 @@ class Pandas(Framework):
         else:
             labels = [table.labels[i] for i in kept]
             values = [values_of(pd, table.columns[i], index) for i in kept]
-            if said is None and all(type(label) is str for label in labels) and len({*labels}) == len(labels):
-                # As pandas would make them, and once: an index of labels takes 15 us.
+            plain = all(type(label) is str for label in labels) and len({*labels}) == len(labels)
+            if metadata is None and plain:
+                # pandas creates the same index of labels; a second one takes 15 us.
                 return pd.DataFrame(dict(zip(labels, values, strict=True)), index=index, copy=False)
             frame = pd.DataFrame(dict(enumerate(values)), index=index, copy=False)
-        frame.columns = meta.index_of(pd, [table.labels[i] for i in kept], said)
-        if said is not None and said.attributes:
-            frame.attrs.update(said.attributes)
+        frame.columns = meta.labels_index(pd, [table.labels[i] for i in kept], metadata)
+        if metadata is not None and metadata.attributes:
+            frame.attrs.update(metadata.attributes)
         return frame
 
     def from_column(self, table: Table) -> Any:

@@ -1,6 +1,6 @@
-"""Objects of pandas as columns: over the memory of NumPy or of Arrow in which they lie.
+"""Series, indexes and frames of pandas as columns over NumPy's or Arrow's memory.
 
-pandas is not imported here: whoever has such an object has it, and passes the module.
+This module does not import pandas: callers pass the module as `pd`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy import registry
+from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy.device import HOST
 from zerocopy.dtype import FLOAT, by_name, from_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
@@ -20,9 +20,9 @@ from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
-from zerocopy.tables import pandas_metadata as meta
-from zerocopy.tables.column import Column, Table
-from zerocopy.tables.object_column import ObjectColumn, RefusedColumn
+from zerocopy.tables.column import Column, RefusedColumn, Table
+from zerocopy.tables.hub import hub
+from zerocopy.tables.object_column import ObjectColumn
 from zerocopy.tables.tensor_column import TensorColumn
 
 _BYTE = by_name("uint8")
@@ -30,13 +30,22 @@ NAT = np.iinfo(np.int64).min
 _NAME = "pandas.Series"
 _CODES = {"int8": "c", "int16": "s", "int32": "i", "int64": "l"}
 _UNITS = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
-RANGE = Reason("a RangeIndex has no memory: its values are made", "index=False leaves it out")
-LEVEL = Reason("a MultiIndex keeps codes: a level's values are made of them", "index=False leaves it out")
-_OBJECTS = Reason(
-    "holds Python objects, which tensors do not have",
-    "make numbers of them, x.astype('float64'), leave it out with columns=[...], or encode=True",
+RANGE = Reason(
+    "a RangeIndex has no memory: pandas computes its values", "index=False leaves it out", code="index"
 )
-_TEXT = Reason("is text, which tensors do not have", "encode=True gives its bytes with their offsets")
+LEVEL = Reason(
+    "a MultiIndex stores codes: pandas computes a level's values", "index=False leaves it out", code="index"
+)
+_OBJECTS = Reason(
+    "it holds Python objects, which tensors do not have",
+    "convert them to numbers, x.astype('float64'), leave it out with columns=[...], or encode=True",
+    code="objects",
+)
+_TEXT = Reason(
+    "it is text, which tensors do not have",
+    "encode=True gives its bytes with their offsets",
+    code="no-tensor-type",
+)
 
 
 def plain(series: Any) -> Array:
@@ -45,9 +54,9 @@ def plain(series: Any) -> Array:
     if type(dtype).__module__ != "numpy.dtypes":
         return np.from_dlpack(_in_arrow(series))
     if dtype.kind not in "iufcb" or not dtype.isnative:
-        raise TypeError("no plain numbers: for the careful way")
-    # pandas marks it read-only, which is all that guards its copy-on-write: an alias
-    # escapes it (pandas-dev/pandas, "Copy-on-Write (CoW)", section "Read-only NumPy arrays").
+        raise TypeError("not plain numbers: use the slow path")
+    # Only the read-only flag protects pandas' copy-on-write from writes to an alias
+    # (pandas-dev/pandas, "Copy-on-Write (CoW)", section "Read-only NumPy arrays").
     array: Array = series.to_numpy(copy=False)
     if array.flags.writeable:
         array = array.view()
@@ -56,66 +65,65 @@ def plain(series: Any) -> Array:
 
 
 def versioned(series: Any) -> Any:
-    """Return a series of plain numbers as a DLPack 1.x capsule, which says that it is read-only."""
+    """Return a series of plain numbers as a DLPack 1.x capsule, which is marked read-only."""
     if type(series.dtype).__module__ != "numpy.dtypes":
         return _in_arrow(series).__dlpack__(max_version=(1, 0))
     array: Any = plain(series)
     if array.strides[0] < 0:
-        raise ValueError("reversed: for the careful way")
+        raise ValueError("negative stride: use the slow path")
     return array.__dlpack__(max_version=(1, 0))
 
 
 def _in_arrow(series: Any) -> Any:
-    """Return the one chunk of a series in Arrow's memory; its exporter refuses nulls and all but numbers."""
+    """Return the one chunk of a series in Arrow's memory; Arrow's exporter refuses nulls."""
     chunked = series.array.__arrow_array__()
     if series.array.dtype.kind not in "iuf" or chunked.num_chunks != 1:
-        raise TypeError("no plain numbers in one chunk: for the careful way")
+        raise TypeError("not plain numbers in one chunk: use the slow path")
     return chunked.chunk(0)
 
 
 def is_default(index: Any, default: Any) -> bool:
-    """Whether an index is the one that pandas makes by itself; `default` is ``RangeIndex``."""
+    """Whether an index is the one that pandas creates by default; `default` is ``RangeIndex``."""
     return type(index) is default and index.name is None and index.start == 0 and index.step == 1
 
 
 # -- pandas' objects as columns -------------------------------------------------
 
 
-#: Said of every frame with floats: to look for NaN would read all of them.
-NAN = "NaN in a column of NumPy's floats is a number and no null: x.convert_dtypes() makes nulls of it"
+#: A warning for every frame with floats, since a search for NaN would read all of them.
+NAN = "NaN in a column of NumPy's floats is a number, not a null: x.convert_dtypes() turns it into nulls"
 
 
 def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
-    """Describe a data frame: its columns, and its index behind them where that travels."""
+    """Describe a data frame: its columns, followed by its index unless that is left out."""
     labels = frame.columns.tolist()
-    types = [meta.typed(pd, values.dtype) for values in column_arrays(pd, frame)]
-    mixed = _is_objects(frame.columns.dtype)
-    entries = [meta.entry(label, str(label), t, mixed) for label, t in zip(labels, types, strict=True)]
-    columns = [
-        column_of(pd, values, partial(_nth, frame, i)) for i, values in enumerate(column_arrays(pd, frame))
-    ]
-    described: list[Any] = []
-    travels = index or (index is None and not is_default(frame.index, pd.RangeIndex))
-    if travels:
+    mixed = isinstance(frame.columns.dtype, np.dtype) and frame.columns.dtype.kind == "O"
+    entries, columns = [], []
+    for i, (label, values) in enumerate(zip(labels, column_arrays(pd, frame), strict=True)):
+        entries.append(meta.column_entry(label, str(label), meta.type_entry(pd, values.dtype), mixed))
+        columns.append(column_of(pd, values, partial(_nth, frame, i)))
+    levels: list[Any] = []
+    kept = index or (index is None and not is_default(frame.index, pd.RangeIndex))
+    if kept:
         taken = set(map(str, labels))
         reasons = (LEVEL,) if frame.index.nlevels > 1 else ()
-        for place, level in enumerate(levels(frame.index)):
-            made_up = level.name is None or str(level.name) in taken
-            label = meta.level(place) if made_up else level.name
+        for place, level in enumerate(levels_of(frame.index)):
+            unnamed = level.name is None or str(level.name) in taken
+            label = meta.generated_name(place) if unnamed else level.name
             labels.append(label)
             taken.add(str(label))
             columns.append(index_column(pd, level, reasons))
-            entries.append(meta.entry(level.name, str(label), meta.typed(pd, level.dtype)))
-            described.append(str(label))
+            entries.append(meta.column_entry(level.name, str(label), meta.type_entry(pd, level.dtype)))
+            levels.append(str(label))
     elif index is None:
-        described.append(meta.span(0, len(frame), 1))
-    of_labels = [meta.label_level(pd, one) for one in levels(frame.columns)]
-    metadata = meta.written(entries, described, of_labels, frame.attrs, pd.__version__)
-    count = len(described) if travels else 0
+        levels.append(meta.range_entry(0, len(frame), 1))
+    label_entries = [meta.label_entry(pd, level) for level in levels_of(frame.columns)]
+    metadata = meta.write(entries, levels, label_entries, frame.attrs, pd.__version__)
+    count = len(levels) if kept else 0
     floats = [c for c in columns if isinstance(c, TensorColumn) and c.source.view.dtype.code == FLOAT]
-    beware = (NAN,) if any(column.nulls is None for column in floats) else ()
+    warnings = (NAN,) if any(column.nulls is None for column in floats) else ()
     return Table(
-        name, labels, columns, len(frame), index=count, metadata=metadata, warnings=beware, obj=frame
+        name, labels, columns, len(frame), index=count, metadata=metadata, warnings=warnings, obj=frame
     )
 
 
@@ -124,19 +132,19 @@ def _nth(frame: Any, place: int) -> Any:
 
 
 def column_arrays(pd: Any, frame: Any) -> Iterator[Any]:
-    """Yield each column's ndarray or extension array."""
-    # Ten columns take 6 us this way, and 85 through a series each, of the 200 there are.
+    """Yield each column's ndarray or extension array, with a private method of pandas 3 if there is one."""
+    # Ten columns take 6 us, and 85 us through one series each.
     if pd.__version__.startswith("3.") and hasattr(frame, "_iter_column_arrays"):
         return iter(frame._iter_column_arrays())
     return column_arrays_by_series(frame)
 
 
 def column_arrays_by_series(frame: Any) -> Iterator[Any]:
-    """Yield each column's array, the documented way."""
+    """Yield each column's array, with the public API."""
     return (series.array for _, series in frame.items())
 
 
-def levels(index: Any) -> list[Any]:
+def levels_of(index: Any) -> list[Any]:
     """Return each level of an index as an index."""
     return [index.get_level_values(i) for i in range(index.nlevels)] if index.nlevels > 1 else [index]
 
@@ -150,26 +158,22 @@ def index_column(pd: Any, level: Any, reasons: tuple[Reason, ...] = ()) -> Colum
 
 
 def column_of(pd: Any, values: Any, own: Callable[[], Any], reasons: tuple[Reason, ...] = ()) -> Column:
-    """Describe an array of pandas; what nobody can have is refused where it is looked at.
+    """Describe an array of pandas; a type that no other framework has becomes a `RefusedColumn`.
 
-    `own` returns it as a series: what pandas itself takes, with all that Arrow has no word for.
+    `own` returns it as a series, which pandas as a target takes without a loss.
     """
     column: Any
     if type(values) is pd.arrays.NumpyExtensionArray:  # text is a subclass
-        values = values.to_numpy(copy=False)  # NumPy's memory, with a type that says so and is not NumPy's
+        values = values.to_numpy(copy=False)  # NumPy's memory, with a dtype of pandas
     try:
         column = _of_numpy(values) if isinstance(values.dtype, np.dtype) else _of_extension(pd, values)
     except ZeroCopyError as error:
         column = RefusedColumn(_NAME, len(values), error, int(values.nbytes))
     column.reasons = (*reasons, *column.reasons)
     column.of_pandas = own
-    # to_numpy() gives it as read-only, and pandas writes to it in place all the same.
+    # to_numpy() returns a read-only array, but pandas itself writes to the memory in place.
     column.changes = isinstance(column, TensorColumn)
     return column  # type: ignore[no-any-return]
-
-
-def _is_objects(dtype: Any) -> bool:
-    return isinstance(dtype, np.dtype) and dtype.kind == "O"
 
 
 def _of_numpy(values: Any) -> Column:
@@ -187,19 +191,19 @@ def _of_numpy(values: Any) -> Column:
     native = dtype.newbyteorder("=")
     standard = from_numpy(native)
     if standard is None:
-        raise UnsupportedConversionError(
-            "", f"is {dtype}, which no other framework has", "cast it: x.astype('float64')"
-        )
+        why = f"it is {dtype}, which no other framework has"
+        raise UnsupportedConversionError("", why, "cast it: x.astype('float64')", code="missing-dtype")
     if dtype.isnative:
         return TensorColumn(_source(array))
-    why = Reason(f"the bytes are in the other order ({dtype.str})", "x.astype(x.dtype.newbyteorder('='))")
+    remedy = "x.astype(x.dtype.newbyteorder('='))"
+    swapped = Reason(f"the bytes are in the other order ({dtype.str})", remedy, code="byte-order")
     view = StridedView(address(array), array.shape, array.strides, standard, HOST, True, array)
-    return TensorColumn(Source(_NAME, view, lambda: array.astype(native), "buffer", [why]))
+    return TensorColumn(Source(_NAME, view, lambda: array.astype(native), "buffer", [swapped]))
 
 
 def _source(array: Array) -> Source:
     array = array.view()
-    array.flags.writeable = False  # also where pandas lends it writable: see `plain`
+    array.flags.writeable = False  # also if pandas returns it writable: see `plain`
     dtype = from_numpy(array.dtype)
     assert dtype is not None
     view = StridedView(address(array), array.shape, array.strides, dtype, HOST, True, array)
@@ -207,10 +211,10 @@ def _source(array: Array) -> Source:
 
 
 class _Marked(TensorColumn):
-    """A column whose mask is made by looking at its values."""
+    """A column whose mask is computed from its values."""
 
     def mask(self) -> Source:
-        why = Reason("pandas marks nulls among the values, and a mask is made of them", "")
+        why = Reason("pandas marks nulls among the values, and a mask is computed from them", code="mask")
         return replace(super().mask(), reasons=(why,))
 
 
@@ -220,8 +224,10 @@ class _Booleans(_Marked):
     def __init__(self, pd: Any, array: Any) -> None:
         hidden = array.isna()
         if hidden.any():
-            lent = Reason("pandas lends no view of booleans with nulls", "x.astype('int8') has one")
-            source = replace(_source(array.to_numpy(bool, na_value=False)), reasons=[lent])
+            no_view = Reason(
+                "pandas has no view of booleans with nulls", "x.astype('int8') has one", code="nulls"
+            )
+            source = replace(_source(array.to_numpy(bool, na_value=False)), reasons=[no_view])
             super().__init__(source, Field("b"), lambda: hidden)
         else:
             super().__init__(_source(array.to_numpy(bool, copy=False)), Field("b"))
@@ -231,15 +237,15 @@ class _Booleans(_Marked):
         return self._arrow.arrow()
 
     def arrow_reasons(self) -> list[Reason]:
-        return [*self.reasons, Reason("pandas keeps booleans in bytes and Arrow in bits", "")]
+        return [*self.reasons, Reason("pandas stores booleans in bytes and Arrow in bits", code="bits")]
 
 
 def _marked(
     source: Source, field: Field | None, hidden: Callable[[], Array], of: Column | None = None
 ) -> Column:
     def mask() -> Array | None:
-        found = hidden()
-        return found if found.any() else None
+        nulls = hidden()
+        return nulls if nulls.any() else None
 
     return _Marked(source, field, mask, of)
 
@@ -253,9 +259,8 @@ def _of_extension(pd: Any, array: Any) -> Column:
     if isinstance(dtype, pd.ArrowDtype):
         return _of_arrow(pd, array)
     if isinstance(dtype, pd.SparseDtype):
-        raise UnsupportedConversionError(
-            "", f"is {dtype}, and no other framework has sparse columns", "x.sparse.to_dense() fills it"
-        )
+        why = f"it is {dtype}, and no other framework has sparse columns"
+        raise UnsupportedConversionError("", why, "x.sparse.to_dense() fills it", code="sparse")
     if isinstance(dtype, pd.DatetimeTZDtype):
         zone = meta.zone(dtype.tz)
         if zone:
@@ -280,23 +285,22 @@ def _of_extension(pd: Any, array: Any) -> Column:
 
 
 def _of_arrow(pd: Any, array: Any) -> Column:
-    """Describe what pandas gives Arrow without copying: Arrow's own, and nullable numbers."""
-    hub: Any = registry.by_name("pyarrow")
+    """Describe an array that pandas exports to Arrow without copying: Arrow's own, and nullable numbers."""
     try:
         if hasattr(array, "__arrow_array__"):
-            made = array.__arrow_array__()
+            exported = array.__arrow_array__()
         else:
-            made = hub.module().array(pd.Series(array, copy=False))
-    except (TypeError, ValueError, NotImplementedError) as error:  # pyarrow's are these, too
-        raise UnsupportedConversionError(
-            "", f"is {array.dtype}, which Arrow has no type for: {error}", "x.astype(...) to one that it has"
-        ) from error
-    column: Column = hub.table(made).columns[0]
+            exported = hub().module().array(pd.Series(array, copy=False))
+    except (TypeError, ValueError, NotImplementedError) as error:  # pyarrow's errors derive from these
+        why = f"it is {array.dtype}, which Arrow has no type for: {error}"
+        remedy = "x.astype(...) to one that it has"
+        raise UnsupportedConversionError("", why, remedy, code="missing-dtype") from error
+    column: Column = hub().table(exported).columns[0]
     column.name = _NAME
     return column
 
 
-# -- what pandas has for columns of others --------------------------------------
+# -- columns of other frameworks --------------------------------------------------
 
 
 def masked_type(dtype: str) -> str | None:
@@ -306,11 +310,11 @@ def masked_type(dtype: str) -> str | None:
 
 
 def nat_reasons(column: Column) -> list[Reason]:
-    """Return why dates with nulls are copied: pandas marks nulls by NaT alone."""
+    """Return why dates with nulls are copied: pandas marks nulls with NaT only."""
     nulls: Array | None = getattr(column, "nulls", None)
     if column.field is None or nulls is None:
         return []
     source: Source = getattr(column, "source")  # noqa: B009
     if source.view.device.is_host and (source.host()[nulls] == NAT).all():
         return []
-    return [Reason("pandas marks nulls among dates by NaT, and these are under a mask", "")]
+    return [Reason("pandas marks nulls among dates with NaT, and these have a mask", code="nulls")]

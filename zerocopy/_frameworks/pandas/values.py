@@ -1,4 +1,4 @@
-"""Columns that come in, as pandas' objects: where they alias, and what pandas cannot work with."""
+"""Columns of any framework as values of pandas: aliased if possible, cast if pandas cannot use their type."""
 
 from __future__ import annotations
 
@@ -7,97 +7,102 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy import registry
+from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy._frameworks.pandas.columns import LEVEL, NAT, RANGE, masked_type, nat_reasons
 from zerocopy.dtype import by_name
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.source import Array, Source
-from zerocopy.tables import pandas_metadata as meta
+from zerocopy.tables import on_device
 from zerocopy.tables.column import Column, Table
+from zerocopy.tables.decode import refused_by
+from zerocopy.tables.hub import hub
 from zerocopy.tables.tensor_column import TensorColumn
 from zerocopy.tables.to_tables import Copied
 
-#: Arrow types that pandas 3 takes and cannot use: ``take`` has no kernel for them, or
-#: ``ArrowDtype.type``, which printing asks for, raises NotImplementedError.
+#: Arrow types that pandas 3 accepts and cannot use: ``take`` has no kernel for them, or
+#: ``ArrowDtype.type``, which printing needs, raises NotImplementedError.
 UNUSABLE = {
     "string_view": ("pandas cannot select rows of views: they become large_string", "x.cast('large_string')"),
     "binary_view": ("pandas cannot select rows of views: they become large_binary", "x.cast('large_binary')"),
     "list_view": ("pandas cannot print views of lists: they become lists", "cast it to a list in Arrow"),
     "run_end_encoded": (
-        "pandas cannot select rows of runs: they are written out",
+        "pandas cannot select rows of runs: they are decoded",
         "pyarrow.compute.run_end_decode(x) does it in Arrow",
     ),
 }
 BOOL = by_name("bool")
-BITS = Reason("pandas cannot work with bool8 that has nulls: it becomes bits", "fill them first")
-TO_LEVEL = Reason("a MultiIndex keeps codes, which are made of a level's values", "index=False keeps columns")
+BITS = Reason("pandas cannot use bool8 with nulls: it becomes bits", "fill them first", code="bits")
+TO_LEVEL = Reason(
+    "a MultiIndex stores codes: pandas computes them from a level's values",
+    "index=False keeps columns",
+    code="index",
+)
 UNPRINTABLE = ("union", "interval")
 
 
 def reasons_against(column: Column) -> list[Reason]:
-    """Return why pandas copies a column that comes in; refuse what it cannot hold."""
+    """Return why pandas copies a column; refuse a type that it cannot hold."""
     if own_of(column) is not None:
         return [reason for reason in (RANGE, LEVEL) if reason in column.reasons]
     source: Source | None = getattr(column, "source", None)
     if source is not None and in_numpy(column, source):
         return [*column.reasons, *host_reasons(source), *nat_reasons(column)]
     if source is not None and column.field is None and not source.view.dtype.in_numpy:
-        raise UnsupportedConversionError(
-            "",
-            f"is {source.view.dtype}, which pandas lacks",
-            "cast it to float32 in the source framework",
-        )
+        why = f"it is {source.view.dtype}, which pandas lacks"
+        remedy = "cast it to float32 in the source framework"
+        raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
     reasons = column.arrow_reasons()
     if is_bool8(column) and column.length:
-        # Of the extension type pandas can neither filter nor sum: NumPy's bytes are the same.
+        # pandas can neither filter nor sum the extension type; NumPy's bool has the same bytes.
         return [*reasons, BITS] if column.null_count else list(column.values(BOOL).reasons)
     why, remedy = UNUSABLE.get(kind_of(column), ("", ""))
-    return [*reasons, Reason(why, remedy)] if why and column.length else reasons
+    return [*reasons, Reason(why, remedy, code="unusable-type")] if why and column.length else reasons
 
 
 def own_of(column: Column) -> Any:
-    """Return the function that returns the series that a column is, if it is pandas' own."""
+    """Return the function that returns a column of pandas as a series; None for other columns."""
     return getattr(column, "of_pandas", None)
 
 
 def in_numpy(column: Column, source: Source) -> bool:
-    """Whether a tensor becomes a column of NumPy's; if not, it goes by way of Arrow."""
+    """Whether a tensor becomes a column in NumPy's memory, not in Arrow's."""
     field, view = column.field, source.view
     if view.ndim != 1:
         return False
     if field is None:
         bare = getattr(column, "nulls", None) is None
         return view.dtype.in_numpy and (bare or masked_type(view.dtype.name) is not None)
-    # Only a time zone would be copied: pandas has no way in for it that aliases.
+    # Not with a time zone: pandas has no constructor for it that aliases NumPy's memory.
     return field.kind in ("timestamp", "duration") and not field.timezone
 
 
 def host_reasons(source: Source) -> list[Reason]:
+    """Return why pandas copies a tensor in NumPy's memory."""
     view = source.view
     if source.refusal is not None:
-        raise UnsupportedConversionError("", source.refusal.why, source.refusal.remedy)
+        raise refused_by(source.refusal)
     reasons = list(source.reasons)
     if not view.device.is_host:
-        reasons.append(Reason(f"it is on {view.device} and pandas' memory is the host's", ""))
+        reasons.append(Reason(f"it is on {view.device}, and pandas uses host memory", code="other-device"))
     elif not view.is_aligned(view.dtype.itemsize) or view.has_fractional_strides:
-        # pandas' kernels load whole elements, and nowhere promise to take misaligned ones.
-        reasons.append(Reason("the memory is not aligned to its item size", "copy it at its source"))
+        # pandas' kernels load whole elements and do not promise to accept misaligned ones.
+        why = "the memory is not aligned to its item size"
+        reasons.append(Reason(why, "copy it in the source framework", code="misaligned"))
     return reasons
 
 
 def values_of(pd: Any, column: Column, index: Any) -> Any:
-    """Return what a column of a data frame is made of, with its own memory where it has `column_reasons`."""
+    """Return a column as an argument of ``pandas.DataFrame``: a copy if it has `column_reasons`."""
     if own_of(column) is not None:
         own = own_of(column)()
-        # A series and not its array: pandas then knows that two frames look at it, and
-        # writing to one of them leaves the other as it is.
+        # A series, not its array, so that copy-on-write knows that two frames share it.
         own = _copied(pd, own) if isinstance(column, Copied) else own.copy(deep=False)
         return own if index is None or own.index is index else own.set_axis(index)
     source: Source | None = getattr(column, "source", None)
     if source is None or not in_numpy(column, source):
         return _arrow_values(pd, column)
-    array = source.host() if source.to_host is None or source.view.device.is_host else source.to_host(None)
+    array = on_device.fetch(source)
     nulls: Array | None = getattr(column, "nulls", None)
     field = column.field
     if reasons_against(column) and not source.reasons and source.view.device.is_host:
@@ -113,14 +118,10 @@ def values_of(pd: Any, column: Column, index: Any) -> Any:
 
 
 def _copied(pd: Any, own: Any) -> Any:
-    """Return a series in memory of its own.
-
-    ``copy(deep=True)`` of one in Arrow's memory does not copy it: it is never written to.
-    """
+    """Return a copy of a series; ``copy(deep=True)`` does not copy Arrow's memory."""
     if not isinstance(own.array, pd.arrays.ArrowExtensionArray):
         return own.copy(deep=True)
-    hub: Any = registry.by_name("pyarrow")
-    chunked = hub.copied(hub.module().chunked_array(own))
+    chunked = hub().copied(hub().module().chunked_array(own))
     return pd.Series(pd.array(chunked, dtype=own.dtype), index=own.index, name=own.name, copy=False)
 
 
@@ -130,22 +131,22 @@ def _arrow_values(pd: Any, column: Column) -> Any:
         return column.values(BOOL).host()
     chunked = column.arrow()
     if bool8:
-        chunked = chunked.cast(registry.by_name("pyarrow").module().bool_())
+        chunked = chunked.cast(hub().module().bool_())
     if not hasattr(chunked, "chunks"):
-        chunked = registry.by_name("pyarrow").module().chunked_array([chunked])
+        chunked = hub().module().chunked_array([chunked])
     if kind_of(column) in UNUSABLE:
-        hub: Any = registry.by_name("pyarrow")
-        # Copied once more, since a cast of lists may keep what it can: the plan said a copy.
-        chunked = hub.copied(_usable(hub.module(), kind_of(column), chunked))
+        # Copied once more: a cast of lists may alias parts, and the plan promised a copy.
+        chunked = hub().copied(_usable(hub().module(), kind_of(column), chunked))
     return pd.arrays.ArrowExtensionArray(chunked)
 
 
 def is_bool8(column: Column) -> bool:
+    """Whether a column is Arrow's extension type for booleans in bytes."""
     return column.field is not None and column.field.extension == "arrow.bool8"
 
 
 def kind_of(column: Column) -> str:
-    """Return the kind of a column's type, or of the text that its codes stand for where that decides."""
+    """Return the kind of a column's type; for a dictionary of views, the kind of its values."""
     field = column.field
     if field is None or field.extension:
         return ""
@@ -162,37 +163,36 @@ def _usable(pa: Any, kind: str, chunked: Any) -> Any:
         return pa.chunked_array(chunks, chunked.type.value_type)
     if kind == "list_view":
         wide = pa.types.is_large_list_view(chunked.type)
-        to = (pa.large_list if wide else pa.list_)(chunked.type.value_field)
-        return pa.chunked_array([_lists(pa, pc, chunk, to) for chunk in chunked.chunks], to)
+        target = (pa.large_list if wide else pa.list_)(chunked.type.value_field)
+        return pa.chunked_array([_lists(pa, pc, chunk, target) for chunk in chunked.chunks], target)
     wide = pa.large_string() if kind == "string_view" else pa.large_binary()
     if pa.types.is_dictionary(chunked.type):
-        of = pa.DictionaryArray.from_arrays
-        made = [of(c.indices, c.dictionary.cast(wide), ordered=c.type.ordered) for c in chunked.chunks]
-        return pa.chunked_array(made, pa.dictionary(chunked.type.index_type, wide, chunked.type.ordered))
+        build = pa.DictionaryArray.from_arrays
+        chunks = [build(c.indices, c.dictionary.cast(wide), ordered=c.type.ordered) for c in chunked.chunks]
+        return pa.chunked_array(chunks, pa.dictionary(chunked.type.index_type, wide, chunked.type.ordered))
     return chunked.cast(wide)
 
 
-def _lists(pa: Any, pc: Any, views: Any, to: Any) -> Any:
+def _lists(pa: Any, pc: Any, views: Any, target: Any) -> Any:
     """Return list views as lists."""
-    # Not by a cast: it takes the offsets over and forgets the sizes, so that one offset is
-    # missing and lists out of order are wrong (apache/arrow#50994).
+    # Not by a cast, which keeps the offsets and ignores the sizes: one offset is missing, and
+    # lists out of order are wrong (apache/arrow#50994).
     sizes = pc.list_value_length(views).fill_null(0)
     ends = pc.cumulative_sum(sizes)
     offsets = pa.concat_arrays([pa.array([0], sizes.type), ends])
-    kind = pa.LargeListArray if pa.types.is_large_list(to) else pa.ListArray
+    kind = pa.LargeListArray if pa.types.is_large_list(target) else pa.ListArray
     hidden = views.is_null() if views.null_count else None
-    return kind.from_arrays(offsets, views.flatten(), type=to, mask=hidden)
+    return kind.from_arrays(offsets, views.flatten(), type=target, mask=hidden)
 
 
 def block_of(columns: list[Column]) -> Array | None:
-    """Return the columns of one matrix as that matrix; None for others."""
+    """Return the matrix whose columns these are; None if they are not columns of one matrix."""
     if len(columns) < 2 or not all(type(c) is TensorColumn and c.field is None for c in columns):
         return None
-    found = [c.source for c in columns if isinstance(c, TensorColumn)]
-    first, second = found[0].view, found[1].view
+    views = [c.source.view for c in columns if isinstance(c, TensorColumn)]
+    first, second = views[:2]
     step = second.ptr - first.ptr
-    for place, source in enumerate(found):
-        view = source.view
+    for place, view in enumerate(views):
         if (
             view.owner is not first.owner
             or view.ptr != first.ptr + place * step
@@ -203,28 +203,27 @@ def block_of(columns: list[Column]) -> Array | None:
         return None
     if any(column.nulls is not None for column in columns if isinstance(column, TensorColumn)):
         return None
-    whole = replace(first, shape=(*first.shape, len(found)), strides=(*first.strides, step))
+    whole = replace(first, shape=(*first.shape, len(views)), strides=(*first.strides, step))
     return whole.numpy()
 
 
 def places_of(table: Table, levels: list[str]) -> list[int]:
-    """Return which columns are those levels of an index, where they are there."""
-    # The last of a name: the index comes behind the columns.
+    """Return the positions of the columns that are levels of the index."""
+    # The last column of a name, since the index follows the columns.
     last = {str(label): i for i, label in enumerate(table.labels)}
     return [last[name] for name in levels if name in last]
 
 
-def index_from(pd: Any, table: Table, said: meta.Said | None) -> tuple[list[int], Any]:
-    """Return which columns are the index, and the index: the default one where none is said."""
-    described = said.index if said is not None else []
-    levels = [one for one in described if isinstance(one, str)]
-    places = places_of(table, levels)
-    if said is None or not places:
-        spans = [meta.range_of(one) for one in described if isinstance(one, dict)]
-        if len(spans) == len(described) == 1 and len(spans[0]) == table.length:
-            return [], pd.RangeIndex(spans[0], name=described[0].get("name"))
+def index_from(pd: Any, table: Table, metadata: meta.IndexMetadata | None) -> tuple[list[int], Any]:
+    """Return the positions of the index's columns, and the index: the default one without metadata."""
+    entries = metadata.index if metadata is not None else []
+    places = places_of(table, [entry for entry in entries if isinstance(entry, str)])
+    if metadata is None or not places:
+        ranges = [meta.range_of(entry) for entry in entries if isinstance(entry, dict)]
+        if len(ranges) == len(entries) == 1 and len(ranges[0]) == table.length:
+            return [], pd.RangeIndex(ranges[0], name=entries[0].get("name"))
         return [], pd.RangeIndex(table.length)
-    names = [said.level_name(str(table.labels[i])) for i in places]
+    names = [metadata.level_name(str(table.labels[i])) for i in places]
     arrays = [_index_values(pd, table.columns[i]) for i in places]
     if len(arrays) > 1:
         return places, pd.MultiIndex.from_arrays(arrays, names=names)
@@ -232,7 +231,7 @@ def index_from(pd: Any, table: Table, said: meta.Said | None) -> tuple[list[int]
 
 
 def _index_values(pd: Any, column: Column) -> Any:
-    """Return what an index is made of: numbers, dates and text in pandas' own types where they alias."""
+    """Return the values of an index: numbers, dates and text in pandas' own types if they alias."""
     values = values_of(pd, column, None)
     if own_of(column) is not None:
         return values.array

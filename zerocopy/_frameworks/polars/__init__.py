@@ -1,14 +1,14 @@
-"""polars: frames and series, each column in Arrow chunks of its own, which polars never writes to.
+"""polars: frames and series, with each column in its own Arrow chunks, which polars never writes to.
 
-A column goes out and comes in alone, by its own stream: that keeps its chunks and its
-addresses. Whole frames do neither. ``DataFrame.__arrow_c_stream__`` and
-``Series.to_arrow`` rechunk the source in place, ``pl.DataFrame(table)`` rechunks what it
-takes, and a frame read from one stream has wrong decimals (all seen in polars 2.1.0).
+Each column is exchanged through its own stream, which keeps its chunks and addresses. Whole
+frames do not: ``DataFrame.__arrow_c_stream__`` and ``Series.to_arrow`` rechunk the source in
+place, ``pl.DataFrame(table)`` rechunks its argument, and a frame read from one stream has
+wrong decimals (all in polars 2.1.0).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,12 +21,13 @@ from zerocopy._frameworks.polars.series import (
     plain_table,
     series_of,
 )
-from zerocopy._frameworks.polars.types import BITS, changes, places, reasons_against
+from zerocopy._frameworks.polars.types import BITS, changes, memory_reasons, reasons_against
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.framework import Array, Framework, Source
+from zerocopy.framework import Framework
+from zerocopy.source import Array, Source
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
-from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.decode import as_one_tensor
 
 
 class Polars(Framework):
@@ -37,11 +38,11 @@ class Polars(Framework):
 
     name = "polars"
     kind = "table"
-    # Older ones were tried: they fail, and some give wrong values.
+    # Older versions fail the tests, and some give wrong values.
     min_version = "2.0"
     root_modules = ("polars",)
     distribution = "polars"
-    mutable = False  # it copies before it writes, whoever owns the memory
+    mutable = False  # polars copies before it writes
 
     def __init__(self, form: str | None = None) -> None:
         self.form = form
@@ -63,24 +64,16 @@ class Polars(Framework):
     def table(self, obj: Any, index: bool | None = None) -> Table:
         pl = self.module()
         if isinstance(obj, pl.LazyFrame):
-            raise UnsupportedConversionError(
-                "convert(polars.LazyFrame)",
-                "a LazyFrame is a query that has not run",
-                "run it first: x.collect()",
-            )
+            why = "a LazyFrame is a query that has not run"
+            remedy = "run it first: x.collect()"
+            raise UnsupportedConversionError("convert(polars.LazyFrame)", why, remedy, code="lazy-query")
         if isinstance(obj, pl.Series):
             return Table("polars.Series", [obj.name], [column_of(obj)], len(obj), single=True, obj=obj)
         columns = [column_of(series) for series in obj.get_columns()]
         return Table("polars.DataFrame", obj.columns, columns, obj.height, obj=obj)
 
     def source(self, obj: Any) -> Source:
-        table = self.table(obj)
-        asked = f"convert({table.name})"
-        if not table.single:
-            raise UnsupportedConversionError(
-                asked, "a frame is not one array", "pick a column, or convert it to a dict of them"
-            )
-        return as_tensor(table.columns[0])
+        return as_one_tensor(self.table(obj))
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         pl = self.module()
@@ -94,13 +87,13 @@ class Polars(Framework):
 
         def plain(series: Any) -> Array:
             array: Array = series.to_numpy(allow_copy=False)
-            # Dates lose their time zone on this way, and arrays without rows are writable.
+            # Dates would lose their time zone, and arrays without rows are writable.
             if array.dtype.kind not in "iuf" or array.flags.writeable:
-                raise ValueError("for the careful way")
+                raise ValueError("not plain numbers: use the slow path")
             return array
 
         def versioned(series: Any) -> Any:
-            return plain(series).__dlpack__(max_version=(1, 0))  # NumPy's, which says that it is read-only
+            return plain(series).__dlpack__(max_version=(1, 0))  # NumPy's exporter, which marks it read-only
 
         return {"versioned": versioned, "readonly": plain, "ndarray": plain}
 
@@ -109,7 +102,7 @@ class Polars(Framework):
     def column_reasons(self, column: Column) -> list[Reason]:
         pl = self.module()
         if isinstance(column, OWN):
-            return []  # a series is taken as it is
+            return []  # polars' own series
         if direct(column) is not None:
             return ndarray_reasons(pl, column)
         reasons = dict.fromkeys(column.arrow_reasons())
@@ -118,57 +111,50 @@ class Polars(Framework):
         elif column.source.view.dtype.name == "bool":  # type: ignore[attr-defined]
             reasons[BITS] = None
         if not reasons and isinstance(column, ArrowColumn) and column.length:
-            reasons |= dict.fromkeys(places(column))
+            reasons |= dict.fromkeys(memory_reasons(column))
         return list(reasons)
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
-        """Return no reasons; refuse a table that no frame can be."""
+        """Return no reasons; refuse labels that a frame cannot have."""
         labels = [str(label) for label in table.labels]
         if len(set(labels)) != len(labels):
             twice = [label for label in dict.fromkeys(labels) if labels.count(label) > 1]
-            raise UnsupportedConversionError(
-                "",
-                f"several columns are called {', '.join(map(repr, twice))}, and polars takes each name once",
-                "rename them in the source",
-            )
+            why = f"several columns are called {', '.join(map(repr, twice))}, and polars takes each name once"
+            raise UnsupportedConversionError("", why, "rename them in the source", code="duplicate-names")
         if self.form == "Series" and len(labels) != 1:
-            raise UnsupportedConversionError(
-                "",
-                f"a table of {len(labels)} columns is not one polars.Series",
-                "pick one, columns=['x'], or ask for \"polars.DataFrame\"",
-            )
+            why = f"a table of {len(labels)} columns is not one polars.Series"
+            remedy = "pick one, columns=['x'], or ask for \"polars.DataFrame\""
+            raise UnsupportedConversionError("", why, remedy, code="several-columns")
         return super().table_reasons(table)
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
         pl = self.module()
         labels = [str(label) for label in table.labels]
-        said = []
+        warnings = []
         if table.metadata:
             keys = ", ".join(repr(key.decode(errors="replace")) for key in table.metadata)
-            said.append(f"the schema's metadata ({keys}) does not survive: polars has no place for it")
+            warnings.append(f"the schema's metadata ({keys}) is lost: polars has no metadata")
         if table.index:
-            said.append(f"the index becomes columns ({', '.join(labels[-table.index :])}): polars has none")
+            warnings.append(
+                f"the index becomes columns ({', '.join(labels[-table.index :])}): polars has none"
+            )
         if any(not isinstance(label, str) for label in table.labels):
-            said.append("labels that are no strings become strings: polars has no others")
+            warnings.append("labels that are not strings become strings: polars has no others")
         for label, column in zip(labels, table.columns, strict=True):
-            if not isinstance(column, OWN):
-                whose = "it: " if table.single else f"column {label!r}: "
-                said += [whose + change for change in _changes(pl, column)]
-        return tuple(said)
+            if not isinstance(column, OWN) and column.field is not None:
+                subject = "it: " if table.single else f"column {label!r}: "
+                warnings += [subject + change for change in changes(pl, column.field)]
+        return tuple(warnings)
 
     def from_table(self, table: Table) -> Any:
         pl = self.module()
-        self.table_reasons(table)  # on the fast way nobody has asked yet
+        self.table_reasons(table)  # the fast path has not called it
         labels = [str(label) for label in table.labels]
-        found = [series_of(pl, n, c) for n, c in zip(labels, table.columns, strict=True)]
+        series = {name: series_of(pl, name, c) for name, c in zip(labels, table.columns, strict=True)}
         if self.form == "Series":
-            return found[0]
-        # A dict: of a list, polars gives a series without a name one of its own.
-        return (
-            pl.DataFrame(dict(zip(labels, found, strict=True)))
-            if found
-            else pl.DataFrame(height=table.length)
-        )
+            return series[labels[0]]
+        # A dict, since polars renames a series without a name in a list.
+        return pl.DataFrame(series) if series else pl.DataFrame(height=table.length)
 
     def from_column(self, table: Table) -> Any:
         name = str(table.labels[0])
@@ -183,24 +169,18 @@ class Polars(Framework):
 
         def flat(array: Any) -> Any:
             if array.ndim != 1 or array.dtype.kind not in "iuf" or not array.dtype.isnative:
-                raise ValueError("for the careful way")
-            # ml_dtypes gives some of its types, such as float8_e5m2, NumPy's kind "f": of
-            # those polars would make a Series of objects.
+                raise ValueError("not plain numbers: use the slow path")
+            # Some types of ml_dtypes, such as float8_e5m2, have NumPy's kind "f": polars would
+            # make a Series of objects.
             if array.dtype.isbuiltin != 1:
-                raise ValueError("for the careful way")
+                raise ValueError("not NumPy's own type: use the slow path")
             if array.itemsize > 8 or not (array.flags.c_contiguous and array.flags.aligned):
-                raise ValueError("for the careful way")
+                raise ValueError("needs a copy: use the slow path")
             return series(array)
 
-        # One call instead of one a column, which is 50 us a table of ten. It would put
-        # columns in different chunks together: of this form each has one alone.
+        # One call instead of one per column saves 50 us for ten columns. from_arrow() joins
+        # chunks, but this form has one chunk per column.
         return {"ndarray": flat, "arrow": self.module().from_arrow}
-
-
-def _changes(pl: Any, column: Column) -> Iterator[str]:
-    """Yield what of a column polars does not keep."""
-    if column.field is not None:
-        yield from changes(pl, column.field)
 
 
 FRAMEWORK = Polars()

@@ -22,7 +22,7 @@ from zerocopy.protocols.array_interface import address, tidy_strides
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
-from zerocopy.tables.arrow_column import ArrowColumn, Typed
+from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
 
@@ -89,7 +89,7 @@ class PyArrow(Hub):
         if isinstance(obj, (pa.Array, pa.ChunkedArray)):
             return Table(name, [""], [_column(pa, obj, name)], len(obj), single=True, obj=obj)
         if isinstance(obj, pa.RecordBatchReader):
-            columns: list[Column] = [Typed(name, _field(field)) for field in obj.schema]
+            columns: list[Column] = [UnreadColumn(name, _field(field)) for field in obj.schema]
             return Table(
                 name, obj.schema.names, columns, 0, read=lambda: self._read(obj, name), once=True, obj=obj
             )

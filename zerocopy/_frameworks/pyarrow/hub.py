@@ -147,5 +147,5 @@ def _unreadable(obj: Any, error: Exception) -> UnsupportedConversionError:
         "",
         f"pyarrow cannot read the {type(obj).__qualname__}: {error}",
         "see the cause above",
-        code="exporter-error",
+        code="producer-raised",
     )

@@ -93,7 +93,7 @@ class PyLibCuDF(Framework):
     def column_reasons(self, column: Column) -> list[Reason]:
         if isinstance(column, LibCudfColumn) and column.field.dictionary is not None:
             raise obstacles.refuse_column(
-                f"is {column.field}, and its pylibcudf column has only the codes",
+                f"it is {column.field}, and its pylibcudf column has only the codes",
                 'convert it to "cudf", or cast it to its values first: x.astype(x.cat.categories.dtype)',
             )
         return self.import_reasons(column)
@@ -103,7 +103,7 @@ class PyLibCuDF(Framework):
         self.check_device(Device(CUDA, importing.current_device()))
         if column.length > _MAX_ROWS:
             raise obstacles.refuse_column(
-                f"has {column.length:,} rows and cuDF holds {_MAX_ROWS:,}",
+                f"it has {column.length:,} rows and cuDF holds {_MAX_ROWS:,}",
                 "convert it in parts",
                 code="too-many-elements",
             )
@@ -235,7 +235,7 @@ class LibCudfColumn(ArrowColumn):
             return FRAMEWORK.source(on_gpu()).host()
 
         view = StridedView(0, (self.length,), (1,), _BOOL, self.device, True, self)
-        return on_device.made(Source(self.name, view, host, "cuda-array-interface", (_VALIDITY,)), on_gpu)
+        return on_device.via_host(Source(self.name, view, host, "cuda-array-interface", (_VALIDITY,)), on_gpu)
 
     def filled(self, value: Any) -> Callable[[], Any] | None:
         plc = FRAMEWORK.module()

@@ -54,7 +54,7 @@ def current_device() -> int:
 def _check_current(device: Device) -> None:
     if device.id != current_device():
         raise obstacles.refuse_column(
-            f"is on {device}, and cuDF works on the current device, cuda:{current_device()}",
+            f"it is on {device}, and cuDF works on the current device, cuda:{current_device()}",
             f"make that one current first: cupy.cuda.Device({device.id}).use()",
             code="other-device",
         )
@@ -79,13 +79,13 @@ def check_tensor(view: StridedView) -> None:
     """Refuse a tensor with other than one dimension, or with a dtype that cuDF lacks."""
     if view.ndim != 1:
         raise obstacles.refuse_column(
-            f"is a tensor of shape {view.shape}, and cuDF's columns are flat",
+            f"it is a tensor of shape {view.shape}, and cuDF's columns are flat",
             "pass its columns one by one",
             code="too-many-dimensions",
         )
     name = view.dtype.name
     if name != "bool" and name.upper() not in libcudf.FORMATS:
-        raise obstacles.refuse_column(f"is {name}, which cuDF lacks", "cast it in its own framework")
+        raise obstacles.refuse_column(f"it is {name}, which cuDF lacks", "cast it in its own framework")
 
 
 def device_copy_reasons(column: ArrowColumn) -> list[Reason]:
@@ -96,7 +96,7 @@ def device_copy_reasons(column: ArrowColumn) -> list[Reason]:
     not_aliased = [p for p in parts if p.kind in _NOT_ALIASED or p.format == "+L" or p.timezone]
     if not_aliased:
         raise obstacles.refuse_column(
-            f"is {column.field}, and cuDF cannot alias {not_aliased[0]} on the GPU",
+            f"it is {column.field}, and cuDF cannot alias {not_aliased[0]} on the GPU",
             "copy it to the host first",
         )
     bits = any(part.kind == "bool" for part in parts)
@@ -119,7 +119,7 @@ def check(field: Field) -> None:
         if part.extension == "arrow.fixed_shape_tensor":
             remedy = "pass its columns one by one: cuDF's are flat"
         if remedy is not None:
-            raise obstacles.refuse_column(f"is {field}, which cuDF lacks", remedy)
+            raise obstacles.refuse_column(f"it is {field}, which cuDF lacks", remedy)
 
 
 # -- aliases and casts ------------------------------------------------------------------

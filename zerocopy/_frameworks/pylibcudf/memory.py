@@ -64,7 +64,7 @@ def read(col: Any, dtype: Any, owner: Any, device: Device, stream: int) -> Memor
         ends = col.child(0) if col.num_children() else None
         if ends is None and (col.size() or kind == "LIST"):
             raise obstacles.refuse_column(
-                "has no offsets: all its rows are null", "fill them, or leave it out", code="nulls"
+                "it has no offsets: all its rows are null", "fill them, or leave it out", code="nulls"
             )
         wide = ends is not None and ends.type().id().name == "INT64"
         first = 0 if ends is None else _address(ends.data()) + ends.offset() * (8 if wide else 4)

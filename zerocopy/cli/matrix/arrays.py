@@ -78,7 +78,7 @@ def measure(
             matrix.not_installed[name] = f"pip install {framework.distribution or framework.name}"
             continue
         progress(f"importing {name}", i, 0)
-        if reason := _unusable(name):
+        if reason := _find_obstacle(name):
             matrix.not_usable[name] = reason
         else:
             info = known.get(framework.name)
@@ -90,7 +90,7 @@ def measure(
     return matrix
 
 
-def _unusable(name: str) -> Reason | None:
+def _find_obstacle(name: str) -> Reason | None:
     """Return why an installed framework cannot be in the matrix: no device, a broken installation."""
     try:
         with warnings.catch_warnings():
@@ -122,7 +122,7 @@ class ArrayRow(Row[ArrayCell]):
         # A plain NumPy copy, unlike the data, is usually not 64-byte aligned, as users' arrays are not.
         native = registry.by_name(self.origin) is registry.by_type(type(self.data))
         self.source = self.data.copy() if native else zerocopy.convert(self.data, to=self.origin, copy=True)
-        differences = _differences(self.data, self.source)
+        differences = _find_differences(self.data, self.source)
         shares = sharing(self.data, self.source)
         return [*differences, "copy=True aliases"] if shares is not None and shares.some else differences
 
@@ -132,7 +132,9 @@ class ArrayRow(Row[ArrayCell]):
             cell.reasons = [attempt.refusal.reason]
         elif attempt.measured:
             self._prove(cell, attempt)
-        cell.broken += [f"the source afterwards: {text}" for text in _differences(self.data, self.source)]
+        cell.broken += [
+            f"the source afterwards: {text}" for text in _find_differences(self.data, self.source)
+        ]
         if attempt.refusal is None:
             del attempt
             with warnings.catch_warnings():
@@ -140,7 +142,7 @@ class ArrayRow(Row[ArrayCell]):
                 cell.median_ns, cell.samples = time_conversion(self.source, cell.target, self.samples)
 
     def differences(self, result: Any, plan: zerocopy.Plan, options: dict[str, Any]) -> list[str]:
-        return _differences(self.data, result)
+        return _find_differences(self.data, result)
 
     def _prove(self, cell: ArrayCell, attempt: Attempt) -> None:
         """Compare addresses, and the effect of a write if that is safe."""
@@ -158,11 +160,11 @@ class ArrayRow(Row[ArrayCell]):
             cell.broken.append(f"shares_memory is {shares}, and a write to the source {verb} the result")
 
 
-def _differences(data: Array, obj: Any) -> list[str]:
+def _find_differences(data: Array, obj: Any) -> list[str]:
     """Return how an object differs from the data: dtype, shape, any bit of any value."""
     back = zerocopy.convert(obj, to="numpy")
     if isinstance(back, dict):
-        back, differences = _joined(back, data.ndim)
+        back, differences = _join_columns(back, data.ndim)
         if differences:
             return differences
     if not isinstance(back, np.ndarray):
@@ -180,7 +182,7 @@ def _differences(data: Array, obj: Any) -> list[str]:
     return [f"{count:,} of {data.size:,} values differ"]
 
 
-def _joined(columns: dict[Any, Any], ndim: int) -> tuple[Any, list[str]]:
+def _join_columns(columns: dict[Any, Any], ndim: int) -> tuple[Any, list[str]]:
     """Return the array that columns were made from, or what is wrong with them."""
     parts = list(columns.values())
     dtypes = list(dict.fromkeys(str(column.dtype) for column in parts))

@@ -33,26 +33,26 @@ STYLES = {
 }
 
 
-def sign_of(outcome: str, signs: Signs) -> str:
+def choose_sign(outcome: str, signs: Signs) -> str:
     """Return the sign of an outcome in the terminal's symbols."""
     sign = STYLES[outcome].sign
     return getattr(signs, sign, sign)
 
 
-def labelled(outcome: str, signs: Signs) -> Text:
+def format_outcome(outcome: str, signs: Signs) -> Text:
     """Return an outcome's sign and word, in its colour."""
     style = STYLES[outcome]
-    return Text(f"{sign_of(outcome, signs)} {style.word}", style.colour)
+    return Text(f"{choose_sign(outcome, signs)} {style.word}", style.colour)
 
 
-def marked(cell: Cell, options: dict[str, object], signs: Signs) -> Text:
+def format_mark(cell: Cell, options: dict[str, object], signs: Signs) -> Text:
     """Return a cell's sign alone, after a letter for each option that the conversion needs."""
     if not options:
-        return Text(sign_of(cell.outcome, signs), STYLES[cell.outcome].colour)
+        return Text(choose_sign(cell.outcome, signs), STYLES[cell.outcome].colour)
     shared = "zero-copy" if cell.zero_copy else "copy"
     letters = [
         STYLES[name].sign
         for name, option in (("encoded", "encode"), ("masked", "nulls"))
         if option in options
     ]
-    return Text("".join(letters) + sign_of(shared, signs), STYLES[shared].colour)
+    return Text("".join(letters) + choose_sign(shared, signs), STYLES[shared].colour)

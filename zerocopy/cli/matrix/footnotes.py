@@ -40,12 +40,12 @@ class Footnote:
     @property
     def why(self) -> str:
         """The reason, with the numbers of all cells."""
-        return _merged([why for why, _ in self.reasons])
+        return _merge([why for why, _ in self.reasons])
 
     @property
     def remedy(self) -> str:
         """The fix, with the numbers of all cells."""
-        return _merged([remedy for _, remedy in self.reasons])
+        return _merge([remedy for _, remedy in self.reasons])
 
     def place(self, names: Sequence[str], total: int) -> str:
         """Return the names of the cells unless all have it; without a number the frameworks as well."""
@@ -77,7 +77,7 @@ class Footnotes:
         self._footnotes: dict[Key, Footnote] = {}
         for cell in cells:
             for key in keys(cell):
-                footnote = self._footnotes.setdefault(_general(key), Footnote(key[0]))
+                footnote = self._footnotes.setdefault(_generalize(key), Footnote(key[0]))
                 footnote.reasons.append(key[1:])
                 footnote.cells.append(cell)
         self.listed = sorted(self._footnotes.values(), key=lambda note: list(HEADINGS).index(note.kind))
@@ -88,7 +88,7 @@ class Footnotes:
 
     def numbers(self, cells: Iterable[Cell]) -> list[int]:
         """Return the numbers of some cells' footnotes."""
-        numbers = {self._footnotes[_general(key)].number for cell in cells for key in self._keys(cell)}
+        numbers = {self._footnotes[_generalize(key)].number for cell in cells for key in self._keys(cell)}
         return sorted(numbers - {0})
 
     def print(self, total: int, out: Output) -> None:
@@ -98,34 +98,34 @@ class Footnotes:
             if footnote.kind != kind:
                 kind = footnote.kind
                 out.show("", Text(HEADINGS[kind], "bold red" if kind == "broken" else "bold"))
-            text = with_fix(footnote.why, footnote.remedy)
+            text = format_reason(footnote.why, footnote.remedy)
             if place := footnote.place([self._name(cell) for cell in footnote.cells], total):
                 text.append(f"\n{place}", "dim")
             sign = f"[{footnote.number}]" if footnote.number else out.signs.no
             print_rows([(Text(sign, "bold"), text)], out)
 
 
-def _general(key: Key) -> Key:
+def _generalize(key: Key) -> Key:
     """Return a key without numbers, which all cells of a footnote share."""
     if key[0] == "broken":
         return key
     return (key[0], _NUMBER.sub("#", key[1]), _NUMBER.sub("#", key[2]))
 
 
-def _merged(texts: list[str]) -> str:
+def _merge(texts: list[str]) -> str:
     """Return texts that differ in numbers alone as one.
 
     Examples
     --------
-    >>> _merged(["it is at 8", "it is at 16", "it is at 8", "it is at 32"])
+    >>> _merge(["it is at 8", "it is at 16", "it is at 8", "it is at 32"])
     'it is at 8, 16 or 32'
     """
     columns = zip(*map(_NUMBER.findall, dict.fromkeys(texts)), strict=True)
-    numbers = iter([_either(list(dict.fromkeys(values))) for values in columns])
+    numbers = iter([_join_alternatives(list(dict.fromkeys(values))) for values in columns])
     return _NUMBER.sub(lambda _: next(numbers), texts[0])
 
 
-def _either(values: list[str]) -> str:
+def _join_alternatives(values: list[str]) -> str:
     if len(values) > 4:
         values = [*values[:3], "other numbers"]
     return " or ".join(filter(None, [", ".join(values[:-1]), values[-1]]))
@@ -138,7 +138,7 @@ def join_names(names: Iterable[str], most: int = 6) -> str:
     return ", ".join(map(printable, distinct[:most])) + more
 
 
-def with_fix(why: str, remedy: str) -> Text:
+def format_reason(why: str, remedy: str) -> Text:
     """Return a reason, and its fix on a line of its own."""
     text = Text(printable(why))
     return text.append("\n").append("fix: ", "dim").append(printable(remedy)) if remedy else text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from zerocopy.cli.matrix.cell_style import marked
+from zerocopy.cli.matrix.cell_style import format_mark
 from zerocopy.cli.matrix.columns import ColumnCell, ColumnMatrix
 from zerocopy.cli.matrix.comparison import LABEL
 from zerocopy.cli.matrix.footnotes import Footnotes, Key, join_names
@@ -51,17 +51,17 @@ def _print_source(matrix: ColumnMatrix, source: str, footnotes: Footnotes, out: 
     texts: dict[tuple[str, str], Text] = {}
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, cells in by_column.items():
-        row = {(name, cell.target): _cell_text(cell, footnotes, out) for cell in cells}
+        row = {(name, cell.target): _format_cell(cell, footnotes, out) for cell in cells}
         texts |= row
         # A file's columns of one type with the same cells are one row.
         plain = (text.plain for text in row.values())
         alike.setdefault((name,) if matrix.named else (matrix.types[name], *plain), []).append(name)
-    heads = {names[0]: _head(names, matrix, out) for names in alike.values()}
+    heads = {names[0]: _format_head(names, matrix, out) for names in alike.values()}
     corner = Text.assemble("from ", (printable(source), "bold"))
     print_grid(heads, matrix.targets, texts, corner, 0, out)
 
 
-def _head(names: list[str], matrix: ColumnMatrix, out: Output) -> Text:
+def _format_head(names: list[str], matrix: ColumnMatrix, out: Output) -> Text:
     """Return the names of columns with their type, unless they are called after it."""
     if matrix.named:
         return Text(names[0])
@@ -76,9 +76,9 @@ def _cut(text: Text, out: Output) -> Text:
     return text
 
 
-def _cell_text(cell: ColumnCell, footnotes: Footnotes, out: Output) -> Text:
+def _format_cell(cell: ColumnCell, footnotes: Footnotes, out: Output) -> Text:
     numbers = ",".join(map(str, footnotes.numbers([cell])))
-    return Text.assemble(marked(cell, cell.options, out.signs), f" {numbers}" if numbers else "")
+    return Text.assemble(format_mark(cell, cell.options, out.signs), f" {numbers}" if numbers else "")
 
 
 def _print_legend(cells: list[ColumnCell], footnotes: Footnotes, out: Output) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from zerocopy.cli.matrix.cell_style import STYLES, labelled
+from zerocopy.cli.matrix.cell_style import STYLES, format_outcome
 from zerocopy.cli.terminal import Output, printable
 
 
@@ -28,7 +28,7 @@ def print_grid(
     widths = {
         target: 2 + max([len(target), *(_width(texts[row, target]) for row in heads)]) for target in targets
     }
-    for grid in _split(widths, out.width + 2 - first):  # the last column needs no gap after it
+    for grid in _split_columns(widths, out.width + 2 - first):  # the last column needs no gap after it
         table = Table(
             box=out.signs.box, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style=""
         )
@@ -51,7 +51,7 @@ def print_legend(
     for outcome, style in STYLES.items():
         if outcome in outcomes:
             meaning = style.meaning + remarks.get(outcome, "")
-            table.add_row(labelled(outcome, out.signs), Text(meaning, "dim"))
+            table.add_row(format_outcome(outcome, out.signs), Text(meaning, "dim"))
     for term, meaning in more:
         table.add_row(Text(f"  {term}", "dim"), Text(meaning, "dim"))
     if table.row_count:
@@ -62,14 +62,14 @@ def _width(text: Text) -> int:
     return max(line.cell_len for line in text.split("\n"))
 
 
-def _split(widths: dict[str, int], width: int) -> list[list[str]]:
+def _split_columns(widths: dict[str, int], width: int) -> list[list[str]]:
     """Return the columns in as few grids as fit the width, all of about one width."""
-    count = len(_filled(widths, width))
+    count = len(_fill_grids(widths, width))
     narrower = range(max(widths.values(), default=0), width)
-    return _filled(widths, next((w for w in narrower if len(_filled(widths, w)) == count), width))
+    return _fill_grids(widths, next((w for w in narrower if len(_fill_grids(widths, w)) == count), width))
 
 
-def _filled(widths: dict[str, int], width: int) -> list[list[str]]:
+def _fill_grids(widths: dict[str, int], width: int) -> list[list[str]]:
     """Return the columns in grids, each filled up to the width."""
     grids: list[list[str]] = [[]]
     for target, own in widths.items():

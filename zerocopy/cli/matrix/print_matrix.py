@@ -12,7 +12,7 @@ from zerocopy.cli.matrix.arrays import ArrayMatrix
 from zerocopy.cli.matrix.cell import Cell
 from zerocopy.cli.matrix.cell_style import STYLES
 from zerocopy.cli.matrix.columns import ColumnMatrix
-from zerocopy.cli.matrix.footnotes import join_names, print_rows, with_fix
+from zerocopy.cli.matrix.footnotes import format_reason, join_names, print_rows
 from zerocopy.cli.matrix.print_arrays import print_arrays
 from zerocopy.cli.matrix.print_columns import print_columns
 from zerocopy.cli.terminal import Output, printable
@@ -33,7 +33,7 @@ def print_matrix(arrays: ArrayMatrix, columns: ColumnMatrix, data: Data, out: Ou
     by_reason: dict[Reason, list[str]] = {}
     for name, reason in arrays.not_usable.items():
         by_reason.setdefault(reason, []).append(name)
-    unusable = [(join_names(names), with_fix(r.why, r.remedy)) for r, names in by_reason.items()]
+    unusable = [(join_names(names), format_reason(r.why, r.remedy)) for r, names in by_reason.items()]
     _print_list("Installed, and not usable here", unusable, out)
     absent = [(printable(name), Text(line)) for name, line in arrays.not_installed.items()]
     _print_list("Known, and not installed", absent, out)

@@ -107,13 +107,10 @@ def _tiled(source: int, to_rows: bool) -> Any:
             The same memory, from a multiple of 8 on: the records start `head` bytes later.
         columns8, columns32, columns64 : array
             The same memory, from a multiple of 8 on: the tasks' column offsets are relative to it.
-        tasks : array of int64
-            The plan's table.
-        rows, stride, shift, mask, tile_rows, pitch : int64
-            Number of records, size of a record, the tile's swizzle, records of a tile, and the
-            pitch of the columns: see PITCHES in the plan.
-        has_padding : bool
-            Whether there are bytes of records that no task writes: they become zero.
+        tasks, tile_rows, shift, mask, has_padding
+            The plan's table, records of a tile, swizzle, and whether padding must be cleared.
+        rows, stride, pitch : int64
+            Number of records, size of a record, pitch of the columns: see PITCHES in the plan.
         """
         source  # noqa: B018 - part of the cache key, as is `to_rows`
         thread = uint32(cuda.threadIdx.x)

@@ -270,8 +270,7 @@ def from_column(index: Any) -> Any:
     @_device
     def octets(records: Any, task: Any, byte: Any, value: Any) -> None:
         for i in (0, 1, 2, 3):
-            octet = uint8((value >> (8 * i)) & 255)
-            records.octets[index(records, _source(task, uint32(byte + i)))] = octet
+            records.octets[index(records, _source(task, uint32(byte + i)))] = uint8((value >> (8 * i)) & 255)
 
     def words(store: Any) -> Any:
         @_device
@@ -286,8 +285,7 @@ def from_column(index: Any) -> Any:
             byte = uint32(task.start + 8 * lane)
             flip = _word_flip(task)
             while byte < task.words_stop:
-                # Two loads are issued before the first store. Past the end, the last word is
-                # copied again, which is cheaper than a branch.
+                # Two loads precede the first store. Past the end, the last word is copied again.
                 then = minimum(uint32(byte + 8 * WARP), uint32(task.words_stop - 8))
                 value, other = _read(columns, task, byte), _read(columns, task, then)
                 put(records, task, uint32(byte ^ flip), value)

@@ -1,4 +1,4 @@
-"""The innermost arrays of a pyarrow array: for looking at values of a type wherever they are nested."""
+"""The innermost arrays of a pyarrow array, to inspect the values of a type at any level of nesting."""
 
 from __future__ import annotations
 
@@ -11,15 +11,9 @@ from zerocopy.source import Array
 
 
 def leaves(array: Any, pa: Any) -> Iterator[Any]:
-    """Yield the arrays without children that a pyarrow array is made of, nulls left out.
+    """Yield the innermost arrays of a pyarrow array without their nulls.
 
-    Of dictionaries, unions and runs all values are looked at, whether a row has them or not.
-
-    Parameters
-    ----------
-    array : pyarrow.Array or pyarrow.ChunkedArray
-    pa : module
-        pyarrow, which only its users import.
+    Dictionaries, unions and runs yield all their values, including those that no row uses.
     """
     for chunk in getattr(array, "chunks", [array]):
         kind = str(chunk.type).partition("<")[0]
@@ -30,7 +24,7 @@ def leaves(array: Any, pa: Any) -> Iterator[Any]:
             parts = [chunk.dictionary]
         elif kind == "struct":
             parts = chunk.flatten()
-        elif kind == "map":  # pyarrow flattens none, and its keys are those of other rows too
+        elif kind == "map":  # it has no flatten(), and its keys include those of other rows
             entries = pa.struct([chunk.type.key_field, chunk.type.item_field])
             parts = [chunk.cast(pa.list_(entries)).flatten()]
         elif "list" in kind:
@@ -46,5 +40,5 @@ def leaves(array: Any, pa: Any) -> Iterator[Any]:
 
 
 def numbers(leaf: Any, dtype: Any) -> Array:
-    """Return the elements of an array of one width and without nulls, as an alias."""
+    """Return the elements of an array of fixed width without nulls, as an alias."""
     return np.frombuffer(leaf.buffers()[1], dtype)[leaf.offset : leaf.offset + len(leaf)]

@@ -37,6 +37,7 @@ class NumPy(Framework):
     distribution = "numpy"
     marks_readonly = True
     has_datetime64 = True
+    has_records = True
 
     def owns(self, cls: type) -> bool:
         import numpy as np
@@ -93,11 +94,11 @@ class NumPy(Framework):
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         import numpy as np
 
-        from zerocopy.tables import record_column
+        from zerocopy._frameworks.numpy import records
 
         if not isinstance(obj, np.ndarray):
             return None
-        return record_column.table(obj, f"numpy.{type(obj).__name__}")
+        return records.records_table(obj, f"numpy.{type(obj).__name__}")
 
     def _scalar(self, obj: Any, name: str) -> Source:
         """Describe a scalar: always copied, since Python assumes that scalars are immutable."""

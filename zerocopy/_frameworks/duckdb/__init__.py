@@ -1,8 +1,8 @@
-"""DuckDB: relations. What a query returns is a copy; what a relation scans is aliased.
+"""DuckDB: relations. The result of a query is a copy; the memory that a relation scans is aliased.
 
-A relation is a query that has not run. It is described by its types, and run when it is
-converted. The other way, ``duckdb.from_arrow`` reads Arrow memory in place, whenever a
-query on the relation runs, and keeps that memory alive.
+A relation is a query that has not run. It is described by its types, and runs when it is
+converted. In the other direction, ``duckdb.from_arrow`` reads Arrow memory in place, each
+time that a query on the relation runs, and keeps that memory alive.
 """
 
 from __future__ import annotations
@@ -13,21 +13,26 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from zerocopy import registry
+from zerocopy._frameworks.duckdb.leaves import leaves, numbers
 from zerocopy.dtype import by_name
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
-from zerocopy.framework import Framework, Source
+from zerocopy.framework import Framework
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.tables.arrow_column import Typed
-from zerocopy.tables.arrow_leaves import leaves, numbers
+from zerocopy.source import Source
+from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import nested_lists
-from zerocopy.tables.refusals import together
+from zerocopy.tables.hub import hub
+from zerocopy.tables.summary import together
 
-COPIES = Reason("DuckDB copies its results", "convert what the relation reads instead of the relation")
+COPIES = Reason(
+    "DuckDB copies its results",
+    "convert the object that the relation reads instead of the relation",
+    code="exporter-copies",
+)
 
 _LIVE = (
-    "DuckDB reads the memory whenever a query on the relation runs: writing to the source "
+    "DuckDB reads the memory each time that a query on the relation runs: writing to the source "
     "changes what later queries return (copy=True takes a snapshot)"
 )
 _TENSOR = {b"ARROW:extension:name": b"arrow.fixed_shape_tensor"}
@@ -45,26 +50,26 @@ _FORMATS: dict[str, str] = dict(
 _FORMATS["timestamp with time zone"] = "tsu:UTC"
 _EXTENSIONS = {"bignum": "arrow.opaque", "geometry": "geoarrow.wkb", "variant": "arrow.parquet.variant"}
 
-#: Types that come out as something else, without a word: why, and the cast that says which.
+#: Types that DuckDB exports as another type without an error: why, and an explicit cast.
 _CHANGED = {
     "uhugeint": ("Arrow has no integers of 128 bits and DuckDB lets them overflow", "::VARCHAR or ::DOUBLE"),
-    "time with time zone": ("DuckDB drops its offset from UTC", "::VARCHAR, or ::TIME if it may go"),
+    "time with time zone": ("DuckDB drops its offset from UTC", "::VARCHAR, or ::TIME, which drops it"),
     "bit": ("DuckDB gives its own encoding of it as plain bytes", "::VARCHAR or ::BLOB"),
 }
 _NESTED = ("list", "array", "struct", "map", "union")
 
 
 class DuckDB(Framework):
-    """``DuckDBPyRelation``, which is a table. A relation that we make is on a connection of its own.
+    """``DuckDBPyRelation``, which is a table. Each result is on its own connection.
 
-    It is a cursor of the default connection: ``duckdb.sql("select * from x")`` finds the
-    relation by its Python name, and two threads do not meet on one connection, which
-    DuckDB refuses. Relations that are to be joined are joined in SQL.
+    The connection is a cursor of the default connection: ``duckdb.sql("select * from x")`` finds
+    the relation by its Python name, and two threads never use one connection, which DuckDB
+    refuses. Join relations of several connections in SQL.
     """
 
     name = "duckdb"
     kind = "table"
-    # Older ones were tried: they fail, and some give wrong values.
+    # Older versions fail the tests, and some give wrong values.
     min_version = "2.0"
     root_modules = ("duckdb", "_duckdb")
     distribution = "duckdb"
@@ -84,7 +89,8 @@ class DuckDB(Framework):
         if not self.is_native(obj):
             raise _no_result(name)
         why = "a relation is a table and not one array"
-        raise UnsupportedConversionError(f"convert({name})", why, "convert it, which gives its columns")
+        remedy = "convert it, which gives its columns"
+        raise UnsupportedConversionError(f"convert({name})", why, remedy, code="not-an-array")
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         name = _name(obj)
@@ -93,30 +99,29 @@ class DuckDB(Framework):
         try:
             labels, types = obj.columns, obj.types
         except self.module().Error as error:
-            why = f"the relation is of no use any more: {error}"
-            raise UnsupportedConversionError(f"convert({name})", why, "make it again") from error
+            why = f"the relation cannot be used any more: {error}"
+            asked = f"convert({name})"
+            raise UnsupportedConversionError(asked, why, "create it again", code="framework-error") from error
         _refuse((label, _changed(kind)) for label, kind in zip(labels, types, strict=True))
-        columns = [Typed(name, _field_of(kind), (COPIES,)) for kind in types]
+        columns = [UnreadColumn(name, _field_of(kind), (COPIES,)) for kind in types]
         return Table(name, labels, columns, 0, read=lambda: self._read(obj, name), obj=obj)
 
     def _read(self, relation: Any, name: str) -> Table:
-        """Run the query, and refuse what came out of it wrong."""
+        """Run the query, and refuse values that DuckDB exports incorrectly."""
         try:
-            # Never a reader: a connection has one open result, and refuses its owner's next
-            # query until that is drained. Never torch() and the like: nulls come as 0 (hazard 2).
+            # Not a reader: a connection has one open result, and refuses the next query until it is
+            # drained. Not torch() or similar: nulls become 0 (hazard 2).
             result = relation.to_arrow_table()
         except self.module().Error as error:
-            raise UnsupportedConversionError(
-                f"convert({name})",
-                f"the query failed: {error}",
-                "mend the query; if the connection is busy, use con.cursor() for one of the two",
-            ) from error
+            asked = f"convert({name})"
+            why = f"the query failed: {error}"
+            remedy = "fix the query; if the connection is busy, use con.cursor() for one of the two"
+            raise UnsupportedConversionError(asked, why, remedy, code="framework-error") from error
         try:
             _refuse((n, _wrong(c)) for n, c in zip(result.column_names, result.columns, strict=True))
         except ZeroCopyError as error:
-            error.asked = f"convert({name})"
-            raise
-        table: Table = _hub().table(result)
+            raise error.with_context(asked=f"convert({name})") from error.__cause__
+        table: Table = hub().table(result)
         for column in table.columns:
             column.reasons = (COPIES,)
         return replace(table, name=name, obj=None)
@@ -124,33 +129,34 @@ class DuckDB(Framework):
     # -- target ---------------------------------------------------------------
 
     def column_reasons(self, column: Column) -> list[Reason]:
-        reasons = column.arrow_reasons()  # refuses what Arrow lacks
+        reasons = column.arrow_reasons()  # refuses types that Arrow lacks
         field = _field(column)
-        for part in _parts(field):
+        for part in field.walk():
             for lacks, remedy in _LACKING:
                 if lacks(part):
-                    where = "is" if part is field else "has inside it"
-                    raise UnsupportedConversionError("", f"{where} {part}, which DuckDB lacks", remedy)
-        fine = column.length and any(part.format in ("tDn", "tin") for part in _parts(field))
-        # DuckDB cuts off what is below a microsecond, without a word.
-        if fine and (count := sum(map(_below_us, leaves(column.arrow(), _hub().module())))):
-            why = f"has {count:,} durations of parts of a microsecond, which DuckDB's intervals lack"
-            raise LossyConversionError("", why, "round them: x.cast(pyarrow.duration('us'), safe=False)")
+                    why = f"it {'is' if part is field else 'has inside it'} {part}, which DuckDB lacks"
+                    raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
+        nanoseconds = column.length and any(part.format in ("tDn", "tin") for part in field.walk())
+        # DuckDB truncates durations to microseconds without an error.
+        if nanoseconds and (count := sum(map(_below_us, leaves(column.arrow(), hub().module())))):
+            why = f"it has {count:,} durations with fractions of a microsecond, which DuckDB's intervals lack"
+            remedy = "round them: x.cast(pyarrow.duration('us'), safe=False)"
+            raise LossyConversionError("", why, remedy, code="time-unit")
         return reasons
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
         _check_names(table)
-        said = []
+        warnings = []
         for label, column in zip(table.labels, table.columns, strict=True):
-            changes = dict.fromkeys(text for part in _parts(_field(column)) for text in _changes(part))
-            said += [f"column {label!r}: {text}" for text in changes]
+            changes = dict.fromkeys(text for part in _field(column).walk() for text in _changes(part))
+            warnings += [f"column {label!r}: {text}" for text in changes]
         if table.metadata:
-            said.append("DuckDB has no metadata: the schema's is lost")
+            warnings.append("DuckDB has no metadata: the schema's is lost")
         if table.index:
-            said.append(f"DuckDB has no index: it comes as {table.index} columns like the others")
+            warnings.append(f"DuckDB has no index: it becomes {table.index} ordinary columns")
         if others := [label for label in table.labels if not isinstance(label, str)]:
-            said.append(f"DuckDB's names are strings: {', '.join(map(repr, others))} become such")
-        return tuple(said)
+            warnings.append(f"DuckDB's names are strings: {', '.join(map(repr, others))} become strings")
+        return tuple(warnings)
 
     def alias_warnings(self, table: Table) -> tuple[str, ...]:
         return (_LIVE,)
@@ -158,22 +164,16 @@ class DuckDB(Framework):
     def from_table(self, table: Table) -> Any:
         duckdb = self.module()
         _check_names(table)
-        arrow = _hub().from_table(table)
+        arrow = hub().from_table(table)
         for i, column in enumerate(arrow.columns):
             if str(column.type).startswith("extension<arrow.fixed_shape_tensor"):
-                # DuckDB takes the flat lists that they are stored as: it would lose their shape.
-                arrow = arrow.set_column(i, arrow.column_names[i], nested_lists(column, _hub().module()))
-        # A cursor each: a connection that two threads use at once refuses one of them.
+                # DuckDB would read the storage, which is flat lists without the shape.
+                arrow = arrow.set_column(i, arrow.column_names[i], nested_lists(column, hub().module()))
+        # A cursor per relation: a connection that two threads use at once refuses one of them.
         return duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
 
     def from_column(self, table: Table) -> Any:
         return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
-
-
-def _hub() -> Any:
-    hub = registry.by_name("pyarrow")
-    hub.module()
-    return hub
 
 
 def _name(obj: Any) -> str:
@@ -181,13 +181,14 @@ def _name(obj: Any) -> str:
 
 
 def _no_result(name: str) -> UnsupportedConversionError:
-    # What execute() returns is the connection itself, and half of its result may be read.
-    why = "a connection is no table, and what execute() returns is the connection"
-    return UnsupportedConversionError(f"convert({name})", why, "pass a relation: con.sql(query)")
+    # execute() returns the connection itself, whose result may have been read in part.
+    why = "a connection is not a table, and execute() returns the connection"
+    remedy = "pass a relation: con.sql(query)"
+    return UnsupportedConversionError(f"convert({name})", why, remedy, code="not-an-array")
 
 
-def _refuse(found: Iterable[tuple[Hashable, ZeroCopyError | None]]) -> None:
-    if refused := {label: error for label, error in found if error is not None}:
+def _refuse(errors: Iterable[tuple[Hashable, ZeroCopyError | None]]) -> None:
+    if refused := {label: error for label, error in errors if error is not None}:
         raise together(refused)
 
 
@@ -195,12 +196,12 @@ def _refuse(found: Iterable[tuple[Hashable, ZeroCopyError | None]]) -> None:
 
 
 def _children(kind: Any) -> list[tuple[str, Any]]:
-    # Of an array there is its size too, which is no type; of other types asking raises.
+    # The children of an array include its size, which is not a type; other types raise.
     return [(n, t) for n, t in kind.children if hasattr(t, "id")] if kind.id in _NESTED else []
 
 
 def _field_of(kind: Any, name: str = "") -> Field:
-    """Return the type that a column will have; a plan is made of it before the query runs."""
+    """Return the Arrow type of a column, for the plan before the query runs."""
     of, inner = kind.id, tuple(_field_of(child, label) for label, child in _children(kind))
     if of == "decimal":
         size = dict(kind.children)
@@ -215,23 +216,24 @@ def _field_of(kind: Any, name: str = "") -> Field:
         return Field(f"+w:{dict(kind.children)['size']}", name, children=inner)
     if of == "variant":
         inner = (Field("z", "metadata"), Field("z", "value"))
-    own = {b"ARROW:extension:name": _EXTENSIONS[of].encode()} if of in _EXTENSIONS else {}
-    return Field(_FORMATS.get(of, of), name, metadata=own, children=inner)
+    metadata = {b"ARROW:extension:name": _EXTENSIONS[of].encode()} if of in _EXTENSIONS else {}
+    return Field(_FORMATS.get(of, of), name, metadata=metadata, children=inner)
 
 
 def _changed(kind: Any) -> ZeroCopyError | None:
-    """Return the error for a type that comes out as something else."""
+    """Return the error for a type that DuckDB exports as another type, or None."""
     if kind.id in _CHANGED:
         why, cast = _CHANGED[kind.id]
-        return LossyConversionError("", f"is {kind}: {why}", f"cast it in the query: x{cast}")
+        remedy = f"cast it in the query: x{cast}"
+        return LossyConversionError("", f"it is {kind}: {why}", remedy, code="missing-dtype")
     return next((error for _, child in _children(kind) if (error := _changed(child))), None)
 
 
-# -- values that come out wrong, or would go in wrong ---------------------------
+# -- values that DuckDB exports or imports incorrectly --------------------------
 
 
 def _below_us(leaf: Any) -> int:
-    """Count what is no whole number of microseconds."""
+    """Count durations with fractions of a microsecond."""
     import numpy as np
 
     if str(leaf.type) == "duration[ns]":
@@ -243,7 +245,7 @@ def _below_us(leaf: Any) -> int:
 
 
 def _infinite(leaf: Any) -> int:
-    """Count the infinite dates: DuckDB gives the greatest integer for them, which is some date."""
+    """Count infinite dates, which DuckDB exports as the greatest integer, a valid date."""
     import numpy as np
 
     date = str(leaf.type) == "date32[day]"
@@ -255,7 +257,7 @@ def _infinite(leaf: Any) -> int:
 
 
 def _too_wide(leaf: Any) -> bool:
-    """Whether integers of 128 bits have more than the 38 digits of the decimals that they become."""
+    """Whether integers of 128 bits do not fit in the 38 digits of the decimals that DuckDB exports."""
     try:
         if str(leaf.type) == "decimal128(38, 0)":
             leaf.validate(full=True)
@@ -265,29 +267,29 @@ def _too_wide(leaf: Any) -> bool:
 
 
 def _wrong(column: Any) -> ZeroCopyError | None:
-    """Return the error for a column of a result that is not what the query computed."""
-    found = list(leaves(column, _hub().module()))
-    if count := sum(map(_infinite, found)):
-        why = f"has {count:,} infinite dates, which Arrow has not"
+    """Return the error for a column of a result whose values are not those of the query, or None."""
+    arrays = list(leaves(column, hub().module()))
+    if count := sum(map(_infinite, arrays)):
+        why = f"it has {count:,} infinite dates, which Arrow lacks"
         remedy = "leave them out: where isfinite(x)"
-    elif any(map(_too_wide, found)):
-        why = "has integers of more than 38 digits, which DuckDB's decimals for Arrow do not hold"
+    elif any(map(_too_wide, arrays)):
+        why = "it has integers of more than 38 digits, which DuckDB's decimals for Arrow do not hold"
         remedy = "cast it in the query: x::VARCHAR or x::DOUBLE"
-    elif any(map(_below_us, found)):
-        # Nanoseconds are 1000 times DuckDB's microseconds: what is no multiple of it overflowed.
-        # (What overflowed 125 times would pass: intervals of 73,000 years, and multiples of it.)
-        why = "has intervals past 292 years of hours, which overflow Arrow's nanoseconds"
+    elif any(map(_below_us, arrays)):
+        # DuckDB multiplies its microseconds by 1000: a value that is not a multiple of 1000 overflowed.
+        # (125 overflows are not detected: intervals of 73,000 years and multiples of it.)
+        why = "it has intervals past 292 years of hours, which overflow Arrow's nanoseconds"
         remedy = "cast it in the query: epoch(x), or epoch_us(x)"
     else:
         return None
-    return LossyConversionError("", why, remedy)
+    return LossyConversionError("", why, remedy, code="out-of-range")
 
 
 # -- Arrow's types --------------------------------------------------------------
 
 
 def _field(column: Column) -> Field:
-    """Return a column's Arrow type; for a tensor the one that pyarrow gives it."""
+    """Return a column's Arrow type; for a tensor the type that the hub chooses."""
     if column.field is not None:
         return column.field
     view = column.values(by_name("uint8")).view
@@ -296,16 +298,7 @@ def _field(column: Column) -> Field:
     return inner if view.ndim == 1 else flat
 
 
-def _parts(field: Field) -> Iterator[Field]:
-    """Yield a type and all types inside it."""
-    yield field
-    for child in field.children:
-        yield from _parts(child)
-    if field.dictionary is not None:
-        yield from _parts(field.dictionary)
-
-
-#: Types that DuckDB refuses, or crashes on with an internal error, and what to do.
+#: Types that DuckDB refuses or for which it raises an internal error, each with a remedy.
 _LACKING: list[tuple[Callable[[Field], bool], str]] = [
     (lambda f: f.format == "e", "cast it to float32, which holds all of its values"),
     (lambda f: f.kind == "decimal" and f.width == 32, "cast it to decimal128(38, ...), if it fits"),
@@ -314,12 +307,12 @@ _LACKING: list[tuple[Callable[[Field], bool], str]] = [
     (lambda f: f.kind == "unknown", "cast it to a type of Arrow's"),
 ]
 
-_TEXT = "DuckDB has one type of text, and gives it back as string"
-_BYTES = "DuckDB has one type of bytes, and gives them back as binary"
-_LISTS = "DuckDB has one type of lists, and gives them back as list"
+_TEXT = "DuckDB has one type of text, and returns it as string"
+_BYTES = "DuckDB has one type of bytes, and returns them as binary"
+_LISTS = "DuckDB has one type of lists, and returns them as list"
 _BECOMES = {
-    "dictionary": "categories come as plain values, and their order is lost",
-    "run_end_encoded": "runs come as plain values",
+    "dictionary": "categories become plain values, and their order is lost",
+    "run_end_encoded": "runs become plain values",
     "duration": "durations become INTERVALs, in microseconds",
     "fixed_binary": _BYTES,
     "string_view": _TEXT,
@@ -333,19 +326,19 @@ _EXTENSIONS_BECOME = {
     "arrow.uuid": "UUIDs come back as text",
     "arrow.json": "JSON comes back as text",
     "arrow.bool8": "booleans come back as bits",
-    "arrow.fixed_shape_tensor": "tensors come as lists as they lie, and as flat ones inside lists",
+    "arrow.fixed_shape_tensor": "tensors become lists in physical order, and flat lists inside other lists",
 }
 
 
 def _changes(field: Field) -> Iterator[str]:
-    """Yield what of a type does not survive; its values do."""
+    """Yield the parts of a type that are lost; the values are kept."""
     if field.extension:
-        lost = f"{field.extension} is lost: it comes as what it is stored as"
+        lost = f"{field.extension} is lost: DuckDB returns its storage"
         yield _EXTENSIONS_BECOME.get(field.extension, lost)
     elif field.kind in _BECOMES or field.format in _FORMATS_BECOME:
         yield _BECOMES.get(field.kind) or _FORMATS_BECOME[field.format]
     elif field.timezone:
-        yield f"DuckDB keeps the instants and not the zone {field.timezone}: the session's is shown"
+        yield f"DuckDB keeps the instants and not the zone {field.timezone}: it shows the session's zone"
         if field.unit in ("s", "ms"):
             yield "timestamps with a zone come back in microseconds"
     elif field.kind == "decimal" and field.width < 16:
@@ -353,22 +346,23 @@ def _changes(field: Field) -> Iterator[str]:
 
 
 def _check_names(table: Table) -> None:
-    """Refuse the names that DuckDB would change without a word.
+    """Refuse names that DuckDB would change silently.
 
-    They are those that differ in the case of ASCII letters alone, one without characters,
-    and one with a NUL, where Arrow's schema would end it.
+    These are names that differ only in the case of ASCII letters, an empty name, and a name
+    with a NUL, at which Arrow's schema ends it.
     """
     if not table.columns:
-        raise UnsupportedConversionError("", "it has no columns, and DuckDB has no tables without", "")
+        why = "it has no columns, and a table of DuckDB has at least one"
+        raise UnsupportedConversionError("", why, code="no-columns")
     seen: dict[bytes, str] = {}
     for label in map(str, table.labels):
         if (not label and not table.single) or "\0" in label:
             why = f"a column is called {label!r}, which DuckDB would change"
-            raise UnsupportedConversionError("", why, "rename it")
-        same = label.encode(errors="surrogatepass").lower()  # of bytes: ASCII letters alone, as DuckDB
+            raise UnsupportedConversionError("", why, "rename it", code="column-name")
+        same = label.encode(errors="surrogatepass").lower()  # bytes: ASCII letters only, as in DuckDB
         if same in seen:
             why = f"the columns {seen[same]!r} and {label!r} have one name to DuckDB, which would rename one"
-            raise UnsupportedConversionError("", why, "rename it yourself")
+            raise UnsupportedConversionError("", why, "rename one of them", code="duplicate-names")
         seen[same] = label
 
 

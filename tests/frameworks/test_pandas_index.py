@@ -1,0 +1,171 @@
+"""The index and the labels of data frames, to other tables and to tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import zerocopy as zc
+from zerocopy._frameworks.pandas import metadata as pandas_metadata
+
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+jax = pytest.importorskip("jax")
+torch = pytest.importorskip("torch")
+from pandas.testing import assert_frame_equal, assert_index_equal  # noqa: E402
+
+INDEXES = {
+    "default": (pd.RangeIndex(3), 0),
+    "named range": (pd.RangeIndex(3, name="r"), 1),
+    "step": (pd.RangeIndex(10, 16, 2), 1),
+    "named": (pd.Index([5, 3, 1], name="i"), 1),
+    "unnamed": (pd.Index([5, 3, 1]), 1),
+    "text": (pd.Index(["p", "q", "r"], name="k"), 1),
+    "floats": (pd.Index([0.5, 1.5, 2.5]), 1),
+    "dates": (pd.DatetimeIndex(["2020-01-01", "2020-01-03", "2021-01-01"], name="d"), 1),
+    "tz": (pd.DatetimeIndex(["2020-01-01", "2020-01-03", "2021-01-01"], tz="Europe/Berlin"), 1),
+    "multi": (pd.MultiIndex.from_arrays([["a", "a", "b"], [1, 2, 1]], names=["u", None]), 2),
+    "name of a column": (pd.Index([5, 3, 1], name="x"), 1),
+}
+
+
+@pytest.mark.parametrize(("index", "levels"), INDEXES.values(), ids=INDEXES)
+@pytest.mark.parametrize("asked", [None, True, False])
+def test_index_is_kept_or_left_out(index, levels: int, asked: bool | None) -> None:
+    frame = pd.DataFrame({"x": [1.5, 2.5, 3.5]}, index=index)
+    options = {} if asked is None else {"index": asked}
+    count = {None: levels, True: index.nlevels, False: 0}[asked]
+    table = zc.convert(frame, "pyarrow", **options)
+    assert table.num_columns == 1 + count
+    expected = frame if count or asked is None else frame.reset_index(drop=True)
+    # pyarrow's own reader, then zerocopy: both restore the index and its name.
+    assert_frame_equal(table.to_pandas(), expected)
+    back = zc.convert(table, "pandas")
+    assert_frame_equal(back, expected, check_dtype=False)
+    assert_index_equal(back.index, expected.index, exact="equiv")
+    flat = zc.convert(table, "pandas", index=False)
+    assert flat.shape == (3, 1 + count)
+    assert_index_equal(flat.index, pd.RangeIndex(3))
+    tensors = zc.convert(frame, "numpy", columns=["x"], **options)
+    assert list(tensors) == ["x"]
+
+
+def test_index_becomes_tensors() -> None:
+    frame = pd.DataFrame({"x": [1.5, 2.5]}, index=pd.Index([7, 8], name="i"))
+    tensors = zc.convert(frame, "torch", copy=False)
+    assert list(tensors) == ["x", "i"]
+    assert zc.shares_memory(tensors["i"], frame.index.to_numpy(copy=False))
+    assert list(zc.convert(frame, "torch", index=False)) == ["x"]
+    assert list(zc.convert(frame.reset_index(drop=True), "torch")) == ["x"]
+    assert zc.convert(frame.reset_index(drop=True), "torch", index=True)["__index_level_0__"].tolist() == [
+        0,
+        1,
+    ]
+    assert list(zc.convert(frame["x"], "torch", index=True)) == ["x", "i"]
+    with pytest.raises(zc.CopyRequiredError, match="RangeIndex has no memory"):
+        zc.convert(frame.set_axis(pd.RangeIndex(0, 4, 2)), "torch", copy=False)
+    zc.convert(frame.set_axis(pd.RangeIndex(0, 4, 2)), "torch", copy=False, index=False)
+
+
+def test_arrow_index_is_aliased_and_levels_are_copied() -> None:
+    frame = pd.DataFrame({"x": [1.5, 2.5]}, index=pd.Index([7, 8], name="i"))
+    table = zc.convert(frame, "pyarrow")
+    back = zc.convert(table, "pandas", copy=False)
+    assert zc.shares_memory(back.index.to_numpy(copy=False), frame.index.to_numpy(copy=False))
+    several = zc.convert(frame.set_index(frame["x"] * 2, append=True), "pyarrow")
+    plan = zc.explain(several, "pandas")
+    assert [leaf.zero_copy for leaf in plan.leaves.values()] == [True, False, False]
+    with pytest.raises(zc.CopyRequiredError, match="MultiIndex"):
+        zc.convert(several, "pandas", copy=False)
+    assert zc.convert(several, "pandas", copy=False, index=False).shape == (2, 3)
+
+
+def test_selection_removes_missing_index_levels_from_metadata() -> None:
+    frame = pd.DataFrame({"x": [1.5], "y": [2]}, index=pd.Index([7], name="i"))
+    table = zc.convert(frame, "pyarrow", columns=["y"])
+    assert table.to_pandas().columns.tolist() == ["y"]
+    assert zc.convert(table, "pandas")["y"].tolist() == [2]
+
+
+LABELS = {
+    "ints": pd.Index([3, 1], name="n"),
+    "range": pd.RangeIndex(2),
+    "floats": pd.Index([0.5, 1.5]),
+    "bools": pd.Index([True, False]),
+    "bytes": pd.Index([b"a", b"b"]),
+    "dates": pd.DatetimeIndex(["2020-01-01", "2021-01-01"]),
+    "tz": pd.DatetimeIndex(["2020-01-01", "2021-01-01"], tz="Europe/Berlin"),
+    "levels": pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["u", None]),
+    "duplicates": pd.Index(["a", "a"]),
+    "mixed": pd.Index(["a", 1]),
+}
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
+def test_labels_survive_arrow(labels) -> None:
+    frame = pd.DataFrame([[1.5, 2.5], [3.5, 4.5]], columns=labels)
+    frame.attrs["unit"] = "m"
+    table = zc.convert(frame, "pyarrow")
+    assert table.column_names == [str(label) for label in labels]
+    back = zc.convert(table, "pandas")
+    assert_frame_equal(back, frame, check_dtype=False, check_column_type="equiv")
+    assert back.attrs == frame.attrs
+    copied = zc.convert(frame, "pandas", copy=True)
+    assert_frame_equal(copied, frame, check_column_type="equiv")
+    if str(labels.dtype) != "bool":  # pyarrow reads "False" as true
+        assert_frame_equal(table.to_pandas(), frame, check_column_type="equiv")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [pd.CategoricalIndex(["a"]), pd.timedelta_range("1s", periods=1), pd.period_range("2020", periods=1)],
+)
+def test_labels_of_other_types_become_text(labels) -> None:
+    table = zc.convert(pd.DataFrame([[1.5]], columns=labels), "pyarrow")
+    assert table.to_pandas().iloc[0, 0] == 1.5
+    assert zc.convert(table, "pandas").columns.tolist() == [str(labels[0])]
+
+
+def test_duplicate_labels_are_refused_for_dicts() -> None:
+    frame = pd.DataFrame(np.eye(2), columns=["a", "a"])
+    for _ in range(2):
+        with pytest.raises(zc.UnsupportedConversionError, match="several columns are called 'a'"):
+            zc.convert(frame, "torch")
+    other = pd.DataFrame(np.eye(2), columns=["a", "b"])
+    zc.convert(other, "torch")
+    with pytest.raises(zc.UnsupportedConversionError, match="several columns are called 'a'"):
+        zc.convert(frame, "torch")
+    assert list(zc.convert(pd.DataFrame(np.eye(2)), "torch")) == [0, 1]
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (3, 0), (0, 2)])
+def test_empty_frames(shape) -> None:
+    frame = pd.DataFrame(np.zeros(shape), columns=[f"c{i}" for i in range(shape[1])])
+    table = zc.convert(frame, "pyarrow")
+    assert table.column_names == list(frame.columns)
+    back = zc.convert(table, "pandas")
+    assert back.shape[1] == shape[1]
+    if shape[1]:
+        assert_frame_equal(back, frame, check_dtype=False)
+    assert {label: len(t) for label, t in zc.convert(frame, "numpy").items()} == dict.fromkeys(
+        frame.columns, 0
+    )
+    assert zc.convert(frame, "pandas") is frame
+    assert zc.convert(frame, "pandas", copy=True).shape == shape
+
+
+def test_invalid_metadata_is_ignored() -> None:
+    table = pa.table({"a": [1, 2]})
+    bad = [b"no json", b"[]", b'{"index_columns": ["b"]}', b'{"columns": [1], "index_columns": []}']
+    for text in bad:
+        assert pandas_metadata.read({b"pandas": text}) is None
+        back = zc.convert(table.replace_schema_metadata({b"pandas": text}), "pandas")
+        assert back["a"].tolist() == [1, 2]
+    lost = (
+        b'{"index_columns": ["gone", {"kind": "range"}], "columns": [], '
+        b'"column_indexes": [{"pandas_type": "int64"}]}'
+    )
+    back = zc.convert(table.replace_schema_metadata({b"pandas": lost}), "pandas")
+    assert back["a"].tolist() == [1, 2]
+    other = table.replace_schema_metadata({b"mine": b"1"})
+    assert any("mine" in warning for warning in zc.explain(other, "pandas").warnings)

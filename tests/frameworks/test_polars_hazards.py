@@ -1,0 +1,97 @@
+"""Bugs and copies of polars' own calls, and the guards against them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.polars_cases import Streamed, blocks, leaf, series
+
+import zerocopy as zc
+from zerocopy.errors import UnsupportedConversionError
+
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+
+
+def test_hazard_pyarrow_casts_list_views_incorrectly() -> None:
+    # List views are refused because of this bug. If this test fails, pyarrow casts them correctly.
+    views = pa.array([[1], [7, 8], [2, 3]], pa.list_view(pa.int64()))
+    assert views.to_pylist() == [[1], [7, 8], [2, 3]] != views.cast(pa.large_list(pa.int64())).to_pylist()
+
+
+def test_hazard_dictionaries_in_lists_lose_rows_and_panic() -> None:
+    kind = pa.large_list(pa.dictionary(pa.int8(), pa.string()))
+    column = pa.chunked_array([pa.array([], kind), pa.array([["a"], ["b", "a"]], kind)])
+    assert len(pl.Series(Streamed(column))) == 0, "polars keeps the rows now: the guard can go"
+    assert zc.convert(column, "polars").to_list() == [["a"], ["b", "a"]]
+    hollow = pa.chunked_array([pa.array([[None]], kind)])
+    with pytest.raises(UnsupportedConversionError, match="without values"):
+        zc.convert(pa.table({"x": hollow}), "polars")
+
+
+def test_hazard_whole_frames_and_to_arrow_rechunk_in_place() -> None:
+    def chunked() -> pl.DataFrame:
+        return pl.DataFrame([pl.concat([series([1]), series([2])], rechunk=False)])
+
+    upstream = chunked()
+    pa.table(upstream)
+    assert upstream.n_chunks() == 1
+    upstream = chunked()["x"]
+    upstream.to_arrow()
+    assert upstream.n_chunks() == 1
+    frame = chunked()
+    one = frame["x"]
+    before = blocks(one)
+    for to in ("pyarrow", "torch", "numpy", "polars.Series"):
+        zc.convert(frame, to)
+        zc.convert(one, to)
+        zc.explain(frame, to)
+    assert frame.n_chunks() == one.n_chunks() == 2
+    assert blocks(one) == blocks(frame["x"]) == before
+
+
+def test_hazard_dataframe_rechunks_tables() -> None:
+    column = pa.chunked_array([[1], [2]])
+    assert pl.DataFrame(pa.table({"x": column}))["x"].n_chunks() == 1
+    frame = zc.convert(pa.table({"x": column}), "polars", copy=False)
+    assert frame.n_chunks() == 2
+    assert blocks(frame["x"]) == blocks(column)
+
+
+def test_hazard_datetimes_and_c_ordered_matrices_are_copied() -> None:
+    stamps = np.array([1, 2, 3], "M8[us]")
+    assert blocks(pl.Series(stamps)) != {stamps.ctypes.data}
+    aliased = pl.Series(pa.array(stamps))
+    assert blocks(aliased) == {stamps.ctypes.data}
+    matrix = np.arange(6.0).reshape(3, 2)
+    assert blocks(pl.DataFrame(matrix)["column_0"]) != {matrix.ctypes.data}
+    plan = zc.explain(matrix, "polars")
+    assert plan.copied_bytes == matrix.nbytes
+    assert "contiguous memory only" in str(leaf(plan, "column_0").reasons[0])
+    turned = np.asfortranarray(matrix)
+    frame = zc.convert(turned, "polars", copy=False)
+    assert [blocks(c) for c in frame] == [{turned.ctypes.data}, {turned[:, 1].ctypes.data}]
+    assert np.array_equal(frame.to_numpy(), matrix)
+    # A matrix in C order is one Array column without a copy.
+    assert blocks(zc.convert({"x": matrix}, "polars", copy=False)["x"]) == {matrix.ctypes.data}
+
+
+def test_datetimes_are_aliased() -> None:
+    stamps = np.array([1, 2, 3], "M8[us]")
+    one = zc.convert(pa.array(stamps), "polars", copy=False)
+    assert one.dtype == pl.Datetime("us")
+    assert blocks(one) == {stamps.ctypes.data}
+
+
+def test_hazard_small_decimals_in_a_struct_are_wrong_in_polars(run_python) -> None:
+    done = run_python("""
+        import polars as pl, pyarrow as pa
+        from decimal import Decimal
+        import zerocopy as zc
+        given = [{"a": Decimal("1.25")}] * 3
+        table = pa.table({"x": pa.array(given, pa.struct([("a", pa.decimal64(10, 2))]))})
+        assert zc.convert(table, "polars")["x"].to_list() == given
+        print("right" if pl.from_arrow(table)["x"].to_list() == given else "wrong")
+    """)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["wrong"], "polars reads them right now: the cast can go"

@@ -1,0 +1,22 @@
+"""The hub: the framework that makes Arrow arrays of any memory, through which two others exchange columns."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from zerocopy import registry
+
+_NAME = "pyarrow"
+
+
+def hub() -> Any:
+    """Return the hub's framework, with its module imported."""
+    framework = registry.by_name(_NAME)
+    framework.module()
+    return framework
+
+
+def loaded_hub() -> Any:
+    """Return the hub's framework if its module is imported already, else None."""
+    return registry.by_name(_NAME) if _NAME in sys.modules else None
