@@ -124,9 +124,9 @@ def _gpu() -> dict[str, Any]:
 
     `cuda_driver` is the newest CUDA that the driver supports, `cuda_runtime` the installed one.
     """
-    from zerocopy.pool.cards import cards
+    from zerocopy.pool.gpus import visible_gpus
 
-    gpus, _ = cards()
+    gpus, _ = visible_gpus()
     if not gpus:
         return {}
     return {
@@ -143,7 +143,7 @@ def _driver() -> dict[str, str | None]:
 
     NVML comes first, because a container may hide the kernel module of the driver.
     """
-    from zerocopy.pool.cards import driver_versions
+    from zerocopy.pool.gpus import driver_versions
     from zerocopy.protocols import cuda_driver
 
     version, spoken = driver_versions()

@@ -1,4 +1,4 @@
-"""A fork waits for what other threads load: the child would have their locks, and wait for ever."""
+"""A fork waits for threads that import or compile, whose locks the child would inherit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ HELD = """
 import os, threading
 from zerocopy.forks import LOADING
 held, asked, done = threading.Event(), threading.Event(), threading.Event()
-# What is registered last is called first before a fork, and last after it.
+# The last registered function is called first before a fork, and last after it.
 os.register_at_fork(before=asked.set, after_in_parent=done.set)
 early = []
 def hold():
@@ -29,13 +29,13 @@ def forked():
     child = os.fork()
     if not child:
         import signal
-        signal.alarm(60)  # a child that waits for ever is ended
+        signal.alarm(60)  # ends a child that hangs
         os._exit(0 if free() else 1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 """
 
 
-def test_a_fork_waits_until_others_have_loaded(run_python) -> None:
+def test_fork_waits_for_loading_threads(run_python) -> None:
     done = run_python(
         HELD
         + """
@@ -51,8 +51,8 @@ print(status, early, free())
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_the_thread_that_loads_may_fork(run_python, times: int) -> None:
-    """A module that forks when it is imported: in the child the lock is held as often as before."""
+def test_loading_thread_may_fork(run_python, times: int) -> None:
+    """A module that forks at import: the child holds the lock as many times as before."""
     done = run_python(
         HELD
         + f"""
@@ -67,8 +67,8 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), free())
 
 
 @pytest.mark.parametrize(("kind", "again"), [("lock", True), ("plain_lock", False)])
-def test_a_lock_is_free_in_a_child(run_python, kind: str, again: bool) -> None:
-    """Whoever held it in the parent; and only a re-entrant one is given to its thread again."""
+def test_lock_is_free_in_child(run_python, kind: str, again: bool) -> None:
+    """Free whichever thread held it in the parent; only the re-entrant lock can be taken twice."""
     done = run_python(
         f"""
         import os, threading

@@ -124,10 +124,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if os.environ.get("ZEROCOPY_POOL"):  # whoever has set it wants it before frameworks are imported
-    from zerocopy.pool.settings import of_this_command as _of_this_command
+if os.environ.get("ZEROCOPY_POOL"):  # installed before frameworks are imported
+    from zerocopy.pool.install import install_from_environment as _install_from_environment
 
-    if not _of_this_command():  # its options go before the variable
-        from zerocopy.pool.install import from_environment as _from_environment
-
-        _from_environment()
+    _install_from_environment()

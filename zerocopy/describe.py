@@ -156,3 +156,19 @@ def _column(value: Any) -> Column | None:
             code="too-few-dimensions",
         )
     return TensorColumn(described)
+
+
+def summarize(description: Source | Table) -> str:
+    """Return a short text for a `Source` or `Table`: type, dtype, shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> summarize(describe(np.zeros((2, 3), "f4")))
+    'numpy.ndarray float32 (2, 3)'
+    """
+    if isinstance(description, Source):
+        return f"{description.name} {description.view.dtype} {description.view.shape}"
+    field = description.columns[0].field if description.single else None
+    text = description.name if field is None else f"{description.name} {field}"
+    return f"{text} {description.shape}" if description.read is None else str(text)

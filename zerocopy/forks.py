@@ -1,8 +1,8 @@
-"""What a fork waits for: imports and compilations that are under way in other threads.
+"""Locks and forks: a fork waits for imports and compilations in other threads.
 
-A child of a fork inherits the locks that other threads hold, those of imports and llvmlite's
-among them, and nobody there lets go of them: it would wait for ever. So what takes such locks
-holds ours too, and a fork takes that one first.
+A forked child inherits locks that other threads hold, such as those of imports and of llvmlite.
+No thread releases them in the child, which would deadlock. Code that takes such locks therefore
+holds `LOADING` too, and a fork acquires `LOADING` first.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ _free_in_children: WeakSet[RLock | LockType] = WeakSet()
 
 
 def lock() -> RLock:
-    """Return a lock that is free in a child of a fork, whoever held it: for short work on figures."""
-    made = RLock()
-    _free_in_children.add(made)
-    return made
+    """Return a re-entrant lock that is free in a forked child; for short critical sections."""
+    result = RLock()
+    _free_in_children.add(result)
+    return result
 
 
 def plain_lock() -> LockType:
-    """Return the same, but one that the thread that holds it is refused too."""
-    made = allocate_lock()
-    _free_in_children.add(made)
-    return made
+    """Return such a lock that is not re-entrant."""
+    result = allocate_lock()
+    _free_in_children.add(result)
+    return result
 
 
 def _free() -> None:

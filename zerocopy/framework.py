@@ -30,7 +30,6 @@ from zerocopy.source import FORMS as FORMS, Array as Array, Source as Source
 from zerocopy.strided_view import StridedView as StridedView
 
 if TYPE_CHECKING:
-    from zerocopy.pool.hook import PoolHook
     from zerocopy.tables.column import Column, Table
 
 #: Names that a table framework needs, by module; loaded on first use, since tensors need none of them.
@@ -85,6 +84,9 @@ class Framework:
     can_export_dlpack : bool
         Whether it imports device memory through each protocol and exports it through
         DLPack. It then serves as exporter for producers without one (law 7).
+    pool_hook : str
+        Location of its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty if it has no
+        allocator to replace.
 
     Examples
     --------
@@ -108,6 +110,7 @@ class Framework:
     min_version: str = ""
     has_records: bool = False
     can_export_dlpack: bool = False
+    pool_hook: str = ""
     _module: ModuleType | None = None
 
     @property
@@ -151,11 +154,7 @@ class Framework:
 
     def installed(self) -> bool:
         """Whether the framework can be imported; imports nothing."""
-        if self.name in sys.modules:
-            return sys.modules[self.name] is not None
-        # A plain folder of that name is a namespace package, without an origin.
-        spec = importlib.util.find_spec(self.name)
-        return spec is not None and spec.origin is not None
+        return is_installed(self.name)
 
     # -- source -----------------------------------------------------------------
 
@@ -354,12 +353,6 @@ class Framework:
         """Return a column of the framework over the only column of `table`; as `from_table`."""
         raise lacking(self.name, "from_column")
 
-    # -- memory pool --------------------------------------------------------------
-
-    def pool_hook(self) -> PoolHook | None:
-        """Return a new hook that connects the framework to a memory pool; None if it has no allocator."""
-        return None
-
     # -- fast path ----------------------------------------------------------------
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
@@ -373,6 +366,15 @@ class Framework:
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         """Return importers by form, the cheapest first; each aliases its argument or raises."""
         return {}
+
+
+def is_installed(name: str) -> bool:
+    """Whether a top-level module can be imported; imports nothing."""
+    if name in sys.modules:
+        return sys.modules[name] is not None
+    # A plain folder of that name is a namespace package, without an origin.
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

@@ -296,10 +296,10 @@ def out_of_memory(error: Exception) -> str | None:
 
 
 def pool_hooks() -> list[Any]:
-    """Return a fresh hook of each framework that can be put on a memory pool."""
+    """Return a new hook of each framework that has a `Framework.pool_hook`."""
     _load_all()
-    made = (framework.pool_hook() for framework in _known.values())
-    return [hook for hook in made if hook is not None]
+    locations = (framework.pool_hook for framework in _known.values() if framework.pool_hook)
+    return [pkgutil.resolve_name(location)() for location in locations]
 
 
 def frameworks() -> dict[str, FrameworkInfo]:

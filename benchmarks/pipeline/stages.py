@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.pipeline import work
 from benchmarks.pipeline.contenders.method import Border, Method
 from benchmarks.pipeline.data import Files
-from zerocopy.pool.cards import cards
+from zerocopy.pool.gpus import visible_gpus
 
 WHOLE = "whole pipeline"
 
@@ -138,7 +138,7 @@ def gpu() -> Engines | None:
     All work runs on the current streams, so that it is enough to wait for these.
     """
     # First without torch: tasks are counted before anything is imported.
-    if not cards()[0] or find_spec("torch") is None or not import_module("torch").cuda.is_available():
+    if not visible_gpus()[0] or find_spec("torch") is None or not import_module("torch").cuda.is_available():
         return None
     frames = "cuDF" if find_spec("cudf") else "polars"
     scorer = "CuPy" if find_spec("cupy") else "JAX"

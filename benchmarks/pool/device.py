@@ -16,8 +16,8 @@ from typing import Any
 from benchmarks.pool.sides import Side, turns
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Pace, Timing
-from zerocopy.pool import hook
-from zerocopy.pool.cards import cards
+from zerocopy.pool import hooks
+from zerocopy.pool.gpus import visible_gpus
 from zerocopy.pool.sizes import show_size
 
 #: Goal: speed of allocating and freeing large blocks, relative to the plain calls of the driver.
@@ -88,12 +88,12 @@ def here(name: str, settings: Settings) -> bool:
     """Whether a framework is wanted and installed for GPUs, without importing it."""
     if not settings.wants(name) or importlib.util.find_spec(name) is None:
         return False
-    return next(each for each in hook.hooks() if each.name == name).lacks_gpu() is None
+    return next(each for each in hooks.all_hooks() if each.name == name).lacks_gpu() is None
 
 
 def tasks(settings: Settings) -> list[Task]:
     """Return tasks for allocation, streams, transfers and a pipeline if there is a device."""
-    if not cards()[0]:
+    if not visible_gpus()[0]:
         return []
     several = [
         Task(f"{_ALLOCATE}{name}", partial(_allocate, name, settings))

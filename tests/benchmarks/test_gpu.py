@@ -129,7 +129,7 @@ def test_file_name_has_sections_and_device(asked, computer, name):
 def test_machine_describes_gpu_and_driver(monkeypatch):
     from helpers.pool_stand_ins import FakeNVML
 
-    from zerocopy.pool import cards
+    from zerocopy.pool import gpus
 
     class NVML(FakeNVML):
         def nvmlInit_v2(self):
@@ -144,7 +144,7 @@ def test_machine_describes_gpu_and_driver(monkeypatch):
             return 0
 
     library = NVML([{"name": "NVIDIA H200", "uuid": "GPU-1", "total": 141 << 30}])
-    monkeypatch.setattr(cards, "_nvml", lambda: library)
+    monkeypatch.setattr(gpus, "_nvml", lambda: library)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     installed = {"nvidia-cuda-runtime": "13.0.96", "numpy": "2.5.2", "cuda-core": "1.2.2"}
 

@@ -339,10 +339,10 @@ def test_doctor_import_option_imports_frameworks(add: Callable[[Framework], None
 
 
 def test_doctor_shows_pool_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    from zerocopy.pool import hook, install
-    from zerocopy.pool.cards import Card
+    from zerocopy.pool import hooks, install
+    from zerocopy.pool.gpus import GPU
 
-    monkeypatch.setattr(install, "cards", lambda: ([Card(0, "stand-in", 80 << 30)], None))
+    monkeypatch.setattr(install, "visible_gpus", lambda: ([GPU(0, "stand-in", 80 << 30)], None))
     monkeypatch.setenv("ZEROCOPY_POOL", "driver,initial=1GiB")
     text = invoke("doctor").stdout
     assert "what zerocopy.install_pool() would install" in text
@@ -350,12 +350,12 @@ def test_doctor_shows_pool_report(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.search(r"[-+]\s+cupy\s+(absent|pending_import)", text)
     assert install.installed_pool() is None
     pool_report = doctor.report()["pool"]
-    assert (pool_report["installed"], pool_report["kind"], pool_report["asked"]) == (
+    assert (pool_report["installed"], pool_report["kind"], pool_report["options"]) == (
         False,
         "driver",
         "driver,initial=1073741824",
     )
-    assert [row["framework"] for row in pool_report["frameworks"]] == hook.names()
+    assert [row["framework"] for row in pool_report["frameworks"]] == hooks.names()
     monkeypatch.setenv("ZEROCOPY_POOL", "rrm")
     assert "did you mean 'rmm'" in invoke("doctor").stdout
     monkeypatch.delenv("ZEROCOPY_POOL")

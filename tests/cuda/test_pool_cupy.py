@@ -1,4 +1,4 @@
-"""The true CuPy, RMM and numba-cuda on a pool, without a GPU: what they are told, and what comes of it.
+"""The real CuPy, RMM and numba-cuda on a pool, without a GPU.
 
 They import without a driver. What asks a device is replaced by answers, and memory is the host's.
 They have an environment of their own: see requirements.txt, and ``.ci/run``.
@@ -20,18 +20,18 @@ from helpers.pool_stand_ins import FakeDriver, HostAllocator
 
 import zerocopy as zc
 from zerocopy.pool import install
-from zerocopy.pool.cards import Card
 from zerocopy.pool.driver_pool import DriverPool
+from zerocopy.pool.gpus import GPU
 from zerocopy.protocols import cuda_driver
 
 cupy = pytest.importorskip("cupy")
 if cupy.cuda.is_available():
-    pytest.skip("there is a GPU: tests/gpu has the like for it", allow_module_level=True)
+    pytest.skip("there is a GPU: tests/gpu has such tests", allow_module_level=True)
 
 
 @pytest.fixture
 def answers(monkeypatch):
-    """What CuPy asks of a device."""
+    """The driver calls of CuPy."""
     monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
     monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda: SimpleNamespace(ptr=0))
 
@@ -40,7 +40,7 @@ def answers(monkeypatch):
 def driver(monkeypatch, answers):
     fake = FakeDriver()
     monkeypatch.setattr(cuda_driver, "driver", lambda: fake)
-    monkeypatch.setattr(install, "cards", lambda: ([Card(0, "stand-in", 1 << 30)], None))
+    monkeypatch.setattr(install, "visible_gpus", lambda: ([GPU(0, "stand-in", 1 << 30)], None))
     return fake
 
 
@@ -49,24 +49,24 @@ def restored():
     before = cupy.cuda.get_allocator()
     yield
     pool = install.installed_pool()
-    if pool is not None:  # a test that failed; the next one is to stand on its own
+    if pool is not None:  # left by a failed test
         pool.close()
     assert cupy.cuda.get_allocator() == before
     assert pool is None
 
 
-def test_cupys_memory_is_noted_one_by_one(driver, restored) -> None:
+def test_cupy_allocations_are_recorded(driver, restored) -> None:
     pool = zc.install_pool("driver", frameworks=["cupy"], track=True)
     assert pool.report()["cupy"].status == "installed"
     memory = cupy.cuda.alloc(1000)
     assert ("allocate", 1000, 1) in driver.calls  # 1: the legacy default stream
     assert memory.mem.size == 1000
     (leak,) = pool.check_leaks()
-    assert (leak.ptr, leak.nbytes, leak.through) == (memory.ptr, 1000, "cupy")
+    assert (leak.ptr, leak.nbytes, leak.requester) == (memory.ptr, 1000, "cupy")
     assert "cupy.cuda.alloc(1000)" in leak.stack
     nothing = cupy.cuda.alloc(0)
     assert nothing.ptr == 0
-    part = memory + 100  # a view keeps all of it
+    part = memory + 100  # a view keeps the whole block
     del memory
     gc.collect()
     assert driver.used == 1000
@@ -75,7 +75,7 @@ def test_cupys_memory_is_noted_one_by_one(driver, restored) -> None:
     pool.close()
 
 
-def test_memory_outlives_the_pool(driver, restored) -> None:
+def test_memory_outlives_pool(driver, restored) -> None:
     pool = zc.install_pool("driver", frameworks=["cupy"], track=True)
     memory = cupy.cuda.alloc(1000)
     pool.close()
@@ -85,8 +85,8 @@ def test_memory_outlives_the_pool(driver, restored) -> None:
     assert driver.used == 0
 
 
-def test_the_drivers_pool_is_asked_at_the_first_allocation(driver, restored, monkeypatch) -> None:
-    """Through cudaMallocAsync: CuPy's own pool would take the release threshold for a limit."""
+def test_driver_pool_is_opened_at_first_allocation(driver, restored, monkeypatch) -> None:
+    """By cudaMallocAsync: CuPy's own pool treats the release threshold as a limit."""
     runtime, chosen = cupy.cuda.runtime, []
     monkeypatch.setattr(runtime, "deviceSetMemPool", lambda device, handle: chosen.append((device, handle)))
     monkeypatch.setattr(cupy.cuda, "malloc_async", lambda nbytes: ("memory", nbytes))
@@ -102,7 +102,7 @@ def test_the_drivers_pool_is_asked_at_the_first_allocation(driver, restored, mon
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_no_memory_is_tried_again_when_the_stream_is_through(driver, restored, monkeypatch, times) -> None:
+def test_out_of_memory_is_retried_after_synchronisation(driver, restored, monkeypatch, times) -> None:
     runtime, waited = cupy.cuda.runtime, []
 
     class Refusal(runtime.CUDARuntimeError):
@@ -131,8 +131,8 @@ def test_no_memory_is_tried_again_when_the_stream_is_through(driver, restored, m
     pool.close()
 
 
-def test_a_cap_reaches_cupy(answers, restored, monkeypatch) -> None:
-    """RMM's allocator for CuPy asks a device for the stream: its refusal is made believe."""
+def test_limit_applies_to_cupy(answers, restored, monkeypatch) -> None:
+    """RMM's allocator for CuPy needs a device; a stand-in raises its error."""
     import rmm.allocators.cupy as theirs
 
     def refuse(nbytes):
@@ -147,7 +147,7 @@ def test_a_cap_reaches_cupy(answers, restored, monkeypatch) -> None:
     pool.close()
 
 
-def test_another_allocator_is_noticed_and_put_right(driver, restored) -> None:
+def test_replaced_allocator_is_noticed_and_attached_again(driver, restored) -> None:
     pool = zc.install_pool("driver", frameworks=["cupy"], track=True)
     ours = cupy.cuda.get_allocator()
     cupy.cuda.set_allocator(None)
@@ -157,8 +157,8 @@ def test_another_allocator_is_noticed_and_put_right(driver, restored) -> None:
     pool.close()
 
 
-def test_import_cudf_is_put_right(driver, restored, tmp_path, monkeypatch) -> None:
-    """What ``import cudf`` does (cudf/__init__.py): RMM's plain allocators for CuPy and Numba."""
+def test_import_cudf_attaches_again(driver, restored, tmp_path, monkeypatch) -> None:
+    """``import cudf`` sets RMM's plain allocators for CuPy and Numba (cudf/__init__.py)."""
     (tmp_path / "cudf.py").write_text(
         "import cupy\nfrom numba import cuda\n"
         "from rmm.allocators.cupy import rmm_cupy_allocator\n"
@@ -166,7 +166,7 @@ def test_import_cudf_is_put_right(driver, restored, tmp_path, monkeypatch) -> No
         "cupy.cuda.set_allocator(rmm_cupy_allocator)\ncuda.set_memory_manager(RMMNumbaManager)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    # cuDF allocates through RMM's resource, and the true one of the driver's kind wants a driver.
+    # cuDF allocates via RMM's resource, which needs a driver for the kind "driver".
     monkeypatch.setattr(DriverPool, "resource", lambda self, mr: mr.CudaMemoryResource())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -181,7 +181,7 @@ def test_import_cudf_is_put_right(driver, restored, tmp_path, monkeypatch) -> No
     assert cudf
     row = pool.report()["cudf"]
     assert row.status == "installed"
-    assert "put right after its import: cupy, numba" in row.what
+    assert "attached again after its import: cupy, numba" in row.detail
     assert pool.report()["cupy"].status == pool.report()["numba"].status == "installed"
     assert numba_driver._memory_manager.__qualname__ == manager.__qualname__
     assert cupy.cuda.get_allocator().__qualname__.startswith("_one_by_one")
@@ -189,7 +189,7 @@ def test_import_cudf_is_put_right(driver, restored, tmp_path, monkeypatch) -> No
     sys.modules.pop("cudf")
 
 
-def test_numba_cudas_memory_comes_from_the_pool(driver, restored) -> None:
+def test_numba_cuda_allocates_from_the_pool(driver, restored) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from numba.cuda.cudadrv import driver as numba_driver
@@ -199,13 +199,13 @@ def test_numba_cudas_memory_comes_from_the_pool(driver, restored) -> None:
     memory = manager.memalloc(1000)
     assert driver.used == 1000
     (leak,) = pool.check_leaks()
-    assert (leak.through, int(memory.handle)) == ("numba", leak.ptr)
+    assert (leak.requester, int(memory.handle)) == ("numba", leak.ptr)
     memory.free()
     assert driver.used == 0
     pool.close()
 
 
-def test_rmms_resource_is_the_pools(restored) -> None:
+def test_rmm_resource_is_the_pools(restored) -> None:
     import rmm
 
     before = rmm.mr.get_per_device_resource(0)

@@ -16,8 +16,7 @@ from helpers.cuda_stubs import forget, install
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy._engine import routes
-from zerocopy._engine.call import Call
-from zerocopy._engine.planner import make_plan
+from zerocopy._engine.planner import Call, make_plan
 from zerocopy.device import Device
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.framework import Framework, Source
@@ -269,7 +268,7 @@ class Tensor(SimpleNamespace):
 
 def _exporter(cuda: Streams, bare: list):
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.fast_path import cuda_exporter
+    from zerocopy._frameworks.torch.device_fast_path import cuda_exporter
 
     def to_capsule(tensor):
         bare.append(tensor)
@@ -302,7 +301,7 @@ def test_torch_leaves_to_the_careful_way(more: dict) -> None:
 
 def test_torch_takes_on_its_current_stream_and_device() -> None:
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.fast_path import cuda_importer
+    from zerocopy._frameworks.torch.device_fast_path import cuda_importer
 
     values, asked = sample("f4"), []
 

@@ -10,8 +10,7 @@ from helpers.frameworks import HOST, PAIRS
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy._engine import routes
-from zerocopy._engine.call import Call
-from zerocopy._engine.planner import make_plan
+from zerocopy._engine.planner import Call, make_plan
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.protocols import dlpack
 
@@ -96,7 +95,7 @@ def test_a_type_is_kept_for_what_it_is_not_for_one_instance() -> None:
 
 def test_torch_import() -> None:
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.fast_path import capsule_importer
+    from zerocopy._frameworks.torch import capsule_importer
 
     x = sample("f4")
     ours = capsule_importer(torch)

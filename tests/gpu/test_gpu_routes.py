@@ -11,8 +11,7 @@ from helpers.gpu_arrays import DTYPES, MARKS, PAIRS, bits, same, sample, side
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy._engine import routes
-from zerocopy._engine.call import Call
-from zerocopy._engine.planner import make_plan
+from zerocopy._engine.planner import Call, make_plan
 from zerocopy.dtype import NATIVE_NAMES
 
 pytestmark = MARKS

@@ -1,9 +1,9 @@
-"""The pool on a GPU: every kind under every framework, one handle for all, who is told when.
+"""The pool on a GPU: every kind with every framework, sharing, and the order of imports.
 
     python -m pytest tests/gpu/test_pool.py tests/gpu/test_pool_*.py
 
-Each test is a program (`gpu_pool_programs` has the names that they use); with ``-rP`` what they
-print is shown: figures that are observed, and not judged.
+Each test is a program that uses the names of `gpu_pool_programs`. ``-rP`` shows the figures that
+they print and do not check.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ KINDS = ("driver", "rmm", "rmm:arena", "rmm:binning", "rmm:async", "managed", "c
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_framework_takes_from_the_pool(run, kind: str) -> None:
+def test_every_framework_allocates_from_the_pool(run, kind: str) -> None:
     run(
         """
-        pool = begin(kind, strict=kind == "driver")  # the one that all can have
+        pool = begin(kind, strict=kind == "driver")  # the kind that all can use
         for each in sides():
-            each.values(each.take(1))  # JAX and TensorFlow read their variables now
+            each.values(each.take(1))  # JAX and TensorFlow read their variables here
             row = pool.report()[each.name]
             if each.name in ("jax", "tensorflow") and kind != "driver":
-                assert row.status == "unsupported" and "no allocator from outside" in row.what, row
+                assert row.status == "unsupported" and "no external allocator" in row.detail, row
                 continue
             assert row.status == "installed", row
             moves(each, pool)
@@ -41,13 +41,13 @@ def test_every_framework_takes_from_the_pool(run, kind: str) -> None:
     )
 
 
-def test_what_one_frees_another_gets(run) -> None:
-    """The same address, or at least nothing more from the device: one pool, and not one each."""
+def test_freed_memory_is_shared_between_frameworks(run) -> None:
+    """The same address, or at least no more memory from the device."""
     run(
         """
         pool = begin("driver")
         takers = [each for each in sides() if each.name != "tensorflow"]
-        if len(takers) < 2: skip("one framework alone shares with nobody")
+        if len(takers) < 2: skip("sharing needs two frameworks")
         for each in takers: moves(each, pool)
         size, same = 64 * MIB, 0
         for first in takers:
@@ -71,8 +71,8 @@ def test_what_one_frees_another_gets(run) -> None:
     )
 
 
-def test_the_release_threshold_after_all_are_used(run) -> None:
-    """torch, XLA and CuPy each write it; what is freed is to stay all the same."""
+def test_release_threshold_survives_all_frameworks(run) -> None:
+    """torch, XLA and CuPy each write it; freed memory must stay in the pool."""
     run(
         """
         pool = begin("driver")
@@ -93,8 +93,8 @@ def test_the_release_threshold_after_all_are_used(run) -> None:
     )
 
 
-def test_a_threshold_that_was_asked_for(run) -> None:
-    """It stands when all are used, or after refresh() at the latest; it is no limit to anybody.
+def test_custom_release_threshold(run) -> None:
+    """It is in place after all are used, or after refresh(); it does not limit any framework.
 
     CuPy's MemoryAsyncPool writes its own into the pool when it is made, and takes what it finds
     there for its limit (cupy/cuda/memory.pyx).
@@ -118,8 +118,8 @@ def test_a_threshold_that_was_asked_for(run) -> None:
     )
 
 
-def test_nothing_goes_back_before_it_has_to(run) -> None:
-    """The pool alone: kept by default, given back with a threshold of 0."""
+def test_unused_memory_is_kept(run) -> None:
+    """Without frameworks: kept by default, returned with a threshold of 0."""
     run(
         """
         keep_context()
@@ -136,7 +136,7 @@ def test_nothing_goes_back_before_it_has_to(run) -> None:
     )
 
 
-def test_the_driver_is_not_called_before_memory_is_needed(run) -> None:
+def test_driver_is_not_called_before_allocation(run) -> None:
     run(
         """
         pool = begin("driver")
@@ -146,16 +146,16 @@ def test_the_driver_is_not_called_before_memory_is_needed(run) -> None:
         code = ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
         assert code == 3, f"CUDA_ERROR_NOT_INITIALIZED is 3, it is {code}"
         name, total = cuda_driver.name_and_memory(0) if cuda_driver.missing() is None else (None, 0)
-        assert pool.cards[0].name.startswith(name) or name.startswith(pool.cards[0].name)
-        print(f"NVML: {pool.cards[0].total} bytes, CUDA: {total}")
-        assert abs(pool.cards[0].total - total) <= total * 0.02
+        assert pool.gpus[0].name.startswith(name) or name.startswith(pool.gpus[0].name)
+        print(f"NVML: {pool.gpus[0].total} bytes, CUDA: {total}")
+        assert abs(pool.gpus[0].total - total) <= total * 0.02
         """
     )
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
-def test_frameworks_that_are_imported_before(run, kind: str) -> None:
-    """Imported and not used: all but torch's backend can still be told."""
+def test_frameworks_imported_before_install(run, kind: str) -> None:
+    """Imported and not used: all but torch's backend can still be attached."""
     run(
         """
         takers = list(sides("cupy", "numba", "rmm", "torch"))
@@ -181,7 +181,7 @@ def test_frameworks_that_are_imported_before(run, kind: str) -> None:
 
 @pytest.mark.parametrize("name", ["torch", "numba", "jax", "tensorflow"])
 def test_too_late(run, name: str) -> None:
-    """After a first allocation: it is said, with where to put the call; strict changes nothing."""
+    """After a first allocation: the report has the remedy; strict changes nothing."""
     run(
         """
         each = side(name)
@@ -217,15 +217,15 @@ def test_too_late(run, name: str) -> None:
     )
 
 
-def test_torch_on_rmm_is_told_until_its_first_tensor(run) -> None:
+def test_torch_on_rmm_attaches_until_first_tensor(run) -> None:
     run(
         """
         need("rmm")
-        torch = side("torch").module  # asked whether it sees a GPU, and no more
+        torch = side("torch").module  # only queried for a GPU
         if torch.cuda.is_initialized(): skip("is_available() has initialised torch")
         pool = begin("rmm", strict=True, frameworks=("torch", "rmm"))
         assert pool.report()["torch"].status == "installed"
-        assert "record_stream() does nothing" in pool.report()["torch"].what
+        assert "record_stream() does nothing" in pool.report()["torch"].detail
         moves(side("torch"), pool)
         """
     )
@@ -238,14 +238,14 @@ def test_torch_on_rmm_is_told_until_its_first_tensor(run) -> None:
         assert row.status == "too_late" and "before the first tensor goes to a GPU" in row.remedy
         before = in_use(pool)
         y = side("torch").take(8 * MIB, 4)
-        assert in_use(pool) == before  # it keeps its own
+        assert in_use(pool) == before  # it keeps its own allocator
         assert (side("torch").values(x) == 3).all()
         """
     )
 
 
-def test_arrays_of_cupy_outlive_the_change_of_allocator(run) -> None:
-    """CuPy is never too late: what exists keeps the memory that it has."""
+def test_cupy_arrays_outlive_allocator_change(run) -> None:
+    """CuPy is never too late: existing arrays keep their memory."""
     run(
         """
         cupy = side("cupy")
@@ -264,8 +264,8 @@ def test_arrays_of_cupy_outlive_the_change_of_allocator(run) -> None:
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
 @pytest.mark.parametrize("first", ["pool", "cudf"])
-def test_the_order_of_import_cudf(run, kind: str, first: str) -> None:
-    """Its import gives CuPy and Numba RMM's plain allocators: it is noticed, and put right."""
+def test_import_order_of_cudf(run, kind: str, first: str) -> None:
+    """Its import sets RMM's plain allocators in CuPy and Numba, which are attached again."""
     run(
         """
         need("cudf")
@@ -286,7 +286,7 @@ def test_the_order_of_import_cudf(run, kind: str, first: str) -> None:
     )
 
 
-def test_the_variable_installs_the_pool(run) -> None:
+def test_variable_installs_pool(run) -> None:
     run(
         """
         pool = install.installed_pool()

@@ -1,4 +1,4 @@
-"""How long a pool's memory lives on a GPU: closing, streams, threads, forks, the end of the process."""
+"""Lifetimes of a pool's memory on a GPU: close, streams, threads, forks, interpreter exit."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def run(run_python: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
-def test_closing_with_live_arrays(run, kind: str) -> None:
-    """Their values stay, they are freed without an error, and allocators come back where it says so."""
+def test_close_with_live_arrays(run, kind: str) -> None:
+    """Values stay, arrays are freed without an error, and allocators are restored as reported."""
     run(
         """
         names = [n for n in present("cupy", "numba", "rmm", "torch") if kind == "driver" or n != "torch"]
@@ -42,7 +42,7 @@ def test_closing_with_live_arrays(run, kind: str) -> None:
             assert side("cupy").module.cuda.get_allocator() == before["cupy"]
             taken = in_use(pool)
             y = side("cupy").take(8 * MIB, 9)
-            assert in_use(pool) == taken  # not of the pool any more
+            assert in_use(pool) == taken  # no longer from the pool
         if "rmm" in names:
             assert report["rmm"].status == "restored"
             assert type(rmm.mr.get_per_device_resource(0)) is before["rmm"]
@@ -51,9 +51,9 @@ def test_closing_with_live_arrays(run, kind: str) -> None:
             assert report["numba"].status == "restored"
             taken = in_use(pool)
             z = side("numba").take(8 * MIB, 6)
-            assert (side("numba").values(z) == 6).all() and in_use(pool) == taken  # its own manager's
+            assert (side("numba").values(z) == 6).all() and in_use(pool) == taken  # from Numba's own manager
         if "torch" in names:
-            assert report["torch"].status == "installed" and "began with" in report["torch"].what
+            assert report["torch"].status == "installed" and "began with" in report["torch"].detail
             assert (side("torch").values(side("torch").take(MIB, 7)) == 7).all()
         refused(zc.PoolClosedError, lambda: pool.allocate(1))
         for i, (each, x) in enumerate(held): assert (each.values(x) == 3 + i).all(), each.name
@@ -64,8 +64,8 @@ def test_closing_with_live_arrays(run, kind: str) -> None:
     )
 
 
-def test_closing_with_live_tensors_of_torch_on_rmm(run) -> None:
-    """torch frees into the resource of the device: so that stays where it is."""
+def test_close_with_live_torch_tensors_on_rmm(run) -> None:
+    """torch frees into the resource of the device, which therefore stays."""
     run(
         """
         need("rmm")
@@ -73,7 +73,8 @@ def test_closing_with_live_tensors_of_torch_on_rmm(run) -> None:
         pool = begin("rmm", frameworks=("torch", "rmm"))
         x = torch.take(8 * MIB, 3)
         pool.close()
-        assert pool.report()["rmm"].status == "installed" and "torch frees into" in pool.report()["rmm"].what
+        row = pool.report()["rmm"]
+        assert row.status == "installed" and "torch frees into" in row.detail
         assert (torch.values(x) == 3).all()
         y = torch.take(8 * MIB, 4)
         assert (torch.values(x) == 3).all() and (torch.values(y) == 4).all()
@@ -83,7 +84,7 @@ def test_closing_with_live_tensors_of_torch_on_rmm(run) -> None:
     )
 
 
-def test_closing_gives_memory_back(run) -> None:
+def test_close_returns_memory(run) -> None:
     run(
         """
         pool = begin("rmm", frameworks=present("cupy", "rmm"), initial="512MiB")
@@ -98,8 +99,8 @@ def test_closing_gives_memory_back(run) -> None:
     )
 
 
-def test_another_pool_after_the_first(run) -> None:
-    """Who cannot be told again says so, and does not go on with what was closed."""
+def test_second_pool_after_close(run) -> None:
+    """Frameworks that cannot be attached again report it, and do not use the closed pool."""
     run(
         """
         need("rmm")
@@ -122,7 +123,7 @@ def test_another_pool_after_the_first(run) -> None:
 
 # -- streams ------------------------------------------------------------------------------
 
-#: A tensor is used on another stream, recorded there, dropped, and its memory asked for again.
+#: A tensor is used on another stream, recorded there and dropped; then its memory is requested again.
 RACE = """
 torch = side("torch").module
 if not hasattr(torch.cuda, "_sleep"): skip("this torch has no torch.cuda._sleep")
@@ -134,7 +135,7 @@ def hunt(record):
         x, seen = torch.ones(count, device="cuda"), torch.zeros(count, device="cuda")
         torch.cuda.synchronize()
         with torch.cuda.stream(other):
-            torch.cuda._sleep(100_000_000)  # some hundredths of a second
+            torch.cuda._sleep(100_000_000)  # about 50 ms
             seen.copy_(x)
         if record: x.record_stream(other)
         del x
@@ -146,8 +147,8 @@ def hunt(record):
 """
 
 
-def test_no_race_across_streams_under_the_driver_kind(run) -> None:
-    """With record_stream there is none; without it there is, which shows that the hunt can find one."""
+def test_no_stream_race_with_driver_kind(run) -> None:
+    """With record_stream there is none; without it there is one, which shows that the test detects it."""
     run(
         "pool = begin('driver', frameworks=('torch',))\n"
         + RACE
@@ -161,8 +162,8 @@ if not without: skip("no race without record_stream either: the hunt shows nothi
     )
 
 
-def test_the_race_under_torch_on_rmm(run) -> None:
-    """record_stream does nothing there: an observation, and the reason why it has to be opted in to."""
+def test_stream_race_with_torch_on_rmm(run) -> None:
+    """record_stream has no effect there, which is why it needs opt-in."""
     run(
         "pool = begin('rmm', frameworks=('torch', 'rmm'))\n"
         + RACE
@@ -170,15 +171,15 @@ def test_the_race_under_torch_on_rmm(run) -> None:
 moves(side("torch"), pool)
 raced = hunt(True)
 print(f"races of 10: {raced}, with record_stream")
-assert "record_stream() does nothing" in pool.report()["torch"].what
+assert "record_stream() does nothing" in pool.report()["torch"].detail
 if not raced: skip("the race did not show: RMM's allocator may have learned record_stream, or was lucky")
 """
     )
 
 
 @pytest.mark.parametrize(("kind", "track"), [("driver", False), ("driver", True), ("rmm", True)])
-def test_an_array_outlives_its_stream(run, kind: str, track: bool) -> None:
-    """Memory is freed on the stream that it was made on, which its user may have dropped by then."""
+def test_array_outlives_its_stream(run, kind: str, track: bool) -> None:
+    """Memory is freed on the stream of its allocation, which the user may have dropped."""
     run(
         """
         pool = begin(kind, track=track)
@@ -207,7 +208,7 @@ def test_an_array_outlives_its_stream(run, kind: str, track: bool) -> None:
 
 @pytest.mark.parametrize(("kind", "track"), [("driver", False), ("driver", True), ("rmm", True)])
 def test_threads(run, kind: str, track: bool) -> None:
-    """Frameworks and the interface itself at once, each on a thread: right values, nothing left over."""
+    """Frameworks and the interface in parallel threads: right values, and all memory freed."""
     run(
         """
         import random
@@ -251,18 +252,18 @@ def test_threads(run, kind: str, track: bool) -> None:
     )
 
 
-# -- forks, and the end -------------------------------------------------------------------
+# -- forks, and interpreter exit -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("imported", [False, True])
-def test_a_child_of_a_fork_can_use_cuda(run, imported: bool) -> None:
-    """Installing the driver's kind prepares alone: the parent has not called the driver yet."""
+def test_forked_child_can_use_cuda(run, imported: bool) -> None:
+    """Installing the kind "driver" does not call the driver in the parent."""
     run(
         """
         import traceback
         pool = begin("driver")
         if imported:
-            # Not RMM: its resource of the device is made of the pool's handle, which the driver gives.
+            # Without RMM, whose resource needs the pool's handle from the driver.
             for name in present("cupy", "torch"): importlib.import_module(name)
             print(pool.report())
         def use():
@@ -288,8 +289,8 @@ def test_a_child_of_a_fork_can_use_cuda(run, imported: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
-def test_the_interpreter_ends_with_live_arrays(run, kind: str) -> None:
-    """In five ways, at once: each program takes seconds to import what it uses."""
+def test_interpreter_exit_with_live_arrays(run, kind: str) -> None:
+    """Five programs in parallel, because each needs seconds for its imports."""
     with ThreadPoolExecutor() as pool:
         for done in pool.map(lambda end: run(TAKING + ENDING, kind=kind, end=end), ENDS):
             for word in ("Traceback", "Exception ignored", "terminate called", "CUDA error"):
@@ -299,8 +300,8 @@ def test_the_interpreter_ends_with_live_arrays(run, kind: str) -> None:
 TAKING = """
 from zerocopy.pool.block import Block
 pool = begin(kind, track=end in ("global", "thread"))
-# On a daemon thread torch aborts the process at its end by itself, on the host too ("terminate called
-# without an active exception", Python 3.11): a destructor of its C++ asks for the interpreter's lock.
+# With a daemon thread torch aborts the process at exit, on the host too ("terminate called without an
+# active exception", Python 3.11): a C++ destructor requests the GIL.
 with_torch = kind == "driver" and end != "daemon"
 takers = list(sides("cupy", "numba", "rmm", *["torch"] * with_torch))
 def take():

@@ -1,4 +1,4 @@
-"""What a pool gives on a GPU: limits, leaks by name, scopes, trimming, managed and page-locked memory."""
+"""Memory of a pool on a GPU: limits, leaks, scopes, trimming, managed and page-locked memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def run(run_python: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.mark.parametrize("name", ["allocate()", "cupy", "numba", "rmm"])
-def test_past_the_limit(run, name: str) -> None:
-    """The error has the figures, and the pool works on."""
+def test_allocation_past_the_limit_is_refused(run, name: str) -> None:
+    """The error has the figures, and the pool stays usable."""
     run(
         """
         need("rmm")
@@ -28,7 +28,7 @@ def test_past_the_limit(run, name: str) -> None:
         if name != "allocate()": side(name).values(take(MIB))
         settle()
         held = pool.allocate(16 * MIB)
-        kind = MemoryError if name == "rmm" else zc.PoolLimitError  # RMM's own users get RMM's error
+        kind = MemoryError if name == "rmm" else zc.PoolLimitError  # direct users of RMM get RMM's error
         error = refused(kind, lambda: take(128 * MIB))
         print(error)
         if kind is zc.PoolLimitError:
@@ -46,7 +46,7 @@ def test_past_the_limit(run, name: str) -> None:
     )
 
 
-def test_torch_past_the_limit(run) -> None:
+def test_torch_past_the_limit_is_refused(run) -> None:
     run(
         """
         need("rmm", "torch")
@@ -60,11 +60,11 @@ def test_torch_past_the_limit(run) -> None:
     )
 
 
-def test_where_a_limit_comes_from(run) -> None:
+def test_limit_sources(run) -> None:
     run(
         """
         need("rmm")
-        total = zc.install_pool("driver", frameworks=()).cards[0].total
+        total = zc.install_pool("driver", frameworks=()).gpus[0].total
         install.installed_pool().close()
         part = 96 * MIB / total
         asked = [
@@ -98,7 +98,7 @@ def test_where_a_limit_comes_from(run) -> None:
     )
 
 
-def test_numba_is_told_of_the_limit(run) -> None:
+def test_numba_reports_the_limit(run) -> None:
     run(
         """
         need("rmm")
@@ -112,11 +112,11 @@ def test_numba_is_told_of_the_limit(run) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm", "rmm:async"])
-def test_what_is_guaranteed_is_taken_at_once(run, kind: str) -> None:
+def test_initial_size_is_reserved_at_install(run, kind: str) -> None:
     run(
         """
         if kind != "driver": need("rmm")
-        keep_context()  # which takes memory too
+        keep_context()  # a context takes memory too
         before = free()
         pool = zc.install_pool(kind, frameworks=(), initial="512MiB")
         ptr = pool.allocate(MIB)
@@ -134,7 +134,7 @@ def test_what_is_guaranteed_is_taken_at_once(run, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
-def test_leaks_are_named(run, kind: str) -> None:
+def test_leaks_name_their_requester(run, kind: str) -> None:
     run(
         """
         pool = begin(kind, track=True)
@@ -157,8 +157,8 @@ def test_leaks_are_named(run, kind: str) -> None:
             (leak,) = [leak for leak in leaks if leak.nbytes == sizes[name]]
             assert leak.device == 0
             assert leak.ptr == (what if name == "allocate" else side(name).pointer(what))
-            if name == "rmm": assert leak.stack  # RMM's own: no Python of ours was in it
-            else: assert f"a_leak_of_{name}" in leak.stack and leak.through.startswith(name), leak
+            if name == "rmm": assert leak.stack  # RMM's own stack
+            else: assert f"a_leak_of_{name}" in leak.stack and leak.requester.startswith(name), leak
         pool.deallocate(held.pop("allocate"), 6 * MIB)
         held.clear(); what = None
         assert until(lambda: pool.check_leaks() == [])
@@ -168,13 +168,13 @@ def test_leaks_are_named(run, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
-def test_a_scope_has_its_own_peak_and_leaks(run, kind: str) -> None:
+def test_scope_has_its_own_peak_and_leaks(run, kind: str) -> None:
     run(
         """
         import warnings
         pool = begin(kind)
         each = side("cupy")
-        each.values(each.take(256 * MIB))  # a peak before
+        each.values(each.take(256 * MIB))  # a peak before the block
         kept = each.take(8 * MIB)
         settle()
         base = in_use(pool)
@@ -198,8 +198,8 @@ def test_a_scope_has_its_own_peak_and_leaks(run, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm", "rmm:async"])
-def test_trim_gives_memory_back(run, kind: str) -> None:
-    """By the device's own figure, with frameworks on the pool; and it works on."""
+def test_trim_returns_memory(run, kind: str) -> None:
+    """By the device's own figure, with frameworks on the pool, which stays usable."""
     run(
         """
         pool = begin(kind, frameworks=present("cupy", "numba", "rmm"))
@@ -222,8 +222,8 @@ def test_trim_gives_memory_back(run, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
-def test_the_pool_alone(run, kind: str) -> None:
-    """No framework has made a context: what is taken stays, from one call to the next."""
+def test_pool_without_frameworks(run, kind: str) -> None:
+    """Without a context of a framework, memory stays valid from call to call."""
     run(
         """
         if kind != "driver": need("rmm")
@@ -247,8 +247,8 @@ def test_the_pool_alone(run, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm", "custom"])
-def test_the_external_interface(run, kind: str) -> None:
-    """Any code can take memory, on any stream; an array can lie over it."""
+def test_external_allocator_interface(run, kind: str) -> None:
+    """Any code can allocate, on any stream, and create an array over the memory."""
     run(
         """
         pool = begin(kind)
@@ -276,14 +276,14 @@ def test_the_external_interface(run, kind: str) -> None:
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_the_log(run, tmp_path, closed: bool) -> None:
-    """Nothing of it is lost, whether the pool is closed or the program just ends."""
+def test_log_is_complete(run, tmp_path, closed: bool) -> None:
+    """The log is complete whether the pool is closed or the program exits."""
     run(
         """
         need("rmm")
         pool = begin("rmm", log=path, frameworks=present("cupy", "rmm"))
         pool.deallocate(pool.allocate(3 * MIB), 3 * MIB)
-        assert pool.trim() == 0  # a fresh pool would begin the file anew
+        assert pool.trim() == 0  # a new pool would truncate the file
         if closed: pool.close()
         """,
         path=str(tmp_path / "pool.csv"),
@@ -300,8 +300,8 @@ def test_the_log(run, tmp_path, closed: bool) -> None:
 # -- managed and page-locked memory -------------------------------------------------------
 
 
-def test_more_memory_than_the_card_has_left(run) -> None:
-    """The card is filled by a plain allocation, which is quick; managed memory goes on."""
+def test_managed_memory_exceeds_free_memory(run) -> None:
+    """A plain allocation fills the GPU; managed memory can still be allocated."""
     run(
         """
         pool = begin("managed", frameworks=("cupy", "rmm"))
@@ -323,7 +323,7 @@ def test_more_memory_than_the_card_has_left(run) -> None:
     )
 
 
-def test_managed_memory_where_the_device_has_none(run) -> None:
+def test_managed_memory_unsupported_is_an_error(run) -> None:
     run(
         """
         if pages_managed_memory(): skip("it has concurrent managed access")
@@ -338,7 +338,7 @@ def test_managed_memory_is_prefetched(run) -> None:
     run(
         """
         pool = begin("managed", frameworks=("cupy", "rmm"))
-        x = side("cupy").module.empty(64 * MIB, np.uint8)  # nobody has touched it
+        x = side("cupy").module.empty(64 * MIB, np.uint8)  # untouched memory
         settle()
         where = ctypes.c_int(-9)
         with cuda_driver.on_device(0) as library:
@@ -351,7 +351,7 @@ def test_managed_memory_is_prefetched(run) -> None:
 
 
 def test_pinned_memory(run) -> None:
-    """It is page-locked by the driver's word, right both ways, and used again."""
+    """The driver reports it as page-locked, transfers are right, and memory is reused."""
     run(
         """
         pool = zc.install_pool("driver", host="pinned")

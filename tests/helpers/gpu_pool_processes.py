@@ -1,4 +1,4 @@
-"""A process for each test of the pool: a pool is the whole process's, and frameworks keep what they got."""
+"""A process for each test of the pool, because pools and frameworks keep process-wide state."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from helpers.gpu_arrays import MARKS  # which skips where there is no GPU
+from helpers.gpu_arrays import MARKS  # skips on machines without a GPU
 from helpers.gpu_pool_programs import SKIPPED
 
 __all__ = ["MARKS", "Run", "programs"]
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
-#: What programs are not to find in the environment: neither the user's, nor what other tests set.
+#: Variables that are removed from the environment of programs.
 _CLEAN = (
     "CUPY_GPU_MEMORY_LIMIT",
     "NUMBA_ENABLE_CUDASIM",
@@ -41,7 +41,7 @@ _LOCK = Path(tempfile.gettempdir()) / f"zerocopy-pool-programs-{os.getuid()}.loc
 
 @contextmanager
 def _turn(code: str) -> Iterator[None]:
-    """Let programs run side by side, but for those that read, or fill, what the whole device has free."""
+    """Run programs in parallel, except those that read or fill the free memory of the device."""
     alone = re.search(r"\bfree\(\)", code) is not None
     with _LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
@@ -49,7 +49,7 @@ def _turn(code: str) -> Iterator[None]:
 
 
 def programs(run_python: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return what runs a program that has to end well.
+    """Return a function that runs a program and checks its exit status.
 
     Keywords are names that the program finds; those in capitals are its environment.
     """
@@ -65,7 +65,7 @@ def programs(run_python: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
         if done.returncode == SKIPPED:
             pytest.skip(done.stdout.strip().splitlines()[-1])
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-        print(done.stdout)  # what was observed: python -m pytest -rP
+        print(done.stdout)  # shown by python -m pytest -rP
         return done
 
     return check

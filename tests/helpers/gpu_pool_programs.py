@@ -1,8 +1,8 @@
-"""What the programs of the pool's tests use: each framework's own calls, and the driver's figures.
+"""Functions for the programs of the pool's tests: calls of each framework, and driver figures.
 
-A program is a process of its own (`gpu_pool_processes`), and begins with all of this imported.
-No framework is imported and the driver is not called before a program asks for it: what is
-tested is what `install_pool` makes of a fresh process.
+Each program is a separate process (`gpu_pool_processes`) that imports all names of this module.
+The module imports no framework and does not call the driver, so that a program begins in the
+state in which `install_pool` is usually called.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 import zerocopy as zc
-from zerocopy.pool import hook, install
+from zerocopy.pool import hooks, install
 from zerocopy.pool.driver_pool import KEEP_ALL
 from zerocopy.protocols import cuda_driver, cuda_pool
 
 MIB = 1 << 20
-#: In the order in which they are used. cuDF has tests of its own.
+#: In order of use. cuDF has separate tests.
 ALL = ("cupy", "numba", "rmm", "torch", "jax", "tensorflow")
-#: How a program says that it cannot be run here.
+#: Printed by a program that cannot run on this machine.
 SKIPPED = 77
 __all__ = [
     "ALL",
@@ -70,7 +70,7 @@ __all__ = [
 
 
 def skip(why: str) -> NoReturn:
-    """End the program: what it tests is not to be had here."""
+    """End the program, because this machine lacks a requirement."""
     print(why, flush=True)
     raise SystemExit(SKIPPED)
 
@@ -78,28 +78,28 @@ def skip(why: str) -> NoReturn:
 def _lacks(name: str) -> str | None:
     if importlib.util.find_spec(name) is None:
         return f"{name} is not installed"
-    reason = next(each for each in hook.hooks() if each.name == name).lacks_gpu()
+    reason = next(each for each in hooks.all_hooks() if each.name == name).lacks_gpu()
     return None if reason is None else f"{name}: {reason.why}"
 
 
 def present(*names: str) -> list[str]:
-    """Return those (of all) that are installed for GPUs; none is imported."""
+    """Return the frameworks that are installed for GPUs; none is imported."""
     return [name for name in names or ALL if _lacks(name) is None]
 
 
 def need(*names: str) -> None:
-    """Skip the program where one of them is not installed for GPUs."""
+    """Skip the program unless all are installed for GPUs."""
     for name in names:
         why = _lacks(name)
         if why is not None:
             skip(why)
 
 
-# -- frameworks, by their own calls ---------------------------------------------------
+# -- frameworks, through their own calls ---------------------------------------------------
 
 
 class Side:
-    """One framework; making it imports it."""
+    """One framework, imported by the constructor."""
 
     name = ""
 
@@ -109,8 +109,8 @@ class Side:
     def usable(self) -> bool:
         return True
 
-    def take(self, nbytes: int, value: int = 1) -> Any:
-        """Return fresh bytes on the first GPU, all of one value."""
+    def allocate(self, nbytes: int, value: int = 1) -> Any:
+        """Return a new array of bytes on the first GPU, all of one value."""
         raise NotImplementedError
 
     def pointer(self, x: Any) -> int:
@@ -123,7 +123,7 @@ class Side:
 class CuPySide(Side):
     name = "cupy"
 
-    def take(self, nbytes, value=1):
+    def allocate(self, nbytes, value=1):
         x = self.module.empty(nbytes, np.uint8)
         x.fill(value)
         return x
@@ -141,7 +141,7 @@ class TorchSide(Side):
     def usable(self):
         return self.module.cuda.is_available()
 
-    def take(self, nbytes, value=1):
+    def allocate(self, nbytes, value=1):
         return self.module.full((nbytes,), value, dtype=self.module.uint8, device="cuda:0")
 
     def pointer(self, x):
@@ -160,7 +160,7 @@ class JaxSide(Side):
         except RuntimeError:
             return False
 
-    def take(self, nbytes, value=1):
+    def allocate(self, nbytes, value=1):
         host = np.full(nbytes, value, np.uint8)
         return self.module.device_put(host, self.module.devices("cuda")[0]).block_until_ready()
 
@@ -180,7 +180,7 @@ class NumbaSide(Side):
     def usable(self):
         return self.module.is_available()
 
-    def take(self, nbytes, value=1):
+    def allocate(self, nbytes, value=1):
         x = self.module.device_array(nbytes, np.uint8)
         x.copy_to_device(np.full(nbytes, value, np.uint8))
         return x
@@ -195,7 +195,7 @@ class NumbaSide(Side):
 class RMMSide(Side):
     name = "rmm"
 
-    def take(self, nbytes, value=1):
+    def allocate(self, nbytes, value=1):
         return self.module.DeviceBuffer.to_device(np.full(nbytes, value, np.uint8))
 
     def pointer(self, x):
@@ -211,12 +211,12 @@ class TensorFlowSide(Side):
     def usable(self):
         return bool(self.module.config.list_physical_devices("GPU"))
 
-    def take(self, nbytes, value=1):
+    def allocate(self, nbytes, value=1):
         with self.module.device("GPU:0"):
             return self.module.fill([nbytes], self.module.constant(value, self.module.uint8))
 
     def pointer(self, x):
-        return 0  # nothing public tells
+        return 0  # no public call reports it
 
     def values(self, x):
         return x.numpy()
@@ -227,20 +227,20 @@ _made: dict[str, Side] = {}
 
 
 def side(name: str) -> Side:
-    """Return a framework, imported; skip the program where it cannot be used."""
+    """Import a framework; skip the program if it cannot be used."""
     need(name)
-    found = _made.setdefault(name, _made.get(name) or _KINDS[name]())
-    if not found.usable():
+    result = _made.setdefault(name, _made.get(name) or _KINDS[name]())
+    if not result.usable():
         skip(f"{name} sees no GPU")
-    return found
+    return result
 
 
 def sides(*names: str) -> Iterator[Side]:
-    """Import those (of all) that are here, and give the ones that see a GPU."""
+    """Import the installed frameworks, and yield those that see a GPU."""
     for name in present(*names):
-        found = _made.setdefault(name, _made.get(name) or _KINDS[name]())
-        if found.usable():
-            yield found
+        result = _made.setdefault(name, _made.get(name) or _KINDS[name]())
+        if result.usable():
+            yield result
         else:
             print(f"{name} sees no GPU")
 
@@ -249,7 +249,7 @@ def sides(*names: str) -> Iterator[Side]:
 
 
 class DriverAllocator:
-    """An allocator of one's own: the driver's plain calls, which know no streams."""
+    """A custom allocator over the driver's synchronous calls."""
 
     def __init__(self) -> None:
         self.out: dict[int, int] = {}
@@ -258,7 +258,7 @@ class DriverAllocator:
     def allocate(self, nbytes: int, stream: int) -> int:
         ptr = ctypes.c_uint64()
         with cuda_driver.on_device(0) as library:
-            cuda_driver.hold(0)  # where no framework has its context yet, memory would go with this one
+            cuda_driver.hold(0)  # otherwise the memory ends with this context
             if library.cuMemAlloc_v2(ctypes.byref(ptr), ctypes.c_size_t(nbytes)):
                 raise MemoryError(f"cuMemAlloc of {nbytes} bytes")
         with self._lock:
@@ -273,12 +273,12 @@ class DriverAllocator:
 
 
 def begin(kind: str, **options: Any) -> zc.Pool:
-    """Install a pool for all that is here, torch on RMM's kinds too; skip where it cannot be."""
+    """Install a pool for all frameworks, torch on RMM's kinds too; skip if it is unavailable."""
     options.setdefault("frameworks", present())
     if kind != "driver":
         need("rmm")
     if kind == "rmm:arena":
-        options.setdefault("initial", "1GiB")  # RMM's own choice is half of the card
+        options.setdefault("initial", "1GiB")  # by default RMM takes half of the GPU
     if kind == "custom":
         return zc.install_pool(allocator=DriverAllocator(), **options)
     try:
@@ -290,26 +290,26 @@ def begin(kind: str, **options: Any) -> zc.Pool:
 
 
 def pages_managed_memory() -> bool:
-    """Whether host and device may use managed memory at once; the driver is initialised to find out."""
+    """Whether host and device may access managed memory at once; initialises the driver."""
     return cuda_driver.missing() is None and cuda_pool.pages_managed_memory(0)
 
 
 def keep_context() -> None:
-    """Hold the device's context for good, as frameworks do: making one takes memory, and time."""
+    """Keep the device's context, as frameworks do, because creating one takes memory and time."""
     cuda_driver.missing()
     context = ctypes.c_void_p()
     cuda_driver.call(cuda_driver.driver().cuDevicePrimaryCtxRetain, ctypes.byref(context), 0)
 
 
 def settle() -> None:
-    """Have garbage collected, and the device finish."""
+    """Collect garbage, and synchronise the device."""
     gc.collect()
     with cuda_driver.on_device(0) as library:
         cuda_driver.call(library.cuCtxSynchronize)
 
 
 def until(true: Callable[[], bool], seconds: float = 10) -> bool:
-    """Wait for something: JAX frees by a thread of its own."""
+    """Wait for a condition: JAX frees in a separate thread."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         settle()
@@ -320,23 +320,23 @@ def until(true: Callable[[], bool], seconds: float = 10) -> bool:
 
 
 def handle() -> int:
-    """Return the device's default pool, asked of the driver."""
+    """Return the handle of the device's default pool."""
     return cuda_pool.default_pool(0)
 
 
 def used() -> int:
-    """Return what of it is in use, whoever uses it."""
-    return cuda_pool.get(0, handle(), cuda_pool.USED_CURRENT)
+    """Return the used bytes of the default pool."""
+    return cuda_pool.get_attribute(0, handle(), cuda_pool.USED_CURRENT)
 
 
 def reserved() -> int:
-    """Return what it has taken from the device."""
-    return cuda_pool.get(0, handle(), cuda_pool.RESERVED_CURRENT)
+    """Return the reserved bytes of the default pool."""
+    return cuda_pool.get_attribute(0, handle(), cuda_pool.RESERVED_CURRENT)
 
 
 def threshold() -> int:
-    """Return how much of it the driver keeps when it is not used."""
-    return cuda_pool.get(0, handle(), cuda_pool.RELEASE_THRESHOLD)
+    """Return the release threshold of the default pool."""
+    return cuda_pool.get_attribute(0, handle(), cuda_pool.RELEASE_THRESHOLD)
 
 
 def free() -> int:
@@ -345,12 +345,12 @@ def free() -> int:
 
 
 def in_use(pool: zc.Pool) -> int:
-    """Return what is in use: of the driver's kind by the driver's word, of RMM's by RMM's."""
+    """Return the used bytes of a pool, from the driver or from RMM."""
     return used() if pool.kind == "driver" else pool.stats(0).current_bytes
 
 
 def pointer_attribute(ptr: int, number: int) -> int:
-    """Return a ``CUpointer_attribute`` of four bytes; -1 where the driver does not know the address."""
+    """Return a ``CUpointer_attribute`` of four bytes; -1 for an unknown address."""
     value = ctypes.c_uint()
     with cuda_driver.on_device(0) as library:
         code = library.cuPointerGetAttribute(ctypes.byref(value), number, ctypes.c_uint64(ptr))
@@ -358,9 +358,9 @@ def pointer_attribute(ptr: int, number: int) -> int:
 
 
 def moves(framework: Side, pool: zc.Pool, nbytes: int = 8 * MIB) -> None:
-    """Check that an array is memory of the pool for as long as it lives, and that it is right."""
+    """Check that an array uses memory of the pool until it dies, and has the right values."""
     name = framework.name
-    framework.values(framework.take(MIB))  # what is made once for all: kernels, handles
+    framework.values(framework.take(MIB))  # created once: kernels, handles
     settle()
     before = in_use(pool)
     x = framework.take(nbytes, 7)
@@ -374,7 +374,7 @@ def moves(framework: Side, pool: zc.Pool, nbytes: int = 8 * MIB) -> None:
 
 
 def refused(kind: type[BaseException], call: Callable[[], Any]) -> Any:
-    """Check that a call raises, and return what."""
+    """Check that a call raises, and return the error."""
     try:
         call()
     except kind as error:

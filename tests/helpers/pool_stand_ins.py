@@ -1,6 +1,6 @@
-"""What stands in for GPUs in the tests of pools: host memory, NVML, CUDA's memory pools.
+"""Stand-ins for GPUs in the tests of pools: host memory, NVML, CUDA's memory pools.
 
-They answer as the interfaces document it. That the true ones do is for tests/gpu to show.
+They behave as documented; tests/gpu checks the real interfaces.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import ctypes
 import threading
 
-#: Ways for the interpreter to end with memory out.
+#: How the interpreter may exit with outstanding memory.
 ENDS = ("cycle", "global", "thread", "atexit", "daemon")
-#: A program that ends in the way that is called `end`, with what `take()` returns alive.
+#: A program that exits as `end` says, while the result of `take()` is alive.
 ENDING = """
 import atexit, threading, time
 if end == "cycle":
@@ -39,7 +39,7 @@ _libc.free.argtypes = [ctypes.c_void_p]
 
 
 class HostAllocator:
-    """An external allocator over the C library, which remembers what is out."""
+    """An external allocator over the C library, which records outstanding memory."""
 
     def __init__(self):
         self.out, self.streams, self._lock = {}, [], threading.Lock()
@@ -59,7 +59,7 @@ class HostAllocator:
 
 
 class FakeNVML:
-    """NVML with cards, slices of them, and what others use."""
+    """NVML with GPUs, MIG slices, and memory of other processes."""
 
     def __init__(self, cards, slices=(), processes=0):
         self.cards, self.slices, self.processes = list(cards), dict(slices), processes
@@ -76,8 +76,8 @@ class FakeNVML:
         names = [card["uuid"] for card in self._all()]
         if uuid.value.decode() not in names:
             return 6
-        found = self._all()[names.index(uuid.value.decode())]
-        handle._obj.value = next(h for h, card in self._by_handle().items() if card is found)
+        gpu = self._all()[names.index(uuid.value.decode())]
+        handle._obj.value = next(h for h, card in self._by_handle().items() if card is gpu)
         return 0
 
     def _all(self):
@@ -116,14 +116,14 @@ class FakeNVML:
 
 
 class FakeDriver:
-    """The driver's memory pools over host memory: what is given out, reserved, and the threshold."""
+    """The driver's memory pools over host memory: used and reserved bytes, and the threshold."""
 
     def __init__(self, capacity=1 << 30):
         self.capacity, self.calls, self.used, self.reserved, self.high = capacity, [], 0, 0, 0
         self.threshold, self.sizes, self.held, self.awake, self.begun = 0, {}, [], False, False
 
     def __getattribute__(self, name):
-        # As the true one: until cuInit nothing else is answered (3: CUDA_ERROR_NOT_INITIALIZED).
+        # As in the real driver, other calls fail before cuInit (3: CUDA_ERROR_NOT_INITIALIZED).
         unasked = ("cuInit", "cuDriverGetVersion", "cuGetErrorName")
         if name.startswith("cu") and name not in unasked and not (self.begun or self.awake):
             return lambda *arguments: 3

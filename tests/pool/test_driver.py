@@ -1,4 +1,4 @@
-"""The driver's kind over a stand-in for CUDA's memory pools: what is asked of the driver, and when."""
+"""The kind ``"driver"`` over a stand-in for CUDA's memory pools: which driver calls happen, and when."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from helpers.pool_stand_ins import FakeDriver
 import zerocopy as zc
 from zerocopy.cli import doctor
 from zerocopy.pool import install
-from zerocopy.pool.cards import Card
 from zerocopy.pool.driver_pool import KEEP_ALL, DriverPool
+from zerocopy.pool.gpus import GPU
 from zerocopy.pool.settings import Settings
 from zerocopy.protocols import cuda_driver
 
@@ -21,7 +21,7 @@ def driver(monkeypatch):
     fake = FakeDriver()
     monkeypatch.setattr(cuda_driver, "driver", lambda: fake)
     monkeypatch.setattr(cuda_driver, "hold", lambda device: fake.held.append(device))
-    monkeypatch.setattr(install, "cards", lambda: ([Card(0, "stand-in", 1 << 30)], None))
+    monkeypatch.setattr(install, "visible_gpus", lambda: ([GPU(0, "stand-in", 1 << 30)], None))
     return fake
 
 
@@ -32,7 +32,7 @@ def pool(driver):
     made.close()
 
 
-def test_nothing_is_asked_of_the_driver_before_memory_is(driver) -> None:
+def test_driver_is_not_called_before_allocation(driver) -> None:
     made = zc.install_pool("driver", frameworks=())
     assert made.report().kind == "driver"
     assert made.stats().current_bytes == 0
@@ -40,30 +40,30 @@ def test_nothing_is_asked_of_the_driver_before_memory_is(driver) -> None:
     assert made.refresh() == []
     with made:
         pass
-    assert driver.calls == []  # a child that is forked here has CUDA
+    assert driver.calls == []  # a forked child could still use CUDA
     made.close()
 
 
 def test_allocate_and_free(driver, pool) -> None:
     ptr = pool.allocate(1000, stream=77)
     assert ("allocate", 1000, 77) in driver.calls
-    assert driver.held == [0]  # otherwise the context, and the memory, would go with its last user
+    assert driver.held == [0]  # otherwise the context, and the memory, would end with its last user
     assert pool.stats().current_bytes == driver.used == 1000
     pool.deallocate(ptr, 1000, stream=78)
     assert ("free", 78) in driver.calls
     assert (pool.stats().current_bytes, pool.stats().peak_bytes) == (0, 1000)
 
 
-def test_the_threshold_is_kept_and_put_right(driver, pool) -> None:
+def test_threshold_is_restored_by_refresh(driver, pool) -> None:
     pool.deallocate(pool.allocate(8), 8)
     assert driver.threshold == KEEP_ALL
     driver.threshold = 1 << 30  # as XLA writes its own
-    assert "somebody (torch, XLA) has set 1 GiB since" in str(pool.report())
+    assert "is now 1 GiB (written by torch or XLA)" in str(pool.report())
     pool.refresh()
     assert driver.threshold == KEEP_ALL
     assert "torch, XLA" not in str(pool.report())
     pool.close()
-    assert driver.threshold == 0  # as it was
+    assert driver.threshold == 0  # the initial value
 
 
 def test_threshold_and_initial(driver) -> None:
@@ -74,17 +74,17 @@ def test_threshold_and_initial(driver) -> None:
     assert driver.used == 0
 
 
-def test_what_frameworks_do_is_seen_when_there_is_a_context(driver) -> None:
-    """torch and JAX take from the driver's pool without asking us."""
+def test_stats_include_frameworks_once_a_context_exists(driver) -> None:
+    """torch and JAX allocate from the driver's pool without calling the pool."""
     made = zc.install_pool("driver", frameworks=())
     driver.used, driver.high, driver.reserved, driver.threshold = 300, 400, 900, 1 << 30
-    assert made.stats().current_bytes == 0  # nobody has a context, and nobody is given one
+    assert made.stats().current_bytes == 0  # no context exists, and none is created
     assert "cuInit" not in driver.calls
     driver.awake = True
     assert (made.stats().current_bytes, made.stats().peak_bytes) == (300, 400)
     assert driver.threshold == KEEP_ALL
     driver.threshold = 1 << 30
-    assert "has set 1 GiB since" in str(made.report())
+    assert "is now 1 GiB" in str(made.report())
     made.refresh()
     assert driver.threshold == KEEP_ALL
     assert made.trim() == 600
@@ -92,7 +92,7 @@ def test_what_frameworks_do_is_seen_when_there_is_a_context(driver) -> None:
     made.close()
 
 
-def test_what_is_guaranteed_is_taken_at_once(driver) -> None:
+def test_initial_size_is_reserved_at_install(driver) -> None:
     made = zc.install_pool("driver", frameworks=(), initial=MIB)
     assert (driver.reserved, driver.used) == (MIB, 0)
     made.close()
@@ -103,7 +103,7 @@ def test_what_is_guaranteed_is_taken_at_once(driver) -> None:
     assert install.installed_pool() is None
 
 
-def test_the_peak_of_before_is_not_forgotten(driver, pool) -> None:
+def test_peak_survives_reads(driver, pool) -> None:
     pool.deallocate(pool.allocate(MIB), MIB)
     with pool:
         pool.deallocate(pool.allocate(100), 100)
@@ -113,22 +113,22 @@ def test_the_peak_of_before_is_not_forgotten(driver, pool) -> None:
     assert pool.stats().peak_bytes == MIB
 
 
-def test_the_device_has_no_more(driver, pool) -> None:
+def test_device_out_of_memory(driver, pool) -> None:
     driver.capacity = MIB
-    with pytest.raises(MemoryError, match="the device has no more") as caught:
+    with pytest.raises(MemoryError, match="the device is out of memory") as caught:
         pool.allocate(2 * MIB)
     assert not isinstance(caught.value, zc.PoolLimitError)
     pool.deallocate(pool.allocate(MIB), MIB)
 
 
-def test_trim(driver, pool) -> None:
+def test_trim_returns_unused_memory(driver, pool) -> None:
     ptr, rest = pool.allocate(MIB), pool.allocate(100)
     pool.deallocate(ptr, MIB)
     assert pool.trim() == MIB
     pool.deallocate(rest, 100)
 
 
-def test_a_scope_has_a_peak_of_its_own(driver, pool) -> None:
+def test_scope_has_its_own_peak(driver, pool) -> None:
     pool.deallocate(pool.allocate(MIB), MIB)
     kept = pool.allocate(10)
     with pool:
@@ -138,7 +138,7 @@ def test_a_scope_has_a_peak_of_its_own(driver, pool) -> None:
     pool.deallocate(kept, 10)
 
 
-def test_leaks_are_named(driver) -> None:
+def test_leaks_name_their_requester(driver) -> None:
     with zc.install_pool("driver", frameworks=(), track=True) as made:
         ptr = made.allocate(100)
         (leak,) = made.check_leaks()
@@ -148,52 +148,52 @@ def test_leaks_are_named(driver) -> None:
     made.close()
 
 
-def test_no_hard_cap() -> None:
-    with pytest.raises(zc.PoolOptionError, match="CUDA's default memory pool has no cap"):
+def test_limit_is_refused() -> None:
+    with pytest.raises(zc.PoolOptionError, match="CUDA's default memory pool has no limit"):
         zc.install_pool("driver", limit="1GiB")
 
 
-def test_a_block_frees_what_it_took(driver, pool) -> None:
+def test_block_frees_its_memory(driver, pool) -> None:
     from zerocopy.pool.block import Block
 
-    block = Block(pool, 100, 5, 0, "somebody")
+    block = Block(pool, 100, 5, 0, "framework")
     assert driver.used == 100
     del block
     assert driver.used == 0
     assert ("free", 5) in driver.calls
-    assert Block(pool, 0, 5, 0, "somebody").ptr == 0
+    assert Block(pool, 0, 5, 0, "framework").ptr == 0
 
 
 def test_memory_info(driver, pool) -> None:
     assert pool.memory_info(0) == (1 << 30, 1 << 30)
 
 
-def test_a_failed_allocation_leaves_nothing_to_free(driver, pool) -> None:
+def test_failed_block_frees_nothing(driver, pool) -> None:
     from zerocopy.pool.block import Block
 
     driver.capacity = 10
     with pytest.raises(MemoryError):
-        Block(pool, 100, 5, 0, "somebody")
+        Block(pool, 100, 5, 0, "framework")
     assert not [call for call in driver.calls if call[0] == "free"]
 
 
-def test_what_the_doctor_says_of_devices(driver) -> None:
+def test_doctor_lists_devices(driver) -> None:
     device = {"memory_bytes": 1 << 30, "compute_capability": "1.1"}
-    assert doctor.by_driver() == {
+    assert doctor.nvidia_driver() == {
         "driver": True,
         "cuda": "12.9",
         "devices": [{"index": index, "name": f"stand-in {index}", **device} for index in (0, 1)],
     }
     driver.cuDeviceGetName = lambda *arguments: 999
-    found = doctor.by_driver()
-    assert (found["driver"], found["devices"]) == (False, [])
-    assert "CUDA_ERROR" in found["why"]
+    report = doctor.nvidia_driver()
+    assert (report["driver"], report["devices"]) == (False, [])
+    assert "CUDA_ERROR" in report["why"]
 
 
-def test_what_is_not_tracked_is_said(driver) -> None:
+def test_report_names_untracked_frameworks(driver) -> None:
     made = zc.install_pool("driver", frameworks=(), track=True)
     (note,) = (note for note in made.report().notes if note.startswith("tracked are"))
     assert note == (
-        "tracked are CuPy, Numba and allocate(); RMM, torch, cuDF, JAX and TensorFlow do not ask us"
+        "tracked are CuPy, Numba and allocate(); RMM, torch, cuDF, JAX and TensorFlow do not call the pool"
     )
     made.close()

@@ -1,7 +1,7 @@
-"""Frameworks and the pool: who is told when, with the real imports, in processes of their own.
+"""Frameworks and the pool: when each is attached, with the real imports, in separate processes.
 
-There is no GPU: cards and builds for them are made believe. What a framework does with what it
-is told shows on a GPU alone (tests/gpu/test_pool.py).
+These tests need no GPU: stand-ins simulate GPUs and CUDA builds. tests/gpu/test_pool.py checks what
+the frameworks do on a GPU.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import textwrap
 import pytest
 from helpers.pool_stand_ins import ENDING, ENDS
 
-#: A card, and frameworks that are taken for builds with CUDA.
-CARD = """
+#: A simulated GPU, and frameworks that count as CUDA builds.
+SIMULATED_GPU = """
 import os, sys, warnings
 import zerocopy as zc
 from zerocopy.pool import install
-from zerocopy.pool.cards import Card
-from tests.pool_stand_ins import FakeDriver, HostAllocator
+from zerocopy.pool.gpus import GPU
+from tests.helpers.pool_stand_ins import FakeDriver, HostAllocator
 from zerocopy.protocols import cuda_driver
 fake = FakeDriver()
 cuda_driver.driver = lambda: fake
-install.cards = lambda: ([Card(0, "stand-in", 1 << 30)], None)
+install.visible_gpus = lambda: ([GPU(0, "stand-in", 1 << 30)], None)
 from zerocopy._frameworks.torch.pool import TorchHook
 from zerocopy._frameworks.jax.pool import JAXHook
 from zerocopy._frameworks.tensorflow.pool import TensorFlowHook
@@ -47,7 +47,7 @@ def run(run_python, monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
     def check(code: str, **env: str) -> str:
-        done = run_python(CARD + textwrap.dedent(code), **env)
+        done = run_python(SIMULATED_GPU + textwrap.dedent(code), **env)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -55,7 +55,7 @@ def run(run_python, monkeypatch):
 
 
 @needs("torch", "jax", "tensorflow", "numba")
-def test_nothing_is_imported_for_the_pools_sake(run) -> None:
+def test_install_imports_no_framework(run) -> None:
     run(
         """
         before = set(sys.modules)
@@ -69,7 +69,7 @@ def test_nothing_is_imported_for_the_pools_sake(run) -> None:
 
 
 @needs("torch", "jax", "tensorflow", "numba")
-def test_the_variables_stand_before_the_imports(run) -> None:
+def test_variables_are_set_before_imports(run) -> None:
     run(
         """
         pool = zc.install_pool("driver")
@@ -88,7 +88,7 @@ def test_the_variables_stand_before_the_imports(run) -> None:
 
 
 @needs("jax")
-def test_jax_reads_its_variables_when_its_client_is_made(run) -> None:
+def test_jax_reads_variables_at_client_creation(run) -> None:
     run(
         """
         import jax
@@ -96,9 +96,9 @@ def test_jax_reads_its_variables_when_its_client_is_made(run) -> None:
         assert row(pool, "jax").status == "env_pending"
         jax.numpy.zeros(3)
         assert row(pool, "jax").status == "installed"
-        assert "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async" in row(pool, "jax").what
+        assert "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async" in row(pool, "jax").detail
         pool.close()
-        assert row(pool, "jax").status == "installed" and "began with" in row(pool, "jax").what
+        assert row(pool, "jax").status == "installed" and "began with" in row(pool, "jax").detail
         """
     )
     run(
@@ -119,7 +119,7 @@ def test_jax_reads_its_variables_when_its_client_is_made(run) -> None:
 
 
 @needs("tensorflow")
-def test_tensorflow_reads_its_variables_when_its_context_is_made(run) -> None:
+def test_tensorflow_reads_variables_at_context_creation(run) -> None:
     run(
         """
         import tensorflow as tf
@@ -141,7 +141,7 @@ def test_tensorflow_reads_its_variables_when_its_context_is_made(run) -> None:
 
 
 @needs("torch")
-def test_torch_reads_its_backend_when_it_is_imported(run) -> None:
+def test_torch_reads_backend_at_import(run) -> None:
     run(
         """
         import torch
@@ -150,7 +150,7 @@ def test_torch_reads_its_backend_when_it_is_imported(run) -> None:
         assert row(pool, "torch").status == "too_late"
         assert "before import torch" in row(pool, "torch").remedy
         pool.close()
-        torch.cuda.get_allocator_backend = lambda: "cudaMallocAsync"  # by the user's own variable
+        torch.cuda.get_allocator_backend = lambda: "cudaMallocAsync"  # by the user's variable
         pool = zc.install_pool("driver", frameworks="torch")
         assert row(pool, "torch").status == "installed"
         """
@@ -158,7 +158,7 @@ def test_torch_reads_its_backend_when_it_is_imported(run) -> None:
 
 
 @needs("torch")
-def test_a_framework_that_cannot_take_it_is_warned_about_and_imports(run) -> None:
+def test_failed_attach_warns_and_import_succeeds(run) -> None:
     out = run(
         """
         pool = zc.install_pool("driver", frameworks="torch")
@@ -170,32 +170,32 @@ def test_a_framework_that_cannot_take_it_is_warned_about_and_imports(run) -> Non
         assert row(pool, "torch").status == "unsupported"
         """
     )
-    assert "zerocopy's pool is not under torch" in out  # a CPU build has no backends
+    assert "zerocopy's pool is not attached to torch" in out  # a CPU build has no backends
 
 
 @needs("torch", "rmm")
-def test_torch_on_rmm_is_opted_in_to(run) -> None:
+def test_torch_on_rmm_needs_opt_in(run) -> None:
     run(
         """
         pool = zc.install_pool(allocator=HostAllocator())
         assert row(pool, "torch").status == "unsupported"
-        assert "record_stream() does nothing" in row(pool, "torch").what
+        assert "record_stream() does nothing" in row(pool, "torch").detail
         assert "PYTORCH_ALLOC_CONF" not in os.environ
         for name in ("jax", "tensorflow"):
-            assert "takes no allocator from outside" in row(pool, name).what
-        # They have no part in it; at least they do not take the card at once.
+            assert "takes no external allocator" in row(pool, name).detail
+        # They cannot use the pool, but they do not preallocate the GPU.
         assert os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
         assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
         pool.close()
         pool = zc.install_pool(allocator=HostAllocator(), frameworks=["torch", "rmm"])
         assert row(pool, "torch").status == "pending_import"
-        assert "not in frameworks=" in row(pool, "jax").what
+        assert "not in frameworks=" in row(pool, "jax").detail
         """
     )
 
 
 @needs("torch", "jax", "tensorflow")
-def test_variables_of_the_users_own_are_never_overruled(run) -> None:
+def test_user_variables_are_not_overridden(run) -> None:
     run(
         """
         try: zc.install_pool("driver", frameworks=["jax"], strict=True)
@@ -204,7 +204,7 @@ def test_variables_of_the_users_own_are_never_overruled(run) -> None:
         assert os.environ[JAX] == "platform" and os.environ[TF] == "bfc"
         for name in ("jax", "tensorflow", "torch"):
             assert row(pool, name).status == "unsupported", row(pool, name)
-            assert "the environment has" in row(pool, name).what
+            assert "the environment has" in row(pool, name).detail
         assert os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "backend:native,max_split_size_mb:64"
         assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "false"
         """,
@@ -216,7 +216,7 @@ def test_variables_of_the_users_own_are_never_overruled(run) -> None:
 
 
 @needs("torch")
-def test_torchs_other_settings_are_kept(run) -> None:
+def test_other_torch_settings_are_kept(run) -> None:
     run(
         """
         pool = zc.install_pool("driver", frameworks="torch")
@@ -229,7 +229,7 @@ def test_torchs_other_settings_are_kept(run) -> None:
 
 
 @needs("numba")
-def test_numba_is_told_when_numba_cuda_is_imported(run) -> None:
+def test_numba_is_attached_at_import_of_numba_cuda(run) -> None:
     run(
         """
         pool = zc.install_pool("driver", frameworks="numba", strict=True)
@@ -241,7 +241,7 @@ def test_numba_is_told_when_numba_cuda_is_imported(run) -> None:
         from numba.cuda.cudadrv import driver
         assert row(pool, "numba").status == "installed"
         assert driver._memory_manager.__name__ == "PoolManager"
-        cuda.set_memory_manager(driver.NumbaCUDAMemoryManager)  # as import cudf puts RMM's there
+        cuda.set_memory_manager(driver.NumbaCUDAMemoryManager)  # as import cudf sets RMM's
         assert row(pool, "numba").status == "replaced"
         assert pool.refresh() == ["numba"]
         pool.close()
@@ -251,14 +251,14 @@ def test_numba_is_told_when_numba_cuda_is_imported(run) -> None:
 
 
 @needs("numba")
-def test_numba_ignores_managers_after_its_first_context(run) -> None:
+def test_numba_after_first_context_is_too_late(run) -> None:
     run(
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             from numba import cuda
         from numba.cuda.cudadrv import driver
-        driver._ensure_memory_manager()  # what making a context does
+        driver._ensure_memory_manager()  # part of creating a context
         pool = zc.install_pool("driver", frameworks="numba")
         assert row(pool, "numba").status == "too_late"
         assert "before the first array or kernel" in row(pool, "numba").remedy
@@ -272,7 +272,7 @@ def test_numba_ignores_managers_after_its_first_context(run) -> None:
 
 
 @needs("numba")
-def test_numba_has_a_context_under_another_manager(run) -> None:
+def test_numba_with_context_of_other_manager_is_too_late(run) -> None:
     run(
         """
         import types
@@ -288,8 +288,8 @@ def test_numba_has_a_context_under_another_manager(run) -> None:
 
 
 @needs("rmm")
-def test_rmm_is_told_in_its_own_import(run) -> None:
-    """Where ``rmm.mr`` is loaded, and not yet an attribute of ``rmm``."""
+def test_rmm_is_attached_during_its_import(run) -> None:
+    """When ``rmm.mr`` is loaded, but not yet an attribute of ``rmm``."""
     run(
         """
         from zerocopy.pool.driver_pool import DriverPool
@@ -310,8 +310,8 @@ def test_rmm_is_told_in_its_own_import(run) -> None:
 
 
 @needs("numba")
-def test_numbas_memory_comes_from_the_pool(run) -> None:
-    """The manager itself, in a context that is made believe."""
+def test_numba_allocates_from_the_pool(run) -> None:
+    """The manager itself, in a simulated context."""
     run(
         """
         import types
@@ -331,7 +331,7 @@ def test_numbas_memory_comes_from_the_pool(run) -> None:
         assert fake.used == 0
         pool.close()
         assert row(pool, "numba").status == "restored"
-        # The context keeps the manager: it asks Numba's own now, and the next pool then.
+        # The context keeps the manager, which calls Numba's own now, and the next pool later.
         driver.NumbaCUDAMemoryManager = types.SimpleNamespace
         manager._own = types.SimpleNamespace(memalloc=lambda size: ("numba's own", size))
         assert manager.memalloc(10) == ("numba's own", 10)
@@ -346,13 +346,13 @@ def test_numbas_memory_comes_from_the_pool(run) -> None:
 
 
 @needs("torch", "jax", "tensorflow", "rmm")
-def test_auto(run) -> None:
-    """The driver's pool where torch, JAX or TensorFlow is there; RMM's otherwise, and for a cap."""
+def test_auto_selects_kind(run) -> None:
+    """The driver's pool if torch, JAX or TensorFlow is installed; RMM's otherwise, and for a limit."""
     run(
         """
-        from zerocopy.pool.install import survey
+        from zerocopy.pool.install import preview
         from zerocopy.pool.settings import Settings
-        def kind(**options): return survey(Settings.read(**options)).kind
+        def kind(**options): return preview(Settings.read(**options)).kind
         assert kind() == "driver"
         assert kind(limit="1MiB") == kind(fraction=0.5) == kind(log="x") == "rmm"
         for hook in (TorchHook, JAXHook, TensorFlowHook): hook.installed = lambda self: False
@@ -364,26 +364,26 @@ def test_auto(run) -> None:
 
 
 @needs("torch", "jax", "tensorflow", "rmm")
-def test_whom_a_limit_does_not_hold(run) -> None:
+def test_limit_note_names_unlimited_frameworks(run) -> None:
     run(
         """
-        from zerocopy.pool.install import survey
+        from zerocopy.pool.install import preview
         from zerocopy.pool.settings import Settings
-        def notes(**options): return "; ".join(survey(Settings.read("rmm", limit="1MiB", **options)).notes)
-        said = notes()
-        assert "the limit is not for torch, JAX, TensorFlow: they allocate beside the pool" in said
-        assert "torch.cuda.set_per_process_memory_fraction() limits torch; MPS and MIG limit all" in said
-        said = notes(frameworks=["torch", "rmm"])  # which has torch on the pool
-        assert "the limit is not for JAX, TensorFlow:" in said
-        assert "set_per_process_memory_fraction" not in said
+        def notes(**options): return "; ".join(preview(Settings.read("rmm", limit="1MiB", **options)).notes)
+        text = notes()
+        assert "the limit does not apply to torch, JAX, TensorFlow: they allocate outside the pool" in text
+        assert "torch.cuda.set_per_process_memory_fraction() limits torch; MPS and MIG limit all" in text
+        text = notes(frameworks=["torch", "rmm"])  # torch uses the pool
+        assert "the limit does not apply to JAX, TensorFlow:" in text
+        assert "set_per_process_memory_fraction" not in text
         """
     )
 
 
-def test_others_on_the_card_are_warned_about(run) -> None:
+def test_other_processes_on_gpu_warn(run) -> None:
     run(
         """
-        install.cards = lambda: ([Card(0, "stand-in", 1 << 30, others=1 << 20)], None)
+        install.visible_gpus = lambda: ([GPU(0, "stand-in", 1 << 30, others=1 << 20)], None)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             pool = zc.install_pool("driver")
@@ -394,32 +394,32 @@ def test_others_on_the_card_are_warned_about(run) -> None:
     )
 
 
-def test_the_variable_installs_on_import(run_python) -> None:
+def test_variable_installs_pool_on_import(run_python) -> None:
     code = """
     import zerocopy as zc, sys
     from zerocopy.pool.install import installed_pool
     pool = installed_pool()
     assert pool.settings.host == "recycle" and zc.install_pool() is pool
-    # Told by their imports, and by none of ours.
+    # Attached at their import; none is imported by zerocopy.
     assert not {"torch", "jax", "tensorflow", "cupy", "numba", "cudf", "rmm"} & set(sys.modules)
     try: zc.install_pool(track=True)
     except zc.PoolOptionError as error: print(error)
     """
     done = run_python(code, ZEROCOPY_POOL="auto,host=recycle")
     assert done.returncode == 0, done.stderr
-    assert "the environment asks for another pool: ZEROCOPY_POOL=auto,host=recycle" in done.stdout
+    assert "the environment specifies another pool: ZEROCOPY_POOL=auto,host=recycle" in done.stdout
     done = run_python("import zerocopy", ZEROCOPY_POOL="rmm,limt=8GiB")
     assert done.returncode == 1
     assert "did you mean 'limit'" in done.stderr
 
 
 @needs("rmm")
-def test_a_fork_gets_through(run_python) -> None:
+def test_fork_does_not_deadlock(run_python) -> None:
     done = run_python(
         """
         import os, threading, time
         import zerocopy as zc
-        from tests.pool_stand_ins import HostAllocator
+        from tests.helpers.pool_stand_ins import HostAllocator
         pool = zc.install_pool(allocator=HostAllocator(), track=True)
         ending = threading.Event()
         def work():
@@ -431,11 +431,11 @@ def test_a_fork_gets_through(run_python) -> None:
         for _ in range(10):
             child = os.fork()
             if child == 0:
-                # What Python holds is free in the child. RMM is not asked, as report() does: a lock of
-                # its counters is in C++, and stays with the thread that had it.
-                rows = {row.framework: row.status for row in pool.attachments.outcomes()}
+                # Python's locks are free in the child. RMM's counters are not read, because their C++ lock
+                # may be held by a thread of the parent.
+                rows = {row.framework: row.status for row in pool.attachments.current()}
                 assert rows["rmm"] == "installed"
-                assert len(pool.ledger.outstanding(0)) <= 2  # one for each thread
+                assert len(pool.tracker.outstanding(0)) <= 2  # one for each thread
                 with pool.device_pool(0)._lock: pass
                 os._exit(7)
             deadline = time.time() + 60
@@ -452,11 +452,11 @@ def test_a_fork_gets_through(run_python) -> None:
 
 @needs("rmm")
 @pytest.mark.parametrize("end", ENDS)
-def test_the_interpreter_ends_with_memory_out(run_python, end: str) -> None:
+def test_interpreter_exit_with_outstanding_memory(run_python, end: str) -> None:
     code = """
         import rmm, zerocopy as zc
         from zerocopy.pool.block import Block
-        from tests.pool_stand_ins import HostAllocator
+        from tests.helpers.pool_stand_ins import HostAllocator
         pool = zc.install_pool(allocator=HostAllocator(), limit="1GiB")
         def take():
             buffer = rmm.DeviceBuffer(size=1 << 16, mr=rmm.mr.get_per_device_resource(0))

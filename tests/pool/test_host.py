@@ -1,4 +1,4 @@
-"""Modes of host memory: what they are called, when they are refused, that they are taken back."""
+"""Modes of host memory: their names, refusals, and restoring."""
 
 import shutil
 import subprocess
@@ -26,29 +26,29 @@ pytestmark = pytest.mark.skipif(c_library.refusal() is not None, reason=str(c_li
         ("aligned+recycle+pinned", ["aligned", "recycle", "pinned"]),
     ],
 )
-def test_names_are_read(text, names):
+def test_mode_names_are_parsed(text, names):
     assert [mode.name for mode in parse(text)] == names
 
 
-def test_a_mode_is_the_process_s():
+def test_modes_are_singletons():
     assert parse("aligned")[0] is parse("aligned+pinned")[0]
 
 
 @pytest.mark.parametrize("text", ["", "alligned", "aligned+", "aligned,pinned", "off+aligned", "on", None, 1])
-def test_other_names_are_refused(text):
+def test_invalid_mode_names_are_refused(text):
     with pytest.raises(PoolOptionError) as refused:
         parse(text)
     assert refused.value.remedy
     assert repr(text) in str(refused.value)
 
 
-def test_the_nearest_name_is_offered():
+def test_similar_mode_is_suggested():
     with pytest.raises(PoolOptionError, match="did you mean 'aligned'"):
         parse("alligned")
 
 
 @given(st.text(alphabet="aligned+ofcyrp ", max_size=20))
-def test_any_text_is_read_or_refused(text):
+def test_any_text_is_parsed_or_refused(text):
     try:
         modes = parse(text)
     except PoolOptionError:
@@ -57,7 +57,7 @@ def test_any_text_is_read_or_refused(text):
 
 
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
-def test_what_is_not_installed_says_so_and_gives_nothing(mode):
+def test_uninstalled_mode_describes_itself(mode):
     assert "not installed" in mode.describe()
     assert mode.restore() == ""
 
@@ -83,27 +83,27 @@ REFUSED = """
 
 
 @pytest.mark.parametrize(
-    ("env", "before", "said", "remedy"),
+    ("env", "before", "reason", "remedy"),
     [
-        ({"PYTHONMALLOC": "debug"}, "", "debugging one", "PYTHONMALLOC"),
-        ({"PYTHONMALLOC": "malloc_debug"}, "", "debugging one", "PYTHONMALLOC"),
-        ({"PYTHONDEVMODE": "1"}, "", "debugging one", "-X dev"),
+        ({"PYTHONMALLOC": "debug"}, "", "debugging allocator", "PYTHONMALLOC"),
+        ({"PYTHONMALLOC": "malloc_debug"}, "", "debugging allocator", "PYTHONMALLOC"),
+        ({"PYTHONDEVMODE": "1"}, "", "debugging allocator", "-X dev"),
         ({"PYTHONTRACEMALLOC": "1"}, "", "tracemalloc", "tracemalloc.stop()"),
         ({}, "import tracemalloc; tracemalloc.start()", "tracemalloc", "tracemalloc.stop()"),
     ],
 )
-def test_a_python_that_watches_its_memory_is_refused(run_python, env, before, said, remedy):
+def test_debugging_allocator_is_refused(run_python, env, before, reason, remedy):
     done = run_python(REFUSED.format(before=before), **env)
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines()[:2]:
-        why, _, told = line.partition(" | ")
-        assert said in why
-        assert remedy in told
+        why, _, fix = line.partition(" | ")
+        assert reason in why
+        assert remedy in fix
     assert done.stdout.endswith("10000.0\n")
 
 
-def test_another_allocator_is_refused(run_python, tmp_path):
-    """A library with a malloc of its own, as jemalloc and tcmalloc are preloaded."""
+def test_preloaded_allocator_is_refused(run_python, tmp_path):
+    """A preloaded library with its own malloc, such as jemalloc and tcmalloc."""
     if shutil.which("gcc") is None:
         pytest.skip("a library has to be compiled for it")
     source, library = tmp_path / "own.c", tmp_path / "own.so"
@@ -118,8 +118,8 @@ def test_another_allocator_is_refused(run_python, tmp_path):
     assert "LD_PRELOAD" in done.stdout
 
 
-def test_what_cannot_be_run_here_is_refused_with_a_remedy(monkeypatch):
-    """Systems that this one is not: Windows, Alpine, a build without the GIL, a Python of other makers."""
+def test_unsupported_systems_are_refused(monkeypatch):
+    """Simulated systems: Windows, Alpine, a free-threaded build, another Python implementation."""
 
     class Musl:
         pass
@@ -144,8 +144,8 @@ def test_what_cannot_be_run_here_is_refused_with_a_remedy(monkeypatch):
         assert "not the C library's" in refused().why
 
 
-def test_an_exchanged_allocator_of_numpy_is_refused(run_python):
-    """Another package with the same idea: ours does not stand upon it."""
+def test_replaced_numpy_allocator_is_refused(run_python):
+    """Another package has replaced NumPy's functions first."""
     done = run_python("""
         import ctypes
         from zerocopy.pool.host import parse, data_handler
@@ -164,7 +164,7 @@ def test_an_exchanged_allocator_of_numpy_is_refused(run_python):
         ours, other = handler.allocator.malloc, ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value
         handler.allocator.malloc = other
         print(mode.restore())
-        assert handler.allocator.malloc == other and "meanwhile" in mode.check().why
+        assert handler.allocator.malloc == other and "another package" in mode.check().why
         handler.allocator.malloc = ours
         mode.install()
         mode.restore()
@@ -173,10 +173,10 @@ def test_an_exchanged_allocator_of_numpy_is_refused(run_python):
     assert done.returncode == 0, done.stderr
     assert "the malloc of NumPy's default allocator is not NumPy's own" in done.stdout
     assert "version 2" in done.stdout
-    assert "meanwhile: it is left as it is; glibc no longer" in done.stdout
+    assert "since: it is not changed; glibc no longer" in done.stdout
 
 
-def test_no_driver_is_told_with_what_to_do():
+def test_missing_driver_has_a_remedy():
     from zerocopy.protocols import cuda_driver
 
     if cuda_driver.missing() is None:
@@ -189,7 +189,7 @@ def test_no_driver_is_told_with_what_to_do():
     assert mode.trim() == 0
 
 
-def test_settings_of_the_start_are_read(monkeypatch):
+def test_initial_malloc_settings_are_parsed(monkeypatch):
     ask = c_library.at_start
     assert ask("MALLOC_TOP_PAD_", "top_pad", 7) == 7
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.top_pad=0x10:glibc.malloc.hugetlb=2")
@@ -201,11 +201,11 @@ def test_settings_of_the_start_are_read(monkeypatch):
     assert ask("MALLOC_TOP_PAD_", "top_pad", 7) == 7
 
 
-def test_the_systems_own_python_has_glibcs_allocator():
-    """Debian's and Ubuntu's program is linked to fixed addresses, and answers for malloc by a stub."""
+def test_system_python_uses_glibc_malloc():
+    """Debian's and Ubuntu's Python is linked to fixed addresses, and has a stub for malloc."""
     system = Path("/usr/bin/python3")
     if not system.exists():
-        pytest.skip("there is no such Python")
+        pytest.skip("no such Python")
     code = (
         "from zerocopy.pool.host import c_library as c; print(c._is_stub(c.address('malloc')), c._replaced())"
     )

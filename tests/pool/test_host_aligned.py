@@ -1,4 +1,4 @@
-"""``host="aligned"``: every array that NumPy allocates, in the whole process, whatever ends it."""
+"""``host="aligned"``: alignment of all NumPy arrays of the process, until its exit."""
 
 import platform
 
@@ -73,7 +73,7 @@ def check(sizes):
 
 
 @x86
-def test_every_constructor_at_every_size(run_python):
+def test_every_constructor_is_aligned_at_every_size(run_python):
     done = run_python(
         ALIGNED
         + CONSTRUCTORS
@@ -90,11 +90,11 @@ print("checked", mode.describe())
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert done.stdout.startswith("checked aligned: NumPy's arrays lie at multiples of 64 bytes;")
+    assert done.stdout.startswith("checked aligned: NumPy's arrays are 64-byte aligned;")
 
 
-def test_memory_of_others_is_where_they_put_it(run_python):
-    """What NumPy does not allocate it cannot align: bytes, as pickle keeps arrays, are Python's."""
+def test_foreign_memory_is_not_moved(run_python):
+    """Memory that NumPy does not allocate keeps its address: pickled arrays are Python bytes."""
     done = run_python(
         ALIGNED
         + """
@@ -108,7 +108,7 @@ print(offset(np.frombuffer(bytes(4096))) in range(0, 64, 16), offset(y.copy()))
 
 
 @x86
-def test_jax_takes_every_array_without_a_copy(run_python):
+def test_jax_imports_every_array_without_copy(run_python):
     pytest.importorskip("jax")
     done = run_python(
         """
@@ -119,7 +119,7 @@ from zerocopy.pool.host import parse
 def taken():
     makers = (np.empty, np.zeros, np.ones, lambda n, t: np.arange(n, dtype=t))
     arrays = [make(n, np.float32) for make in makers for n in (256, 1000, 10**5, 2**22)]
-    # Held apart, so that chance does not give an aligned one: 16 bytes is what it is of.
+    # An offset of 16 bytes, so that the array is not aligned by chance.
     return [zc.explain(a, "jax", copy=False).zero_copy for a in arrays], arrays
 
 before, _ = taken()
@@ -136,7 +136,7 @@ print(all(before), all(after))
 
 
 @x86
-def test_zeros_are_zero_in_dirty_memory(run_python):
+def test_zeros_in_reused_memory(run_python):
     done = run_python(
         ALIGNED
         + """
@@ -159,7 +159,7 @@ print("zero")
 
 @x86
 @pytest.mark.parametrize("mode", ["aligned", "recycle"])
-def test_large_zeros_take_no_memory_until_they_are_touched(run_python, mode):
+def test_large_zeros_are_lazy(run_python, mode):
     done = run_python(
         f"""
 import numpy as np
@@ -182,8 +182,8 @@ print(taken < 1 << 20)
 
 
 @x86
-def test_content_survives_resizing(run_python):
-    """The functions themselves, called at random against what they should hold."""
+def test_realloc_keeps_content(run_python):
+    """Random calls of the functions, compared with the expected content."""
     done = run_python(
         """
 import ctypes, random
@@ -221,7 +221,7 @@ for step in range(4000):
     assert ptr not in held
     ctypes.memmove(ptr, content, n)
     held[ptr] = content
-# Nothing is got, and the old block is as it was.
+# The call fails, and the old block is unchanged.
 ptr = call["fresh"](0, 1000)
 ctypes.memset(ptr, 7, 1000)
 assert call["resized"](0, ptr, 1 << 62) == 0 and ctypes.string_at(ptr, 1000) == bytes([7] * 1000)
@@ -234,7 +234,7 @@ print("kept")
     assert done.stdout == "kept\n", done.stderr
 
 
-def test_memory_that_is_not_there_is_a_memory_error(run_python):
+def test_out_of_memory_is_a_memory_error(run_python):
     done = run_python(
         ALIGNED
         + """
@@ -254,8 +254,8 @@ except MemoryError:
 
 
 @x86
-def test_the_bytes_are_what_the_text_beside_them_says():
-    """The listing is assembled anew."""
+def test_machine_code_matches_its_assembly():
+    """An assembler produces the same bytes from the listing."""
     llvm = pytest.importorskip("llvmlite.binding")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -264,7 +264,7 @@ def test_the_bytes_are_what_the_text_beside_them_says():
     slots = [f".set {name}, page + {8 * i}" for i, name in enumerate(machine_code.SLOTS)]
     text = [".intel_syntax noprefix", ".text", "page:", *slots, f".zero {machine_code.START}"]
     text += [f"{label}:" if label else instruction for label, _, instruction in lines]
-    # Between marks, so that the section need not be looked up in the object file.
+    # Between marks, so that the code is found without parsing the object file.
     mark = bytes(range(200, 232))
     marked = ".byte " + ", ".join(map(str, mark))
     text = [*text[:2], marked, *text[2:], marked, ".att_syntax"]
@@ -274,8 +274,8 @@ def test_the_bytes_are_what_the_text_beside_them_says():
     assert assembled[machine_code.START :].hex() == b"".join(code for _, code, _ in lines).hex()
 
 
-def test_without_machine_code_the_rest_is_aligned(run_python):
-    """The system may refuse executable pages: Linux does when it is told to (6.3 and later)."""
+def test_alignment_without_machine_code(run_python):
+    """Linux 6.3 and later can be configured to refuse executable pages."""
     done = run_python(
         """
 import ctypes
@@ -302,11 +302,11 @@ assert np.ones(100).sum() == 100
 """
     )
     if "old kernel" in done.stderr:
-        pytest.skip("the kernel cannot be told to refuse them")
+        pytest.skip("the kernel cannot refuse them")
     assert done.returncode == 0, done.stderr
-    told, restored = done.stdout.splitlines()
-    assert "but not zeros and resized ones" in told
-    assert "executable" in told
+    description, restored = done.stdout.splitlines()
+    assert "except zeros and resized arrays" in description
+    assert "executable" in description
     assert restored == "True None"
 
 
@@ -344,7 +344,7 @@ go.wait()
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("mode", ["aligned", "recycle"])
-def test_the_interpreter_ends_with_live_arrays(run_python, mode, end):
+def test_interpreter_exit_with_live_arrays(run_python, mode, end):
     code = (
         ALIGNED.replace('"aligned"', repr(mode)) + "SIZES = (1, 100, 10**4, 10**6, 5 * 10**6)\n" + ENDS[end]
     )
@@ -353,7 +353,7 @@ def test_the_interpreter_ends_with_live_arrays(run_python, mode, end):
 
 
 @x86
-def test_a_fork_goes_on_in_both_processes(run_python):
+def test_fork_keeps_both_processes_working(run_python):
     done = run_python(
         ALIGNED
         + CONSTRUCTORS
@@ -376,8 +376,8 @@ print("both")
 
 
 @x86
-def test_threads_that_allocate_while_modes_come_and_go(run_python):
-    """No call falls between two functions of which one was exchanged."""
+def test_threads_allocate_while_modes_change(run_python):
+    """Each call uses one consistent set of functions."""
     done = run_python(
         ALIGNED
         + """
@@ -423,7 +423,7 @@ print(failed)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-def test_arrays_from_before_and_after_outlive_the_change(run_python):
+def test_arrays_outlive_mode_changes(run_python):
     done = run_python(
         """
 import numpy as np
@@ -457,11 +457,11 @@ assert functions() == found
 """
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("glibc no longer adapts its threshold")
+    assert done.stdout.startswith("glibc no longer adapts its mmap threshold")
 
 
-def test_a_context_with_an_allocator_of_its_own_is_told_of(run_python):
-    """A handler that somebody set is left as it is: NEP 49 says whose it is."""
+def test_custom_handler_of_context_is_reported(run_python):
+    """A handler of another package is not changed (NEP 49)."""
     done = run_python(
         ALIGNED
         + """

@@ -1,4 +1,4 @@
-"""The pool of ``host="pinned"``, over ordinary memory: who holds what, threads, the end of a process."""
+"""`PinnedPool` over ordinary memory: lifetimes, threads, forks, interpreter exit."""
 
 import gc
 import threading
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 class Counted(LibcMemory):
-    """Ordinary memory that is counted, and runs out where it is told to."""
+    """Ordinary memory that is counted and limited."""
 
     def __init__(self, most: int = 1 << 40) -> None:
         super().__init__()
@@ -23,17 +23,17 @@ class Counted(LibcMemory):
         self.out: dict[int, int] = {}
         self.taken = 0
 
-    def take(self, nbytes: int) -> int:
+    def allocate(self, nbytes: int) -> int:
         if sum(self.out.values()) + nbytes > self.most:
             raise MemoryError(f"{nbytes} bytes")
-        ptr = super().take(nbytes)
+        ptr = super().allocate(nbytes)
         self.out[ptr] = nbytes
         self.taken += 1
         return ptr
 
-    def give(self, ptr: int, nbytes: int) -> None:
+    def free(self, ptr: int, nbytes: int) -> None:
         assert self.out.pop(ptr) == nbytes
-        super().give(ptr, nbytes)
+        super().free(ptr, nbytes)
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def pool(source):
 
 
 @given(st.integers(0, 1 << 45))
-def test_size_classes_hold_what_is_asked_and_little_more(nbytes):
+def test_size_classes_are_tight(nbytes):
     size = size_class(nbytes)
     assert size >= nbytes
     assert size % 4096 == 0
@@ -55,7 +55,7 @@ def test_size_classes_hold_what_is_asked_and_little_more(nbytes):
     assert size_class(size) == size
 
 
-def test_what_comes_back_is_given_again(pool, source):
+def test_freed_block_is_reused(pool, source):
     first = pool.allocate(10 * MIB)
     assert first % 64 == 0
     assert (pool.in_use, pool.kept) == (10 * MIB, 0)
@@ -66,7 +66,7 @@ def test_what_comes_back_is_given_again(pool, source):
     assert source.taken == 2
 
 
-def test_trim_gives_back_what_is_kept_and_nothing_else(pool, source):
+def test_trim_frees_kept_blocks_only(pool, source):
     held = pool.empty(MIB, "u1")
     held.fill(3)
     for n in (100, 5000, MIB, 3 * MIB):
@@ -80,7 +80,7 @@ def test_trim_gives_back_what_is_kept_and_nothing_else(pool, source):
 
 @pytest.mark.parametrize("dtype", ["f4", "u1", "c16", "M8[ns]", "S3", [("a", "i1"), ("b", "f8")]])
 @pytest.mark.parametrize("shape", [10, (3, 5), (2, 3, 4), (), (0, 3)])
-def test_arrays(pool, shape, dtype):
+def test_array_shape_dtype_and_flags(pool, shape, dtype):
     x = pool.empty(shape, dtype)
     like = np.empty(shape, dtype)
     assert (x.shape, x.dtype, x.strides) == (like.shape, like.dtype, like.strides)
@@ -94,7 +94,7 @@ def test_arrays(pool, shape, dtype):
     assert pool.in_use == 0
 
 
-def test_views_keep_the_memory(pool):
+def test_views_keep_memory_alive(pool):
     x = pool.empty((4, MIB), "u1")
     x[:] = np.arange(4, dtype="u1")[:, None]
     views = [x[1], x.T[5:], x.view("u2"), memoryview(x), np.asarray(x[2]).reshape(2, -1)]
@@ -109,7 +109,7 @@ def test_views_keep_the_memory(pool):
     assert pool.in_use == 0
 
 
-def test_other_frameworks_keep_the_memory(pool):
+def test_other_frameworks_keep_memory_alive(pool):
     torch = pytest.importorskip("torch")
     import zerocopy as zc
 
@@ -123,7 +123,7 @@ def test_other_frameworks_keep_the_memory(pool):
     assert pool.in_use == 0
 
 
-def test_an_array_in_a_cycle_comes_back(pool):
+def test_array_in_cycle_is_returned(pool):
     class Node:
         pass
 
@@ -134,13 +134,13 @@ def test_an_array_in_a_cycle_comes_back(pool):
     assert (pool.in_use, pool.kept) == (0, MIB)
 
 
-def test_garbage_that_dies_inside_the_pool_does_not_lock_it(pool):
-    """A collection may run in the middle of any call, with the lock held, and free arrays of the pool."""
+def test_garbage_collection_inside_pool_does_not_deadlock(pool):
+    """A garbage collection may run inside any call, with the lock held, and free arrays of the pool."""
 
     class Collecting(LibcMemory):
-        def take(self, nbytes):
+        def allocate(self, nbytes):
             gc.collect()
-            return super().take(nbytes)
+            return super().allocate(nbytes)
 
     pool = PinnedPool(Collecting())
     cycle = [pool.empty(MIB, "u1")]
@@ -153,7 +153,7 @@ def test_garbage_that_dies_inside_the_pool_does_not_lock_it(pool):
     assert (pool.in_use, pool.kept) == (3 * MIB, MIB)
 
 
-def test_two_threads(pool):
+def test_two_threads_share_the_pool(pool):
     failed = []
 
     def work(seed):
@@ -168,7 +168,7 @@ def test_two_threads(pool):
                 if len(held) > 20:
                     old = held.pop(int(r.integers(20)))
                     assert (old == seed).all()
-        except BaseException as error:  # noqa: BLE001 - told by the thread that looks
+        except BaseException as error:  # noqa: BLE001 - raised again in the main thread
             failed.append(error)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in (1, 2, 3)]
@@ -184,7 +184,7 @@ def test_two_threads(pool):
     assert pool.kept == 0
 
 
-def test_past_the_memory_what_is_kept_goes_first():
+def test_kept_blocks_are_freed_when_memory_is_short():
     source = Counted(most=10 * MIB)
     pool = PinnedPool(source)
     pool.deallocate(pool.allocate(6 * MIB), 6 * MIB)
@@ -207,19 +207,19 @@ def test_past_the_memory_what_is_kept_goes_first():
         ([], ()),
     ],
 )
-def test_shapes_as_numpy_takes_them(pool, shape, like):
+def test_shapes_in_numpy_forms(pool, shape, like):
     x = pool.empty(shape, "f4")
     assert x.shape == like == np.empty(shape, "f4").shape
     assert pool.in_use == size_class(x.nbytes)
 
 
-def test_extents_of_numpys_do_not_wrap_around(pool):
+def test_numpy_extents_do_not_overflow(pool):
     x = pool.empty((np.int32(65536), np.int32(65537)), "u1")
     assert x.size == 65536 * 65537
     assert pool.in_use >= x.size
 
 
-def test_arrays_of_arrays_have_their_axes(pool):
+def test_subarray_dtype_appends_axes(pool):
     dtype = np.dtype(("f4", (3, 2)))
     x = pool.empty((2, 5), dtype)
     assert (x.shape, x.dtype) == ((2, 5, 3, 2), np.dtype("f4"))
@@ -250,7 +250,7 @@ def test_arrays_of_arrays_have_their_axes(pool):
         pytest.param(10**5000, "u1", id="huge"),
     ],
 )
-def test_what_is_no_array(pool, source, shape, dtype):
+def test_invalid_shape_or_dtype_is_refused(pool, source, shape, dtype):
     with pytest.raises(PoolOptionError) as refused:
         pool.empty(shape, dtype)
     assert refused.value.remedy
@@ -261,7 +261,7 @@ def test_what_is_no_array(pool, source, shape, dtype):
     "nbytes",
     ["5", 5.5, None, b"5", 1 << 63, (1 << 64) + 4096, (1 << 64) - 1, pytest.param(10**5000, id="huge")],
 )
-def test_what_is_no_size(pool, source, nbytes):
+def test_invalid_size_is_refused(pool, source, nbytes):
     with pytest.raises(PoolOptionError):
         pool.allocate(nbytes)
     with pytest.raises(PoolOptionError):
@@ -271,7 +271,7 @@ def test_what_is_no_size(pool, source, nbytes):
         pool.deallocate(None, 5)
 
 
-def test_bad_calls_are_told(pool):
+def test_invalid_deallocate_is_refused(pool):
     ptr, x = pool.allocate(1000), pool.empty(100)
     for call in (
         lambda: pool.deallocate(ptr + 64, 1000),
@@ -288,7 +288,7 @@ def test_bad_calls_are_told(pool):
         pool.deallocate(ptr, 1000)
 
 
-def test_a_closed_pool_lets_go_of_what_comes_back(pool, source):
+def test_closed_pool_frees_returned_blocks(pool, source):
     x, y = pool.empty(MIB, "u1"), pool.empty(MIB, "u1")
     pool.deallocate(pool.allocate(MIB), MIB)
     pool.close()
@@ -334,16 +334,16 @@ def test_the_interpreter_ends_with_live_arrays(run_python, end):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_fork_while_a_thread_is_in_the_pool(run_python):
+def test_fork_while_thread_is_in_pool(run_python):
     done = run_python("""
         import os, threading
         from zerocopy.pool.host import LibcMemory, PinnedPool
         inside, go = threading.Event(), threading.Event()
         class Slow(LibcMemory):
-            def take(self, nbytes):
+            def allocate(self, nbytes):
                 inside.set()
                 go.wait(20)
-                return super().take(nbytes)
+                return super().allocate(nbytes)
         pool = PinnedPool(Slow())
         thread = threading.Thread(target=pool.allocate, args=(100,))
         thread.start()

@@ -1,4 +1,4 @@
-"""``host="recycle"``: large blocks are kept, seen from outside: addresses, page faults, resident memory."""
+"""``host="recycle"``: kept blocks, observed by addresses, page faults and resident memory."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def touched(nbytes):
 """
 
 
-def test_a_large_block_is_given_again_with_its_pages(run_python):
+def test_large_block_is_reused_with_its_pages(run_python):
     done = run_python(
         RECYCLE
         + """
@@ -35,14 +35,14 @@ mode.install()
 first, _ = touched(64 * M)
 again = [touched(64 * M) for _ in range(5)]
 assert {at for at, _ in again} == {first}
-# With huge pages a plain one has some 30 faults, without them 16384.
+# A new block has about 30 faults with huge pages, and 16384 without.
 print(plain >= 30, sum(n for _, n in again) < 10)
 """
     )
     assert done.stdout == "True True\n", done.stderr
 
 
-def test_blocks_of_any_size_are_kept_in_threads_too(run_python):
+def test_blocks_of_any_size_are_kept_in_threads(run_python):
     done = run_python(
         RECYCLE
         + """
@@ -61,7 +61,7 @@ print(max(found) < 10)
     assert done.stdout == "True\n", done.stderr
 
 
-def test_torch_gets_kept_blocks(run_python):
+def test_torch_reuses_kept_blocks(run_python):
     pytest.importorskip("torch")
     done = run_python(
         RECYCLE
@@ -72,7 +72,7 @@ def fill():
     before = faults()
     x = torch.full((16 * M,), 1.0)
     return faults() - before
-# 64 MB are 16384 pages. A heap takes some ten calls to settle: see docs/pool.md.
+# 64 MB are 16384 pages. A heap needs about ten calls to become stable: see docs/pool.md.
 print(min(fill() for _ in range(30)) < 100)
 """
     )
@@ -80,7 +80,7 @@ print(min(fill() for _ in range(30)) < 100)
 
 
 @pytest.mark.parametrize("name", ["recycle", "aligned"])
-def test_trim_gives_memory_back(run_python, name):
+def test_trim_returns_memory(run_python, name):
     done = run_python(
         RECYCLE.replace('"recycle"', repr(name))
         + """
@@ -91,7 +91,7 @@ blocks = [np.ones(4 * M) for _ in range(4)]
 above = np.ones(1000)
 del blocks
 kept = c_library.resident() - base
-given = mode.trim() + mode.trim()  # a second look: glibc may keep a little at first
+given = mode.trim() + mode.trim()  # twice: the first call may leave some memory
 left = c_library.resident() - base
 assert (held == 1).all() and (above == 1).all()
 assert kept > 120 * M, kept
@@ -104,7 +104,7 @@ print("trimmed")
     assert done.stdout == "trimmed\n", done.stderr
 
 
-def test_restore_says_what_glibc_cannot_bring_back(run_python):
+def test_restore_reports_what_glibc_cannot_undo(run_python):
     done = run_python(
         RECYCLE
         + """
@@ -118,7 +118,7 @@ assert before - c_library.resident() > 100 * M
 assert mode.restore() == ""
 assert (held == 3).all()
 del held
-# Blocks above the threshold are mappings again, and go when they are freed.
+# Blocks above the threshold are mappings again, unmapped by free().
 before = c_library.resident()
 touched(128 * M)
 assert c_library.resident() - before < 8 * M
@@ -129,10 +129,10 @@ assert touched(64 * M) == (first, 0)
 """
     )
     assert done.returncode == 0, done.stderr
-    assert "no longer adapts its threshold" in done.stdout
+    assert "no longer adapts its mmap threshold" in done.stdout
 
 
-def test_two_modes_hold_the_same_settings(run_python):
+def test_two_modes_share_settings(run_python):
     done = run_python(
         RECYCLE
         + """

@@ -1,6 +1,6 @@
-"""Being told when modules are imported: all the ways in which Python and others import them.
+"""Callbacks after imports, for all finders and loaders that a module may come from.
 
-In processes of their own: a test that fails here would spoil the imports of all others.
+Each test runs in a separate process, because a failure would break the imports of other tests.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from zerocopy.pool import imports
 here = os.environ["HERE"]
 sys.path.insert(0, here)
-told = []
-def tell(): told.append(sys.modules["later"])
+calls = []
+def record(): calls.append(sys.modules["later"])
 """
 
 
@@ -32,27 +32,27 @@ def run(run_python, tmp_path):
     return check
 
 
-def test_an_import_that_fails_is_waited_for_again(run, tmp_path) -> None:
+def test_callback_waits_for_next_import_after_failure(run, tmp_path) -> None:
     (tmp_path / "halfway.py").write_text("import os\nif os.environ.get('BREAK'): raise RuntimeError('no')\n")
     run(
         """
-        imports.when_loaded("halfway", lambda: told.append(sys.modules["halfway"]))
+        imports.when_imported("halfway", lambda: calls.append(sys.modules["halfway"]))
         os.environ["BREAK"] = "1"
         try: import halfway
         except RuntimeError: pass
-        assert told == []
+        assert calls == []
         del os.environ["BREAK"]
         import halfway
-        assert told == [halfway] and imports._FINDER not in sys.meta_path
+        assert calls == [halfway] and imports._FINDER not in sys.meta_path
         assert type(halfway.__loader__).__name__ == "SourceFileLoader"
         assert halfway.__spec__.loader is halfway.__loader__
         assert "exec_module" not in vars(halfway.__loader__)
         import inspect
         assert "BREAK" in inspect.getsource(halfway)
-        imports.when_loaded("halfway", lambda: told.append(1))
-        assert told[1:] == [1]
-        imports.when_loaded("never", told.clear)
-        imports.forget(told.clear)
+        imports.when_imported("halfway", lambda: calls.append(1))
+        assert calls[1:] == [1]
+        imports.when_imported("never", calls.clear)
+        imports.cancel(calls.clear)
         assert imports._FINDER not in sys.meta_path
         try: import never
         except ModuleNotFoundError: pass
@@ -60,63 +60,59 @@ def test_an_import_that_fails_is_waited_for_again(run, tmp_path) -> None:
     )
 
 
-def test_the_module_has_its_own_loader_while_it_runs(run, tmp_path) -> None:
+def test_module_has_its_own_loader_while_it_runs(run, tmp_path) -> None:
     (tmp_path / "looking.py").write_text(
         "kinds = [type(each).__name__ for each in (__loader__, __spec__.loader, __spec__)]\n"
     )
     run(
         """
-        imports.when_loaded("looking", lambda: told.append(1))
+        imports.when_imported("looking", lambda: calls.append(1))
         import copy
         found = importlib.util.find_spec("looking")  # looked for and not imported
         assert found.loader.get_filename("looking") == found.origin
         assert copy.copy(found.loader).path == found.origin
         import looking
         assert looking.kinds == ["SourceFileLoader", "SourceFileLoader", "ModuleSpec"], looking.kinds
-        assert told == [1]
+        assert calls == [1]
         """
     )
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_an_import_that_is_under_way_is_noticed(run, tmp_path, fails) -> None:
-    (tmp_path / "slow.py").write_text(
-        "import builtins\nbuiltins.inside.set()\nbuiltins.go.wait(30)\n"
-        + ("if builtins.fails: raise RuntimeError('no')\n")
-    )
+def test_import_under_way_in_another_thread_is_caught_up(run, tmp_path) -> None:
+    (tmp_path / "slow.py").write_text("import builtins\nbuiltins.inside.set()\nbuiltins.go.wait(30)\n")
     run(
-        f"""
+        """
         import builtins
-        builtins.inside, builtins.go, builtins.fails = threading.Event(), threading.Event(), {fails}
-        def other():
-            try: import slow
-            except RuntimeError: pass
+        builtins.inside, builtins.go = threading.Event(), threading.Event()
+        def other(): import slow
         thread = threading.Thread(target=other)
         thread.start()
         builtins.inside.wait(30)
-        assert not imports.loaded("slow")
-        imports.when_loaded("slow", lambda: told.append(sys.modules["slow"]))
-        imports.when_loaded("slow", lambda: told.append(type(sys.modules["slow"].__spec__)))
-        assert told == []
+        assert not imports.is_imported("slow")
+        imports.when_imported("slow", lambda: calls.append(sys.modules["slow"]))
+        assert calls == [] == imports.catch_up()
         builtins.go.set()
         thread.join()
-        if builtins.fails:
-            assert told == []
-            builtins.fails = False
         import slow
-        assert told == [slow, ModuleSpec], told
+        assert imports.missed() == ["slow"] == imports.catch_up()
+        assert calls == [slow]
         assert type(slow.__spec__) is ModuleSpec and imports._FINDER not in sys.meta_path
         """
     )
 
 
-def test_one_that_is_asked_for_by_the_module_itself(run, tmp_path) -> None:
+def test_callback_of_the_module_itself_is_caught_up(run, tmp_path) -> None:
     (tmp_path / "asking.py").write_text(
-        "import sys\nfrom zerocopy.pool import imports\ntold = []\n"
-        "imports.when_loaded('asking', lambda: told.append(sys.modules['asking'].last))\n"
-        "assert not told\nlast = 1\n"
+        "import sys\nfrom zerocopy.pool import imports\ncalls = []\n"
+        "imports.when_imported('asking', lambda: calls.append(sys.modules['asking'].last))\n"
+        "assert not calls\nlast = 1\n"
     )
-    run("import asking; assert asking.told == [1], asking.told")
+    run(
+        """
+        import asking
+        assert imports.catch_up() == ["asking"] and asking.calls == [1], asking.calls
+        """
+    )
 
 
 NAIVE = """
@@ -131,12 +127,12 @@ class Naive:
 
 @pytest.mark.parametrize("place", ["insert(0, Naive())", "insert(1, Naive())", "append(Naive())"])
 @pytest.mark.parametrize("first", [True, False])
-def test_another_finder_that_asks_all_the_others(run, place, first) -> None:
-    lines = [f"sys.meta_path.{place}", 'imports.when_loaded("later", tell)']
+def test_finder_that_calls_all_other_finders(run, place, first) -> None:
+    lines = [f"sys.meta_path.{place}", 'imports.when_imported("later", record)']
     run(
         """
         import later
-        assert told == [later] and later.value == 3
+        assert calls == [later] and later.value == 3
         """,
         NAIVE,
         *(lines if first else reversed(lines)),
@@ -159,27 +155,27 @@ class Loader:
     exec_module = classmethod(lambda cls, module: setattr(module, "value", 3))
 make = lambda: Loader
 """,
-    "one for all": """
+    "shared": """
 class Loader:
     def create_module(self, spec): return None
     def exec_module(self, module): module.value = 3
 one = Loader()
 make = lambda: one
 """,
-    "a module that is none": """
+    "not a module": """
 class Loader:
     def create_module(self, spec): return types.SimpleNamespace(value=3)
     def exec_module(self, module): pass
 make = Loader
 """,
-    "one that puts another in its place": """
+    "replaces the module": """
 class Loader:
     def create_module(self, spec): return None
     def exec_module(self, module): sys.modules[module.__name__] = types.SimpleNamespace(value=3)
 make = Loader
 """,
 }
-OURS = """
+FINDER = """
 class Finder:
     def find_spec(self, name, path=None, target=None):
         if name in ("later", "other"): return ModuleSpec(name, make())
@@ -188,59 +184,40 @@ sys.meta_path.insert(0, Finder())
 
 
 @pytest.mark.parametrize("kind", LOADERS)
-def test_loaders_of_all_kinds(run, kind) -> None:
+def test_callback_with_loader(run, kind) -> None:
     run(
         """
         before = dict(vars(Loader))
-        imports.when_loaded("later", tell)
+        imports.when_imported("later", record)
         importlib.util.find_spec("later")
         import other
-        assert told == []
+        assert calls == []
         import later
-        assert told == [later] and later.value == 3 and dict(vars(Loader)) == before
+        assert calls == [later] and later.value == 3 and dict(vars(Loader)) == before
         loader = getattr(later, "__loader__", None)
         assert loader is None or type(loader).__name__ in ("Loader", "type"), loader
         """,
         LOADERS[kind],
-        OURS,
+        FINDER,
     )
 
 
-def test_loaders_of_before_python_3_4(run) -> None:
-    run(
-        """
-        if sys.version_info >= (3, 15): raise SystemExit(0)  # it takes them no more
-        class Loader:
-            def load_module(self, name):
-                sys.modules[name] = module = types.ModuleType(name)
-                module.value = 3
-                return module
-        make = Loader
-        imports.when_loaded("later", tell)
-        warnings.simplefilter("ignore")
-        import later
-        assert told == [later] and type(later.__spec__.loader) is Loader
-        """,
-        OURS,
-    )
-
-
-def test_the_builtin_importer_is_left_as_it_is(run) -> None:
+def test_builtin_importer_is_unchanged(run) -> None:
     run(
         """
         from importlib.machinery import BuiltinImporter, FrozenImporter
         before = dict(vars(BuiltinImporter)), dict(vars(FrozenImporter))
         for name in ("_symtable", "__phello__"):
             sys.modules.pop(name, None)
-            imports.when_loaded(name, lambda: told.append(name))
+            imports.when_imported(name, lambda: calls.append(name))
             importlib.import_module(name)
-        assert told == ["_symtable", "__phello__"], told
+        assert calls == ["_symtable", "__phello__"], calls
         assert (dict(vars(BuiltinImporter)), dict(vars(FrozenImporter))) == before
         """
     )
 
 
-def test_a_zip_whose_loader_is_shared(run, tmp_path) -> None:
+def test_shared_loader_of_zip(run, tmp_path) -> None:
     import zipfile
 
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as packed:
@@ -249,10 +226,10 @@ def test_a_zip_whose_loader_is_shared(run, tmp_path) -> None:
     run(
         """
         sys.path.insert(0, os.path.join(here, "z.zip"))
-        imports.when_loaded("zipped", lambda: told.append(sys.modules["zipped"].part))
-        imports.when_loaded("zipped.part", lambda: told.append(0))
+        imports.when_imported("zipped", lambda: calls.append(sys.modules["zipped"].part))
+        imports.when_imported("zipped.part", lambda: calls.append(0))
         import zipped
-        assert told == [0, zipped.part] and type(zipped.__loader__).__name__ == "zipimporter"
+        assert calls == [0, zipped.part] and type(zipped.__loader__).__name__ == "zipimporter"
         """
     )
 
@@ -279,34 +256,34 @@ import later as module
 """
 
 
-@pytest.mark.parametrize("way", [BY_HAND, BY_FINDER])
+@pytest.mark.parametrize("method", [BY_HAND, BY_FINDER])
 @pytest.mark.parametrize("first", [True, False])
-def test_a_lazy_module_is_told_of_when_it_runs_and_not_before(run, way, first) -> None:
-    wait = 'imports.when_loaded("later", tell)\n'
+def test_lazy_module_calls_back_when_it_runs(run, method, first) -> None:
+    wait = 'imports.when_imported("later", record)\n'
     run(
         """
-        assert not imports.loaded("later") and told == [] == imports.catch_up()
+        assert not imports.is_imported("later") and calls == [] == imports.catch_up()
         assert object.__getattribute__(module, "__class__").__name__ == "_LazyModule", "it was run"
         assert module.value == 3
-        assert told == [module] and imports.loaded("later") and imports._FINDER not in sys.meta_path
+        assert calls == [module] and imports.is_imported("later") and imports._FINDER not in sys.meta_path
         assert type(module.__spec__.loader).__name__ == "SourceFileLoader" == type(module.__loader__).__name__
         """,
-        *([wait, way.replace("WAIT", "")] if first else [way.replace("WAIT", ""), wait]),
+        *([wait, method.replace("WAIT", "")] if first else [method.replace("WAIT", ""), wait]),
         "",
     )
 
 
-def test_what_went_past_is_caught_up_with(run) -> None:
+def test_catch_up_finds_missed_imports(run) -> None:
     run(
         """
-        imports.when_loaded("later", tell)
-        imports.when_loaded("never", tell)
+        imports.when_imported("later", record)
+        imports.when_imported("never", record)
         sys.meta_path.remove(imports._FINDER)
         import later
         sys.modules["none"] = None
-        imports.when_loaded("none", tell)
-        assert told == [] and imports.missed() == ["later"]
-        assert imports.catch_up() == ["later"] and told == [later] and imports.missed() == []
+        imports.when_imported("none", record)
+        assert calls == [] and imports.missed() == ["later"]
+        assert imports.catch_up() == ["later"] and calls == [later] and imports.missed() == []
         assert imports._FINDER in sys.meta_path
         """
     )
@@ -314,22 +291,22 @@ def test_what_went_past_is_caught_up_with(run) -> None:
 
 @pytest.mark.parametrize("error", ["ValueError('mine')", "RuntimeWarning('mine')"])
 @pytest.mark.parametrize("action", ["error", "default", "ignore"])
-def test_what_goes_wrong_in_us_breaks_no_import(run, error, action) -> None:
-    said = run(
+def test_failing_callback_does_not_break_import(run, error, action) -> None:
+    output = run(
         f"""
         warnings.simplefilter("{action}")
         def failing(): raise {error}
-        imports.when_loaded("later", failing)
-        imports.when_loaded("later", tell)
+        imports.when_imported("later", failing)
+        imports.when_imported("later", record)
         import later
-        assert told == [later]
+        assert calls == [later]
         """
     )
-    assert ("mine" in said) == (action != "ignore" or "Warning" in error)
-    assert "Traceback" not in said
+    assert ("mine" in output) == (action != "ignore" or "Warning" in error)
+    assert "Traceback" not in output
 
 
-def test_a_fork_while_another_thread_holds_the_lock(run) -> None:
+def test_fork_while_another_thread_holds_the_lock(run) -> None:
     run(
         """
         held, go = threading.Event(), threading.Event()
@@ -340,12 +317,12 @@ def test_a_fork_while_another_thread_holds_the_lock(run) -> None:
         thread = threading.Thread(target=hold)
         thread.start()
         held.wait(30)
-        warnings.simplefilter("ignore")  # of a fork beside threads
+        warnings.simplefilter("ignore")  # about fork in a process with threads
         child = os.fork()
         if not child:
-            imports.when_loaded("later", tell)
+            imports.when_imported("later", record)
             import later
-            os._exit(len(told))
+            os._exit(len(calls))
         go.set()
         thread.join()
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1

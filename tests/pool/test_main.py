@@ -1,4 +1,4 @@
-"""``python -m zerocopy.pool``: options and the variable, and programs that run as Python runs them."""
+"""``python -m zerocopy.pool``: options, the environment variable, and how programs are run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from helpers.paths import ROOT
 
-#: What it says of the pool that it runs on, and of that of its children.
-SAYS = """
+#: Prints the settings of its pool and of the pool of a child process.
+PRINT_SETTINGS = """
 import os, subprocess, sys
 import zerocopy as zc
 from zerocopy.pool import install
@@ -26,7 +26,7 @@ print(done.stdout.strip() or done.stderr)
 
 @pytest.fixture
 def pool(tmp_path, monkeypatch):
-    """Run the command in a process of its own."""
+    """Run the command in a separate process."""
     monkeypatch.delenv("ZEROCOPY_POOL", raising=False)
 
     def run(*arguments: object, before: tuple[str, ...] = ("-m", "zerocopy.pool"), **env: str):
@@ -51,17 +51,16 @@ def program(tmp_path):
     return write
 
 
-def test_a_program_on_a_pool(pool, program) -> None:
+def test_program_runs_on_pool(pool, program) -> None:
     path = program(
-        SAYS
-        + "print(__name__, sys.argv[1:], sys.path[0] == os.path.dirname(__file__), __spec__, __package__)\n"
+        PRINT_SETTINGS + "print(__name__, sys.argv[1:], sys.path[0] == os.path.dirname(__file__), __spec__)\n"
     )
     done = pool("--host", "recycle", "--report", "--", path, "a", "--kind")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "auto,host=recycle True",
         "auto,host=recycle",
-        "__main__ ['a', '--kind'] True None None",
+        "__main__ ['a', '--kind'] True None",
     ]
     assert "host: recycle" in done.stderr
 
@@ -82,30 +81,30 @@ def test_a_program_on_a_pool(pool, program) -> None:
         (("--limit", "1.5GiB"), "", "auto,limit=1610612736"),
     ],
 )
-def test_options_go_before_the_variable(pool, program, options, variable, settings) -> None:
-    done = pool(*options, "--", program(SAYS), ZEROCOPY_POOL=variable)
+def test_options_override_the_variable(pool, program, options, variable, settings) -> None:
+    done = pool(*options, "--", program(PRINT_SETTINGS), ZEROCOPY_POOL=variable)
     assert done.stdout.splitlines() == [f"{settings} True", settings], done.stderr
 
 
 @pytest.mark.parametrize(
-    ("options", "variable", "said"),
+    ("options", "variable", "message"),
     [
         (["--kind", "rrm"], "", "did you mean 'rmm'"),
-        (["--limit", "8 apples"], "", "it is no size"),
+        (["--limit", "8 apples"], "", "it is not a size"),
         (["--devices", "0,x"], "", "devices='0,x'"),
         (["--devices", "0,0"], "", "one twice"),
-        (["--kind", "driver", "--limit", "8GiB"], "", "no cap"),
+        (["--kind", "driver", "--limit", "8GiB"], "", "no limit"),
         (["--frameworks", ""], "", "takes no memory"),
         ([], "rrm", "ZEROCOPY_POOL='rrm': kind='rrm': no such kind of pool"),
         ([], "auto,limit=8 apples", "ZEROCOPY_POOL='auto,limit=8 apples': limit="),
     ],
 )
 @pytest.mark.parametrize("runs", [True, False])
-def test_what_is_wrong_is_said_in_a_line(pool, program, options, variable, said, runs) -> None:
+def test_invalid_option_is_a_one_line_error(pool, program, options, variable, message, runs) -> None:
     rest = ["--", program("print('it ran')")] if runs else []
     done = pool(*options, *rest, ZEROCOPY_POOL=variable)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("python -m zerocopy.pool: error: ")
 
@@ -116,7 +115,7 @@ def test_help_needs_no_pool(pool) -> None:
     assert "ZEROCOPY_POOL" in done.stdout
 
 
-def test_the_survey_changes_nothing(pool, tmp_path) -> None:
+def test_preview_changes_nothing(pool, tmp_path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import atexit, sys\n"
         "def end():\n"
@@ -142,52 +141,55 @@ def test_the_survey_changes_nothing(pool, tmp_path) -> None:
         ("-m", "zerocopy.pool.__main__"),
     ],
 )
-def test_ways_to_start_it(pool, program, before) -> None:
-    done = pool("--kind", "auto", "--", program(SAYS), before=before, ZEROCOPY_POOL="auto,host=recycle")
+def test_forms_of_the_command(pool, program, before) -> None:
+    done = pool(
+        "--kind", "auto", "--", program(PRINT_SETTINGS), before=before, ZEROCOPY_POOL="auto,host=recycle"
+    )
     assert done.stdout.startswith("auto True\n"), done.stderr
 
 
 @pytest.mark.parametrize("arguments", [("-m", "zerocopy.pool"), ("zerocopy.pool",)])
-def test_other_programs_are_not_taken_for_it(pool, program, arguments) -> None:
-    done = pool(*arguments, before=(str(program(SAYS)),), ZEROCOPY_POOL="auto,host=recycle")
+def test_other_programs_get_the_pool_of_the_variable(pool, program, arguments) -> None:
+    done = pool(*arguments, before=(str(program(PRINT_SETTINGS)),), ZEROCOPY_POOL="auto,host=recycle")
     assert done.stdout.startswith("auto,host=recycle True\n"), done.stderr
 
 
-# -- the program, as Python would run it ----------------------------------------------------
+# -- the program, as under Python ----------------------------------------------------
 
-TELLS = """
+PRINT_MAIN = """
 import sys
-print(__name__, __package__, __spec__ and __spec__.name, sys.argv[1:], [n for n in dir() if n[0] != "_"])
-print(sys.path[0], __file__, type(__loader__).__name__, __annotations__ if "__annotations__" in dir() else {})
+print(__name__, __package__ or None, __spec__ and __spec__.name, sys.argv[1:])
+print([n for n in dir() if n[0] != "_"])
+print(sys.path[0], __file__, __annotations__ if "__annotations__" in dir() else {})
 """
 
 
 def _same(pool, *program: object) -> None:
-    """What it prints in the command is what it prints in Python."""
+    """The program prints the same under the command and under Python."""
     plain, ours = pool(*program, before=()), pool("--host", "off", "--", *program)
     assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), ours.stderr
 
 
-def test_a_script_as_python_runs_it(pool, program, tmp_path) -> None:
-    _same(pool, program(TELLS), "a", "--", "-m")
-    (tmp_path / "link.py").symlink_to(program(TELLS, "there.py"))
+def test_script_runs_as_under_python(pool, program, tmp_path) -> None:
+    _same(pool, program(PRINT_MAIN), "a", "--", "-m")
+    (tmp_path / "link.py").symlink_to(program(PRINT_MAIN, "there.py"))
     _same(pool, tmp_path / "link.py")
     _same(pool, os.path.relpath(tmp_path / "there.py", ROOT))
     _same(pool, program("import inspect, sys\ndef f(): pass\nprint(inspect.getsource(f))\nsys.exit(3)"))
     _same(pool, program("raise SystemExit('no')"))
-    # Not with our own `from __future__ import annotations`.
+    # Without the command's own `from __future__ import annotations`.
     _same(pool, program("def f(x: 1 + 1): pass\nprint(f.__annotations__)"))
 
 
-def test_a_module_as_python_runs_it(pool, program, tmp_path, monkeypatch) -> None:
+def test_module_runs_as_under_python(pool, program, tmp_path, monkeypatch) -> None:
     package = tmp_path / "package"
     package.mkdir()
     (package / "__init__.py").write_text(
         "import sys\nfrom zerocopy.pool import install\n"
         "print(sys.argv, install.installed_pool() is not None, file=sys.stderr)\n"
     )
-    (package / "__main__.py").write_text(TELLS)
-    (package / "part.py").write_text(TELLS)
+    (package / "__main__.py").write_text(PRINT_MAIN)
+    (package / "part.py").write_text(PRINT_MAIN)
     path = os.pathsep.join((str(tmp_path), str(ROOT)))
 
     def run(*arguments: str, **more: object):
@@ -195,45 +197,45 @@ def test_a_module_as_python_runs_it(pool, program, tmp_path, monkeypatch) -> Non
 
     for name in ("package", "package.part", "package.__main__"):
         _same(run, "-m", name, "x", "--y")
-    # The packages that a module is in are imported on the pool.
+    # The parent packages of a module are imported on the pool.
     assert run("--", "-m", "package.part", "x").stderr == "['-m', 'x'] True\n"
 
 
-def test_a_directory_an_archive_and_compiled_code(pool, program, tmp_path) -> None:
+def test_directory_archive_and_compiled_code(pool, program, tmp_path) -> None:
     import py_compile
 
     (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "__main__.py").write_text(TELLS + "import beside\n")
-    (tmp_path / "app" / "beside.py").write_text("print(__name__)\n")
+    (tmp_path / "app" / "__main__.py").write_text(PRINT_MAIN + "import neighbour\n")
+    (tmp_path / "app" / "neighbour.py").write_text("print(__name__)\n")
     with zipfile.ZipFile(tmp_path / "app.zip", "w") as packed:
-        for name in ("__main__.py", "beside.py"):
+        for name in ("__main__.py", "neighbour.py"):
             packed.write(tmp_path / "app" / name, name)
-    py_compile.compile(str(program(TELLS)), str(tmp_path / "program.pyc"))
+    py_compile.compile(str(program(PRINT_MAIN)), str(tmp_path / "program.pyc"))
     for name in ("app", "app.zip", "program.pyc"):
         _same(pool, tmp_path / name)
         _same(pool, os.path.relpath(tmp_path / name, ROOT))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (["nowhere.py"], "there is no nowhere.py"),
-        (["-m"], "which module"),
-        (["-m", "no_such_module"], "there is no such module"),
+        (["nowhere.py"], "nowhere.py does not exist"),
+        (["-m"], "the name of a module is missing"),
+        (["-m", "no_such_module"], "No module named no_such_module"),
         (["-m", "no_such_package.part"], "No module named"),
-        (["-m", "collections"], "without __main__"),
-        (["-m", "_thread"], "no code of Python"),
-        (["docs"], "cannot be read"),
+        (["-m", "collections"], "cannot be directly executed"),
+        (["-m", "_thread"], "No code object available"),
+        (["docs"], "can't find '__main__' module"),
     ],
 )
-def test_what_is_no_program(pool, arguments, said) -> None:
+def test_missing_program_is_an_error(pool, arguments, message) -> None:
     done = pool("--", *arguments)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_main_is_the_programs_to_the_end(pool, program) -> None:
+def test_main_module_is_the_program_until_exit(pool, program) -> None:
     path = program(
         """
         import atexit, multiprocessing, pickle, sys

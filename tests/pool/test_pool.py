@@ -1,4 +1,4 @@
-"""A pool over an allocator of one's own: the whole of it, without a GPU."""
+"""A pool over a custom allocator: all of its methods, without a GPU."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def host():
 
 @pytest.fixture
 def install(host):
-    """Install a pool over host memory, and close it afterwards with nothing left over."""
-    made = []
+    """Install a pool over host memory; afterwards close it and check that all memory is freed."""
+    pools = []
 
     def put(**options):
-        made.append(zc.install_pool(allocator=host, **options))
-        return made[-1]
+        pools.append(zc.install_pool(allocator=host, **options))
+        return pools[-1]
 
     yield put
-    for pool in made:
+    for pool in pools:
         pool.close()
     gc.collect()
     assert host.out == {}
@@ -40,12 +40,12 @@ def install(host):
     assert imports._FINDER not in __import__("sys").meta_path
 
 
-def test_it_speaks_the_external_allocator_interface(install, host) -> None:
+def test_external_allocator_interface(install, host) -> None:
     pool = install()
     ptr = pool.allocate(1000)
     other = pool.allocate(24, stream=77)
     assert host.out == {ptr: 1000, other: 24}
-    # Without a stream the legacy default one, which is 1.
+    # Default: the legacy default stream, which is 1.
     assert host.streams == [1, 77]
     assert pool.stats().current_bytes == 1024
     pool.deallocate(ptr, 1000)
@@ -54,7 +54,7 @@ def test_it_speaks_the_external_allocator_interface(install, host) -> None:
     assert pool.stats().peak_bytes == 1024
 
 
-def test_streams_as_objects(install, host) -> None:
+def test_stream_objects_are_accepted(install, host) -> None:
     class Stream:
         def __cuda_stream__(self):
             return (0, 4711)
@@ -66,7 +66,7 @@ def test_streams_as_objects(install, host) -> None:
 
 
 @pytest.mark.parametrize("nbytes", [-1, 1.5, "8", None, True])
-def test_what_is_no_number_of_bytes(install, nbytes) -> None:
+def test_invalid_number_of_bytes_is_refused(install, nbytes) -> None:
     with pytest.raises(zc.PoolOptionError):
         install().allocate(nbytes)
 
@@ -76,17 +76,17 @@ def test_another_device_is_refused(install) -> None:
         install().allocate(8, device=3)
 
 
-def test_past_the_limit(install) -> None:
+def test_allocation_past_the_limit_is_refused(install) -> None:
     pool = install(limit="1MiB")
     ptr = pool.allocate(MIB // 2)
-    with pytest.raises(zc.PoolLimitError, match=r"1 MiB beside the 512 KiB in use.*limit=") as caught:
+    with pytest.raises(zc.PoolLimitError, match=r"1 MiB on top of the 512 KiB in use.*limit=") as caught:
         pool.allocate(MIB)
     error = caught.value
     assert isinstance(error, MemoryError)
     assert (error.requested, error.in_use, error.limit, error.source) == (MIB, MIB // 2, MIB, "limit=")
     again = pickle.loads(pickle.dumps(error))
     assert (again.requested, again.limit, again.source, str(again)) == (MIB, MIB, "limit=", str(error))
-    # The pool works on, to the limit itself.
+    # The pool stays usable up to the limit.
     rest = pool.allocate(MIB // 2)
     with pytest.raises(zc.PoolLimitError):
         pool.allocate(1)
@@ -95,7 +95,7 @@ def test_past_the_limit(install) -> None:
     assert pool.stats().current_bytes == 0
 
 
-def test_the_allocators_own_errors_come_through(host) -> None:
+def test_allocator_memory_error_propagates(host) -> None:
     class Empty(HostAllocator):
         def allocate(self, nbytes, stream):
             raise MemoryError("nothing left")
@@ -105,33 +105,33 @@ def test_the_allocators_own_errors_come_through(host) -> None:
     pool.close()
 
 
-def test_leaks_are_found_and_named(install) -> None:
+def test_leaks_have_address_requester_and_stack(install) -> None:
     pool = install(track=True)
     assert pool.check_leaks() == []
     ptr = pool.allocate(1234)
     buffer = rmm.DeviceBuffer(size=4321, mr=rmm.mr.get_per_device_resource(0))
     mine, its = sorted(pool.check_leaks(), key=lambda leak: leak.nbytes)
-    assert (mine.ptr, mine.nbytes, mine.device, mine.through) == (ptr, 1234, 0, "allocate()")
+    assert (mine.ptr, mine.nbytes, mine.device, mine.requester) == (ptr, 1234, 0, "allocate()")
     assert "ptr = pool.allocate(1234)" in mine.stack
     assert "zerocopy/pool" not in mine.stack
     assert (its.ptr, its.nbytes) == (buffer.ptr, 4321)
-    assert "device_buffer" in its.stack  # RMM's own stack, for no Python of ours was in it
+    assert "device_buffer" in its.stack  # RMM's own stack, because the call did not go through the pool
     pool.deallocate(ptr, 1234)
     del buffer
     assert pool.check_leaks() == []
 
 
-def test_a_note_is_not_taken_for_another_allocation(install, host) -> None:
-    """The address of a noted allocation may come again, through RMM."""
+def test_reused_address_is_not_reported_as_recorded(install, host) -> None:
+    """RMM may reuse the address of a recorded allocation."""
     pool = install(track=True)
     ptr = pool.allocate(512)
     pool.deallocate(ptr, 512)
     buffers = [rmm.DeviceBuffer(size=500, mr=rmm.mr.get_per_device_resource(0)) for _ in range(8)]
-    assert {leak.through for leak in pool.check_leaks()} == {""}
+    assert {leak.requester for leak in pool.check_leaks()} == {""}
     del buffers
 
 
-def test_without_tracking_the_sum_is_known(install) -> None:
+def test_leaks_without_tracking_are_a_sum(install) -> None:
     pool = install()
     ptr, other = pool.allocate(10), pool.allocate(20)
     (leak,) = pool.check_leaks()
@@ -142,7 +142,7 @@ def test_without_tracking_the_sum_is_known(install) -> None:
 
 
 @pytest.mark.parametrize("track", [False, True])
-def test_a_scope_has_its_own_figures(install, track: bool) -> None:
+def test_scope_has_its_own_stats(install, track: bool) -> None:
     pool = install(track=track)
     before = pool.allocate(1 << 16)
     with pool as same:
@@ -156,7 +156,7 @@ def test_a_scope_has_its_own_figures(install, track: bool) -> None:
         assert (scope.stats.total_bytes, scope.stats.total_count) == (100, 1)
         pool.deallocate(inner, 4096)
         big = pool.allocate(1 << 17)
-        pool.deallocate(before, 1 << 16)  # of the time before: no figure goes below 0
+        pool.deallocate(before, 1 << 16)  # from before the block: no figure becomes negative
         assert pool.stats().current_bytes == 1 << 17
         pool.deallocate(big, 1 << 17)
     scope = pool.scopes[0]
@@ -168,7 +168,7 @@ def test_a_scope_has_its_own_figures(install, track: bool) -> None:
     assert pool.stats().total_count == 4
 
 
-def test_scopes_that_overlap_in_threads(install) -> None:
+def test_overlapping_scopes_in_threads(install) -> None:
     pool = install(track=True)
     first, second = threading.Event(), threading.Event()
     leaks = []
@@ -194,7 +194,7 @@ def test_scopes_that_overlap_in_threads(install) -> None:
     assert pool.stats().peak_bytes == (1 << 20) + 1000
 
 
-def test_an_address_that_comes_again_is_a_leak_too(install) -> None:
+def test_reused_address_is_a_new_leak(install) -> None:
     pool = install(track=True)
     for _ in range(50):
         old = pool.allocate(4096)
@@ -207,12 +207,12 @@ def test_an_address_that_comes_again_is_a_leak_too(install) -> None:
         pool.deallocate(new, 4096)
 
 
-def test_leaving_a_block_that_was_not_entered(install) -> None:
+def test_exit_without_enter_is_refused(install) -> None:
     with pytest.raises(zc.PoolOptionError, match="with pool"):
         install().__exit__(None, None, None)
 
 
-def test_closing_in_a_block(install, host) -> None:
+def test_close_inside_with_block(install, host) -> None:
     pool = install()
     ptr = pool.allocate(100)
     with pool:
@@ -221,34 +221,34 @@ def test_closing_in_a_block(install, host) -> None:
     assert host.out == {}
 
 
-def test_all_that_is_named_is_on_the_pool(install, host) -> None:
-    """CuPy and torch allocate through RMM's resource: naming one of them is naming that."""
+def test_naming_torch_attaches_rmm(install, host) -> None:
+    """CuPy and torch allocate via RMM's resource, which is attached if one of them is named."""
     pool = install(frameworks=["torch"])
     assert pool.report()["rmm"].status == "installed"
     assert rmm.mr.get_per_device_resource(0) is pool.device_pool(0).resource(rmm.mr)
 
 
 @pytest.mark.parametrize("nbytes", [2**63, 2**64 - 1, 2**64 + 5])
-def test_more_than_any_memory(install, nbytes: int) -> None:
+def test_size_above_any_memory_is_refused(install, nbytes: int) -> None:
     with pytest.raises(zc.PoolOptionError, match="no memory is as large"):
         install(limit="1MiB").allocate(nbytes)
 
 
-def test_nothing_is_no_address(install, host) -> None:
+def test_zero_bytes_have_address_zero(install, host) -> None:
     pool = install()
     assert pool.allocate(0) == 0
     pool.deallocate(0, 0)
     assert host.out == {}
 
 
-def test_a_limit_that_is_no_multiple_of_what_is_counted(install) -> None:
+def test_limit_that_is_not_a_multiple_of_the_alignment(install) -> None:
     with pytest.raises(
-        zc.PoolLimitError, match="1000 B beside the 0 B in use would pass the limit of 1000 B"
+        zc.PoolLimitError, match="1000 B on top of the 0 B in use would exceed the limit of 1000 B"
     ):
         install(limit=1000).allocate(1000)
 
 
-def test_a_pool_is_not_copied(install) -> None:
+def test_pool_cannot_be_copied_or_pickled(install) -> None:
     import copy
 
     pool = install()
@@ -258,7 +258,7 @@ def test_a_pool_is_not_copied(install) -> None:
 
 
 class Misbehaving(HostAllocator):
-    """An allocator in Python that does what it was told."""
+    """A Python allocator with configurable errors."""
 
     def __init__(self, allocate=None, deallocate=None):
         super().__init__()
@@ -283,7 +283,7 @@ def _raise(error: BaseException):
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt(), SystemExit(3), ValueError("mine"), MemoryError("mine")], ids=repr
 )
-def test_what_an_allocator_raises_comes_through(error: BaseException) -> None:
+def test_allocator_error_propagates(error: BaseException) -> None:
     allocator = Misbehaving(_raise(error))
     pool = zc.install_pool(allocator=allocator, limit="1MiB")
     with pytest.raises(type(error)) as caught:
@@ -297,25 +297,25 @@ def test_what_an_allocator_raises_comes_through(error: BaseException) -> None:
 @pytest.mark.parametrize(
     ("returned", "error"), [(None, TypeError), (1.5, TypeError), (0, MemoryError), (-8, MemoryError)]
 )
-def test_what_an_allocator_returns_is_checked(returned, error) -> None:
+def test_allocator_result_is_checked(returned, error) -> None:
     pool = zc.install_pool(allocator=Misbehaving(lambda: returned))
     with pytest.raises(error, match=r"Misbehaving.allocate\(\) returned"):
         pool.allocate(100)
     pool.close()
 
 
-def test_what_deallocate_raises_is_shown(capsys) -> None:
+def test_deallocate_error_is_printed(capsys) -> None:
     pool = zc.install_pool(allocator=Misbehaving(None, _raise(ValueError("mine"))))
     pool.deallocate(pool.allocate(100), 100)
-    told = capsys.readouterr().err
-    assert "Misbehaving.deallocate() raised" in told
-    assert "ValueError: mine" in told
+    output = capsys.readouterr().err
+    assert "Misbehaving.deallocate() raised" in output
+    assert "ValueError: mine" in output
     assert pool.stats().current_bytes == 0
     pool.close()
 
 
 @pytest.mark.parametrize("track", [False, True])
-def test_a_leak_in_a_scope_is_warned_about(install, track: bool) -> None:
+def test_leak_in_scope_warns(install, track: bool) -> None:
     pool = install(track=track)
     before = pool.allocate(1 << 16)
     with pytest.warns(ResourceWarning, match=r"outstanding at the end of the block:\n.*100 B"), pool:
@@ -325,7 +325,7 @@ def test_a_leak_in_a_scope_is_warned_about(install, track: bool) -> None:
     pool.deallocate(before, 1 << 16)
 
 
-def test_a_scope_that_fails_warns_of_nothing(install) -> None:
+def test_failed_scope_does_not_warn(install) -> None:
     pool = install()
     pool.__enter__()
     ptr = pool.allocate(100)
@@ -334,7 +334,7 @@ def test_a_scope_that_fails_warns_of_nothing(install) -> None:
     pool.deallocate(ptr, 100)
 
 
-def test_installing_twice(install, host) -> None:
+def test_second_install_returns_the_pool_or_raises(install, host) -> None:
     pool = install(limit=MIB)
     assert zc.install_pool(allocator=host, limit="1MiB") is pool
     with pytest.raises(zc.PoolInstalledError, match="limit=1048576"):
@@ -342,7 +342,7 @@ def test_installing_twice(install, host) -> None:
     assert zc.install_pool() is zc.installed_pool() is pool
 
 
-def test_closing(install, host) -> None:
+def test_close_restores_and_refuses(install, host) -> None:
     before = rmm.mr.get_per_device_resource(0)
     pool = install()
     assert rmm.mr.get_per_device_resource(0) is not before
@@ -354,7 +354,7 @@ def test_closing(install, host) -> None:
     for call in (lambda: pool.allocate(8), pool.refresh, pool.__enter__):
         with pytest.raises(zc.PoolClosedError, match=r"zerocopy.install_pool\(\)"):
             call()
-    # What is out stays valid, and goes back where it came from.
+    # Outstanding memory stays valid, and is freed to its allocator.
     assert set(host.out) == {kept.ptr, ptr}
     del kept
     pool.deallocate(ptr, 100)
@@ -363,13 +363,13 @@ def test_closing(install, host) -> None:
     assert "closed" in repr(pool)
 
 
-def test_another_one_after_closing(install, host) -> None:
+def test_install_after_close(install, host) -> None:
     install(limit=MIB).close()
     pool = install(limit=2 * MIB)
     pool.deallocate(pool.allocate(MIB + 1), MIB + 1)
 
 
-def test_somebody_elses_resource_is_not_replaced_on_closing(install, host) -> None:
+def test_close_keeps_resource_of_another_package(install, host) -> None:
     pool = install()
     theirs = rmm.mr.CudaMemoryResource()
     rmm.mr.set_per_device_resource(0, theirs)
@@ -379,7 +379,7 @@ def test_somebody_elses_resource_is_not_replaced_on_closing(install, host) -> No
     assert rmm.mr.get_per_device_resource(0) is theirs
 
 
-def test_refresh_puts_back_what_was_replaced(install) -> None:
+def test_refresh_attaches_again(install) -> None:
     pool = install()
     assert pool.refresh() == []
     rmm.mr.set_per_device_resource(0, rmm.mr.CudaMemoryResource())
@@ -387,7 +387,7 @@ def test_refresh_puts_back_what_was_replaced(install) -> None:
     assert pool.report()["rmm"].status == "installed"
 
 
-def test_a_resource_of_rmms_is_an_allocator_too(host) -> None:
+def test_rmm_resource_as_allocator(host) -> None:
     base = rmm.mr.CallbackMemoryResource(
         lambda n, stream: host.allocate(n, 1), lambda p, n, stream: host.deallocate(p, n, 1)
     )
@@ -397,7 +397,7 @@ def test_a_resource_of_rmms_is_an_allocator_too(host) -> None:
     pool.close()
 
 
-def test_threads(install, host) -> None:
+def test_many_threads_allocate_and_free(install, host) -> None:
     pool = install(limit=64 * MIB, track=True)
     failed = []
 
@@ -428,23 +428,23 @@ def test_threads(install, host) -> None:
     assert pool.stats().current_bytes == 0
 
 
-def test_installing_in_threads_gives_one_pool(host) -> None:
-    gate, found = threading.Barrier(8), []
+def test_install_in_threads_gives_one_pool(host) -> None:
+    gate, pools = threading.Barrier(8), []
 
     def work() -> None:
         gate.wait()
-        found.append(zc.install_pool(allocator=host))
+        pools.append(zc.install_pool(allocator=host))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({id(pool) for pool in found}) == 1
-    found[0].close()
+    assert len({id(pool) for pool in pools}) == 1
+    pools[0].close()
 
 
-def test_no_gpu_and_nothing_asked_for() -> None:
+def test_default_pool_without_gpu() -> None:
     if zc.install_pool().kind != "none":
         zc.install_pool().close()
         pytest.skip("there is a GPU")
@@ -468,10 +468,10 @@ def test_no_gpu_and_nothing_asked_for() -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm", "rmm:binning", "rmm:async", "managed"])
-def test_no_gpu_and_a_kind_by_name(kind: str) -> None:
-    from zerocopy.pool.cards import cards
+def test_named_kind_without_gpu_is_refused(kind: str) -> None:
+    from zerocopy.pool.gpus import visible_gpus
 
-    if cards()[0]:
+    if visible_gpus()[0]:
         pytest.skip("there is a GPU")
     with pytest.raises(zc.PoolUnavailableError, match=r'host="aligned" works without'):
         zc.install_pool(kind)
@@ -480,13 +480,13 @@ def test_no_gpu_and_a_kind_by_name(kind: str) -> None:
     assert installed_pool() is None
 
 
-def test_rmm_that_is_missing(run_python) -> None:
+def test_missing_rmm_is_an_error(run_python) -> None:
     done = run_python(
         """
         import sys
         sys.modules["rmm"] = None
         import zerocopy as zc
-        from tests.pool_stand_ins import HostAllocator
+        from tests.helpers.pool_stand_ins import HostAllocator
         try:
             zc.install_pool(allocator=HostAllocator())
         except zc.PoolUnavailableError as error:
@@ -498,13 +498,13 @@ def test_rmm_that_is_missing(run_python) -> None:
 
 
 def test_pinned_arrays(host, monkeypatch) -> None:
-    """Over ordinary memory: that it is page-locked is for tests/gpu."""
+    """Over ordinary memory; tests/gpu checks that it is page-locked."""
     import numpy as np
 
     from zerocopy.pool.host import LibcMemory, pinned
 
     monkeypatch.setattr(pinned, "CudaHostMemory", LibcMemory)
-    monkeypatch.setattr(pinned, "cards", lambda: ([], None))
+    monkeypatch.setattr(pinned, "visible_gpus", lambda: ([], None))
     pool = zc.install_pool(allocator=host, host="pinned")
     array = pool.pinned((3, 4), "float32")
     array[:] = 7
@@ -515,14 +515,14 @@ def test_pinned_arrays(host, monkeypatch) -> None:
     again = pool.pinned(12, "float32")
     assert again.ctypes.data == address
     pool.close()
-    again[:] = 1  # what is out stays valid
+    again[:] = 1  # existing arrays stay valid
     with pytest.raises(zc.PoolClosedError):
         pool.pinned(3)
 
 
 @pytest.mark.parametrize("error", [zc.PoolUnavailableError("host", "no"), KeyboardInterrupt()])
-def test_half_a_pool_is_none(host, monkeypatch, error) -> None:
-    """What fails in the middle takes back what came before."""
+def test_failed_install_is_undone(host, monkeypatch, error) -> None:
+    """A failure undoes the previous steps."""
     import os
 
     from zerocopy.pool.attachments import Attachments
@@ -543,8 +543,8 @@ def test_half_a_pool_is_none(host, monkeypatch, error) -> None:
     zc.install_pool(allocator=host).close()
 
 
-def test_one_that_fails_keeps_the_others_from_nothing(host, monkeypatch) -> None:
-    """In closing: the next pool can be installed, and host modes are off."""
+def test_failing_detach_does_not_stop_close(host, monkeypatch) -> None:
+    """Another pool can be installed afterwards, and host modes are off."""
     from zerocopy.pool.host import MODES
     from zerocopy.pool.rmm_hook import RMMHook
 
@@ -555,7 +555,7 @@ def test_one_that_fails_keeps_the_others_from_nothing(host, monkeypatch) -> None
     resource = rmm.mr.get_per_device_resource(0)
     monkeypatch.setattr(RMMHook, "detach", fail)
     pool.close()
-    assert pool.report()["rmm"].what == "RuntimeError: the driver has gone"
+    assert pool.report()["rmm"].detail == "RuntimeError: the driver has gone"
     assert installed_pool() is None
     assert not MODES["recycle"].installed
     monkeypatch.undo()
@@ -565,19 +565,19 @@ def test_one_that_fails_keeps_the_others_from_nothing(host, monkeypatch) -> None
     rmm.mr.set_per_device_resource(0, rmm.mr.CudaMemoryResource())
 
 
-def test_what_is_broken_is_a_row(install, monkeypatch) -> None:
+def test_broken_framework_is_a_row(install, monkeypatch) -> None:
     from zerocopy.pool.rmm_hook import RMMHook
 
     def fail(self, pool):
         raise AttributeError("no such thing")
 
     pool = install()
-    monkeypatch.setattr(RMMHook, "holds", fail)
-    assert pool.report()["rmm"].what == "AttributeError: no such thing"
+    monkeypatch.setattr(RMMHook, "is_attached", fail)
+    assert pool.report()["rmm"].detail == "AttributeError: no such thing"
     monkeypatch.undo()
 
 
-def test_half_told_is_set_back(host, monkeypatch) -> None:
+def test_interrupted_attach_is_undone(host, monkeypatch) -> None:
     before = rmm.mr.get_per_device_resource(0)
     real, calls = rmm.mr.set_per_device_resource, []
 
@@ -594,7 +594,7 @@ def test_half_told_is_set_back(host, monkeypatch) -> None:
     assert installed_pool() is None
 
 
-def test_strict_insists_on_what_came_of_it(host, monkeypatch) -> None:
+def test_strict_raises_if_attach_fails(host, monkeypatch) -> None:
     from zerocopy.pool.rmm_hook import RMMHook
 
     def fail(self, pool):
@@ -609,7 +609,7 @@ def test_strict_insists_on_what_came_of_it(host, monkeypatch) -> None:
     assert installed_pool() is None
 
 
-def test_allocating_while_it_is_closed(host) -> None:
+def test_allocate_during_close(host) -> None:
     failed = []
 
     def work() -> None:
@@ -633,17 +633,17 @@ def test_allocating_while_it_is_closed(host) -> None:
     assert failed == []
 
 
-def test_what_is_freed_is_looked_up_when_it_is_tracked(install) -> None:
+def test_deallocate_is_checked_when_tracked(install) -> None:
     pool = install(track=True)
     ptr = pool.allocate(7000)
     with pytest.raises(zc.PoolOptionError, match="it has 7000 bytes"):
         pool.deallocate(ptr, 70)
     pool.deallocate(ptr, 7000)
-    with pytest.raises(zc.PoolOptionError, match="nothing of that address is out"):
+    with pytest.raises(zc.PoolOptionError, match="no allocation at that address is outstanding"):
         pool.deallocate(ptr, 7000)
 
 
-def test_a_report_in_a_notebook(install) -> None:
+def test_report_repr_and_lookup(install) -> None:
     report = install().report()
     assert repr(report) == str(report)
     assert next(iter(report)).framework == "rmm"

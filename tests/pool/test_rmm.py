@@ -1,4 +1,4 @@
-"""RMM's kinds over host memory: what each chain is made of, caps, figures, trimming, and the end."""
+"""RMM's kinds over host memory: chains, limits, statistics, trimming, and interpreter exit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zerocopy.pool.settings import Settings
 
 mr = pytest.importorskip("rmm.mr")
 MIB = 1 << 20
-#: Those that take their memory from another resource; arenas ask the driver for the card's size.
+#: Kinds with an upstream resource; arenas call the driver for the size of the GPU.
 KINDS = ("rmm", "rmm:binning", "managed")
 
 
@@ -43,7 +43,7 @@ def make(host):
     assert host.out == {}
 
 
-def test_a_pool_asks_its_upstream_seldom(make, host) -> None:
+def test_pool_calls_its_upstream_rarely(make, host) -> None:
     pool = make(initial=MIB)
     assert list(host.out.values()) == [MIB]
     for _ in range(100):
@@ -52,7 +52,7 @@ def test_a_pool_asks_its_upstream_seldom(make, host) -> None:
     assert pool.stats().reserved_bytes == MIB
 
 
-def test_initial_is_rounded_to_what_rmm_takes(make, host) -> None:
+def test_initial_size_is_rounded_to_alignment(make, host) -> None:
     make(initial=1000)
     assert list(host.out.values()) == [1024]
 
@@ -79,7 +79,7 @@ def test_allocate_and_free(make, kind: str, track: bool) -> None:
 
 
 @pytest.mark.parametrize("cap", [MIB, MIB + 1, MIB + 255])
-def test_a_cap_bounds_what_is_taken_from_the_device(make, host, cap: int) -> None:
+def test_limit_bounds_reserved_memory(make, host, cap: int) -> None:
     pool = make(cap=cap)
     held = [pool.allocate(64 << 10, 1) for _ in range(16)]
     with pytest.raises(MemoryError):
@@ -92,7 +92,7 @@ def test_a_cap_bounds_what_is_taken_from_the_device(make, host, cap: int) -> Non
         pool.deallocate(ptr, 64 << 10, 1)
 
 
-def test_trim_gives_all_back_when_nothing_is_out(make, host) -> None:
+def test_trim_frees_unused_pool(make, host) -> None:
     pool = make()
     ptr = pool.allocate(MIB, 1)
     taken = sum(host.out.values())
@@ -104,8 +104,8 @@ def test_trim_gives_all_back_when_nothing_is_out(make, host) -> None:
     pool.deallocate(pool.allocate(8, 1), 8, 1)
 
 
-def test_trim_begins_no_log_anew(make, host) -> None:
-    """RMM's adaptor that writes one asks the driver: it is made believe here."""
+def test_trim_keeps_log(make, host) -> None:
+    """RMM's logging adaptor calls the driver, so a stand-in replaces it."""
     pool = make()
     pool.deallocate(pool.allocate(MIB, 1), MIB, 1)
     taken = dict(host.out)
@@ -114,7 +114,7 @@ def test_trim_begins_no_log_anew(make, host) -> None:
     assert host.out == taken
 
 
-def test_what_a_framework_holds_outlives_the_pool(make, host) -> None:
+def test_buffer_outlives_pool(make, host) -> None:
     import rmm
 
     pool = make()
@@ -129,22 +129,22 @@ def test_what_a_framework_holds_outlives_the_pool(make, host) -> None:
     pool.release(False)
 
 
-def test_without_a_driver_it_is_unavailable() -> None:
-    from zerocopy.pool.cards import cards
+def test_unavailable_without_driver() -> None:
+    from zerocopy.pool.gpus import visible_gpus
 
-    if cards()[0]:
+    if visible_gpus()[0]:
         pytest.skip("there is a GPU")
     for kind in ("rmm", "rmm:async", "managed"):
-        # on_device() says so first; RMM itself raises MemoryError (rmm, prototypes).
+        # on_device() raises first; RMM itself raises MemoryError (rmm, prototypes).
         with pytest.raises((zc.PoolUnavailableError, zc.DeviceError), match="NVIDIA driver"):
             RMMPool(0, Settings.read(kind), None)
 
 
-def test_trimming_in_a_block_counts_all_that_is_out(make, host) -> None:
-    from zerocopy.pool.timeline import Timeline
+def test_stats_survive_trim_in_block(make, host) -> None:
+    from zerocopy.pool.stats import StatsRecorder
 
     pool = make(cap=8 * MIB)
-    line = Timeline(pool)
+    line = StatsRecorder(pool)
     ptr = pool.allocate(6 * MIB, 1)
     span = line.begin()
     assert pool.trim() == 0
@@ -153,10 +153,10 @@ def test_trimming_in_a_block_counts_all_that_is_out(make, host) -> None:
     pool.deallocate(ptr, 6 * MIB, 1)
     assert line.end(span).current_bytes == 0
     assert pool.trim() > 0
-    assert line.stats().peak_bytes == 6 * MIB  # since the beginning, whatever was trimmed
+    assert line.stats().peak_bytes == 6 * MIB  # since the beginning, in spite of trim()
 
 
-def test_no_room_for_another_beside_it(host, make, monkeypatch) -> None:
+def test_trim_without_memory_for_second_pool(host, make, monkeypatch) -> None:
     pool = make(initial=MIB)
     ptr = pool.allocate(2 * MIB, 1)
     pool.deallocate(ptr, 2 * MIB, 1)
@@ -171,7 +171,7 @@ def test_no_room_for_another_beside_it(host, make, monkeypatch) -> None:
     assert pool.trim() > 0
 
 
-def test_the_device_is_full_and_not_the_limit(host) -> None:
+def test_full_device_is_not_a_limit_error(host) -> None:
     class Full(HostAllocator):
         def allocate(self, nbytes, stream):
             if nbytes > MIB:

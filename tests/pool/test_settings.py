@@ -1,10 +1,9 @@
-"""What is asked of ``install_pool``: sizes, options, the variable, and what is refused."""
+"""Options of ``install_pool``: sizes, kinds, devices, the environment variable, and refusals."""
 
 from __future__ import annotations
 
 import fractions
 import pathlib
-import sys
 
 import numpy as np
 import pytest
@@ -12,10 +11,9 @@ from helpers.pool_stand_ins import HostAllocator
 from hypothesis import given, strategies as st
 
 import zerocopy as zc
-from zerocopy.pool import hook
-from zerocopy.pool.kinds import KINDS
-from zerocopy.pool.options import device_number
-from zerocopy.pool.settings import Settings, of_this_command
+from zerocopy.pool import hooks
+from zerocopy.pool.options import KINDS, device_number
+from zerocopy.pool.settings import Settings
 from zerocopy.pool.sizes import parse_size, show_size, show_value
 
 GIB = 1 << 30
@@ -36,14 +34,14 @@ GIB = 1 << 30
         (7, 7),
     ],
 )
-def test_sizes(text, size) -> None:
+def test_sizes_are_parsed(text, size) -> None:
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize(
     "text", ["", "GiB", "8 GiB free", "-1", "1e9", "8Gb/s", "1,5GiB", "nan", "inf", "٨GiB"]
 )
-def test_what_is_no_size(text: str) -> None:
+def test_invalid_size_text_is_refused(text: str) -> None:
     with pytest.raises(zc.PoolOptionError, match=r"limit=.*\n  To fix: write it as"):
         parse_size(text, "limit")
 
@@ -64,12 +62,12 @@ def test_what_is_no_size(text: str) -> None:
         pytest.param("9" * 5000, id="long"),
     ],
 )
-def test_what_is_no_size_either(value) -> None:
+def test_invalid_size_value_is_refused(value) -> None:
     with pytest.raises(zc.PoolOptionError):
         parse_size(value)
 
 
-def test_the_largest_size() -> None:
+def test_largest_size_is_accepted() -> None:
     assert parse_size(2**63 - 1) == parse_size(f"{2**63 - 1}") == parse_size(np.int64(2**63 - 1)) == 2**63 - 1
     with pytest.raises(zc.PoolOptionError, match="no memory is as large"):
         parse_size(str(2**63))
@@ -81,25 +79,27 @@ def test_values_in_messages_are_short() -> None:
     assert "\n" not in show_value(np.zeros((9, 9)))
 
 
-def test_a_letter_alone_has_two_meanings() -> None:
+def test_single_letter_unit_is_refused() -> None:
     with pytest.raises(zc.PoolOptionError, match='write "8GiB" or "8GB"'):
         parse_size("8G")
 
 
 @given(st.integers(0, 2**50))
-def test_whole_numbers_come_through(size: int) -> None:
+def test_whole_numbers_round_trip(size: int) -> None:
     assert parse_size(size) == parse_size(str(size)) == size
     shown, unit = show_size(size).split()
     assert float(shown) <= 1024
     assert parse_size(f"{shown} {unit}") == pytest.approx(size, rel=0.006, abs=1)
 
 
-def test_the_variable_says_the_same_as_the_call() -> None:
-    asked = Settings.from_text("rmm:arena, limit=8GiB,devices=0+1,frameworks=torch+cupy,track=1,host=aligned")
-    assert asked == Settings.read(
+def test_environment_text_equals_keyword_options() -> None:
+    settings = Settings.from_text(
+        "rmm:arena, limit=8GiB,devices=0+1,frameworks=torch+cupy,track=1,host=aligned"
+    )
+    assert settings == Settings.read(
         "rmm:arena", limit=8 * GIB, devices=[0, 1], frameworks=("torch", "cupy"), track=True, host="aligned"
     )
-    assert Settings.from_text(str(asked)) == asked
+    assert Settings.from_text(str(settings)) == settings
 
 
 @given(
@@ -113,7 +113,7 @@ def test_the_variable_says_the_same_as_the_call() -> None:
             "strict": st.booleans(),
             "devices": st.lists(st.integers(0, 7), min_size=1, unique=True),
             "host": st.sampled_from(["off", "aligned", "aligned+pinned"]),
-            "frameworks": st.lists(st.sampled_from(hook.names())),
+            "frameworks": st.lists(st.sampled_from(hooks.names())),
             "log": st.text(st.sampled_from("ab,\"=+ '\\n/"), min_size=1).filter(
                 lambda name: name == name.strip()
             ),
@@ -121,12 +121,12 @@ def test_the_variable_says_the_same_as_the_call() -> None:
     ),
     st.sampled_from(["auto", "rmm", "rmm:binning", "managed"]),
 )
-def test_settings_survive_being_written_down(options, kind: str) -> None:
-    asked = Settings.read(kind, **options)
-    assert Settings.from_text(str(asked)) == asked
+def test_settings_round_trip_through_text(options, kind: str) -> None:
+    settings = Settings.read(kind, **options)
+    assert Settings.from_text(str(settings)) == settings
 
 
-def test_nothing_in_the_environment() -> None:
+def test_empty_and_boolean_environment_values() -> None:
     for text in ("", " ", "off", "0", "no"):
         assert Settings.from_environment({"ZEROCOPY_POOL": text}) is None
     assert Settings.from_environment({}) is None
@@ -143,8 +143,8 @@ def test_nothing_in_the_environment() -> None:
         ("limit=8GiB,rmm", "write the kind first"),
         ("rmm,limit=", "limit has no value"),
         ("rmm,limit=1,limit=2", "there twice"),
-        ("rmm,limit=8 apples", "it is no size"),
-        ("rmm,fraction=half", "it is no number"),
+        ("rmm,limit=8 apples", "it is not a size"),
+        ("rmm,fraction=half", "it is not a number"),
         ("rmm,devices=zero", "a device is a number"),
         ("rmm,track=perhaps", "it is yes or no"),
         ("rmm,frameworks=tocrh", "did you mean 'torch'"),
@@ -153,11 +153,11 @@ def test_nothing_in_the_environment() -> None:
         ("rmm,cls=1", "no such option"),
         ("rmm,limit=1,5GiB", 'a value with a comma as "name=a,b"'),
         ('rmm,"log=a', "cannot be read"),
-        ('rmm,log="a,b"', "is no option"),
+        ('rmm,log="a,b"', "is not an option"),
         ("rmm,allocator=mine", "an allocator is an object"),
     ],
 )
-def test_what_the_variable_must_not_say(text: str, why: str) -> None:
+def test_invalid_environment_text_is_refused(text: str, why: str) -> None:
     with pytest.raises(zc.PoolOptionError, match=why) as caught:
         Settings.from_text(text)
     assert isinstance(caught.value, ValueError)
@@ -229,19 +229,19 @@ def test_what_the_variable_must_not_say(text: str, why: str) -> None:
         {"allocator": HostAllocator(), "kind": "driver"},
     ],
 )
-def test_what_contradicts_itself(options) -> None:
+def test_invalid_and_contradictory_options_are_refused(options) -> None:
     with pytest.raises(zc.PoolOptionError):
         Settings.read(**options)
 
 
-def test_an_unknown_option_has_its_nearest_names() -> None:
+def test_unknown_option_suggests_similar_names() -> None:
     with pytest.raises(zc.PoolOptionError, match="did you mean 'limit'"):
         zc.install_pool("rmm", limits="8GiB")
     with pytest.raises(zc.PoolOptionError, match=r"did you mean 'managed'.*driver"):
         zc.install_pool("manged")
 
 
-def test_every_kind_is_read() -> None:
+def test_every_kind_is_accepted() -> None:
     for kind in KINDS:
         more = {"allocator": HostAllocator()} if kind == "custom" else {"initial": 1}
         assert Settings.read(kind, **more).kind in (kind, "rmm")
@@ -273,13 +273,13 @@ def test_every_kind_is_read() -> None:
         ([0], None),
     ],
 )
-def test_a_device_as_people_name_it(value, number) -> None:
+def test_device_number_from_all_forms(value, number) -> None:
     assert device_number(value) == number
     if number is not None:
         assert Settings.read(devices=value) == Settings.read(devices=[value]) == Settings.read(devices=number)
 
 
-def test_several_devices() -> None:
+def test_several_devices_in_all_forms() -> None:
     for value in (
         "0+1",
         "0,1",
@@ -293,19 +293,19 @@ def test_several_devices() -> None:
     assert Settings.read(devices=[1, 0]).devices == (1, 0)
 
 
-def test_torchs_devices() -> None:
+def test_device_number_from_torch_device() -> None:
     torch = pytest.importorskip("torch")
     assert device_number(torch.device("cuda:1")) == 1
     assert device_number(torch.device("cpu")) is None
 
 
 @pytest.mark.parametrize("value", [0.5, np.float32(0.5), np.float64(0.5), fractions.Fraction(1, 2), "0.5"])
-def test_a_fraction_of_any_make(value) -> None:
+def test_fraction_from_all_numeric_types(value) -> None:
     assert Settings.read(fraction=value) == Settings.read(fraction=0.5)
     assert type(Settings.read(fraction=value).fraction) is float
 
 
-def test_what_means_the_same_is_the_same() -> None:
+def test_equivalent_options_are_equal() -> None:
     allocator = HostAllocator()
     for one, other in (
         ({"host": "Recycle"}, {"host": "recycle"}),
@@ -324,33 +324,12 @@ def test_what_means_the_same_is_the_same() -> None:
     assert Settings.read(frameworks=[]) != Settings.read()
 
 
-def test_what_there_is_stands_in_order() -> None:
+def test_options_are_listed_in_order() -> None:
     with pytest.raises(zc.PoolOptionError, match="there are: kind, host, devices, limit, fraction"):
         Settings.read(nonsense=1)
 
 
-@pytest.mark.parametrize(
-    ("argv", "started", "ours"),
-    [
-        (["-m"], ["python", "-m", "zerocopy.pool"], True),
-        (["-m", "--kind", "rmm"], ["python", "-X", "dev", "-Imzerocopy.pool", "--kind", "rmm"], True),
-        (["-m", "--", "a"], ["python", "-m", "zerocopy.pool.__main__", "--", "a"], True),
-        (["-m", "-m", "zerocopy.pool"], ["python", "-m", "pytest", "-m", "zerocopy.pool"], False),
-        (["-m"], ["python", "-m", "my.zerocopy.pool"], False),
-        (["/x/zerocopy/pool/__main__.py"], ["python", "-m", "zerocopy.pool"], False),
-        (["-c", "-m", "zerocopy.pool"], ["python", "-c", "...", "-m", "zerocopy.pool"], False),
-        ([""], ["python"], False),
-        (["-m"], [], False),
-        ([], [], False),
-    ],
-)
-def test_python_was_started_for_the_command(monkeypatch, argv, started, ours) -> None:
-    monkeypatch.setattr(sys, "argv", argv)
-    monkeypatch.setattr(sys, "orig_argv", started)
-    assert of_this_command() is ours
-
-
-def test_host_modes_are_read_without_numpy(run_python) -> None:
+def test_host_modes_are_parsed_without_numpy(run_python) -> None:
     done = run_python(
         """
         import sys
@@ -362,14 +341,14 @@ def test_host_modes_are_read_without_numpy(run_python) -> None:
     assert done.stdout == "[]\n", done.stderr
 
 
-def test_modes_of_host_memory_in_a_list() -> None:
+def test_host_modes_from_list() -> None:
     assert Settings.read(host=["aligned", "pinned"]).host == "aligned+pinned"
 
 
-def test_a_mode_is_no_kind() -> None:
+def test_host_mode_as_kind_is_refused() -> None:
     with pytest.raises(zc.PoolOptionError, match='that is a mode of host memory: host="aligned"'):
         zc.install_pool("aligned")
 
 
-def test_sizes_as_kubernetes_writes_them() -> None:
+def test_kubernetes_size_units() -> None:
     assert parse_size("8Gi") == 8 * GIB

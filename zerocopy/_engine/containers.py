@@ -13,12 +13,8 @@ from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 Visit = Callable[[Any, Any], Any]
 Rebuild = Callable[[Any, list[Any], list[Any]], Any]
 
-_CONTAINERS = (dict, list, tuple)
-
-
-def is_container(obj: Any) -> bool:
-    """Whether the object is a dict, list or tuple (a namedtuple is one)."""
-    return isinstance(obj, _CONTAINERS)
+#: Types of containers, with their subclasses: a namedtuple is a tuple.
+CONTAINERS = (dict, list, tuple)
 
 
 def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict[str, Any]) -> Any:
@@ -104,7 +100,7 @@ def _map(obj: Any, visit: Visit, rebuild: Rebuild, path: Any, parents: tuple[int
     # Inlined so that each leaf costs one call: a thousand small arrays have a thousand leaves.
     values = [
         _map(value, visit, rebuild, (key, path), parents)
-        if isinstance(value, _CONTAINERS)
+        if isinstance(value, CONTAINERS)
         else visit(value, (key, path))
         for key, value in items
     ]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from zerocopy import registry
-from zerocopy._engine.call import Call
 from zerocopy._engine.containers import leaf_paths
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
-from zerocopy._engine.planner import make_plan
+from zerocopy._engine.planner import Call, make_plan
 from zerocopy.errors import UnknownFrameworkError, ZeroCopyError
 from zerocopy.plan import Plan
 

@@ -1,20 +1,118 @@
-"""``make_plan``: how one object goes to one framework. ``explain`` shows the plan, ``convert`` runs it."""
+"""``Call`` and its plan: ``explain`` returns the plan, ``convert`` runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._engine.call import Call, summarize
-from zerocopy.describe import describe_array
+from zerocopy._engine.containers import CONTAINERS
+from zerocopy._engine.options import TABLE_NAMES
+from zerocopy.describe import describe, describe_array, describe_columns, summarize
 from zerocopy.device import HOST, Device, parse_stream, same_place
 from zerocopy.errors import CopyRequiredError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address, aligned_copy
-from zerocopy.source import Array, Source
+from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView
+
+
+class Call:
+    """One call: the object, the target, the options, and the object's description once it is made.
+
+    Every message of the call uses that description; the object is not described again.
+    """
+
+    __slots__ = ("description", "obj", "options", "to")
+
+    def __init__(self, obj: Any, to: Any, options: dict[str, Any]) -> None:
+        self.obj, self.to, self.options = obj, to, options
+        self.description: Any = None  # a Source or a Table; None before describe()
+
+    @property
+    def table_options(self) -> dict[str, Any]:
+        """The options that are for tables."""
+        return {name: value for name, value in self.options.items() if name in TABLE_NAMES}
+
+    @property
+    def subject(self) -> str:
+        """The object for messages: its type, with its dtype and shape if it is described."""
+        return type_name(self.obj) if self.description is None else summarize(self.description)
+
+    def __str__(self) -> str:
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return f"convert({self.subject}, to={self.to!r}{options})"
+
+    def is_tree(self) -> bool:
+        """Whether the object is a container that is converted leaf by leaf, and not a table.
+
+        A dict is a table if the target has tables or an option is for tables. A dict of tables is
+        a container of them, and so is a dict of lists if the target has arrays.
+        """
+        if not isinstance(self.obj, CONTAINERS):
+            return False
+        if not isinstance(self.obj, dict):
+            return True
+        target = registry.by_name(self.to)
+        if not target.tables and not self.table_options:
+            return True
+        if target.kind != "table" and any(_is_plain_container(value) for value in self.obj.values()):
+            return True
+        with self.translated_errors():
+            self.description = describe_columns(self.obj)
+        return self.description is None
+
+    def describe(self, target: Framework) -> Any:
+        """Describe the object, unless `is_tree` did, and return the `Source` or `Table`."""
+        if self.description is None:
+            with self.translated_errors():
+                self.description = describe(self.obj, self.options.get("index"), target.tables)
+        return self.description
+
+    @contextmanager
+    def translated_errors(self) -> Iterator[None]:
+        """Turn exceptions of frameworks and producers into zerocopy's own (promise P9)."""
+        try:
+            yield
+        except ZeroCopyError as error:
+            error.with_context(asked=str(self))
+            raise
+        except MemoryError:
+            raise
+        except RecursionError as error:
+            raise UnsupportedConversionError(
+                str(self),
+                "its types are nested deeper than Python's recursion limit",
+                "flatten it, or raise the limit with sys.setrecursionlimit",
+                code="nested-too-deep",
+            ) from error
+        except Exception as error:
+            name = registry.out_of_memory(error)
+            if name is not None:
+                raise self.out_of_memory(name, error) from error
+            raise UnsupportedConversionError(
+                str(self),
+                f"describing it raised {type(error).__name__}: {error}",
+                "see the cause above; please report it if zerocopy should check for it",
+                code="producer-raised",
+            ) from error
+
+    def out_of_memory(self, name: str, error: Exception) -> MemoryError:
+        """Return Python's error for a framework's own out-of-memory error."""
+        return MemoryError(
+            f"{self}: {name} could not allocate memory ({type(error).__name__}).\n"
+            "  To fix: free memory that is no longer needed, or convert in parts"
+        )
+
+
+def _is_plain_container(value: Any) -> bool:
+    if not isinstance(value, CONTAINERS):
+        return False
+    from zerocopy.tables.result import Masked
+
+    return not isinstance(value, Masked)
 
 
 def make_plan(call: Call) -> Plan:
@@ -33,10 +131,9 @@ def make_plan(call: Call) -> Plan:
         native = target.owns(type(call.obj)) and target.is_native(call.obj)
         if native and not options.keys() - {"copy", "stream"} and options.get("copy") is not True:
             return _itself(call, target)
-        table_options = call.table_options
         description = call.describe(target)
-        if table_options or not isinstance(description, Source) or target.kind == "table":
-            return _plan_table(call, target, stream, table_options)
+        if call.table_options or not isinstance(description, Source) or target.kind == "table":
+            return _plan_table(call, target, stream)
         copy, writable = options.get("copy"), options.get("writable")
         device = _device(description, target, options.get("device"))
         if native:
@@ -47,24 +144,10 @@ def make_plan(call: Call) -> Plan:
         raise
 
 
-def _plan_table(call: Call, target: Framework, stream: int | None, table_options: dict[str, Any]) -> Plan:
+def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
     """Plan a table, a column, or an array whose target or options are for tables."""
-    from zerocopy.tables import planner, tensor_table
-    from zerocopy.tables.options import DEFAULTS, Options, Request
+    from zerocopy.tables import planner
 
-    options = Options(**table_options) if table_options else DEFAULTS
-    description, names = call.description, options.names
-    if isinstance(description, Source):
-        if names is None and target.kind != "table":
-            given = ", ".join(f"{name}=" for name in table_options)
-            raise _misplaced_option(f"{given} is for tables, and this is a tensor", "leave it out")
-        if not target.tables:
-            raise _misplaced_option(f"{target.name} has no names for columns", "leave names out")
-        description = tensor_table.table_of_tensor(description, names)
-    elif names is not None:
-        raise _misplaced_option(
-            "names= is for a tensor's columns, and these have names", "rename them in the source"
-        )
     device, copy, writable = (call.options.get(name) for name in ("device", "copy", "writable"))
     if target.tables and device is not None:
         target.check_device(target.parse_device(device))
@@ -74,11 +157,8 @@ def _plan_table(call: Call, target: Framework, stream: int | None, table_options
         return _plan_array(source, target, place, copy, stream, writable)
 
     with call.translated_errors():
-        return planner.make(description, Request(target, options, copy, writable, plan_array))
-
-
-def _misplaced_option(why: str, remedy: str) -> UnsupportedConversionError:
-    return UnsupportedConversionError("", why, remedy, code="option-value")
+        request = planner.request(target, call.table_options, copy, writable, plan_array)
+        return planner.make(call.description, request)
 
 
 def _device(source: Source, target: Framework, device: Any) -> Device:

@@ -161,11 +161,11 @@ def _frameworks(importing: bool) -> list[dict[str, Any]]:
 def _pool() -> dict[str, Any]:
     """Return the report of the installed pool, or of the pool that installing would make."""
     from zerocopy.errors import ZeroCopyError
-    from zerocopy.pool.install import installed_pool, survey
+    from zerocopy.pool.install import installed_pool, preview
 
     pool = installed_pool()
     try:
-        pool_report = (pool or survey()).report().as_dict()
+        pool_report = (pool or preview()).report().as_dict()
     except ZeroCopyError as error:  # ZEROCOPY_POOL is wrong or cannot be satisfied
         return {"installed": False, "why": str(error)}
     return {"installed": pool is not None, **pool_report}

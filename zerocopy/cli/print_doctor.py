@@ -105,10 +105,10 @@ def _print_pool(pool: dict[str, Any], out: Output) -> None:
     for name, lines in (("device", pool["devices"]), ("host", host), ("note", pool["notes"])):
         for line in lines:
             settings.add_row(f" {name}", Text(line))
-    table = _grid(out, "framework", "status", "what")
+    table = _grid(out, "framework", "status", "detail")
     for row in pool["frameworks"]:
         served = row["status"] in ("installed", "env_pending", "pending_import")
-        what = Text(row["what"], "" if served else "dim")
+        what = Text(row["detail"], "" if served else "dim")
         if row["remedy"]:
             what.append(f"\n{row['remedy']}", "dim")
         table.add_row(_sign(served, out), Text(row["framework"], "bold"), row["status"], what)

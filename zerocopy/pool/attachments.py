@@ -1,4 +1,4 @@
-"""The frameworks of one pool: who is told when, what became of it, and how it is undone."""
+"""The attachments of one pool: in which order frameworks are attached, and how each is undone."""
 
 from __future__ import annotations
 
@@ -6,175 +6,167 @@ import os
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 from zerocopy.errors import Reason
 from zerocopy.forks import LOADING
 from zerocopy.pool import imports
+from zerocopy.pool.attachment import Attachment, Status
 from zerocopy.pool.hook import PoolHook
-from zerocopy.pool.outcome import Outcome, Status
-
-if TYPE_CHECKING:
-    from zerocopy.pool.pool import Pool
+from zerocopy.pool.protocol import PoolInterface
 
 
 class Attachments:
-    """Hooks in their order, and an outcome for each.
+    """Hooks in their order, with an `Attachment` for each."""
 
-    Parameters
-    ----------
-    pool : Pool
-    hooks : list of PoolHook
-        In the order in which they are told.
-    """
-
-    def __init__(self, pool: Pool, hooks: list[PoolHook]) -> None:
+    def __init__(self, pool: PoolInterface, hooks: list[PoolHook]) -> None:
         self._pool = pool
         self.hooks = hooks
-        self._outcomes: dict[str, Outcome] = {}
+        self._rows: dict[str, Attachment] = {}
         self._variables: dict[str, dict[str, tuple[str | None, str]]] = {}
-        self._waiting: list[Callable[[], None]] = []
-        self._told: set[str] = set()
+        self._callbacks: list[Callable[[], None]] = []
+        self._started: set[str] = set()
         self._closed = False
         self._attached = False
 
-    def foresee(self) -> list[Outcome]:
-        """Return, and remember, what `attach` would come to; nothing is changed."""
-        self._outcomes = {each.name: self._foreseen(each) for each in self.hooks}
-        return list(self._outcomes.values())
+    def predict(self) -> list[Attachment]:
+        """Return, and keep, what `attach` would do; nothing is changed."""
+        self._rows = {hook.name: self._predict(hook) for hook in self.hooks}
+        return list(self._rows.values())
 
-    def _foreseen(self, each: PoolHook) -> Outcome:
-        if not self._wanted(each):
-            return Outcome(each.name, Status.UNSUPPORTED, "not in frameworks=")
-        return each.foresee(self._pool, os.environ)
+    def _predict(self, hook: PoolHook) -> Attachment:
+        if not self._is_wanted(hook):
+            return Attachment(hook.name, Status.UNSUPPORTED, "not in frameworks=")
+        return hook.predict(self._pool, os.environ)
 
-    def _wanted(self, each: PoolHook) -> bool:
-        """Whether it is asked for, or one that is asked for allocates through it."""
+    def _is_wanted(self, hook: PoolHook) -> bool:
+        """Whether the pool is for a framework, or for one that allocates via it."""
         wants = self._pool.settings.wants
-        return wants(each.name) or any(
-            wants(other.name) and other.through(self._pool) == each.name for other in self.hooks
+        return wants(hook.name) or any(
+            wants(other.name) and other.allocates_via(self._pool) == hook.name for other in self.hooks
         )
 
-    def outcomes(self) -> list[Outcome]:
-        """Return what has become of each by now."""
+    def current(self) -> list[Attachment]:
+        """Return the present state of each attachment."""
         if self._closed:
-            return list(self._outcomes.values())
+            return list(self._rows.values())
         if self._attached:
-            imports.catch_up()  # with those whose import went past us
-        return [self._now(each) for each in self.hooks]
+            imports.catch_up()
+        return [self._current(hook) for hook in self.hooks]
 
-    def _now(self, each: PoolHook) -> Outcome:
+    def _current(self, hook: PoolHook) -> Attachment:
         try:
-            return each.now(self._pool, self._outcomes[each.name])
-        except Exception as error:  # noqa: BLE001 - one that is broken is a row, and no end to the report
-            return Outcome(each.name, Status.UNSUPPORTED, f"{type(error).__name__}: {error}")
+            return hook.current(self._pool, self._rows[hook.name])
+        except Exception as error:  # noqa: BLE001 - a broken framework is a row, the report goes on
+            return Attachment(hook.name, Status.UNSUPPORTED, f"{type(error).__name__}: {error}")
 
-    def freeing_through(self, name: str) -> list[PoolHook]:
-        """Return those who are on the pool and must find a hook's doing as it is when they free."""
-        installed = [each for each in self.hooks if self._outcomes[each.name].status is Status.INSTALLED]
-        return [each for each in installed if each.frees_through(self._pool) == name]
+    def _is_installed(self, hook: PoolHook) -> bool:
+        return self._rows[hook.name].status is Status.INSTALLED
+
+    def freeing_via(self, name: str) -> list[PoolHook]:
+        """Return the attached frameworks that need another hook's allocator when they free."""
+        return [h for h in self.hooks if self._is_installed(h) and h.frees_via(self._pool) == name]
 
     def attach(self) -> None:
-        """Put the pool under the frameworks: variables first, then RMM, then those who are told by a call."""
+        """Attach all frameworks: variables first, then RMM, then the frameworks that need a call."""
         with LOADING:
             self._attached = True
-            for each in self.hooks:
-                self._set_variables(each)
-            for each in self.hooks:
-                status = self._outcomes[each.name].status
+            for hook in self.hooks:
+                self._set_variables(hook)
+            for hook in self.hooks:
+                status = self._rows[hook.name].status
                 if status is Status.INSTALLED:
-                    self._tell(each)
+                    self._attach(hook)
                 elif status in (Status.PENDING_IMPORT, Status.ENV_PENDING):
-                    self._wait(each)
+                    self._attach_later(hook)
 
-    def _set_variables(self, each: PoolHook) -> None:
+    def _set_variables(self, hook: PoolHook) -> None:
         pool = self._pool
-        if not (self._wanted(each) and pool.no_device() is None and each.installed()):
+        if not (self._is_wanted(hook) and pool.missing_device() is None and hook.installed()):
             return
-        wanted = {n: v for n, v in each.courtesies(pool).items() if n not in os.environ}
-        if self._outcomes[each.name].status is Status.ENV_PENDING:
-            wanted |= each.variables(pool, os.environ)
-        for name, value in wanted.items():
-            self._variables.setdefault(each.name, {})[name] = (os.environ.get(name), value)
+        variables = {n: v for n, v in hook.prealloc_env(pool).items() if n not in os.environ}
+        if self._rows[hook.name].status is Status.ENV_PENDING:
+            variables |= hook.allocator_env(pool, os.environ)
+        for name, value in variables.items():
+            self._variables.setdefault(hook.name, {})[name] = (os.environ.get(name), value)
             os.environ[name] = value
 
-    def _take_back(self, each: PoolHook) -> None:
-        """Put the environment back as it was, as far as nobody has changed it since."""
-        for name, (before, ours) in self._variables.get(each.name, {}).items():
-            if os.environ.get(name) == ours:
+    def _restore_variables(self, hook: PoolHook) -> None:
+        """Restore the variables that still have the values that the pool set."""
+        for name, (before, value) in self._variables.pop(hook.name, {}).items():
+            if os.environ.get(name) == value:
                 if before is None:
                     del os.environ[name]
                 else:
                     os.environ[name] = before
-        self._variables.pop(each.name, None)
 
-    def _wait(self, each: PoolHook) -> None:
-        def told() -> None:
-            # Without the lock: this thread holds that of the import, which the thread that has
-            # ours may be waiting for. So it looks afterwards whether the pool was closed meanwhile.
-            # One whose variables are read later than its import is asked for in `now`.
-            if not self._closed and each.has_read():
-                self._tell(each)
+    def _attach_later(self, hook: PoolHook) -> None:
+        def callback() -> None:
+            # Without LOADING: this thread holds the import's lock, which the thread that has LOADING
+            # may wait for. So it checks afterwards whether the pool was closed meanwhile.
+            if not self._closed and hook.has_read_env():
+                self._attach(hook)
                 if self._closed:
-                    each.detach(self._pool)
+                    hook.detach(self._pool)
 
-        self._waiting.append(told)
-        imports.when_loaded(each.module or each.name, told)
+        self._callbacks.append(callback)
+        imports.when_imported(hook.module or hook.name, callback)
 
-    def _tell(self, each: PoolHook) -> None:
-        """Tell a framework that is imported; what goes wrong is its outcome, and a warning."""
-        reason = each.lacks_gpu()  # known for certain now
+    def _attach(self, hook: PoolHook) -> None:
+        """Attach an imported framework; a failure becomes its row, and a warning."""
+        reason = hook.lacks_gpu()  # exact now that it is imported
         if reason is not None:
-            self._outcomes[each.name] = Outcome(each.name, Status.UNSUPPORTED, reason.why, reason.remedy)
+            self._rows[hook.name] = Attachment(hook.name, Status.UNSUPPORTED, reason.why, reason.remedy)
             return
-        self._told.add(each.name)  # before: half of it may be done when it fails
+        self._started.add(hook.name)  # first: a failing hook may have done half of it
         try:
-            what = each.attach(self._pool)
-        except Exception as error:  # noqa: BLE001 - what other frameworks got stands, and this is said
+            detail = hook.attach(self._pool)
+        except Exception as error:  # noqa: BLE001 - the other frameworks keep the pool
             why = f"{type(error).__name__}: {error}"
-            self._outcomes[each.name] = Outcome(each.name, Status.UNSUPPORTED, why)
-            warnings.warn(f"zerocopy's pool is not under {each.name}: {why}", RuntimeWarning, stacklevel=2)
+            self._rows[hook.name] = Attachment(hook.name, Status.UNSUPPORTED, why)
+            warnings.warn(
+                f"zerocopy's pool is not attached to {hook.name}: {why}", RuntimeWarning, stacklevel=2
+            )
         else:
-            what = what or self._outcomes[each.name].what.removesuffix(", when it starts")
-            self._outcomes[each.name] = Outcome(each.name, Status.INSTALLED, what)
+            detail = detail or self._rows[hook.name].detail
+            self._rows[hook.name] = Attachment(hook.name, Status.INSTALLED, detail)
 
-    def tell_again(self, name: str) -> None:
-        """Tell a framework once more, if it was told: what it was told has changed."""
+    def attach_again(self, name: str) -> None:
+        """Attach an attached framework once more, because its device pool has changed."""
         with LOADING:
-            for each in self.hooks:
-                if each.name == name and self._outcomes[name].status is Status.INSTALLED:
-                    self._tell(each)
+            for hook in self.hooks:
+                if hook.name == name and self._is_installed(hook):
+                    self._attach(hook)
 
-    def put_right(self) -> list[str]:
-        """Tell those again that somebody else has told otherwise; return their names."""
+    def repair(self) -> list[str]:
+        """Attach frameworks again whose allocator was replaced; return their names."""
         with LOADING:
-            lost = [o.framework for o in self.outcomes() if o.status is Status.REPLACED]
-            for name in lost:
-                self.tell_again(name)
-            return [name for name in lost if self._outcomes[name].status is Status.INSTALLED]
+            replaced = [row.framework for row in self.current() if row.status is Status.REPLACED]
+            for name in replaced:
+                self.attach_again(name)
+            return [name for name in replaced if self._rows[name].status is Status.INSTALLED]
 
     def detach(self) -> None:
-        """Give each its own allocator back, the last one first, where that can be."""
+        """Restore the frameworks' own allocators where possible, in reverse order."""
         with LOADING, ExitStack() as stack:
             self._closed = True
-            for told in self._waiting:
-                imports.forget(told)
-            for each in self.hooks:  # undone in the reverse order, all of them, whatever one does
-                stack.callback(self._undo, each)
+            for callback in self._callbacks:
+                imports.cancel(callback)
+            for hook in self.hooks:  # the stack undoes all of them, whichever raises
+                stack.callback(self._detach, hook)
 
-    def _undo(self, each: PoolHook) -> None:
-        now, was = self._now(each), self._outcomes[each.name].status
-        self._take_back(each)
-        # Whoever was told, whatever it came to: a hook sets back what is its own and nothing else.
-        if each.name in self._told or (was is Status.ENV_PENDING and now.status is Status.INSTALLED):
+    def _detach(self, hook: PoolHook) -> None:
+        now, before = self._current(hook), self._rows[hook.name].status
+        self._restore_variables(hook)
+        # Also after a failed attachment: a hook restores only what it has changed itself.
+        if hook.name in self._started or (before is Status.ENV_PENDING and now.status is Status.INSTALLED):
             try:
-                reason = each.detach(self._pool)
-            except Exception as error:  # noqa: BLE001 - the others are given theirs, and this is its row
-                reason = Reason(f"{type(error).__name__}: {error}", "")
-            if reason is not None and was is not Status.UNSUPPORTED:
-                now = Outcome(each.name, Status.INSTALLED, reason.why, reason.remedy)
+                reason = hook.detach(self._pool)
+            except Exception as error:  # noqa: BLE001 - the other frameworks are still detached
+                reason = Reason(f"{type(error).__name__}: {error}", code="framework-error")
+            if reason is not None and before is not Status.UNSUPPORTED:
+                now = Attachment(hook.name, Status.INSTALLED, reason.why, reason.remedy)
             elif now.status in (Status.INSTALLED, Status.REPLACED):
-                now = Outcome(each.name, Status.RESTORED)
+                now = Attachment(hook.name, Status.RESTORED)
         elif now.status in (Status.INSTALLED, Status.PENDING_IMPORT, Status.ENV_PENDING):
-            now = Outcome(each.name, Status.RESTORED)
-        self._outcomes[each.name] = now
+            now = Attachment(hook.name, Status.RESTORED)
+        self._rows[hook.name] = now

@@ -1,8 +1,9 @@
-"""``install_pool``: choose, check, and put one pool under the frameworks; one a process."""
+"""``install_pool``: check the options, build one pool per process, and attach the frameworks."""
 
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -16,10 +17,11 @@ from zerocopy.errors import (
     ZeroCopyError,
 )
 from zerocopy.forks import LOADING
-from zerocopy.pool import advice, hook, limits, settings
-from zerocopy.pool.cards import Card, cards
+from zerocopy.pool import hooks, host, limits, settings
+from zerocopy.pool.attachment import Attachment, Status
 from zerocopy.pool.driver_pool import DriverPool
-from zerocopy.pool.outcome import Outcome, Status
+from zerocopy.pool.gpus import GPU, visible_gpus
+from zerocopy.pool.hook import PoolHook
 from zerocopy.pool.pool import Pool
 from zerocopy.pool.rmm_pool import RMMPool, check_managed
 from zerocopy.pool.settings import Settings
@@ -44,70 +46,70 @@ def install_pool(
     allocator: Any = None,
     **unknown: Any,
 ) -> Pool:
-    """Put one memory pool under CuPy, Numba, PyTorch, cuDF, and where possible JAX and TensorFlow.
+    """Share one memory pool between CuPy, Numba, PyTorch, cuDF, and where possible JAX and TensorFlow.
 
-    Call it once, first thing. Frameworks that are imported later get it then, and none is
-    imported for it. ``pool.report()`` says what took effect. Without arguments
-    ``ZEROCOPY_POOL`` is read, ``"rmm,limit=8GiB,track=1"``.
+    Call it once, before other work. Frameworks that are imported later are attached at their
+    import; none is imported by this call. ``pool.report()`` lists what took effect. Without
+    arguments the options come from ``ZEROCOPY_POOL``, such as ``"rmm,limit=8GiB,track=1"``.
 
     Parameters
     ----------
     kind : str, optional
         ``"auto"`` (the default), ``"driver"``, ``"rmm"`` (also ``"rmm:arena"``, ``"rmm:binning"``,
-        ``"rmm:async"``) or ``"managed"``. Auto takes the driver's pool where torch, JAX or
-        TensorFlow is imported, named, or installed for GPUs, and no cap is asked for; RMM's otherwise.
+        ``"rmm:async"``) or ``"managed"``. Auto selects the driver's pool if torch, JAX or
+        TensorFlow is imported, named, or installed for GPUs, and no limit is set; otherwise RMM's.
     host : str, optional
         ``"off"`` (the default), ``"aligned"``, ``"recycle"``, ``"pinned"``, or several joined by ``+``.
-        They work without a GPU, but for the last.
+        All but ``"pinned"`` work without a GPU.
     devices : int or sequence of int, optional
-        All that CUDA shows by default.
+        Default: all devices that are visible to CUDA.
     limit : int or str, optional
-        The most the pool may take of each device: bytes, or ``"8GiB"``. A cap is for RMM's kinds.
+        Maximum size of the pool on each device: bytes, or ``"8GiB"``. Only RMM's kinds have limits.
     fraction : float, optional
-        The same as a part of the card's total.
+        The same as a fraction of the GPU's total memory.
     reserve : int or str, optional
-        The same as what is left to others.
+        The same as the memory left to other processes.
     initial : int or str, optional
-        What is taken at once, and so is guaranteed.
+        Size that is taken at once, and thereby guaranteed.
     release_threshold : int or str, optional
-        What CUDA's asynchronous pools keep when nobody uses it; all by default.
+        Unused memory that CUDA's asynchronous pools keep. Default: all.
     frameworks : str or sequence of str, optional
-        Those that the pool is for, by their import names; all by default. torch is put on RMM's
-        kinds only if it is named: RMM's allocator makes ``record_stream`` do nothing, and memory
-        that another stream uses may be given out again.
+        Import names of the frameworks that use the pool. Default: all. torch uses RMM's kinds only
+        if it is named: with RMM's allocator ``record_stream`` has no effect, and memory that
+        another stream uses may be reused.
     track : bool, default False
-        Note each allocation with its stack, for `Pool.check_leaks`.
+        Record each allocation with its stack, for `Pool.check_leaks`.
     log : path, optional
-        RMM writes each allocation there, with ``.dev0`` before the suffix.
+        File to which RMM writes each allocation, with ``.dev0`` before the suffix.
     strict : bool, default False
-        Raise and change nothing unless the pool gets under every framework that is installed, or
-        named in `frameworks`.
+        Raise and change nothing unless the pool can be attached to every framework that is
+        installed, or named in `frameworks`.
     allocator : object, optional
-        An allocator of your own in place of a kind: ``allocate(nbytes, stream) -> int`` and
-        ``deallocate(ptr, nbytes, stream)``, streams as handles; or a resource of RMM's.
+        Custom allocator instead of a kind: ``allocate(nbytes, stream) -> int`` and
+        ``deallocate(ptr, nbytes, stream)`` with stream handles; or an RMM resource.
 
     Returns
     -------
     Pool
-        A new one, or the one that is installed, if it was asked for with the same options, or with
-        none. It is the process's: another call returns the same object.
+        A new pool, or the installed one if the options are the same or absent. A process has
+        one pool: further calls return the same object.
 
     Raises
     ------
     PoolOptionError
-        An option cannot be read, is above the card, or contradicts another.
+        An option is invalid, exceeds the GPU, or contradicts another.
     PoolInstalledError
         A pool with other options is installed.
     PoolTooLateError
-        With `strict`: a framework can no longer be told.
+        With `strict`: a framework can no longer be attached.
     PoolUnavailableError
-        What was asked for by name is not here: a driver, RMM, a way to do it on this system.
+        The machine lacks what the options name: a driver, RMM, or support of the system.
 
     Warns
     -----
     RuntimeWarning
-        Others use the card, and nothing limits the pool; or a framework allocates beside its limit,
-        or could not be told.
+        Other processes use the GPU and the pool has no limit; a framework allocates outside the
+        limit; or a framework could not be attached.
 
     Examples
     --------
@@ -119,39 +121,48 @@ def install_pool(
     pool: ...
     >>> pool.close()
 
-    What cannot be had is an error, and changes nothing:
+    An invalid option is an error, and changes nothing:
 
     >>> zc.install_pool("rmm", limit="8G")
     Traceback (most recent call last):
         ...
-    zerocopy.errors.PoolOptionError: limit='8G': 'G' is 1000-fold to some and 1024-fold to others.
+    zerocopy.errors.PoolOptionError: limit='8G': 'G' is ambiguous (1000-based or 1024-based).
       To fix: write "8GiB" or "8GB"
     """
-    passed = {name: value for name, value in locals().items() if name != "unknown"}
-    given = {name: value for name, value in passed.items() if value is not None and value is not False}
-    given |= unknown  # refused by name, whatever they are
-    from_environment = Settings.from_environment()
-    asked = Settings.read(given.pop("kind", "auto"), **given) if given else None
-    if asked is None:
-        if _installed is not None:
-            return _installed  # no other options: none
-        asked = from_environment or Settings()
-    elif from_environment is not None and asked != from_environment:
+    arguments = {name: value for name, value in locals().items() if name != "unknown"}
+    options = {name: value for name, value in arguments.items() if value is not None and value is not False}
+    options |= unknown  # refused by name
+    environment = Settings.from_environment()
+    if not options:
+        return _installed or install(environment or Settings())
+    requested = Settings.read(options.pop("kind", "auto"), **options)
+    if environment is not None and requested != environment:
         raise PoolOptionError(
-            f"install_pool({asked})",
-            f"the environment asks for another pool: {settings.VARIABLE}={from_environment}",
+            f"install_pool({requested})",
+            f"the environment specifies another pool: {settings.VARIABLE}={environment}",
             f"unset {settings.VARIABLE}, or call install_pool() without arguments",
+            code="environment-conflict",
         )
-    return install(asked)
+    return install(requested)
 
 
-def from_environment() -> Pool | None:
-    """Install what ``ZEROCOPY_POOL`` asks for: done by ``import zerocopy`` where it is set."""
-    asked = Settings.from_environment()
+def install_from_environment() -> Pool | None:
+    """Install the pool that ``ZEROCOPY_POOL`` specifies, if any; called by ``import zerocopy``.
+
+    An error is not raised while Python locates the module of ``python -m`` or runs the command
+    ``zerocopy``: both read the variable again, and report the error in their own form.
+    """
     try:
-        return install(asked) if asked is not None else None
+        requested = Settings.from_environment()
+        return install(requested) if requested is not None else None
     except ZeroCopyError as error:
-        error.asked = f"{settings.VARIABLE}={os.environ[settings.VARIABLE]!r}: {error.asked}"
+        # sys.argv[0] is "-m" until the module is located (Python's documentation, sys.argv).
+        command = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
+        if command in ("-m", "zerocopy", "zerocopy.exe"):
+            return None
+        value = f"{settings.VARIABLE}={os.environ[settings.VARIABLE]!r}"
+        if error.asked != value:
+            error.with_context(asked=f"{value}: {error.asked}")
         raise
 
 
@@ -161,8 +172,8 @@ def installed_pool() -> Pool | None:
     Returns
     -------
     Pool or None
-        The one that :func:`install_pool` or ``ZEROCOPY_POOL`` has installed, the same object each
-        time; None if there is none, or it was closed.
+        The pool that :func:`install_pool` or ``ZEROCOPY_POOL`` installed, the same object on each
+        call; None if there is none, or it was closed.
 
     Examples
     --------
@@ -177,162 +188,180 @@ def installed_pool() -> Pool | None:
     return _installed
 
 
-def forget(pool: Pool) -> None:
-    """Let another pool be installed; called when one is closed."""
+def _on_close(pool: Pool) -> None:
+    """Allow another pool to be installed."""
     global _installed
     with LOADING:
         if _installed is pool:
             _installed = None
 
 
-def install(asked: Settings) -> Pool:
-    """Install a pool with options that are read; see :func:`install_pool`."""
+def install(requested: Settings) -> Pool:
+    """Install a pool with parsed options; see :func:`install_pool`."""
     global _installed
     with LOADING:
         if _installed is not None:
-            if _installed.settings == asked:
+            if _installed.settings == requested:
                 return _installed
             raise PoolInstalledError(
-                f"install_pool({asked})",
+                f"install_pool({requested})",
                 f"a pool with other options is installed: {_installed.settings}",
                 "zerocopy.installed_pool() returns it; close() it before another one is installed",
             )
-        pool = _prepared(asked)
+        modes = host.parse(requested.host)
+        pool = _prepare(requested, modes)
         try:
             _build(pool)
-            for mode in pool.host:
+            for mode in modes:
                 mode.install()
             pool.attachments.attach()
-            if asked.strict and pool.kind != "none":
-                _insist(pool, pool.attachments.outcomes())
-            _look_around(pool)
-        except BaseException:  # an interrupt too: half a pool is none
+            if requested.strict and pool.kind != "none":
+                _require_all(pool, pool.attachments.current())
+            _add_notes(pool)
+        except BaseException:  # an interrupt too: undo a partial installation
             pool.close()
             raise
         _installed = pool
         return pool
 
 
-def _look_around(pool: Pool, *, telling: bool = True) -> None:
-    """Note, and warn, of others on the cards, of a limit that cannot be read, or that does not hold all."""
-    outside = [o.framework for o in pool.attachments.outcomes() if not o.served]
-    beside = [each for each in pool.attachments.hooks if each.by_driver and each.name in outside]
-    present = [each for each in beside if each.installed() and each.lacks_gpu() is None]
-    if pool.settings.capped and pool.kind != "none" and present:
-        note = (
-            f"the limit is not for {', '.join(each.shown for each in present)}: they allocate beside the "
-            f"pool, as they did. {'; '.join([*advice.own_caps(present), 'MPS and MIG limit all'])}"
-        )
-        pool.notes.append(note)
-        if telling:
-            warnings.warn(note, RuntimeWarning, stacklevel=4)
-    if pool.kind != "none" and (text := limits.unread()):
-        pool.notes.append(text)
-    for index, card in pool.cards.items():
-        note, seen = limits.sharing(card, pool.limits.get(index))
-        if note:
-            pool.notes.append(note)
-        if seen and telling:
-            warnings.warn(note, RuntimeWarning, stacklevel=4)
-
-
-def survey(asked: Settings | None = None) -> Pool:
-    """Return a pool that is not installed, to ask what installing it would come to."""
-    pool = _prepared(replace(asked or Settings.from_environment() or Settings(), strict=False))
-    _look_around(pool, telling=False)
+def preview(requested: Settings | None = None) -> Pool:
+    """Return a pool that is not installed, whose report predicts what installing it would do."""
+    requested = replace(requested or Settings.from_environment() or Settings(), strict=False)
+    pool = _prepare(requested, host.parse(requested.host))
+    _add_notes(pool, warn=False)
     return pool
 
 
-def _prepared(asked: Settings) -> Pool:
-    """Check all that can be checked before anything is changed."""
-    from zerocopy.pool import host
+def _add_notes(pool: Pool, *, warn: bool = True) -> None:
+    """Note, and warn, of other processes on the GPUs and of limits that do not cover everything."""
+    messages: list[tuple[str, bool]] = []
+    if pool.kind != "none":
+        if pool.settings.has_limit and (text := _unlimited(pool)):
+            messages.append((text, True))
+        if text := limits.unread_mps_note():
+            messages.append((text, False))
+    for index, gpu in pool.gpus.items():
+        text, in_use = limits.sharing_note(gpu, pool.limits.get(index))
+        if text:
+            messages.append((text, in_use))
+    for text, important in messages:
+        pool.notes.append(text)
+        if important and warn:
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
 
-    modes = host.parse(asked.host)
+
+def _unlimited(pool: Pool) -> str:
+    """Return a note about frameworks that allocate outside the pool's limit; empty if there are none."""
+    outside = {row.framework for row in pool.attachments.current() if not row.served}
+    present = [
+        hook
+        for hook in pool.attachments.hooks
+        if hook.shares_driver_pool and hook.name in outside and hook.installed() and hook.lacks_gpu() is None
+    ]
+    if not present:
+        return ""
+    return (
+        f"the limit does not apply to {', '.join(hook.display_name for hook in present)}: they allocate "
+        f"outside the pool. {'; '.join([*hooks.own_limits(present), 'MPS and MIG limit all'])}"
+    )
+
+
+def _prepare(requested: Settings, modes: list[host.Mode]) -> Pool:
+    """Check everything that can be checked before anything is changed."""
     for mode in modes:
         reason = mode.check()
         if reason is not None:
-            raise PoolUnavailableError(f"install_pool(host={mode.name!r})", reason.why, reason.remedy)
-    hooks = hook.hooks()
-    found, missing = cards()
-    chosen = _chosen(asked, found, missing)
-    kind = _kind(asked, hooks, chosen, missing)
-    caps = {} if kind == "none" else _caps(replace(asked, kind=kind), chosen)
-    pool = Pool(asked, kind, chosen, missing, caps, hooks, modes)
-    outcomes = pool.attachments.foresee()
-    if asked.strict and kind != "none":
-        _insist(pool, outcomes)
+            asked = f"install_pool(host={mode.name!r})"
+            raise PoolUnavailableError(asked, reason.why, reason.remedy, code=reason.code)
+    pool_hooks = hooks.all_hooks()
+    gpus, missing = visible_gpus()
+    selected = _select(requested, gpus, missing)
+    kind = _resolve_kind(requested, pool_hooks, selected, missing)
+    device_limits = {} if kind == "none" else _limits(replace(requested, kind=kind), selected)
+    pool = Pool(requested, kind, selected, missing, device_limits, pool_hooks, modes, _on_close)
+    rows = pool.attachments.predict()
+    if requested.strict and kind != "none":
+        _require_all(pool, rows)
     return pool
 
 
-def _chosen(asked: Settings, found: list[Card], missing: Reason | None) -> list[Card]:
-    if asked.devices is None or (missing is not None and asked.allocator is not None):
-        return found
-    by_index = {card.index: card for card in found}
-    lacking = [index for index in asked.devices if index not in by_index]
-    if lacking:
-        reason = missing or Reason(f"CUDA shows {len(found)} devices here", "name one of them")
-        raise PoolUnavailableError(f"devices={list(asked.devices)}", reason.why, reason.remedy)
-    return [by_index[index] for index in asked.devices]
+def _select(requested: Settings, gpus: list[GPU], missing: Reason | None) -> list[GPU]:
+    """Return the GPUs that ``devices=`` names."""
+    if requested.devices is None or (missing is not None and requested.allocator is not None):
+        return gpus
+    by_index = {gpu.index: gpu for gpu in gpus}
+    if not by_index.keys() >= set(requested.devices):
+        reason = missing or Reason(
+            f"{len(gpus)} devices are visible to CUDA", "name one of them", code="no-device"
+        )
+        asked = f"devices={list(requested.devices)}"
+        raise PoolUnavailableError(asked, reason.why, reason.remedy, code=reason.code)
+    return [by_index[index] for index in requested.devices]
 
 
-def _kind(asked: Settings, hooks: list[hook.PoolHook], found: list[Card], missing: Reason | None) -> str:
-    """Settle ``"auto"``, and refuse what this machine has not."""
-    if asked.allocator is not None:
+def _resolve_kind(
+    requested: Settings, pool_hooks: list[PoolHook], gpus: list[GPU], missing: Reason | None
+) -> str:
+    """Replace ``"auto"`` by a kind, and refuse kinds that this machine does not support."""
+    if requested.allocator is not None:
         return "custom"
     if missing is not None:
-        if asked.kind != "auto" or (asked.strict and asked.host == "off"):
+        if requested.kind != "auto" or (requested.strict and requested.host == "off"):
             raise PoolUnavailableError(
-                f"install_pool({asked.kind!r})",
+                f"install_pool({requested.kind!r})",
                 missing.why,
-                missing.remedy + '; host="aligned" works without',
+                missing.remedy + '; host="aligned" works without a GPU',
+                code=missing.code,
             )
         return "none"
-    if asked.kind == "managed":
-        for card in found:
-            check_managed(card.index)
-    if asked.kind != "auto":
-        return asked.kind
-    rmm = next(each for each in hooks if each.name == "rmm")
-    if asked.capped or asked.log is not None:
-        return "rmm"
-    if not rmm.installed():
+    if requested.kind == "managed":
+        for gpu in gpus:
+            check_managed(gpu.index)
+    if requested.kind != "auto":
+        return requested.kind
+    provider = next(hook for hook in pool_hooks if hook.pool_kind)
+    if requested.has_limit or requested.log is not None:
+        return provider.pool_kind
+    if not provider.installed():
         return "driver"
-    shares = [each for each in hooks if each.by_driver]
-    return "driver" if any(asked.named(each.name) or each.in_use() for each in shares) else "rmm"
+    sharing = [hook for hook in pool_hooks if hook.shares_driver_pool]
+    if any(requested.named(hook.name) or hook.in_use() for hook in sharing):
+        return "driver"
+    return provider.pool_kind
 
 
-def _caps(asked: Settings, found: list[Card]) -> dict[int, limits.Limit]:
-    if not found:  # an allocator of one's own, without a card
-        cap = limits.limit(asked, None)
-        return dict.fromkeys(asked.devices or (0,), cap) if cap is not None else {}
-    caps = {card.index: limits.limit(asked, card) for card in found}
-    return {index: cap for index, cap in caps.items() if cap is not None}
+def _limits(requested: Settings, gpus: list[GPU]) -> dict[int, limits.Limit]:
+    if gpus:
+        device_limits = {gpu.index: limits.device_limit(requested, gpu) for gpu in gpus}
+    else:  # a custom allocator without a GPU
+        device_limits = dict.fromkeys(requested.devices or (0,), limits.device_limit(requested, None))
+    return {index: limit for index, limit in device_limits.items() if limit is not None}
 
 
 def _build(pool: Pool) -> None:
-    """Make what allocates on each device: of RMM's kinds that takes memory, and may fail."""
+    """Build the allocator of each device; RMM's kinds allocate memory here, and may fail."""
     if pool.kind == "none":
         return
-    asked = replace(pool.settings, kind=pool.kind)
+    requested = replace(pool.settings, kind=pool.kind)
     for device in pool.devices:
-        cap = pool.limits.get(device)
-        if pool.by_rmm:
-            pool.serve(device, RMMPool(device, asked, cap))
+        if pool.uses_rmm:
+            pool.add_device_pool(device, RMMPool(device, requested, pool.limits.get(device)))
         else:
-            pool.serve(device, direct := DriverPool(device, asked))
-            direct.start()
+            pool.add_device_pool(device, driver_pool := DriverPool(device, requested))
+            driver_pool.start()
 
 
-def _insist(pool: Pool, outcomes: list[Outcome]) -> None:
-    """Raise unless every framework that is installed, or named, is or will be served."""
-    for outcome in outcomes:
-        if outcome.served or not pool.settings.wants(outcome.framework):
+def _require_all(pool: Pool, rows: list[Attachment]) -> None:
+    """Raise unless the pool is attached to every framework that is installed, or named."""
+    for row in rows:
+        if row.served or not pool.settings.wants(row.framework):
             continue
-        if outcome.status is Status.ABSENT and not pool.settings.named(outcome.framework):
+        if row.status is Status.ABSENT and not pool.settings.named(row.framework):
             continue
-        raised = PoolTooLateError if outcome.status is Status.TOO_LATE else PoolUnavailableError
-        raise raised(
+        error = PoolTooLateError if row.status is Status.TOO_LATE else PoolUnavailableError
+        raise error(
             f"install_pool({pool.settings})",
-            f"{outcome.framework}: {outcome.what or 'it is not installed'}",
-            outcome.remedy or f"leave {outcome.framework} out: frameworks= names those that the pool is for",
+            f"{row.framework}: {row.detail or 'it is not installed'}",
+            row.remedy or f"leave {row.framework} out with frameworks=",
         )

@@ -1,8 +1,7 @@
-"""The values of ``install_pool``'s options: each read as people write it, or refused."""
+"""Values of ``install_pool``'s options and of ``allocate``'s arguments: parsed, or refused."""
 
 from __future__ import annotations
 
-import difflib
 import numbers
 import operator
 import os
@@ -10,144 +9,165 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from zerocopy.device import CUDA, Device
+from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, Device, parse_stream
 from zerocopy.errors import PoolOptionError
-from zerocopy.pool.kinds import KINDS
-from zerocopy.pool.sizes import show_value
+from zerocopy.pool import hooks, host
+from zerocopy.pool.sizes import show_value, suggest
+
+#: Each kind of pool, with a one-line description.
+KINDS = {
+    "auto": "the driver's pool if a framework is in use that can share no other, RMM's otherwise",
+    "driver": "CUDA's device-default memory pool, which every framework can share; without a limit",
+    "rmm": "RMM's pool over cudaMalloc; supports a hard limit",
+    "rmm:pool": "the same",
+    "rmm:arena": "RMM's arenas, for many threads",
+    "rmm:binning": "RMM's bins of fixed sizes up to 4 MiB, and its pool for larger blocks",
+    "rmm:async": "RMM's own pool of CUDA's asynchronous allocator",
+    "managed": "RMM's pool over managed memory with prefetch: may exceed the memory of the GPU",
+    "custom": "a custom allocator: allocator=",
+}
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-NONE = "none"  # how no framework at all is written down
+NONE = "none"  # text form of an empty frameworks=
 _DEVICE = re.compile(r"\s*(?:([0-9]{1,10})|cuda(?::([0-9]{1,10}))?)\s*")
 
 
-def nearest(name: Any, known: Iterable[str]) -> str:
-    """Return the remedy for a name that is not known: the nearest ones, and all."""
-    near = difflib.get_close_matches(str(name).lower(), list(known), n=2, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    return f"{hint}there are: {', '.join(known)}"
+def is_rmm_kind(kind: str) -> bool:
+    """Whether a kind is built from RMM's resources."""
+    return kind in ("managed", "custom") or kind.startswith("rmm")
+
+
+def read_nbytes(nbytes: Any) -> int:
+    """Return a number of bytes."""
+    if isinstance(nbytes, bool) or not hasattr(nbytes, "__index__"):
+        raise PoolOptionError(f"nbytes={nbytes!r}", "it is not a number of bytes", "pass a whole number")
+    number = int(nbytes)
+    if not 0 <= number < 2**63:
+        why = "a size is not negative" if number < 0 else "no memory is as large as that"
+        raise PoolOptionError(f"nbytes={nbytes!r}", why, "pass a size that the device can have")
+    return number
+
+
+def read_stream(stream: Any) -> int:
+    """Return a stream's driver handle: 1 for the legacy default stream, which 0 and None mean too."""
+    if stream is None:
+        return LEGACY_DEFAULT_STREAM
+    if not hasattr(stream, "__index__"):
+        return parse_stream(stream) or LEGACY_DEFAULT_STREAM
+    number = int(stream)
+    if not 0 <= number < 2**64:
+        raise PoolOptionError(
+            f"stream={stream!r}", "it is not a stream handle", "leave it out, or pass a handle"
+        )
+    return number or LEGACY_DEFAULT_STREAM
 
 
 def read_kind(kind: Any) -> str:
-    """Return a kind of :data:`zerocopy.pool.kinds.KINDS`, under its shortest name."""
-    found = kind.lower() if isinstance(kind, str) else None
-    if found is None or found not in KINDS:
-        from zerocopy.pool import host
-
+    """Return a kind of :data:`KINDS`, under its shortest name."""
+    name = kind.lower() if isinstance(kind, str) else None
+    if name is None or name not in KINDS:
         hint = " (an allocator is passed as allocator=)" if hasattr(kind, "allocate") else ""
-        kinds = [name for name in KINDS if name != "custom"]  # which is what allocator= makes
-        near = nearest(kind, kinds) if found is not None else f"there are: {', '.join(kinds)}"
-        if found in host.MODES:
-            near = f'that is a mode of host memory: host="{found}"'
-        raise PoolOptionError(f"kind={show_value(kind)}", "no such kind of pool" + hint, near)
-    return "rmm" if found == "rmm:pool" else found
+        kinds = [each for each in KINDS if each != "custom"]  # allocator= selects it
+        remedy = suggest(kind, kinds) if name is not None else f"there are: {', '.join(kinds)}"
+        if name in host.MODES:
+            remedy = f'that is a mode of host memory: host="{name}"'
+        raise PoolOptionError(f"kind={show_value(kind)}", "no such kind of pool" + hint, remedy)
+    return "rmm" if name == "rmm:pool" else name
 
 
 def read_flag(value: Any, name: str) -> bool:
-    """Return yes or no, of 0 and 1 and of words too."""
+    """Return a boolean, from 0, 1 and words too."""
     if isinstance(value, str) and value.lower() in TRUE + FALSE:
         return value.lower() in TRUE
     try:
-        known = value in (True, False)  # 0 and 1 too, and NumPy's
-    except (TypeError, ValueError, RuntimeError):  # an array, which is neither
-        known = False
-    if not known:
+        valid = value in (True, False)  # 0 and 1 too, and NumPy's
+    except (TypeError, ValueError, RuntimeError):  # an array
+        valid = False
+    if not valid:
         raise PoolOptionError(
             f"{name}={show_value(value)}", "it is yes or no", f"write {name}=True or {name}=False"
         )
     return bool(value)
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise PoolOptionError(f"fraction={text!r}", "it is no number", "write it as 0.5") from error
-
-
 def read_fraction(value: Any) -> float | None:
-    """Return a part of a card's total."""
+    """Return a fraction of a GPU's total memory."""
     if value is None:
         return None
-    number: Any = _number(value) if isinstance(value, str) else value
-    # numbers.Real has NumPy's scalars, which are no floats, and fractions.
+    number: Any = value
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError as error:
+            raise PoolOptionError(f"fraction={value!r}", "it is not a number", "write it as 0.5") from error
+    # numbers.Real covers NumPy's scalars, which are not all floats, and fractions.
     real = isinstance(number, numbers.Real) and not isinstance(number, bool)
     if not real or not 0 < number <= 1:
         raise PoolOptionError(
             f"fraction={show_value(value)}",
-            "it is the part of the card's total memory: more than 0, at most 1",
+            "it is a part of the GPU's total memory: more than 0, at most 1",
             "write it as 0.5",
         )
     return float(number)
 
 
 def device_number(value: Any) -> int | None:
-    """Return the number of a device as people name it; None for what names none.
-
-    Examples
-    --------
-    >>> device_number(1), device_number("cuda:1"), device_number("1"), device_number(b"1")
-    (1, 1, 1, None)
-    """
+    """Return the number of a device in any usual form; None if the value names no device."""
     if isinstance(value, Device):
         value = value.id if value.type in (CUDA, "cuda") else None
     try:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        # Text, and what shows itself as such: torch.device("cuda:0").
+        # Text, and objects with such a text: torch.device("cuda:0").
         match = _DEVICE.fullmatch(str(value)) if not isinstance(value, bytes) else None
         number = int(match[1] or match[2] or 0) if match is not None else None
-    # A device is an int of C to CUDA.
+    # CUDA takes a device as a C int.
     return number if number is not None and 0 <= number < 2**31 else None
 
 
+def _elements(value: Any) -> list[Any]:
+    """Return the elements of a list or of a text with + or commas."""
+    if isinstance(value, str):
+        return re.split("[+,]", value)
+    several = isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray, Device))
+    return list(value) if several else [value]
+
+
 def read_devices(value: Any) -> tuple[int, ...] | None:
-    """Return the numbers of one device or of several, in the order in which they are named."""
+    """Return the numbers of one device or of several, in their order."""
     if value is None:
         return None
-    whole = device_number(value)
-    if whole is not None:
-        return (whole,)
-    if isinstance(value, str):
-        given: list[Any] = re.split("[+,]", value)
-    else:
-        given = list(value) if _several(value) else [value]
-    found = [device_number(each) for each in given]
-    read = tuple(each for each in found if each is not None)
-    if len(read) < len(found):
+    single = device_number(value)
+    if single is not None:
+        return (single,)
+    parsed = [device_number(each) for each in _elements(value)]
+    devices = tuple(each for each in parsed if each is not None)
+    if len(devices) < len(parsed):
         raise PoolOptionError(
             f"devices={show_value(value)}",
             "a device is a number, from 0 on, as CUDA counts them",
             "write 0, [0, 1] or 'cuda:0'",
         )
-    if not read or len(set(read)) < len(read):
+    if not devices or len(set(devices)) < len(devices):
         raise PoolOptionError(
             f"devices={show_value(value)}", "none, or one twice", "write 0 or [0, 1]; leave it out for all"
         )
-    return read
-
-
-def _several(value: Any) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, bytearray, Device))
+    return devices
 
 
 def read_frameworks(value: Any) -> tuple[str, ...] | None:
-    """Return the names of frameworks that can take memory from a pool, in the order of their hooks."""
+    """Return the names of frameworks that can use a pool, in order of attachment."""
     if value is None:
         return None
-    from zerocopy.pool import hook
-
-    known = hook.names()
-    if isinstance(value, str):
-        given: list[Any] = [] if value == NONE else re.split("[+,]", value)
-    else:
-        given = list(value) if _several(value) else [value]
-    names = [each.strip() if isinstance(each, str) else each for each in given]
+    known = hooks.names()
+    elements = [] if isinstance(value, str) and value == NONE else _elements(value)
+    names = [each.strip() if isinstance(each, str) else each for each in elements]
     for name in names:
         if not isinstance(name, str) or name not in known:
             raise PoolOptionError(
                 f"frameworks={show_value(value)}",
                 f"{show_value(name)} takes no memory from a pool",
-                nearest(show_value(name), known),
+                suggest(show_value(name), known),
             )
     return tuple(name for name in known if name in names)
 
@@ -161,17 +181,17 @@ def read_log(value: Any) -> str | None:
     except TypeError:
         path = ""
     if not path or "\0" in path:
-        raise PoolOptionError(f"log={show_value(value)}", "it is no path of a file", 'write log="pool.csv"')
+        raise PoolOptionError(f"log={show_value(value)}", "it is not a file path", 'write log="pool.csv"')
     return path
 
 
 def read_host(value: Any) -> str:
     """Return the names of modes of host memory, in their order, joined by ``+``; ``"off"`` for none."""
-    from zerocopy.pool import host
-
     text = "off" if value is None or value is False else value
     if isinstance(text, (list, tuple)) and all(isinstance(name, str) for name in text):
         text = "+".join(text)
     if not isinstance(text, str):
-        raise PoolOptionError(f"host={show_value(value)}", "it is the name of a mode", 'write host="aligned"')
+        raise PoolOptionError(
+            f"host={show_value(value)}", "it is not the name of a mode", 'write host="aligned"'
+        )
     return "+".join(mode.name for mode in host.parse(text)) or "off"

@@ -1,64 +1,65 @@
-"""``Pool``: one allocator under several frameworks, and the truth about which."""
+"""`Pool`: one allocator under several frameworks, with a report of which use it."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
 from zerocopy.errors import PoolOptionError, Reason
 from zerocopy.forks import LOADING
-from zerocopy.pool.arguments import handle, number_of_bytes
+from zerocopy.pool.attachment import Status
 from zerocopy.pool.attachments import Attachments
-from zerocopy.pool.backing import Backing
-from zerocopy.pool.cards import Card
+from zerocopy.pool.gpus import GPU
 from zerocopy.pool.hook import PoolHook
-from zerocopy.pool.ledger import Leak
 from zerocopy.pool.limits import Limit
-from zerocopy.pool.outcome import Status
+from zerocopy.pool.options import read_nbytes, read_stream
+from zerocopy.pool.pool_base import PoolBase
 from zerocopy.pool.report import Report
 from zerocopy.pool.scope import OpenScope, Scope, warn
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.stats import Stats
+from zerocopy.pool.tracker import Leak
 from zerocopy.protocols import cuda_driver
 
 
-class Pool(Backing):
-    """What :func:`zerocopy.install_pool` returns; it is not made in another way.
+class Pool(PoolBase):
+    """The pool that :func:`zerocopy.install_pool` returns; do not construct it directly.
 
-    It speaks the external allocator interface, ``allocate(nbytes, stream)`` and
-    ``deallocate(ptr, nbytes, stream)``, so other code can take memory from it. It may be used in
-    several threads. ``with pool:`` scopes the figures, and installs and closes nothing.
+    A pool implements the external allocator interface, ``allocate(nbytes, stream)`` and
+    ``deallocate(ptr, nbytes, stream)``, so that other code can allocate from it. It is
+    thread-safe. ``with pool:`` scopes statistics and leaks; it neither installs nor closes.
 
     Attributes
     ----------
     kind : str
-        ``"driver"``, ``"rmm"``, ``"rmm:arena"``, ..., ``"managed"``, ``"custom"``; ``"none"`` where
-        there is no device, and host memory alone may be pooled.
+        ``"driver"``, ``"rmm"``, ``"rmm:arena"``, ..., ``"managed"``, ``"custom"``; ``"none"`` on a
+        machine without a device, where only host memory can be pooled.
     settings : Settings
-        What was asked; as text it is what ``ZEROCOPY_POOL`` takes.
+        The options; their text form is a valid ``ZEROCOPY_POOL``.
     devices : tuple of int
-        Those that it is for, as CUDA numbers them.
+        Devices of the pool, as CUDA numbers them.
     limits : dict of int to Limit
-        The cap of each device that has one: ``nbytes``, and in ``source`` where it comes from.
+        Limit of each device that has one: ``nbytes``, and its origin as ``source``.
     closed : bool
-        Whether it serves no more.
+        Whether the pool was closed.
     scopes : dict of int to Scope
-        What happened in the ``with`` block that ended last, by device: ``stats`` and ``leaks``.
+        Figures of the ``with`` block that ended last, by device: ``stats`` and ``leaks``.
 
     Examples
     --------
-    Over an allocator of one's own, here the C library's, which needs no GPU (but RMM):
+    With a custom allocator, here over the C library, which needs RMM but no GPU:
 
     >>> import zerocopy as zc
     >>> from zerocopy.pool.host import LibcMemory
     >>> class Mine:
     ...     memory = LibcMemory()
     ...     def allocate(self, nbytes, stream):
-    ...         return self.memory.take(nbytes)
+    ...         return self.memory.allocate(nbytes)
     ...     def deallocate(self, ptr, nbytes, stream):
-    ...         self.memory.give(ptr, nbytes)
+    ...         self.memory.free(ptr, nbytes)
     >>> pool = zc.install_pool(allocator=Mine(), limit="1MiB", frameworks=(), track=True)
     >>> with pool:
     ...     ptr = pool.allocate(1000)
@@ -72,7 +73,7 @@ class Pool(Backing):
     >>> pool.allocate(2 << 20)
     Traceback (most recent call last):
         ...
-    zerocopy.errors.PoolLimitError: allocate(2097152): 2 MiB beside the 0 B in use would pass the limit ...
+    zerocopy.errors.PoolLimitError: allocate(2097152): 2 MiB on top of the 0 B in use would exceed ...
     >>> pool.close()
     """
 
@@ -80,21 +81,22 @@ class Pool(Backing):
         self,
         settings: Settings,
         kind: str,
-        cards: list[Card],
+        gpus: list[GPU],
         missing: Reason | None,
         limits: dict[int, Limit],
         hooks: list[PoolHook],
         host: list[Any],
+        on_close: Callable[[Pool], None],
     ) -> None:
-        super().__init__(settings, kind, cards, missing, limits)
-        self.host = host
+        super().__init__(settings, kind, gpus, missing, limits)
         self.attachments = Attachments(self, hooks)
         self.scopes: dict[int, Scope] = {}
-        self.notes: list[str] = []
+        self._host = host
+        self._on_close = on_close
+        # The hook of the resources that other frameworks allocate via.
+        self._provider = next(hook.name for hook in hooks if hook.pool_kind)
         # Each thread leaves the blocks that it has entered.
         self._blocks = threading.local()
-
-    # -- the external allocator interface -----------------------------------------
 
     def allocate(self, nbytes: int, stream: Any = None, device: int | None = None) -> int:
         """Allocate memory of a device.
@@ -102,66 +104,64 @@ class Pool(Backing):
         Parameters
         ----------
         nbytes : int
-            How much, in bytes.
+            Size in bytes.
         stream : int or object, optional
-            The stream on whose work the memory is going to be used: a handle, or an object with
-            ``__cuda_stream__``; the legacy default stream if it is left out.
+            Stream on which the memory is used first: a handle, or an object with
+            ``__cuda_stream__``. Default: the legacy default stream.
         device : int, optional
-            Where: one of the pool's devices, the first by default.
+            One of the pool's devices. Default: the first.
 
         Returns
         -------
         int
-            The address of memory that is nobody else's and not cleared, to be freed with
-            `deallocate`. 0 for 0 bytes.
+            Address of uninitialised memory, to be freed with `deallocate`; 0 for 0 bytes.
 
         Raises
         ------
         PoolLimitError
-            It would pass the limit. The pool works on.
+            The allocation would exceed the limit. The pool stays usable.
         MemoryError
-            The device has no more.
+            The device is out of memory.
         PoolOptionError
-            `nbytes` is no number of bytes, or `stream` no handle.
+            `nbytes` is not a number of bytes, or `stream` is not a stream.
         PoolClosedError
             The pool was closed.
         DeviceError
-            The pool is not on that device, or on none.
+            The pool is not on that device, or has no device.
         """
-        size, number, on = number_of_bytes(nbytes), handle(stream), self._device(device)
-        return self.take(size, number, on, "allocate()")
+        size, handle, number = read_nbytes(nbytes), read_stream(stream), self._check_device(device)
+        return self.allocate_for("allocate()", size, handle, number)
 
     def deallocate(self, ptr: int, nbytes: int, stream: Any = None, device: int | None = None) -> None:
-        """Free what `allocate` returned, after what the stream has been given so far.
+        """Free memory from `allocate`, ordered after the work submitted to the stream so far.
 
-        Works on a pool that is closed too. Like any ``free`` it takes the caller's word for address
-        and size; under ``track=True`` they are looked up, and refused if they are wrong.
+        Also valid on a closed pool. Address and size are not checked, except under ``track=True``.
 
         Parameters
         ----------
         ptr : int
-            The address; 0, which is that of 0 bytes, does nothing.
+            The address; 0, the result for 0 bytes, is ignored.
         nbytes : int
-            As many bytes as were asked for.
+            The size passed to `allocate`.
         stream : int or object, optional
-            The stream whose work used it last; see `allocate`.
+            Stream that used the memory last; see `allocate`.
         device : int, optional
-            That of the memory; where the driver knows it, it may be left out.
+            Device of the memory. Default: the driver looks it up.
 
         Raises
         ------
         PoolOptionError
-            Under ``track=True``: nothing of that address and size is out.
+            Under ``track=True``: no such allocation is outstanding.
         DeviceError
-            The pool is on several devices, and which of them is not known.
+            The pool is on several devices, and the driver does not know the address.
         """
         if not ptr:
-            return  # what allocate(0) returned
+            return
         if device is None and len(self._pools) > 1:
             device = self._owner(ptr)
-        if self.ledger is not None:
-            self.ledger.check(self._device(device), ptr, nbytes)
-        self.give(ptr, number_of_bytes(nbytes), handle(stream), self._device(device))
+        if self.tracker is not None:
+            self.tracker.check(self._check_device(device), ptr, nbytes)
+        self.free(ptr, read_nbytes(nbytes), read_stream(stream), self._check_device(device))
 
     def pinned(self, shape: Any, dtype: Any = "float64") -> Any:
         """Return an array in page-locked memory, for fast transfers to and from a GPU.
@@ -169,43 +169,41 @@ class Pool(Backing):
         Parameters
         ----------
         shape : int or sequence of int
-            Its extents, in elements.
+            Shape in elements.
         dtype : dtype
-            Of values, not of Python objects.
+            Any dtype without Python objects.
 
         Returns
         -------
         numpy.ndarray
-            Row-major, writable, not initialised, over memory of the pool that no other array looks
-            at. It goes back with the last view over it, in any thread, also when the pool was closed.
+            Row-major, writable and uninitialised, over memory that no other array uses. The memory
+            returns to the pool when the last view is dropped, also on a closed pool.
 
         Raises
         ------
         PoolOptionError
-            The pool was not installed with ``host="pinned"``, or shape or dtype are none.
+            The pool was not installed with ``host="pinned"``, or shape or dtype is invalid.
         PoolLimitError
-            The system locks no more pages.
+            The system cannot lock more pages.
         PoolClosedError
             The pool was closed.
         """
-        self._open("pinned()")
-        mode = next((mode for mode in self.host if mode.name == "pinned"), None)
+        self._check_open("pinned()")
+        mode = next((mode for mode in self._host if mode.name == "pinned"), None)
         if mode is None or mode.allocator is None:
             raise PoolOptionError(
                 f"pinned({shape!r})", "the pool has no pinned memory", 'install_pool(host="pinned")'
             )
         return mode.allocator.empty(shape, dtype)
 
-    # -- figures --------------------------------------------------------------------
-
     def report(self) -> Report:
-        """Tell what took effect, framework by framework, as it is now.
+        """Return what took effect, framework by framework, at this moment.
 
         Returns
         -------
         Report
-            ``print`` shows it; ``report["name"]`` is the `Outcome` of a framework, ``as_dict()`` all
-            of it for JSON. It does not change with the pool.
+            ``print`` shows it; ``report["name"]`` is the `Attachment` of a framework, ``as_dict()``
+            the report for JSON. It does not change with the pool.
 
         Examples
         --------
@@ -216,53 +214,53 @@ class Pool(Backing):
         True
         >>> pool.close()
         """
-        return Report.of(self, self.attachments.outcomes(), self.host)
+        return Report.of(self, self._host)
 
     def stats(self, device: int | None = None) -> Stats:
-        """Tell how much of a device is in use, at most, and taken, in bytes.
+        """Return memory in use, peak and memory taken from a device, in bytes.
 
         Parameters
         ----------
         device : int, optional
-            One of the pool's devices, the first by default.
+            One of the pool's devices. Default: the first.
 
         Returns
         -------
         Stats
-            As it is now, of the whole process. In a ``with`` block its peak and totals are those
-            since the block began.
+            Figures of the whole process. In a ``with`` block, peak and totals are those since the
+            block began.
 
         Raises
         ------
         DeviceError
-            The pool is not on that device, or on none.
+            The pool is not on that device, or has no device.
         """
-        return self.timeline(self._device(device)).stats()
+        return self.recorder(self._check_device(device)).stats()
 
     def check_leaks(self) -> list[Leak]:
-        """Tell what was asked for and not given back.
+        """Return the memory that was allocated and not freed.
 
-        What is in use on purpose is in it too: call it where nothing should be.
+        Memory in use on purpose is included: call it where none should be.
 
         Returns
         -------
         list of Leak
-            Each allocation with the lines of Python that asked for it, where the pool was installed
-            with ``track=True``. Without it an entry for each device of which something is in use, with
-            the sum. Under the kind ``"driver"`` those of frameworks that do not ask the pool are in
-            the sum alone; the report names them.
+            Each allocation with its Python stack if the pool was installed with ``track=True``.
+            Without it, one entry with the sum for each device with memory in use. Under the kind
+            ``"driver"``, frameworks that do not call the pool appear in the sum only; the report
+            names them.
         """
-        return [leak for device in self._pools for leak in self.outstanding(device)]
+        return self.leaks()
 
     def trim(self) -> int:
-        """Give memory that nobody uses back to the devices and the system.
+        """Return unused memory to the devices and the system.
 
         Returns
         -------
         int
-            How many bytes; under ``"rmm:async"``, which does not tell, by how much more the device
-            has free. RMM's own pools can give back only when nothing of them is in use, and
-            not while they write a log.
+            Bytes returned; under ``"rmm:async"``, the growth of the device's free memory. RMM's
+            own pools can be trimmed only when none of their memory is in use, and not while
+            they write a log.
 
         Examples
         --------
@@ -272,33 +270,28 @@ class Pool(Backing):
         True
         >>> pool.close()
         """
-        given: int = sum(mode.trim() for mode in self.host)
-        if self.closed or self.attachments.freeing_through("rmm"):
-            return given  # what they free must find the resource that it came from
-        free = {device: self._free(device) for device, pool in self._pools.items() if pool.by_device}
+        trimmed: int = sum(mode.trim() for mode in self._host)
+        if self.closed or self.attachments.freeing_via(self._provider):
+            return trimmed  # these frameworks must free into the resource that they allocated from
+        free = {device: _free_bytes(device) for device, pool in self._pools.items() if pool.reserved_unknown}
         for device, pool in self._pools.items():
-            self.timeline(device).look()  # another pool counts from nothing
-            given += pool.trim()
-        if self.by_rmm:
-            # Of another pool now, perhaps; RMM holds the one before until then.
-            self.attachments.tell_again("rmm")
-        return given + sum(max(0, self._free(device) - before) for device, before in free.items())
-
-    def _free(self, device: int) -> int:
-        return cuda_driver.memory_info(device)[0]
-
-    # -- frameworks, and the end ------------------------------------------------------
+            self.recorder(device).update()  # a new device pool counts from zero
+            trimmed += pool.trim()
+        if self.uses_rmm:
+            # The device pool may be a new one; RMM holds the old one until then.
+            self.attachments.attach_again(self._provider)
+        return trimmed + sum(max(0, _free_bytes(device) - before) for device, before in free.items())
 
     def refresh(self) -> list[str]:
-        """Put back what others have replaced since.
+        """Attach frameworks again whose allocator was replaced, and set the release threshold again.
 
-        ``import cudf`` gives CuPy and Numba RMM's plain allocators: that is noticed by itself.
-        The release threshold, which torch and XLA write too, is written again.
+        ``import cudf`` gives CuPy and Numba RMM's plain allocators; the pool notices that by itself.
+        torch and XLA write the release threshold.
 
         Returns
         -------
         list of str
-            The names of the frameworks that were told again.
+            Names of the frameworks that were attached again.
 
         Raises
         ------
@@ -313,16 +306,16 @@ class Pool(Backing):
         []
         >>> pool.close()
         """
-        self._open("refresh()")
+        self._check_open("refresh()")
         for pool in self._pools.values():
-            pool.settle()
-        return self.attachments.put_right()
+            pool.restore_threshold()
+        return self.attachments.repair()
 
     def close(self) -> None:
-        """Stop serving new requests, and give frameworks their own allocators back.
+        """Refuse new requests, and restore the frameworks' own allocators.
 
-        Memory that a framework still holds stays valid, and is freed as before. What cannot be
-        given back is in the report. A second call does nothing.
+        Memory that a framework still holds stays valid and is freed as before. The report lists
+        the allocators that could not be restored. A second call does nothing.
 
         Examples
         --------
@@ -332,48 +325,50 @@ class Pool(Backing):
         >>> pool.closed, zc.installed_pool() is None
         (True, True)
         """
-        from zerocopy.pool import install
-
         with LOADING, ExitStack() as stack:
             if self.closed:
                 return
-            # The last first; what fails keeps none of the others from being done.
-            stack.callback(install.forget, self)
-            stack.callback(self._give_up)
-            for mode in self.host:
+            # The stack runs all of them, in reverse order, whichever raises.
+            stack.callback(self._on_close, self)
+            stack.callback(self._release)
+            for mode in self._host:
                 stack.callback(mode.restore)
             stack.callback(self.attachments.detach)
             self.closed = True
 
-    def _give_up(self) -> None:
-        """Let go of what is behind it, where no framework frees into it any more."""
-        if self.attachments.freeing_through("rmm"):
+    def _release(self) -> None:
+        """Release the device pools unless a framework still frees into them."""
+        if self.attachments.freeing_via(self._provider):
             return
-        left = any(o.status is Status.INSTALLED for o in self.attachments.outcomes())
+        in_use = any(row.status is Status.INSTALLED for row in self.attachments.current())
         with ExitStack() as stack:
             for pool in self._pools.values():
-                stack.callback(pool.release, left)
+                stack.callback(pool.release, in_use)
 
     def __enter__(self) -> Pool:
         """Begin a scope of statistics, peak and leaks; `scopes` has its figures afterwards."""
-        self._open("with pool")
+        self._check_open("with pool")
         vars(self._blocks).setdefault("open", []).append(OpenScope(self))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        """End the scope; what leaked in it is a ``ResourceWarning``. The pool stays installed."""
+        """End the scope; leaks in it emit a ``ResourceWarning``. The pool stays installed."""
         blocks: list[OpenScope] = vars(self._blocks).get("open", [])
         if not blocks:
-            raise PoolOptionError("leaving a block", "none is open", "write: with pool:")
+            raise PoolOptionError("leaving a block", "no block is open", "write: with pool:")
         self.scopes = blocks.pop().end()
         if kind is None:
             warn(self.scopes)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a pool is the process's own: it can be neither copied nor pickled")
+        raise TypeError("a pool belongs to its process: it can be neither copied nor pickled")
 
     def __repr__(self) -> str:
         state = "closed " if self.closed else ""
         return f"<{state}zerocopy.Pool {self.kind!r} on {len(self.devices)} devices: {self.settings}>"
+
+
+def _free_bytes(device: int) -> int:
+    return cuda_driver.memory_info(device)[0]

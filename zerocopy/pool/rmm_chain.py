@@ -1,7 +1,4 @@
-"""A chain of RMM's memory resources: what allocates, its cap, its counters, tracking, a log.
-
-RMM does all of it in C++; what is here puts it together.
-"""
+"""A chain of RMM's memory resources: base, limit, counters, tracking and log, all in C++."""
 
 from __future__ import annotations
 
@@ -13,80 +10,58 @@ from dataclasses import dataclass
 from typing import Any
 
 from zerocopy.errors import PoolUnavailableError
-from zerocopy.pool import exits
+from zerocopy.pool import shutdown
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.settings import Settings
 
-INSTALL = "pip install rmm-cu13 for CUDA 13, or rmm-cu12 for CUDA 12: nvidia-smi says which"
-# RMM asks for the sizes of its pool as multiples of this, and counts in them
-# (rmm::CUDA_ALLOCATION_ALIGNMENT).
+INSTALL = "pip install rmm-cu13 for CUDA 13, or rmm-cu12 for CUDA 12: see nvidia-smi"
+# RMM's pool sizes and counters are multiples of it (rmm::CUDA_ALLOCATION_ALIGNMENT).
 ALIGNMENT = 256
-# Bins of 256 KiB to 4 MiB, as RMM's guide has them; what is larger is the pool's.
+# Bins of 256 KiB to 4 MiB, as in RMM's guide; the pool serves larger blocks.
 _BINS = (18, 22)
 
 
 def load(asked: str) -> Any:
-    """Import ``rmm.mr``.
-
-    Raises
-    ------
-    PoolUnavailableError
-        RMM is not installed, or does not import.
-    """
+    """Import ``rmm.mr``."""
     try:
         import rmm.mr as mr
     except ImportError as error:
         missing = error.name in ("rmm", "rmm.mr")
         why = "RMM is not installed" if missing else f"RMM cannot be imported: {error}"
-        raise PoolUnavailableError(asked, why, INSTALL) from error
+        raise PoolUnavailableError(asked, why, INSTALL, code="not-installed") from error
     return mr
 
 
 @dataclass(slots=True)
 class Chain:
-    """Resources from the device upwards.
+    """Resources from the device upwards; None for those that the options do not need."""
 
-    Attributes
-    ----------
-    base : rmm.mr.DeviceMemoryResource
-        What allocates.
-    limiting : rmm.mr.LimitingResourceAdaptor or None
-    count : rmm.mr.StatisticsResourceAdaptor
-        What is out, whoever counts what besides.
-    segment : rmm.mr.StatisticsResourceAdaptor
-        What there was since it was read last.
-    tracking : rmm.mr.TrackingResourceAdaptor or None
-    logging : rmm.mr.LoggingResourceAdaptor or None
-    top : rmm.mr.DeviceMemoryResource
-        The uppermost, which is asked.
-    """
-
-    base: Any
+    base: Any  # allocates
     limiting: Any
-    count: Any
-    segment: Any
+    count: Any  # counts outstanding memory
+    delta: Any  # counts since the previous read
     tracking: Any
     logging: Any
-    top: Any
+    top: Any  # receives the requests
 
 
-def build(mr: Any, settings: Settings, cap: Limit | None, upstream: Any = None) -> Chain:
-    """Put a chain together; of RMM's kinds that takes memory, and may fail."""
-    base = top = _BASES[settings.kind](mr, settings, cap, upstream)
+def build(mr: Any, settings: Settings, limit: Limit | None, upstream: Any = None) -> Chain:
+    """Build a chain; most kinds allocate memory here, and may fail."""
+    base = top = _base(mr, settings, limit, upstream)
     limiting = tracking = logging = None
-    if cap is not None:
-        limiting = top = mr.LimitingResourceAdaptor(top, cap.nbytes)
+    if limit is not None:
+        limiting = top = mr.LimitingResourceAdaptor(top, limit.nbytes)
     count = top = mr.StatisticsResourceAdaptor(top)
-    segment = top = mr.StatisticsResourceAdaptor(top)
+    delta = top = mr.StatisticsResourceAdaptor(top)
     if settings.track:
         tracking = top = mr.TrackingResourceAdaptor(top, capture_stacks=True)
     if settings.log is not None:
         logging = top = mr.LoggingResourceAdaptor(top, settings.log)
-    return Chain(base, limiting, count, segment, tracking, logging, top)
+    return Chain(base, limiting, count, delta, tracking, logging, top)
 
 
 def reserved(base: Any) -> int | None:
-    """Return the bytes that RMM's pool has taken, below bins or prefetching too; None without one."""
+    """Return the reserved bytes of RMM's pool, also under bins or prefetching; None without one."""
     while base is not None:
         if hasattr(base, "pool_size"):
             return int(base.pool_size())
@@ -94,50 +69,42 @@ def reserved(base: Any) -> int | None:
     return None
 
 
-# -- what allocates, by kind ------------------------------------------------------------
+def _base(mr: Any, settings: Settings, limit: Limit | None, upstream: Any) -> Any:
+    """Return the resource that allocates, by kind."""
+    kind, initial, allocator = settings.kind, settings.initial or 0, settings.allocator
+    if kind == "custom":
+        if isinstance(allocator, mr.DeviceMemoryResource):
+            return allocator
+        return mr.CallbackMemoryResource(*_callbacks(allocator))
+    if kind == "rmm:async":
+        return mr.CudaAsyncMemoryResource(settings.initial, settings.release_threshold)
+    if upstream is None:
+        upstream = mr.ManagedMemoryResource() if kind == "managed" else mr.CudaMemoryResource()
+    if kind == "rmm:arena":
+        return mr.ArenaMemoryResource(upstream, settings.initial if limit is None else limit.nbytes)
+    maximum = None if limit is None else limit.nbytes // ALIGNMENT * ALIGNMENT
+    initial = -(-initial // ALIGNMENT) * ALIGNMENT
+    pool = mr.PoolMemoryResource(upstream, initial if maximum is None else min(initial, maximum), maximum)
+    if kind == "rmm:binning":
+        return mr.BinningMemoryResource(pool, *_BINS)
+    return mr.PrefetchResourceAdaptor(pool) if kind == "managed" else pool
 
 
-def _pool(mr: Any, settings: Settings, cap: Limit | None, upstream: Any) -> Any:
-    maximum = None if cap is None else cap.nbytes // ALIGNMENT * ALIGNMENT
-    initial = -(-(settings.initial or 0) // ALIGNMENT) * ALIGNMENT
-    if maximum is not None:
-        initial = min(initial, maximum)
-    return mr.PoolMemoryResource(upstream or mr.CudaMemoryResource(), initial, maximum)
-
-
-def _arena(mr: Any, settings: Settings, cap: Limit | None, upstream: Any) -> Any:
-    size = settings.initial if cap is None else cap.nbytes
-    return mr.ArenaMemoryResource(upstream or mr.CudaMemoryResource(), size)
-
-
-def _binning(mr: Any, settings: Settings, cap: Limit | None, upstream: Any) -> Any:
-    return mr.BinningMemoryResource(_pool(mr, settings, cap, upstream), *_BINS)
-
-
-def _async(mr: Any, settings: Settings, cap: Limit | None, upstream: Any) -> Any:
-    return mr.CudaAsyncMemoryResource(settings.initial, settings.release_threshold)
-
-
-def _managed(mr: Any, settings: Settings, cap: Limit | None, upstream: Any) -> Any:
-    return mr.PrefetchResourceAdaptor(_pool(mr, settings, cap, upstream or mr.ManagedMemoryResource()))
-
-
-def _custom(mr: Any, settings: Settings, cap: Limit | None, upstream: Any) -> Any:
-    if isinstance(settings.allocator, mr.DeviceMemoryResource):
-        return settings.allocator
-    return mr.CallbackMemoryResource(*_callbacks(settings.allocator))
-
-
-#: What an allocator in Python raised, by thread: RMM turns it into an error without a message.
+#: Error of a Python allocator by thread: RMM replaces it by one without a message.
 raised: dict[int, BaseException] = {}
 
 
 def _callbacks(user: Any) -> tuple[Callable[[int, Any], int], Callable[[int, int, Any], None]]:
-    """Return an allocator's functions as RMM calls them."""
-    # In names of this function's, for those of a module are gone when the interpreter ends,
-    # and frameworks free then too.
-    ended, park, thread, errors, told = exits.ended, exits.park, threading.get_ident, raised, _tell
-    exits.wait_for_threads()
+    """Return an allocator's functions in the form that RMM calls."""
+    # Kept in a closure: CPython clears module names at shutdown, when frameworks still free.
+    ended, park, thread, errors, show = (
+        shutdown.in_progress,
+        shutdown.park,
+        threading.get_ident,
+        raised,
+        _show,
+    )
+    shutdown.wait_for_threads()
 
     def allocate(nbytes: int, stream: Any) -> int:
         park()
@@ -153,32 +120,22 @@ def _callbacks(user: Any) -> tuple[Callable[[int, Any], int], Callable[[int, int
             return
         try:
             user.deallocate(ptr, nbytes, stream.__cuda_stream__()[1])
-        except BaseException as error:  # noqa: BLE001 - C++ waits for the answer, and takes no other
-            told(error, user)
+        except BaseException as error:  # noqa: BLE001 - C++ frames cannot propagate it
+            show(error, user)
 
     return allocate, deallocate
 
 
 def _address(user: Any, ptr: Any) -> int:
-    """Check what an allocator returned."""
+    """Check the result of a custom allocator."""
     if isinstance(ptr, bool) or not hasattr(ptr, "__index__"):
-        raise TypeError(f"{type(user).__name__}.allocate() returned {ptr!r}, and not an address")
+        raise TypeError(f"{type(user).__name__}.allocate() returned {ptr!r}, which is not an address")
     if int(ptr) <= 0:
         raise MemoryError(f"{type(user).__name__}.allocate() returned {ptr}")
     return int(ptr)
 
 
-def _tell(error: BaseException, user: Any) -> None:
-    """Print an error that nobody can be given, as Python does with those of finalizers."""
+def _show(error: BaseException, user: Any) -> None:
+    """Print an error that cannot be raised, as Python does for finalizers."""
     print(f"{type(user).__name__}.deallocate() raised, and its memory may be lost:", file=sys.stderr)
     traceback.print_exception(error)
-
-
-_BASES: dict[str, Callable[[Any, Settings, Limit | None, Any], Any]] = {
-    "rmm": _pool,
-    "rmm:arena": _arena,
-    "rmm:binning": _binning,
-    "rmm:async": _async,
-    "managed": _managed,
-    "custom": _custom,
-}

@@ -1,70 +1,41 @@
-"""Sizes of memory: as people write them, and as people read them."""
+"""Sizes of memory, parsed from text and formatted as text."""
 
 from __future__ import annotations
 
+import difflib
 import operator
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from zerocopy.errors import PoolOptionError
 
-# IEC 80000-13: KiB are 1024 bytes, kB are 1000. A letter alone is taken as nvidia-smi,
-# Kubernetes and the JVM differ on it: so it is refused below, and the message says why.
-_UNITS = {
-    "": 1,
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-    "tib": 2**40,
-    # As Kubernetes writes them.
-    "ki": 2**10,
-    "mi": 2**20,
-    "gi": 2**30,
-    "ti": 2**40,
-}
-_END = 2**63  # addresses and sizes are signed in half of the interfaces below
+# IEC 80000-13: KiB are 1024 bytes, kB are 1000. A single letter is refused, because nvidia-smi,
+# Kubernetes and the JVM differ in its meaning.
+_UNITS = {"": 1, "b": 1}
+for _power, _prefix in enumerate("kmgt", 1):
+    # Kubernetes writes "Gi" for "GiB".
+    _UNITS |= {f"{_prefix}b": 1000**_power, f"{_prefix}ib": 1024**_power, f"{_prefix}i": 1024**_power}
+_END = 2**63  # many of the interfaces below take signed sizes
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 def parse_size(value: Any, option: str = "size") -> int:
-    """Return a size in bytes.
-
-    Parameters
-    ----------
-    value : int or str
-        Bytes, or a string with a unit: ``"8GiB"``, ``"512 MB"``, ``"1.5 GiB"``.
-    option : str
-        What it is the value of, for the message.
-
-    Raises
-    ------
-    PoolOptionError
-        It is no size, or it is negative.
-
-    Examples
-    --------
-    >>> parse_size("8GiB"), parse_size("512 MB"), parse_size(4096)
-    (8589934592, 512000000, 4096)
-    """
+    """Return a size in bytes."""
     asked = f"{option}={show_value(value)}"
     if isinstance(value, str):
         return _from_text(value, asked)
     try:
-        # True is 1 to operator.index, and nobody means a byte by it.
+        # operator.index(True) is 1, which is hardly meant as a size.
         size = operator.index(value) if not isinstance(value, bool) else None
     except TypeError:
         size = None
     if size is None:
         raise PoolOptionError(
-            asked, f"{type(value).__name__} is no size", 'write bytes, 8 * 2**30, or a string, "8GiB"'
+            asked, f"{type(value).__name__} is not a size", 'write bytes, 8 * 2**30, or a string, "8GiB"'
         )
     if size < 0:
-        raise PoolOptionError(asked, "a size is not negative", "write the bytes that it is to be")
+        raise PoolOptionError(asked, "a size is not negative", "pass a number of bytes")
     return _within(size, asked)
 
 
@@ -73,16 +44,16 @@ def _from_text(text: str, asked: str) -> int:
     unit = match[2].lower() if match else ""
     if match is None or unit not in _UNITS:
         if match is not None and unit + "ib" in _UNITS:
-            why = f"{match[2]!r} is 1000-fold to some and 1024-fold to others"
+            why = f"{match[2]!r} is ambiguous (1000-based or 1024-based)"
             raise PoolOptionError(
                 asked, why, f'write "{match[1]}{unit.upper()}iB" or "{match[1]}{unit.upper()}B"'
             )
-        why = "a size is not negative" if text.strip().startswith("-") else "it is no size"
+        why = "a size is not negative" if text.strip().startswith("-") else "it is not a size"
         raise PoolOptionError(asked, why, 'write it as "8GiB", "512 MB" or 4096')
     number = float(match[1]) * _UNITS[unit]
-    if number > _END:  # infinite too, and more digits than int() takes
+    if number > _END:  # also infinite, and more digits than int() accepts
         number = float(_END)
-    elif match[1].isdigit():  # to the byte
+    elif match[1].isdigit():  # exact, unlike the float
         return _within(int(match[1]) * _UNITS[unit], asked)
     return _within(int(number), asked)
 
@@ -94,21 +65,22 @@ def _within(size: int, asked: str) -> int:
 
 
 def show_value(value: Any) -> str:
-    """Return a value for a message: in a line, and not longer than one.
-
-    Examples
-    --------
-    >>> show_value("8GiB"), show_value(10**10000)
-    ("'8GiB'", 'int of 33220 bits')
-    """
+    """Return a value as one line of at most 200 characters, for a message."""
     if isinstance(value, int) and value.bit_length() > 256:
-        return f"int of {value.bit_length()} bits"  # Python writes no more than 4300 digits
+        return f"int of {value.bit_length()} bits"  # Python converts at most 4300 digits to text
     text = " ".join(repr(value).split())
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
+def suggest(name: Any, known: Iterable[str]) -> str:
+    """Return the remedy for an unknown name: the most similar names, and all names."""
+    near = difflib.get_close_matches(str(name).lower(), list(known), n=2, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    return f"{hint}there are: {', '.join(known)}"
+
+
 def show_size(size: int) -> str:
-    """Return a size for people to read.
+    """Return a size as text.
 
     Examples
     --------

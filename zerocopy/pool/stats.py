@@ -1,30 +1,33 @@
-"""What a pool has given out, in figures."""
+"""Statistics of a pool: now, since it was installed, and in each open ``with`` block."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any
 
+from zerocopy import forks
 from zerocopy.pool.sizes import show_size
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Figures of one device, in bytes, of `Pool.stats`; None where the kind of pool does not count it.
+    """Memory of one device, in bytes, from `Pool.stats`; None where the kind of pool does not count it.
 
     Attributes
     ----------
     current_bytes : int
-        Given out and not yet freed.
+        Allocated and not yet freed.
     peak_bytes : int
-        The most at any time: since the pool was installed, or in a ``with`` block.
+        Largest `current_bytes` since the pool was installed, or in a ``with`` block.
     reserved_bytes : int or None
-        Taken from the device, what is given out included.
+        Taken from the device, allocated or free.
     current_count : int or None
-        Allocations that are outstanding.
+        Outstanding allocations.
     total_bytes : int or None
-        All that was ever given out.
+        Sum of all allocations.
     total_count : int or None
-        All allocations that there were.
+        Number of all allocations.
 
     Examples
     --------
@@ -47,12 +50,65 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """What happened between two looks: the most that was out, and what was asked for.
-
-    The totals are None where the kind of pool does not count them.
-    """
+class StatsDelta:
+    """Peak and totals between two reads; None totals where the kind of pool does not count them."""
 
     peak_bytes: int
     total_bytes: int | None = None
     total_count: int | None = None
+
+    def __add__(self, other: StatsDelta) -> StatsDelta:
+        return StatsDelta(
+            max(self.peak_bytes, other.peak_bytes),
+            _add(self.total_bytes, other.total_bytes),
+            _add(self.total_count, other.total_count),
+        )
+
+
+def _add(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one + (other or 0)
+
+
+class StatsRecorder:
+    """The windows of one device: the first since installation, and one for each open block.
+
+    A device pool reports its figures since the previous read. Each read is added to all open
+    windows, so that blocks may nest, and overlap in threads.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._windows = {0: StatsDelta(0)}
+        self._numbers = itertools.count(1)
+        self._lock = forks.lock()
+
+    def update(self) -> None:
+        """Add the figures since the previous read to all windows."""
+        with self._lock:
+            delta = self._pool.read_delta()
+            self._windows = {number: window + delta for number, window in self._windows.items()}
+
+    def begin(self) -> int:
+        """Open a window, and return its number."""
+        with self._lock:
+            self.update()
+            number = next(self._numbers)
+            self._windows[number] = StatsDelta(0)
+            return number
+
+    def end(self, number: int) -> Stats:
+        """Close a window, and return its figures."""
+        with self._lock:
+            self.update()
+            return self._stats(self._windows.pop(number))
+
+    def stats(self) -> Stats:
+        """Return the figures of the window that was opened last."""
+        with self._lock:
+            self.update()
+            return self._stats(self._windows[max(self._windows)])
+
+    def _stats(self, window: StatsDelta) -> Stats:
+        now: Stats = self._pool.stats()
+        peak = max(window.peak_bytes, now.current_bytes)
+        return replace(now, peak_bytes=peak, total_bytes=window.total_bytes, total_count=window.total_count)

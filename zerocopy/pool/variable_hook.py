@@ -1,68 +1,72 @@
-"""``VariableHook``: a framework whose allocator a variable of the environment chooses, once, at its start."""
+"""`VariableHook`: a framework whose allocator an environment variable selects once, when it starts."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from zerocopy.errors import Reason
 from zerocopy.pool.hook import PoolHook
-
-if TYPE_CHECKING:
-    from zerocopy.pool.pool import Pool
+from zerocopy.pool.protocol import PoolInterface
 
 
 class VariableHook(PoolHook):
-    """It shares the driver's pool by its own allocator for that, and takes none from outside.
+    """Base for frameworks that can share the driver's pool, but take no external allocator.
 
     Attributes
     ----------
-    choice : dict of str to str
-        The variables that choose its allocator for the driver's pool.
-    manners : dict of str to str
-        Those that keep it from taking the card at once where it has no part in the pool.
-    allocates : str
-        Who allocates in it, as messages have it.
-    greed : str
-        What it takes of the card without its manners.
-    began : str
-        What it has done when it has read its variables.
-    first : str
-        What makes it do that.
+    allocator_variables : dict of str to str
+        Variables that select the allocator for the driver's pool.
+    prealloc_variables : dict of str to str
+        Variables that stop the framework from preallocating the GPU.
+    allocator_owner : str
+        Component that allocates, as messages name it.
+    default_footprint : str
+        What it preallocates by default.
+    start_event : str
+        Event at which it reads its variables, as a clause: ``"JAX has made its client"``.
+    start_trigger : str
+        User action that causes the event: ``"the first jax array"``.
     """
 
-    by_driver = True
-    choice: ClassVar[dict[str, str]] = {}
-    manners: ClassVar[dict[str, str]] = {}
-    allocates: str = ""
-    greed: str = "the card"
-    began: str = ""
-    first: str = ""
+    shares_driver_pool = True
+    allocator_variables: ClassVar[dict[str, str]] = {}
+    prealloc_variables: ClassVar[dict[str, str]] = {}
+    allocator_owner: str = ""
+    default_footprint: str = "the GPU"
+    start_event: str = ""
+    start_trigger: str = ""
 
-    def cannot(self, pool: Pool) -> Reason | None:
-        if pool.by_rmm:
-            return Reason(
-                f"{self.allocates} takes no allocator from outside; "
-                f"it is only kept from taking {self.greed} at once",
-                'kind="driver" is shared with it',
-            )
-        return None
-
-    def variables(self, pool: Pool, environ: Mapping[str, str]) -> dict[str, str]:
-        return dict(self.choice)
-
-    def courtesies(self, pool: Pool) -> dict[str, str]:
-        return dict(self.manners)
-
-    def too_late(self, pool: Pool) -> Reason | None:
-        if not self.has_read() or self.choice.items() <= os.environ.items():
+    def unsupported(self, pool: PoolInterface) -> Reason | None:
+        if not pool.uses_rmm:
             return None
-        told = ", ".join(f"{name}={value}" for name, value in self.choice.items())
         return Reason(
-            f"{self.began}, and read its variables then",
-            f"call install_pool() before {self.first}, or set {told}",
+            f"{self.allocator_owner} takes no external allocator; "
+            f"the pool only stops it from preallocating {self.default_footprint}",
+            'kind="driver" is shared with it',
+            code="no-external-allocator",
         )
 
-    def detach(self, pool: Pool) -> Reason | None:
-        return Reason(f"{self.allocates} keeps the allocator that it began with", "end the process")
+    def allocator_env(self, pool: PoolInterface, environ: Mapping[str, str]) -> dict[str, str]:
+        return dict(self.allocator_variables)
+
+    def prealloc_env(self, pool: PoolInterface) -> dict[str, str]:
+        return dict(self.prealloc_variables)
+
+    def too_late(self, pool: PoolInterface) -> Reason | None:
+        if not self.has_read_env() or self.allocator_variables.items() <= os.environ.items():
+            return None
+        settings = ", ".join(f"{name}={value}" for name, value in self.allocator_variables.items())
+        return Reason(
+            f"{self.start_event}, and read its variables then",
+            f"call install_pool() before {self.start_trigger}, or set {settings}",
+            code="too-late",
+        )
+
+    def detach(self, pool: PoolInterface) -> Reason | None:
+        return Reason(
+            f"{self.allocator_owner} keeps the allocator that it began with",
+            "end the process",
+            code="allocator-in-use",
+        )

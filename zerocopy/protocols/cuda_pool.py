@@ -1,8 +1,7 @@
-"""CUDA's stream-ordered memory pools, through the driver's interface (CUDA 11.2 and later).
+"""CUDA's stream-ordered memory pools, through the driver API (CUDA 11.2 and later).
 
-Each device has a default pool, ``cuDeviceGetDefaultMemPool``; every framework of a process
-can take from it, and what one of them frees the next one gets. Names and numbers are
-cuda.h's; streams are the driver's handles, as DLPack numbers them.
+Each device has a default pool, ``cuDeviceGetDefaultMemPool``, which all frameworks of a process
+can share. Names and numbers are those of cuda.h; streams are driver handles, as in DLPack.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ def supported(device: int) -> bool:
     return bool(cuda_driver.attribute(device, _POOLS_SUPPORTED))
 
 
-def awake(device: int) -> bool:
-    """Whether the process has a primary context of a device; the driver is not initialised to find out.
+def has_context(device: int) -> bool:
+    """Whether the process has a primary context of a device; the driver is not initialised.
 
-    Before ``cuInit`` it answers with CUDA_ERROR_NOT_INITIALIZED, and does nothing (CUDA Driver
-    API, "Initialization").
+    Before ``cuInit`` the calls return CUDA_ERROR_NOT_INITIALIZED, without effect (CUDA Driver API,
+    "Initialization").
     """
     library = cuda_driver.driver()
     number, flags, active = ctypes.c_int(), ctypes.c_uint(), ctypes.c_int()
@@ -44,7 +43,7 @@ def awake(device: int) -> bool:
 
 
 def pages_managed_memory(device: int) -> bool:
-    """Whether host and device may use managed memory at once, so that it can exceed the card."""
+    """Whether host and device may access managed memory at once, so that it can exceed the GPU."""
     return bool(cuda_driver.attribute(device, _CONCURRENT_MANAGED_ACCESS))
 
 
@@ -57,7 +56,7 @@ def default_pool(device: int) -> int:
     return handle.value or 0
 
 
-def get(device: int, pool: int, attribute: int) -> int:
+def get_attribute(device: int, pool: int, attribute: int) -> int:
     """Return an attribute of a pool, such as `USED_CURRENT`, in bytes."""
     value = ctypes.c_uint64()
     with on_device(device) as library:
@@ -70,8 +69,8 @@ def get(device: int, pool: int, attribute: int) -> int:
     return value.value
 
 
-def put(device: int, pool: int, attribute: int, value: int) -> None:
-    """Set an attribute: the threshold, or a high-water mark to 0."""
+def set_attribute(device: int, pool: int, attribute: int, value: int) -> None:
+    """Set an attribute: the release threshold, or a high-water mark to 0."""
     with on_device(device) as library:
         call(
             library.cuMemPoolSetAttribute,
@@ -82,14 +81,14 @@ def put(device: int, pool: int, attribute: int, value: int) -> None:
 
 
 def allocate(device: int, pool: int, nbytes: int, stream: int) -> int:
-    """Allocate from a pool, usable by work that comes later on the stream.
+    """Allocate from a pool, for later work on the stream.
 
     Raises
     ------
     MemoryError
-        The device has no more.
+        The device is out of memory.
     DeviceError
-        The driver refuses for another reason.
+        The driver returned another error.
     """
     ptr = ctypes.c_uint64()
     with on_device(device) as library:
@@ -97,24 +96,24 @@ def allocate(device: int, pool: int, nbytes: int, stream: int) -> int:
             ctypes.byref(ptr), ctypes.c_size_t(nbytes), ctypes.c_void_p(pool), ctypes.c_void_p(stream)
         )
         if code == _OUT_OF_MEMORY:
-            raise MemoryError(f"cuMemAllocFromPoolAsync() of {nbytes} bytes: the device has no more")
+            raise MemoryError(f"cuMemAllocFromPoolAsync() of {nbytes} bytes: the device is out of memory")
         cuda_driver.check("cuMemAllocFromPoolAsync", code)
     return ptr.value
 
 
 def free(device: int, ptr: int, stream: int) -> None:
-    """Free what a pool gave, after what the stream has been given so far."""
+    """Free memory of a pool, ordered after the work submitted to the stream so far."""
     with on_device(device) as library:
         call(library.cuMemFreeAsync, ctypes.c_uint64(ptr), ctypes.c_void_p(stream))
 
 
 def trim(device: int, pool: int, keep: int) -> None:
-    """Give memory that nobody uses back to the device, down to `keep` bytes."""
+    """Return unused memory to the device, down to `keep` bytes."""
     with on_device(device) as library:
         call(library.cuMemPoolTrimTo, ctypes.c_void_p(pool), ctypes.c_size_t(keep))
 
 
-def finish(device: int, stream: int) -> None:
-    """Have the host wait for a stream."""
+def synchronize(device: int, stream: int) -> None:
+    """Wait for a stream on the host."""
     with on_device(device) as library:
         call(library.cuStreamSynchronize, ctypes.c_void_p(stream))

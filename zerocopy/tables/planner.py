@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from itertools import takewhile
+from typing import Any
 
 from zerocopy import registry
 from zerocopy.errors import UnsupportedConversionError
+from zerocopy.framework import Framework
 from zerocopy.plan import Plan
+from zerocopy.source import Source
 from zerocopy.tables import to_tables, to_tensors
 from zerocopy.tables.column import Table
 from zerocopy.tables.decode import decode
-from zerocopy.tables.options import Request
+from zerocopy.tables.options import DEFAULTS, Options, Request
 from zerocopy.tables.summary import copy_required, each, run
+from zerocopy.tables.tensor_table import table_of_tensor
 
 
-def make(table: Table, request: Request) -> Plan:
-    """Return the plan of a table or a column.
+def request(
+    target: Framework,
+    options: dict[str, Any],
+    copy: bool | None,
+    writable: bool | None,
+    plan_array: Callable[[Source, bool | None], Plan],
+) -> Request:
+    """Return the request of a call with these options for tables; raise for invalid values."""
+    checked = Options(**options) if options else DEFAULTS
+    return Request(target, checked, copy, writable, plan_array)
+
+
+def make(description: Source | Table, request: Request) -> Plan:
+    """Return the plan of a table, a column or an array.
 
     Raises
     ------
     ZeroCopyError
         As ``convert`` raises; the caller sets the first part of the message.
     """
+    table = _as_table(description, request)
     if table.read is not None:
         return _unread(table, request)
     if isinstance(request.options.nulls, dict) and not table.single:
@@ -34,6 +51,24 @@ def make(table: Table, request: Request) -> Plan:
     if _keeps_columns(request):
         return to_tables.plan(chosen, request)
     return to_tensors.plan(chosen, request)
+
+
+def _as_table(description: Source | Table, request: Request) -> Table:
+    """Return an array as a table; refuse ``names=`` for a table, and options for tables without one."""
+    names, target = request.options.names, request.target
+    if isinstance(description, Table):
+        if names is not None:
+            why = "names= is for a tensor's columns, and these have names"
+            raise UnsupportedConversionError("", why, "rename them in the source", code="option-value")
+        return description
+    if names is None and target.kind != "table":
+        passed = ", ".join(f"{name}=" for name in request.options.explicit)
+        why = f"{passed} is for tables, and this is a tensor"
+        raise UnsupportedConversionError("", why, "leave it out", code="option-value")
+    if not target.tables:
+        why = f"{target.name} has no names for columns"
+        raise UnsupportedConversionError("", why, "leave names out", code="option-value")
+    return table_of_tensor(description, names)
 
 
 def _keeps_columns(request: Request) -> bool:

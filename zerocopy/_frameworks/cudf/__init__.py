@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
@@ -23,9 +23,6 @@ from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.to_tables import Copied
-
-if TYPE_CHECKING:
-    from zerocopy.pool.hook import PoolHook
 
 _INSTALL = "pip install cudf-cu13, or cudf-cu12: nvidia-smi shows the CUDA version"
 _FRAMES = ("DataFrame", "Series", "Index", "RangeIndex", "MultiIndex")
@@ -42,16 +39,12 @@ class CuDF(Framework):
     """``cudf.DataFrame``, ``cudf.Series`` and ``cudf.Index``, on CUDA devices only."""
 
     name = "cudf"
+    pool_hook = "zerocopy._frameworks.cudf.pool:CuDFHook"
     kind = "table"
     root_modules = ("cudf",)
     distribution = "cudf-cu13"  # "pip install cudf" finds a placeholder
     install_hint = _INSTALL
     device_kinds = ("cuda",)
-
-    def pool_hook(self) -> PoolHook:
-        from zerocopy._frameworks.cudf.pool import CuDFHook
-
-        return CuDFHook()
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, _classes(*_FRAMES))

@@ -1,30 +1,22 @@
-"""cuDF on a memory pool: it allocates through RMM; its import must not undo the others."""
+"""cuDF on a memory pool: it allocates via RMM, and its import replaces other frameworks' allocators."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from zerocopy.errors import Reason
 from zerocopy.pool.hook import PoolHook
-
-if TYPE_CHECKING:
-    from zerocopy.pool.pool import Pool
+from zerocopy.pool.protocol import PoolInterface
 
 
 class CuDFHook(PoolHook):
-    """``import cudf`` gives CuPy and Numba RMM's plain allocators: they get the pool's back."""
+    """``import cudf`` gives CuPy and Numba RMM's plain allocators; the hook attaches the pool again."""
 
     name = "cudf"
     title = "cuDF"
     rank = 50
 
-    def through(self, pool: Pool) -> str:
+    def allocates_via(self, pool: PoolInterface) -> str:
         return "rmm"
 
-    def attach(self, pool: Pool) -> str:
-        back = pool.refresh()
-        what = "RMM's resource of the device"
-        return f"{what}; put right after its import: {', '.join(back)}" if back else what
-
-    def detach(self, pool: Pool) -> Reason | None:
-        return None
+    def attach(self, pool: PoolInterface) -> str:
+        repaired = pool.refresh()
+        detail = "RMM's resource of the device"
+        return f"{detail}; attached again after its import: {', '.join(repaired)}" if repaired else detail

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import (
@@ -22,9 +22,6 @@ from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
-if TYPE_CHECKING:
-    from zerocopy.pool.hook import PoolHook
-
 _MAX_NDIM = 64  # NumPy 2's, which CuPy adopts
 _INSTALL = "pip install cupy-cuda13x, or cupy-cuda12x: nvidia-smi shows the CUDA version"
 
@@ -33,17 +30,13 @@ class CuPy(Framework):
     """``cupy.ndarray`` and its subclasses, with the dtypes of ``ml_dtypes`` stored as NumPy stores them."""
 
     name = "cupy"
+    pool_hook = "zerocopy._frameworks.cupy.pool:CuPyHook"
     root_modules = ("cupy",)
     distribution = "cupy-cuda13x"  # "pip install cupy" builds from source
     install_hint = _INSTALL
     device_kinds = ("cuda",)
     can_copy_to_device = True
     can_export_dlpack = True
-
-    def pool_hook(self) -> PoolHook:
-        from zerocopy._frameworks.cupy.pool import CuPyHook
-
-        return CuPyHook()
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().ndarray)

@@ -1,70 +1,71 @@
-"""CuPy on a memory pool: its allocator is a function, and may change at any time."""
+"""CuPy on a memory pool: its allocator is a function that can be replaced at any time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zerocopy.errors import Reason
 from zerocopy.pool.block import Block
 from zerocopy.pool.hook import PoolHook
-
-if TYPE_CHECKING:
-    from zerocopy.pool.pool import Pool
+from zerocopy.pool.protocol import PoolInterface
 
 # cudaErrorMemoryAllocation, driver_types.h.
-_NO_MEMORY = 2
+_OUT_OF_MEMORY = 2
 Allocator = Callable[[int], Any]
 
 
 class CuPyHook(PoolHook):
-    """Arrays that exist keep the memory that they have."""
+    """Sets CuPy's allocator; existing arrays keep their memory."""
 
     name = "cupy"
     title = "CuPy"
     rank = 30
-    asks = True
+    calls_pool = True
 
     def __init__(self) -> None:
         self._before: Allocator | None = None
-        self._ours: Allocator | None = None
+        self._allocator: Allocator | None = None
 
-    def attach(self, pool: Pool) -> str:
+    def attach(self, pool: PoolInterface) -> str:
         import cupy
 
         before = self._before or cupy.cuda.get_allocator()
         self._before = before
-        if pool.by_rmm:
-            allocator, what = _through_rmm(pool, before), "RMM's resource of the device"
+        if pool.uses_rmm:
+            allocator, detail = _rmm_allocator(pool, before), "RMM's resource of the device"
         elif pool.tracked:
-            allocator, what = _one_by_one(cupy, pool, before), "CUDA's pool, each allocation noted"
+            allocator, detail = (
+                _tracking_allocator(cupy, pool, before),
+                "CUDA's pool, each allocation recorded",
+            )
         else:
-            allocator, what = _through_driver(cupy, pool), "CUDA's pool, cudaMallocAsync"
-        self._ours = allocator
+            allocator, detail = _async_allocator(cupy, pool), "CUDA's pool, cudaMallocAsync"
+        self._allocator = allocator
         cupy.cuda.set_allocator(allocator)
-        return what
+        return detail
 
-    def through(self, pool: Pool) -> str:
-        return "rmm" if pool.by_rmm else ""
+    def allocates_via(self, pool: PoolInterface) -> str:
+        return "rmm" if pool.uses_rmm else ""
 
-    def holds(self, pool: Pool) -> bool:
+    def is_attached(self, pool: PoolInterface) -> bool:
         import cupy
 
-        return cupy.cuda.get_allocator() is self._ours
+        return cupy.cuda.get_allocator() is self._allocator
 
-    def detach(self, pool: Pool) -> Reason | None:
+    def detach(self, pool: PoolInterface) -> Reason | None:
         import cupy
 
-        if cupy.cuda.get_allocator() is self._ours:
+        if cupy.cuda.get_allocator() is self._allocator:
             cupy.cuda.set_allocator(self._before)
         return None
 
 
-def _through_driver(cupy: Any, pool: Pool) -> Allocator:
-    """Return an allocator that takes from CUDA's default pool, and calls the driver not before it must.
+def _async_allocator(cupy: Any, pool: PoolInterface) -> Allocator:
+    """Return an allocator over CUDA's default pool that does not call the driver before its first use.
 
-    Not CuPy's ``MemoryAsyncPool``: that one writes the pool's release threshold, and takes what
-    anybody has written there for a limit (cupy/cuda/memory.pyx, ``set_limit``, ``malloc``).
+    CuPy's ``MemoryAsyncPool`` writes the pool's release threshold, and treats any threshold as a
+    limit (cupy/cuda/memory.pyx, ``set_limit``, ``malloc``).
     """
     runtime, ready = cupy.cuda.runtime, set[int]()
 
@@ -76,64 +77,64 @@ def _through_driver(cupy: Any, pool: Pool) -> Allocator:
         try:
             return cupy.cuda.malloc_async(nbytes)
         except runtime.CUDARuntimeError as error:
-            if error.status != _NO_MEMORY:
+            if error.status != _OUT_OF_MEMORY:
                 raise
-        # What was freed on other streams is there when they have come to it.
+        # Memory freed on other streams is available after synchronisation.
         cupy.cuda.get_current_stream().synchronize()
         try:
             return cupy.cuda.malloc_async(nbytes)
         except runtime.CUDARuntimeError as error:
-            if error.status != _NO_MEMORY:
+            if error.status != _OUT_OF_MEMORY:
                 raise
-            in_use = pool.device_pool(device).in_use() if device in pool.served else 0
+            in_use = pool.device_pool(device).in_use() if device in pool.active_devices else 0
             raise cupy.cuda.memory.OutOfMemoryError(nbytes, in_use) from error
 
     return allocate
 
 
-def _use_default_pool(cupy: Any, pool: Pool, device: int) -> None:
-    if device in pool.served:
-        handle = pool.device_pool(device).handle  # with its threshold, and what it begins with
+def _use_default_pool(cupy: Any, pool: PoolInterface, device: int) -> None:
+    if device in pool.active_devices:
+        handle = pool.device_pool(device).handle  # opens the pool, with its threshold and initial size
     else:
         handle = cupy.cuda.runtime.deviceGetDefaultMemPool(device)
     cupy.cuda.runtime.deviceSetMemPool(device, handle)
 
 
-def _through_rmm(pool: Pool, before: Allocator) -> Allocator:
+def _rmm_allocator(pool: PoolInterface, before: Allocator) -> Allocator:
     """Return RMM's allocator for CuPy, with the errors of a pool.
 
-    On a device that is not the pool's, and where it could not be taken back when the pool was
-    closed (``cupy.cuda.using_allocator``), it asks the allocator from before.
+    It calls the previous allocator on devices outside the pool, and after the pool was closed
+    where it could not be replaced (``cupy.cuda.using_allocator``).
     """
     import cupy
     from rmm.allocators.cupy import rmm_cupy_allocator
 
     def allocate(nbytes: int) -> Any:
         device = cupy.cuda.runtime.getDevice()
-        if pool.closed or device not in pool.served:
+        if pool.closed or device not in pool.active_devices:
             return before(nbytes)
         try:
             memory = rmm_cupy_allocator(nbytes)
         except MemoryError as error:
-            refused = pool.out_of_memory(nbytes, device, error)
+            refused = pool.limit_error(nbytes, device, error)
             if refused is error:
                 raise
             raise refused from error
         if pool.tracked and nbytes:
-            pool.note(memory.device_id, memory.ptr, nbytes, "cupy")
+            pool.record(memory.device_id, memory.ptr, nbytes, "cupy")
         return memory
 
     return allocate
 
 
-def _one_by_one(cupy: Any, pool: Pool, before: Allocator) -> Allocator:
-    """Return an allocator that takes and gives through the pool, which notes it; `before` as above."""
+def _tracking_allocator(cupy: Any, pool: PoolInterface, before: Allocator) -> Allocator:
+    """Return an allocator that calls the pool, which records each allocation; `before` as above."""
 
     def allocate(nbytes: int) -> Any:
         device = cupy.cuda.runtime.getDevice()
-        if pool.closed or device not in pool.served:
+        if pool.closed or device not in pool.active_devices:
             return before(nbytes)
-        # The object and not its number alone: what frees on a stream must find it there.
+        # The stream object, not only its handle: the stream must exist when the block is freed.
         block = Block(pool, nbytes, cupy.cuda.get_current_stream(), device, "cupy")
         memory = cupy.cuda.UnownedMemory(block.ptr, nbytes, block, device)
         return cupy.cuda.MemoryPointer(memory, 0)

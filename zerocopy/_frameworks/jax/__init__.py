@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
@@ -17,9 +17,6 @@ from zerocopy.protocols import cuda_driver, dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable_alias
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
-
-if TYPE_CHECKING:
-    from zerocopy.pool.hook import PoolHook
 
 _MAX_NDIM = 64
 _DEVICE_ALIGNMENT = 16  # kEntryParameterAlignBytes, xla/service/gpu
@@ -35,16 +32,12 @@ class Jax(Framework):
     """``jax.Array`` on one device; sharded arrays are gathered."""
 
     name = "jax"
+    pool_hook = "zerocopy._frameworks.jax.pool:JAXHook"
     root_modules = ("jax", "jaxlib")
     distribution = "jax"
     device_kinds = ("cpu", "cuda")
     mutable = False
     can_copy_to_device = True
-
-    def pool_hook(self) -> PoolHook:
-        from zerocopy._frameworks.jax.pool import JAXHook
-
-        return JAXHook()
 
     def owns(self, cls: type) -> bool:
         jax = self.module()

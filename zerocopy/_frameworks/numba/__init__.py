@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import (
@@ -27,9 +27,6 @@ from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
-if TYPE_CHECKING:
-    from zerocopy.pool.hook import PoolHook
-
 _MAX_NDIM = 64
 _INSTALL = "pip install 'numba-cuda[cu13]', or [cu12]: nvidia-smi shows the CUDA version"
 
@@ -44,16 +41,12 @@ class Numba(Framework):
     """
 
     name = "numba"
+    pool_hook = "zerocopy._frameworks.numba.pool:NumbaHook"
     root_modules = ("numba",)
     distribution = "'numba-cuda[cu13]'"
     install_hint = _INSTALL
     device_kinds = ("cuda",)
     can_copy_to_device = True
-
-    def pool_hook(self) -> PoolHook:
-        from zerocopy._frameworks.numba.pool import NumbaHook
-
-        return NumbaHook()
 
     def module(self) -> ModuleType:
         module = super().module()

@@ -5,72 +5,70 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from zerocopy.device import LEGACY_DEFAULT_STREAM
 from zerocopy.errors import Reason
 from zerocopy.pool.block import Block
 from zerocopy.pool.hook import PoolHook
-
-if TYPE_CHECKING:
-    from zerocopy.pool.pool import Pool
-
-_LEGACY_DEFAULT_STREAM = 1
+from zerocopy.pool.protocol import PoolInterface
 
 
-class _Served:
-    """Whom our manager asks: there is one class of it a process, for contexts keep theirs."""
+class _Current:
+    """The installed pool and the manager class, one per process, because contexts keep their manager."""
 
-    pool: Pool | None = None
+    pool: PoolInterface | None = None
     manager: Any = None
 
 
 class NumbaHook(PoolHook):
     """``set_memory_manager`` is silently without effect on contexts that exist.
 
-    A context that was made under our manager keeps it: what it asks is the pool that is
-    installed, and Numba's own manager where there is none.
+    A context that was created with the pool's manager keeps it. That manager calls the installed
+    pool, or Numba's own manager if there is none.
     """
 
     name = "numba"
     title = "Numba"
     module = "numba.cuda"
     rank = 40
-    asks = True
+    calls_pool = True
 
     def lacks_gpu(self) -> Reason | None:
         if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0"):
-            return Reason("Numba simulates CUDA", "unset NUMBA_ENABLE_CUDASIM")
+            return Reason("Numba simulates CUDA", "unset NUMBA_ENABLE_CUDASIM", code="no-gpu-build")
         return None
 
-    def too_late(self, pool: Pool) -> Reason | None:
+    def too_late(self, pool: PoolInterface) -> Reason | None:
         driver = _driver()
-        ours = _Served.manager is not None and _Served.manager.used
-        if ours or not _has_context(driver):
+        attached = _Current.manager is not None and _Current.manager.used
+        if attached or not _has_context(driver):
             return None
         return Reason(
-            "Numba has made a CUDA context, and ignores another memory manager from then on",
+            "Numba has created a CUDA context, and ignores other memory managers since",
             "call install_pool() before the first array or kernel of numba.cuda",
+            code="too-late",
         )
 
-    def attach(self, pool: Pool) -> str:
+    def attach(self, pool: PoolInterface) -> str:
         from numba import cuda
 
-        if _Served.manager is None:
-            _Served.manager = _manager()
-        _Served.pool = pool
-        cuda.set_memory_manager(_Served.manager)
-        return "a memory manager that takes from the pool"
+        if _Current.manager is None:
+            _Current.manager = _manager()
+        _Current.pool = pool
+        cuda.set_memory_manager(_Current.manager)
+        return "a memory manager that allocates from the pool"
 
-    def holds(self, pool: Pool) -> bool:
-        ours = getattr(_driver(), "_memory_manager", _Served.manager) is _Served.manager
-        return ours and _Served.pool is pool
+    def is_attached(self, pool: PoolInterface) -> bool:
+        is_set = getattr(_driver(), "_memory_manager", _Current.manager) is _Current.manager
+        return is_set and _Current.pool is pool
 
-    def detach(self, pool: Pool) -> Reason | None:
+    def detach(self, pool: PoolInterface) -> Reason | None:
         driver = _driver()
-        if _Served.pool is pool:
-            _Served.pool = None
-        if not _Served.manager.used and getattr(driver, "_memory_manager", None) is _Served.manager:
-            driver._memory_manager = None  # as before the first context: Numba chooses then
+        if _Current.pool is pool:
+            _Current.pool = None
+        if not _Current.manager.used and getattr(driver, "_memory_manager", None) is _Current.manager:
+            driver._memory_manager = None  # as before the first context, when Numba selects one
         return None
 
 
@@ -79,11 +77,10 @@ def _driver() -> Any:
 
 
 def _has_context(driver: Any) -> bool:
-    """Whether Numba has made a context.
+    """Whether Numba has created a context.
 
-    Private, since nothing public tells without making one. The devices that it knows have
-    theirs; and its own manager is only ever set when one is made (driver.py,
-    ``_ensure_memory_manager``).
+    Private attributes: no public call reports it without creating one. Numba sets its own manager
+    only when it creates a context (driver.py, ``_ensure_memory_manager``).
     """
     devices = getattr(getattr(driver, "driver", None), "devices", {})
     if any(getattr(device, "primary_context", None) is not None for device in devices.values()):
@@ -93,7 +90,7 @@ def _has_context(driver: Any) -> bool:
 
 
 def _manager() -> Any:
-    """Return the class of managers, as Numba asks for: it makes one for each context."""
+    """Return the manager class, of which Numba creates an instance for each context."""
     from numba import cuda
     from numba.cuda.cudadrv import driver
 
@@ -107,12 +104,12 @@ def _manager() -> Any:
         def initialize(self) -> None:
             type(self).used = True
 
-        def _pool(self) -> Pool | None:
-            """Return the pool to ask; None where there is none for this device."""
-            pool = _Served.pool
-            return pool if pool is not None and self.context.device.id in pool.served else None
+        def _pool(self) -> PoolInterface | None:
+            """Return the pool of this device; None if there is none."""
+            pool = _Current.pool
+            return pool if pool is not None and self.context.device.id in pool.active_devices else None
 
-        def _numbas(self) -> Any:
+        def _fallback(self) -> Any:
             """Return Numba's own manager for this context."""
             if self._own is None:
                 self._own = driver.NumbaCUDAMemoryManager(context=self.context)
@@ -122,17 +119,17 @@ def _manager() -> Any:
         def memalloc(self, size: int) -> Any:
             pool = self._pool()
             if pool is None:
-                return self._numbas().memalloc(size)
-            # On the default stream, as Numba's own: it frees without knowing of streams.
-            block = Block(pool, size, _LEGACY_DEFAULT_STREAM, self.context.device.id, "numba")
+                return self._fallback().memalloc(size)
+            # On the default stream, as Numba's own manager, because Numba frees without a stream.
+            block = Block(pool, size, LEGACY_DEFAULT_STREAM, self.context.device.id, "numba")
             self.allocations[block.ptr] = block
-            drop = _dropping(self.allocations, block.ptr)
-            return cuda.MemoryPointer(self.context, _pointer(driver, block.ptr), size, finalizer=drop)
+            finalizer = _finalizer(self.allocations, block.ptr)
+            return cuda.MemoryPointer(self.context, _pointer(driver, block.ptr), size, finalizer=finalizer)
 
         def get_memory_info(self) -> Any:
             pool = self._pool()
             if pool is None:
-                return self._numbas().get_memory_info()
+                return self._fallback().get_memory_info()
             free, total = pool.memory_info(self.context.device.id)
             return cuda.MemoryInfo(free=free, total=total)
 
@@ -147,16 +144,16 @@ def _manager() -> Any:
     return PoolManager
 
 
-def _dropping(allocations: dict[int, Block], ptr: int) -> Callable[[], None]:
-    def drop() -> None:
-        # A context that is reset has cleared them before (as RMM's plugin has it).
+def _finalizer(allocations: dict[int, Block], ptr: int) -> Callable[[], None]:
+    def free() -> None:
+        # The reset of a context clears the allocations first, as in RMM's plugin.
         allocations.pop(ptr, None)
 
-    return drop
+    return free
 
 
 def _pointer(driver: Any, ptr: int) -> Any:
-    """Return an address in the type that this Numba has: numba-cuda the bindings', built-in ctypes'."""
+    """Return an address in Numba's type: of cuda.bindings in numba-cuda, of ctypes in numba."""
     if getattr(driver, "USE_NV_BINDING", True):
         from cuda.bindings.driver import CUdeviceptr
 

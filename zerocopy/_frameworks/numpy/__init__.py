@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
@@ -13,7 +13,9 @@ from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim, v
 from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
-from zerocopy.tables.column import Table
+
+if TYPE_CHECKING:
+    from zerocopy.tables.column import Table
 
 _VIEW_AS_INTEGERS = "view it as integers, x.view('int64'), and store the unit separately"
 _REMEDIES = {  # by dtype.kind, or dtype.char for long double
@@ -94,10 +96,10 @@ class NumPy(Framework):
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         import numpy as np
 
+        if not isinstance(obj, np.ndarray) or obj.dtype.kind in "biufc":
+            return None
         from zerocopy._frameworks.numpy import records
 
-        if not isinstance(obj, np.ndarray):
-            return None
         return records.records_table(obj, f"numpy.{type(obj).__name__}")
 
     def _scalar(self, obj: Any, name: str) -> Source:

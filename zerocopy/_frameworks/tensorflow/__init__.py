@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.tensorflow import fast_path
@@ -16,9 +16,6 @@ from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, address, aligned_copy, writable_alias
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
-
-if TYPE_CHECKING:
-    from zerocopy.pool.hook import PoolHook
 
 _MAX_NDIM = 64  # NumPy's, which passes host memory on; TensorFlow's own is 254
 # TensorFlow has these dtypes without DLPack support: as a target it copies, as a source NumPy
@@ -33,16 +30,12 @@ class TensorFlow(Framework):
     """``tf.Tensor`` in eager mode and ``tf.Variable`` (its present value)."""
 
     name = "tensorflow"
+    pool_hook = "zerocopy._frameworks.tensorflow.pool:TensorFlowHook"
     root_modules = ("tensorflow",)
     distribution = "tensorflow"
     device_kinds = ("cpu", "cuda")
     mutable = False
     can_copy_to_device = True
-
-    def pool_hook(self) -> PoolHook:
-        from zerocopy._frameworks.tensorflow.pool import TensorFlowHook
-
-        return TensorFlowHook()
 
     def owns(self, cls: type) -> bool:
         tf = self.module()

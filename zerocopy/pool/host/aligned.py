@@ -1,58 +1,40 @@
-"""``host="aligned"``: what NumPy allocates lies at multiples of 64 bytes, in the whole process."""
+"""``host="aligned"``: NumPy's allocations are 64-byte aligned, in the whole process."""
 
 from __future__ import annotations
 
 from zerocopy.errors import Reason
-from zerocopy.pool.host import c_library, recycling
-from zerocopy.pool.host.mode import Mode
+from zerocopy.pool.host import data_handler, recycling
+from zerocopy.pool.host.recycle import Recycle
 
 
-class Aligned(Mode):
-    """NumPy's arrays at multiples of 64 bytes, so that JAX and Arrow take them without a copy.
+class Aligned(Recycle):
+    """64-byte aligned NumPy arrays, which JAX and Arrow import without a copy.
 
-    It includes ``"recycle"``: what is aligned by the C library alone is not kept by it.
+    Includes ``"recycle"``, because the C library does not keep blocks of ``aligned_alloc``.
     """
 
     name = "aligned"
-    about = "NumPy's arrays at multiples of 64 bytes, and large blocks are kept for reuse"
+    about = "NumPy's arrays are 64-byte aligned, and large blocks are kept for reuse"
 
     def check(self) -> Reason | None:
-        """Return why not: see :mod:`zerocopy.pool.host.c_library`, or NumPy is not as expected."""
-        if self.installed:
-            return None
-        reason = c_library.refusal()
-        if reason is not None:
-            return reason
-        from zerocopy.pool.host import data_handler
-
-        return data_handler.refusal()
+        """Return why NumPy's or the C library's allocator cannot be changed; None if both can."""
+        return None if self.installed else super().check() or data_handler.refusal()
 
     def _install(self) -> None:
-        from zerocopy.pool.host import data_handler
-
-        recycling.hold(self.name)
-        data_handler.want("aligned")
+        super()._install()
+        data_handler.enable("aligned")
 
     def _restore(self) -> str:
-        from zerocopy.pool.host import data_handler
-
-        told = [data_handler.unwant("aligned"), recycling.release(self.name)]
-        return "; ".join(filter(None, told))
+        return "; ".join(filter(None, (data_handler.disable("aligned"), super()._restore())))
 
     def describe(self) -> str:
-        """Return what is aligned and what is not."""
+        """Return which arrays are aligned and which are not."""
         if not self.installed:
             return f"{self.name}: not installed"
-        from zerocopy.pool.host import data_handler
-
-        missing, other = data_handler.without_stubs(), data_handler.other_handler()
-        told = "NumPy's arrays lie at multiples of 64 bytes"
+        missing, other = data_handler.why_no_stubs(), data_handler.other_handler()
+        text = "NumPy's arrays are 64-byte aligned"
         if missing:
-            told += f", but not zeros and resized ones, which need functions of machine code: {missing}"
+            text += f", except zeros and resized arrays, which need machine code: {missing}"
         if other:
-            told += f"; this context allocates with {other!r}, which is left as it is"
-        return f"{self.name}: {told}; {recycling.describe()}"
-
-    def trim(self) -> int:
-        """Give what the C library keeps back to the system, and return how many bytes that was."""
-        return c_library.trim()
+            text += f"; this context allocates with {other!r}, which is not changed"
+        return f"{self.name}: {text}; {recycling.describe()}"

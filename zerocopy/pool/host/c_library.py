@@ -1,4 +1,4 @@
-"""The C library's allocator: whether it is glibc's that everybody uses, how it is set, what it keeps."""
+"""The C library's allocator: whether it is glibc's, its settings, and the memory that it keeps."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from zerocopy.errors import Reason
 # malloc.h.
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -2, -3, -4, -8
 
-#: Names of CPython's raw allocator under which it is the C library's own.
+#: Names of CPython's raw allocator that mean the C library's.
 _OWN = (b"pymalloc", b"malloc")
 _REPLACEABLE = ("malloc", "free", "realloc", "calloc", "aligned_alloc", "mallopt", "malloc_trim")
 
 
-class _Found(ctypes.Structure):
+class _SymbolInfo(ctypes.Structure):
     """Dl_info of dlfcn.h."""
 
     _fields_ = (
@@ -34,20 +34,20 @@ class _Found(ctypes.Structure):
 
 @cache
 def library() -> ctypes.CDLL:
-    """Return the functions that the process sees: the C library's, unless something stands before them."""
+    """Return the process-wide symbols: the C library's, unless another library overrides them."""
     return ctypes.CDLL(None)
 
 
 def address(function: str, among: ctypes.CDLL | None = None) -> int:
-    """Return where a function of the C library is."""
+    """Return the address of a function of the C library."""
     return ctypes.cast(getattr(among or library(), function), ctypes.c_void_p).value or 0
 
 
 def file_of(function: int) -> str:
-    """Return the file from which a function was loaded; nothing if it is from none."""
-    found = _Found()
-    known = library().dladdr(ctypes.c_void_p(function), ctypes.byref(found))
-    return os.path.realpath(os.fsdecode(found.file)) if known and found.file else ""
+    """Return the file from which a function was loaded; empty if unknown."""
+    info = _SymbolInfo()
+    known = library().dladdr(ctypes.c_void_p(function), ctypes.byref(info))
+    return os.path.realpath(os.fsdecode(info.file)) if known and info.file else ""
 
 
 def refusal() -> Reason | None:
@@ -57,11 +57,16 @@ def refusal() -> Reason | None:
 
 def _no_glibc() -> Reason | None:
     if not sys.platform.startswith("linux"):
-        return Reason(f"it is done with glibc, and this is {sys.platform}", "leave host= out, or use Linux")
+        return Reason(
+            f"it needs glibc, and this is {sys.platform}",
+            "leave host= out, or use Linux",
+            code="not-glibc",
+        )
     if not hasattr(library(), "gnu_get_libc_version"):
         return Reason(
             "the C library is not glibc (musl, as in Alpine), whose allocator has no such settings",
             "use an image with glibc: python:3.12-slim in place of python:3.12-alpine",
+            code="not-glibc",
         )
     return None
 
@@ -76,15 +81,15 @@ _EACH_LOADED = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Loaded), ctypes.c_
 
 
 def _libraries() -> list[str]:
-    """Return the files of all that is loaded, in the order in which symbols are looked for."""
+    """Return the files of all loaded libraries, in the order of symbol lookup."""
     files: list[str] = []
 
-    def note(info: Any, size: int, data: Any) -> int:
+    def append(info: Any, size: int, data: Any) -> int:
         files.append(os.fsdecode(info.contents.file or b""))
         return 0
 
-    library().dl_iterate_phdr(_EACH_LOADED(note), None)
-    return [file for file in files if "/" in file]  # not the program, nor what the kernel adds
+    library().dl_iterate_phdr(_EACH_LOADED(append), None)
+    return [file for file in files if "/" in file]  # neither the program nor the kernel's vDSO
 
 
 class _Symbol(ctypes.Structure):
@@ -101,27 +106,27 @@ class _Symbol(ctypes.Structure):
 
 
 def _is_stub(function: int) -> bool:
-    """Whether a function is only a jump to one of that name elsewhere.
+    """Whether a function is only a jump to the function of that name in another library.
 
-    A program that is linked to fixed addresses, as Debian's and Ubuntu's Python is, answers so for
-    what it calls: its symbol is of no section of its own (System V ABI, AMD64, "Function Addresses").
+    A program linked to fixed addresses, such as Debian's and Ubuntu's Python, has such a symbol for
+    each function that it calls, without a section (System V ABI, AMD64, "Function Addresses").
     """
-    found, symbol = _Found(), ctypes.POINTER(_Symbol)()
+    info, symbol = _SymbolInfo(), ctypes.POINTER(_Symbol)()
     # 1: RTLD_DL_SYMENT, dlfcn.h.
-    known = library().dladdr1(ctypes.c_void_p(function), ctypes.byref(found), ctypes.byref(symbol), 1)
+    known = library().dladdr1(ctypes.c_void_p(function), ctypes.byref(info), ctypes.byref(symbol), 1)
     return bool(known and symbol and symbol.contents.section == 0)
 
 
 def _definer(name: str) -> str:
-    """Return the file of the first library that defines a function: whose it is, where no program does."""
+    """Return the file of the first library that defines a function; empty if none does."""
     for file in _libraries():
         try:
             handle = ctypes.CDLL(file, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-            found = file_of(address(name, handle))
-        except (OSError, AttributeError):  # unloaded meanwhile; or neither it nor what it needs has one
+            definer = file_of(address(name, handle))
+        except (OSError, AttributeError):  # unloaded meanwhile, or without that function
             continue
-        if found == os.path.realpath(file):
-            return found
+        if definer == os.path.realpath(file):
+            return definer
     return ""
 
 
@@ -133,9 +138,9 @@ def _replaced() -> Reason | None:
         file = _definer(name) if _is_stub(address(name)) else file_of(address(name))
         if file != file_of(address(name, own)):
             return Reason(
-                f"{name} is not glibc's but that of {file or 'an unknown file'}, "
-                "which has settings of its own",
+                f"{name} is not glibc's but that of {file or 'an unknown file'}, which has other settings",
                 "start without it (see LD_PRELOAD), or leave host= out: such allocators keep blocks too",
+                code="other-allocator",
             )
     return None
 
@@ -144,43 +149,50 @@ def _free_threaded() -> Reason | None:
     if not sysconfig.get_config_var("Py_GIL_DISABLED"):
         return None
     return Reason(
-        "this is a free-threaded build: NumPy's functions would be exchanged while threads run in them",
+        "this is a free-threaded build: NumPy's functions would be replaced while threads run in them",
         "use the ordinary build of the same Python",
+        code="free-threaded",
     )
 
 
 def _wrapped() -> Reason | None:
-    """CPython's own allocator has to be the C library's: NumPy frees through it (2.3 and later)."""
+    """Check that CPython's allocator is the C library's: NumPy 2.3 and later frees through it."""
     if tracemalloc.is_tracing():
         return Reason(
-            "tracemalloc is running: it stands between NumPy and the C library, so that what NumPy "
-            "calls cannot be told, and it would count what is kept wrongly",
+            "tracemalloc is running: it hides which allocator NumPy calls, and would miscount kept blocks",
             "stop it before: tracemalloc.stop(), no PYTHONTRACEMALLOC, no -X tracemalloc; it may start later",
+            code="tracemalloc",
         )
-    ask: Any = getattr(ctypes.pythonapi, "_PyMem_GetCurrentAllocatorName", None)
-    if ask is None:
-        return Reason("this Python does not tell which allocator it uses", "use CPython 3.11 to 3.14")
-    ask.restype = ctypes.c_char_p
-    name: bytes | None = ask()
+    allocator_name: Any = getattr(ctypes.pythonapi, "_PyMem_GetCurrentAllocatorName", None)
+    if allocator_name is None:
+        return Reason(
+            "this Python does not report its allocator", "use CPython 3.11 to 3.14", code="other-allocator"
+        )
+    allocator_name.restype = ctypes.c_char_p
+    name: bytes | None = allocator_name()
     if name in _OWN:
         return None
     if name is not None and name.endswith(b"_debug"):
         return Reason(
-            "Python's allocator is the debugging one: it aborts when it is given memory that "
-            "did not come from it, and NumPy frees through it",
+            "Python uses its debugging allocator, through which NumPy frees, and which aborts on memory "
+            "of other allocators",
             "start without PYTHONMALLOC=debug and without -X dev",
+            code="other-allocator",
         )
-    told = name.decode() if name else "one that something has put in its place"
-    return Reason(f"Python's allocator is {told}, not the C library's", "start without PYTHONMALLOC")
+    shown = name.decode() if name else "a custom one"
+    return Reason(
+        f"Python's allocator is {shown}, not the C library's",
+        "start without PYTHONMALLOC",
+        code="other-allocator",
+    )
 
 
 _CHECKS: tuple[Callable[[], Reason | None], ...] = (_no_glibc, _replaced, _free_threaded, _wrapped)
 
 
 def huge_heap() -> bool:
-    """Whether glibc was told to take its heap from hugetlbfs (``glibc.malloc.hugetlb=2`` or a size)."""
-    told = _tunables().get("glibc.malloc.hugetlb", "0")
-    return told not in ("0", "1")
+    """Whether glibc takes its heap from hugetlbfs (``glibc.malloc.hugetlb=2`` or a size)."""
+    return _tunables().get("glibc.malloc.hugetlb", "0") not in ("0", "1")
 
 
 def _tunables() -> dict[str, str]:
@@ -189,13 +201,13 @@ def _tunables() -> dict[str, str]:
 
 
 def at_start(variable: str, tunable: str, default: int) -> int:
-    """Return what a setting was when the process began, which the C library does not tell.
+    """Return the initial value of a setting, which the C library does not report.
 
-    From its variable (mallopt(3), ENVIRONMENT VARIABLES) or its tunable, or its default.
+    It comes from its variable (mallopt(3), ENVIRONMENT VARIABLES), its tunable, or its default.
     """
-    told = os.environ.get(variable) or _tunables().get(f"glibc.malloc.{tunable}")
+    text = os.environ.get(variable) or _tunables().get(f"glibc.malloc.{tunable}")
     try:
-        return int(told, 0) if told else default
+        return int(text, 0) if text else default
     except ValueError:
         return default
 
@@ -207,7 +219,7 @@ def resident() -> int:
 
 
 def trim() -> int:
-    """Give free memory back to the system, and return by how many bytes the resident set shrank."""
+    """Return free memory to the system; return the shrinkage of the resident set in bytes."""
     before = resident()
     library().malloc_trim(ctypes.c_size_t(0))
     return max(0, before - resident())

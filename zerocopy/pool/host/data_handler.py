@@ -1,9 +1,8 @@
-"""NumPy's default allocator, whose functions are exchanged in place (NEP 49).
+"""NumPy's default allocator, whose functions are replaced in place (NEP 49).
 
-NumPy keeps the handler that new arrays use in a context variable: one that is set in a thread
-is not seen in others. All of them begin with the default handler, which is one C struct of the
-process. Each array keeps the handler that it was allocated with, and is freed through its
-``free``: so that function stays NumPy's own, and frees what came before, meanwhile and after.
+NumPy keeps the current handler in a context variable, so that a handler set in one thread does
+not apply to others. All threads begin with the default handler, which is one C struct. Each array
+keeps its handler and is freed through the handler's ``free``, which therefore is not replaced.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ import os
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
-
-import numpy as np
 
 from zerocopy.errors import Reason
 from zerocopy.pool.host import c_library, machine_code
@@ -50,7 +47,7 @@ class _Handler(ctypes.Structure):
 
 @dataclass
 class _State:
-    """What was found, and what was made of it."""
+    """NumPy's own functions, and the replacements."""
 
     originals: dict[str, int]
     stubs: dict[str, int]
@@ -58,70 +55,75 @@ class _State:
 
 
 _FUNCTIONS = ("malloc", "calloc", "realloc", "free")
-_MEANWHILE = "something else exchanged functions of NumPy's allocator meanwhile"
+_REPLACED = "another package has replaced functions of NumPy's allocator since"
 _state: _State | None = None
-_wanted: set[str] = set()
+_enabled: set[str] = set()
 
 
 def refusal() -> Reason | None:
-    """Return why NumPy's allocator is not as expected; None if it is."""
+    """Return why NumPy's allocator cannot be changed; None if it can."""
     if _state is not None:
-        return Reason(_MEANWHILE, "leave one of the two out") if _foreign(_state) else None
+        if _is_foreign(_state):
+            return Reason(_REPLACED, "leave one of the two out", code="other-allocator")
+        return None
     upgrade = "install NumPy 1.23 or later from PyPI or conda-forge; or use host='recycle'"
     try:
         handler = _handler()
     except (AttributeError, ImportError, TypeError, ValueError) as error:
-        return Reason(f"NumPy {np.__version__} shows no default allocator ({error})", upgrade)
+        why = f"NumPy {_numpy_version()} does not expose its default allocator ({error})"
+        return Reason(why, upgrade, code="other-allocator")
     if handler.name != _NAME or handler.version != _VERSION:
-        told = f"{handler.name.decode(errors='replace')!r}, version {handler.version}"
-        return Reason(f"NumPy {np.__version__} has another default allocator: {told}", upgrade)
+        shown = f"{handler.name.decode(errors='replace')!r}, version {handler.version}"
+        why = f"NumPy {_numpy_version()} has another default allocator: {shown}"
+        return Reason(why, upgrade, code="other-allocator")
     home = os.path.realpath(_module().__file__)
     for name in _FUNCTIONS:
         file = c_library.file_of(getattr(handler.allocator, name) or 0)
         if file != home or handler.allocator.ctx:
             return Reason(
-                f"the {name} of NumPy's default allocator is not NumPy's own ({file or 'from no file'})",
-                "see which package exchanged it before, and leave one of the two out",
+                f"the {name} of NumPy's default allocator is not NumPy's own ({file or 'unknown file'})",
+                "find the package that replaced it, and leave one of the two out",
+                code="other-allocator",
             )
     return None
 
 
-def want(what: str) -> None:
-    """Have arrays ``"aligned"``, or large zeros ``"lazy"``; the caller holds the lock of changes."""
-    _wanted.add(what)
-    _serve()
+def enable(feature: str) -> None:
+    """Make arrays ``"aligned"``, or large zeros ``"lazy"``; the caller holds `mode.CHANGING`."""
+    _enabled.add(feature)
+    _apply()
 
 
-def unwant(what: str) -> str:
-    """Take that back, and return what could not be."""
-    _wanted.discard(what)
-    return _serve()
+def disable(feature: str) -> str:
+    """Undo `enable`; return what could not be undone."""
+    _enabled.discard(feature)
+    return _apply()
 
 
-def without_stubs() -> str:
-    """Return why there is no machine code of ours here; nothing if there is, or nothing was asked yet."""
+def why_no_stubs() -> str:
+    """Return why the machine code cannot be used; empty if it can, or before the first `enable`."""
     return _state.why_no_stubs if _state is not None else ""
 
 
 def other_handler() -> str:
-    """Return the name of the allocator that this context uses in place of the default one, if it does."""
+    """Return the name of the allocator that replaces the default one in this context; empty if none."""
     name: str | None = _module().get_handler_name()
     return name if name and name != _NAME.decode() else ""
 
 
-def _serve() -> str:
-    """Write the functions for what is wanted."""
+def _apply() -> str:
+    """Write the functions for the enabled features; return what could not be changed."""
     global _state
     if _state is None:
-        if not _wanted:
+        if not _enabled:
             return ""
         _state = _prepare()
-    if _foreign(_state):
-        return f"{_MEANWHILE}: it is left as it is"
+    if _is_foreign(_state):
+        return f"{_REPLACED}: it is not changed"
     allocator = _handler().allocator
-    ctx, changed = _chosen(_state)
-    # Other threads may allocate in between. Each write is one store of eight bytes at a multiple of
-    # eight, and aligned_alloc sees its 64 from the first call to the last.
+    ctx, changed = _replacements(_state)
+    # Other threads may allocate meanwhile. Each write is one aligned store of eight bytes, and ctx is
+    # 64 whenever malloc is aligned_alloc.
     if ctx:
         allocator.ctx = ctx
     for name, function in (_state.originals | changed).items():
@@ -132,37 +134,37 @@ def _serve() -> str:
     return ""
 
 
-def _foreign(state: _State) -> bool:
-    """Whether there are functions that are neither NumPy's nor ours."""
+def _is_foreign(state: _State) -> bool:
+    """Whether there are functions that are neither NumPy's nor the replacements."""
     allocator = _handler().allocator
     known = {*state.originals.values(), *state.stubs.values(), c_library.address("aligned_alloc")}
     return any(getattr(allocator, name) not in known for name in _FUNCTIONS)
 
 
-def _chosen(state: _State) -> tuple[int | None, dict[str, int]]:
-    """Return the context, and the functions that are not NumPy's own."""
+def _replacements(state: _State) -> tuple[int | None, dict[str, int]]:
+    """Return the ctx and the functions that differ from NumPy's own."""
     stubs = state.stubs
-    if "aligned" in _wanted and stubs:
+    if "aligned" in _enabled and stubs:
         return None, {"malloc": stubs["fresh"], "calloc": stubs["zeroed"], "realloc": stubs["resized"]}
-    if "aligned" in _wanted:
-        # Its first argument is the alignment: ctx. NumPy's own functions look at no ctx.
+    if "aligned" in _enabled:
+        # ctx becomes the first argument, the alignment. NumPy's own functions ignore it.
         return 64, {"malloc": c_library.address("aligned_alloc")}
-    if "lazy" in _wanted and stubs:
+    if "lazy" in _enabled and stubs:
         return None, {"calloc": stubs["sparse"]}
     return None, {}
 
 
 def _prepare() -> _State:
-    """Keep what is there, and make the machine code."""
+    """Keep NumPy's functions, and load the machine code."""
     allocator = _handler().allocator
     originals = {name: getattr(allocator, name) for name in _FUNCTIONS}
     defaults = {f"default_{name}": originals[name] for name in ("malloc", "calloc")}
     try:
         wrong = machine_code.misbehaviour(defaults)
         if wrong:
-            raise NoMachineCodeError(f"a trial of them failed: {wrong}")
+            raise NoMachineCodeError(f"its self-test failed: {wrong}")
         huge = machine_code.HUGE if _huge_pages() else machine_code.NEVER
-        # Of hugetlbfs the kernel drops whole huge pages only, and says nothing of the rest.
+        # In hugetlbfs the kernel drops whole huge pages only, without an error for the rest.
         lazy = machine_code.NEVER if c_library.huge_heap() else machine_code.LAZY
         return _State(originals, machine_code.load(defaults, huge, lazy), "")
     except NoMachineCodeError as error:
@@ -170,25 +172,23 @@ def _prepare() -> _State:
 
 
 def _huge_pages() -> bool:
-    """Whether NumPy asks for huge pages: NUMPY_MADVISE_HUGEPAGE, or by its kernel."""
-    ask = getattr(_module(), "_get_madvise_hugepage", None)
-    return bool(ask()) if ask is not None else True
+    """Whether NumPy requests huge pages: by NUMPY_MADVISE_HUGEPAGE, or by the kernel's version."""
+    setting = getattr(_module(), "_get_madvise_hugepage", None)
+    return bool(setting()) if setting is not None else True
+
+
+def _numpy_version() -> str:
+    return str(import_module("numpy").__version__)
 
 
 def _module() -> Any:
     """Return NumPy's compiled module."""
-    core = "numpy._core" if int(np.__version__.partition(".")[0]) >= 2 else "numpy.core"
+    core = "numpy._core" if int(_numpy_version().partition(".")[0]) >= 2 else "numpy.core"
     return import_module(f"{core}._multiarray_umath")
 
 
 def _handler() -> Any:
-    """Return the default handler as it lies in NumPy's memory.
-
-    Raises
-    ------
-    ValueError
-        A capsule is not what it should be.
-    """
+    """Return the default handler in NumPy's memory; raises ValueError for another capsule."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     table = pointer(_module()._ARRAY_API, None)

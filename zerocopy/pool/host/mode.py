@@ -1,4 +1,4 @@
-"""What a mode of host memory can do."""
+"""`Mode`: base of the modes of host memory."""
 
 from __future__ import annotations
 
@@ -8,57 +8,36 @@ from typing import ClassVar
 from zerocopy import forks
 from zerocopy.errors import PoolUnavailableError, Reason
 
-#: Held while modes are installed and taken back: they change what the whole process shares.
+#: Held while modes are installed and restored, because they change the whole process.
 CHANGING = forks.lock()
 
 
 class Mode(ABC):
-    """One thing that can be done to the host memory of the whole process.
-
-    Attributes
-    ----------
-    name : str
-        What ``host=`` calls it.
-    about : str
-        What it does, in one line.
-    installed : bool
-        Whether it is in effect.
-    """
+    """One change to the host memory of the whole process."""
 
     name: ClassVar[str]
-    about: ClassVar[str]
+    about: ClassVar[str]  # one-line description
     installed: bool = False
 
     @abstractmethod
     def check(self) -> Reason | None:
-        """Return why this machine or process cannot have it, and what to do; None if it can."""
+        """Return why this machine or process does not support the mode; None if it does."""
 
     def install(self) -> None:
-        """Put it in effect; nothing if it is already.
-
-        Raises
-        ------
-        PoolUnavailableError
-            :meth:`check` says why not. Nothing is changed then.
-        """
+        """Put the mode into effect if it is not."""
         with CHANGING:
             if self.installed:
                 return
             reason = self.check()
             if reason is not None:
-                raise self.unavailable(reason)
+                raise PoolUnavailableError(f"host={self.name!r}", reason.why, reason.remedy, code=reason.code)
             self._install()
             self.installed = True
 
     def restore(self) -> str:
-        """Take it back, as far as that goes; nothing if it is not in effect.
+        """Undo the mode as far as possible.
 
-        Memory that was allocated under it stays valid, and is given back as any other.
-
-        Returns
-        -------
-        str
-            What could not be brought back; nothing if all is as it was.
+        Memory that was allocated under it stays valid, and is freed as any other.
         """
         with CHANGING:
             if not self.installed:
@@ -68,10 +47,10 @@ class Mode(ABC):
 
     @abstractmethod
     def describe(self) -> str:
-        """Return one line that says what took effect, and what did not."""
+        """Return one line about what took effect, and what did not."""
 
     def trim(self) -> int:
-        """Give memory that is kept for reuse back to the system, and return how many bytes that was."""
+        """Return unused memory to the system; return the number of bytes."""
         return 0
 
     @abstractmethod
@@ -79,7 +58,3 @@ class Mode(ABC):
 
     @abstractmethod
     def _restore(self) -> str: ...
-
-    def unavailable(self, reason: Reason) -> PoolUnavailableError:
-        """Return the error for a reason."""
-        return PoolUnavailableError(f"host={self.name!r}", reason.why, reason.remedy)

@@ -1,4 +1,4 @@
-"""A pool of host memory that is dear to get: page-locked memory takes a call of the driver each time."""
+"""`PinnedPool`: a pool of page-locked host memory, which is slow to allocate from the driver."""
 
 from __future__ import annotations
 
@@ -19,85 +19,64 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_END = 2**63  # a size_t that is handed on wraps around from twice that, and is then served
+_END = 2**63  # from 2**64 on a size_t wraps around, and a small block would be returned
 _PAGE = 4096
-# cuda.h: CU_MEMHOSTALLOC_PORTABLE, page-locked for all contexts and not for the current one alone.
+# cuda.h: CU_MEMHOSTALLOC_PORTABLE, page-locked for all contexts, not only the current one.
 _PORTABLE = 1
 
 
 class HostMemory(Protocol):
-    """Where a pool takes its memory from."""
+    """Source of a pool's memory, at multiples of 64 bytes; `allocate` may raise MemoryError."""
 
-    def take(self, nbytes: int) -> int:
-        """Return the address of fresh memory, at a multiple of 64 bytes.
-
-        Raises
-        ------
-        MemoryError
-            There is none.
-        """
-
-    def give(self, ptr: int, nbytes: int) -> None:
-        """Take memory back that :meth:`take` gave."""
+    def allocate(self, nbytes: int) -> int: ...
+    def free(self, ptr: int, nbytes: int) -> None: ...
 
 
 class LibcMemory:
-    """Ordinary memory of the C library; for programs that have to run without a GPU too, and for tests."""
+    """Ordinary memory of the C library, for programs that must also run without a GPU."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None)
         self._libc.aligned_alloc.restype = ctypes.c_void_p
 
-    def take(self, nbytes: int) -> int:
-        """Return fresh memory at a multiple of a page."""
+    def allocate(self, nbytes: int) -> int:
+        """Return new memory at a multiple of a page."""
         ptr = self._libc.aligned_alloc(ctypes.c_size_t(_PAGE), ctypes.c_size_t(nbytes))
         if not ptr:
             raise MemoryError(f"{nbytes} bytes")
         return int(ptr)
 
-    def give(self, ptr: int, nbytes: int) -> None:
-        """Give it back to the C library."""
+    def free(self, ptr: int, nbytes: int) -> None:
+        """Free memory of the C library."""
         self._libc.free(ctypes.c_void_p(ptr))
 
 
 class CudaHostMemory:
-    """Page-locked memory of the CUDA driver, as all devices see it.
-
-    Parameters
-    ----------
-    device : int
-        In whose primary context the driver keeps account of it.
-    """
+    """Page-locked memory of the CUDA driver, portable between devices."""
 
     def __init__(self, device: int = 0) -> None:
         self._device = device
 
-    def take(self, nbytes: int) -> int:
-        """Return fresh page-locked memory (cuMemHostAlloc)."""
+    def allocate(self, nbytes: int) -> int:
+        """Return new page-locked memory (cuMemHostAlloc)."""
         ptr = ctypes.c_void_p()
         try:
             with cuda_driver.on_device(self._device) as library:
-                cuda_driver.hold(self._device)  # it would go with the context
+                cuda_driver.hold(self._device)  # the memory ends with the context
                 size = ctypes.c_size_t(nbytes)
                 cuda_driver.call(library.cuMemHostAlloc, ctypes.byref(ptr), size, ctypes.c_uint(_PORTABLE))
         except DeviceError as error:
             raise MemoryError(str(error)) from error
         return int(ptr.value or 0)
 
-    def give(self, ptr: int, nbytes: int) -> None:
-        """Unlock it and give it back (cuMemFreeHost)."""
+    def free(self, ptr: int, nbytes: int) -> None:
+        """Free page-locked memory (cuMemFreeHost)."""
         with cuda_driver.on_device(self._device) as library:
             cuda_driver.call(library.cuMemFreeHost, ctypes.c_void_p(ptr))
 
 
 def size_class(nbytes: int) -> int:
-    """Return how many bytes are taken for so many: four sizes from each power of two to the next.
-
-    Examples
-    --------
-    >>> size_class(1), size_class(33 * 2**20) // 2**20, size_class(64 * 2**20) // 2**20
-    (4096, 40, 64)
-    """
+    """Return the size class of a size: four classes per power of two."""
     step = max(_PAGE, 1 << max(0, (nbytes - 1).bit_length() - 3))
     return max(_PAGE, -(-nbytes // step) * step)
 
@@ -107,31 +86,26 @@ def _whole(value: Any, asked: str) -> int:
     try:
         return operator.index(value)
     except TypeError as error:
-        why = f"{show_value(value)} is no whole number"
+        why = f"{show_value(value)} is not a whole number"
         raise PoolOptionError(asked, why, "pass numbers: int, or NumPy's integers") from error
 
 
 class _Lease:
-    """Memory of a pool that an array looks at; it goes back when the last view over it dies."""
+    """Memory of a pool as a NumPy base object; it returns to the pool with the last view."""
 
-    __slots__ = ("__array_interface__", "_give_back", "_ptr")
+    __slots__ = ("__array_interface__", "_ptr", "_release")
 
-    def __init__(self, ptr: int, nbytes: int, give_back: Callable[[int], None]) -> None:
+    def __init__(self, ptr: int, nbytes: int, release: Callable[[int], None]) -> None:
         self.__array_interface__ = {"data": (ptr, False), "shape": (nbytes,), "typestr": "|u1", "version": 3}
         self._ptr = ptr
-        self._give_back = give_back
+        self._release = release
 
     def __del__(self) -> None:
-        self._give_back(self._ptr)
+        self._release(self._ptr)
 
 
 class PinnedPool:
-    """Memory in size classes: what comes back is kept and given again. Safe for threads.
-
-    Parameters
-    ----------
-    source : HostMemory
-        Where the memory comes from.
+    """Memory in size classes; freed blocks are kept for reuse. Thread-safe.
 
     Examples
     --------
@@ -146,42 +120,32 @@ class PinnedPool:
 
     def __init__(self, source: HostMemory) -> None:
         self._source = source
-        # Not re-entrant: an array that dies in the middle of a call below must find it taken, and wait.
+        # Not re-entrant: an array may die inside a call below, and must find the lock taken.
         self._lock = forks.plain_lock()
         self._free: dict[int, list[int]] = {}
-        self._out: dict[int, int] = {}
-        self._lent: set[int] = set()  # to arrays, which give it back themselves
-        # Arrays die anywhere: in a collection of garbage in the middle of a call below, by the
-        # same thread, which holds the lock. So what they give back waits here, without one.
-        self._back: deque[int] = deque()
+        self._in_use: dict[int, int] = {}
+        self._leased: set[int] = set()  # to arrays, which return it themselves
+        # Arrays may die in a garbage collection inside a call below, in the thread that holds the
+        # lock. So the memory that they return is queued here, without a lock.
+        self._returned: deque[int] = deque()
         self._closed = False
 
     @property
     def in_use(self) -> int:
-        """Bytes that are given out, as they were taken."""
+        """Bytes in use, rounded up to size classes."""
         with self._lock:
             self._collect()
-            return sum(self._out.values())
+            return sum(self._in_use.values())
 
     @property
     def kept(self) -> int:
-        """Bytes that are kept for reuse."""
+        """Bytes kept for reuse."""
         with self._lock:
             self._collect()
             return sum(size * len(blocks) for size, blocks in self._free.items())
 
     def allocate(self, nbytes: int) -> int:
-        """Return the address of at least so many bytes, not cleared, at a multiple of 64.
-
-        Raises
-        ------
-        PoolLimitError
-            The system gives no more, and nothing that was kept was of use.
-        PoolClosedError
-            The pool was closed.
-        PoolOptionError
-            `nbytes` is no number of bytes, negative, or more than any memory has.
-        """
+        """Return the address of at least `nbytes` uninitialised bytes, at a multiple of 64."""
         asked = f"allocate({show_value(nbytes)})"
         nbytes = _whole(nbytes, asked)
         if not 0 <= nbytes < _END:
@@ -193,46 +157,27 @@ class PinnedPool:
             self._collect()
             blocks = self._free.get(size)
             ptr = blocks.pop() if blocks else self._take(size, asked)
-            self._out[ptr] = size
+            self._in_use[ptr] = size
             return ptr
 
     def deallocate(self, ptr: int, nbytes: int) -> None:
-        """Take back what :meth:`allocate` gave for so many bytes.
-
-        Raises
-        ------
-        PoolOptionError
-            It is no memory of this pool that is in use, or it was not asked for with as many bytes.
-        """
+        """Return memory from :meth:`allocate` to the pool."""
         asked = f"deallocate({show_value(ptr)}, {show_value(nbytes)})"
         ptr, nbytes = _whole(ptr, asked), _whole(nbytes, asked)
         with self._lock:
             self._collect()
-            if self._out.get(ptr) != size_class(nbytes) or ptr in self._lent:
+            if self._in_use.get(ptr) != size_class(nbytes) or ptr in self._leased:
                 raise PoolOptionError(
                     asked,
                     "no block of that address and size is in use",
-                    "pass what allocate() gave and was given, once; arrays give theirs back themselves",
+                    "pass the address and size of allocate(), once; arrays return their memory themselves",
                 )
             self._keep(ptr)
 
     def empty(self, shape: Any, dtype: Any = float) -> Array:
-        """Return an array in memory of the pool, not cleared, row-major, writable.
+        """Return an uninitialised, row-major, writable array in memory of the pool.
 
-        The memory goes back when the array and all views over it are gone, in any thread.
-
-        Parameters
-        ----------
-        shape : int or sequence of int
-        dtype : dtype
-            Of values, not of Python objects.
-
-        Raises
-        ------
-        PoolLimitError, PoolClosedError
-            See :meth:`allocate`.
-        PoolOptionError
-            The shape or the dtype is none, the dtype holds Python objects, or an extent is negative.
+        The memory returns to the pool when the array and all its views are gone, in any thread.
         """
         import numpy as np
 
@@ -242,13 +187,17 @@ class PinnedPool:
         try:
             dtype = np.dtype(dtype)
         except TypeError as error:
-            raise PoolOptionError(asked, str(error), "pass a dtype of NumPy's") from error
-        if dtype.subdtype is not None:  # as NumPy has it: an array of arrays has their axes too
+            raise PoolOptionError(asked, str(error), "pass a NumPy dtype") from error
+        if dtype.subdtype is not None:  # NumPy appends the axes of a subarray dtype
             dtype, inner = dtype.subdtype
             extents += inner
         if dtype.hasobject or any(extent < 0 for extent in extents):
-            why = "objects lie elsewhere" if dtype.hasobject else "an extent is negative"
-            raise PoolOptionError(asked, why, "pass a shape and a dtype of values")
+            why = (
+                "Python objects have no values in the array's memory"
+                if dtype.hasobject
+                else "an extent is negative"
+            )
+            raise PoolOptionError(asked, why, "pass a non-negative shape and a dtype without Python objects")
         nbytes = dtype.itemsize
         for extent in extents:
             nbytes *= extent
@@ -256,34 +205,34 @@ class PinnedPool:
             if not nbytes:
                 return np.empty(extents, dtype)
             if nbytes < _END:
-                np.broadcast_to(np.uint8(0), extents)  # refuses more axes than NumPy has
+                np.broadcast_to(np.uint8(0), extents)  # raises for more axes than NumPy supports
         except ValueError as error:
-            raise PoolOptionError(asked, str(error), "pass a shape that NumPy takes") from error
+            raise PoolOptionError(asked, str(error), "pass a shape that NumPy supports") from error
         if nbytes >= _END:
             raise PoolOptionError(asked, "no memory is as large as that", "work in smaller pieces")
         ptr = self.allocate(nbytes)
-        self._lent.add(ptr)
-        raw = np.asarray(_Lease(ptr, nbytes, self._died))
+        self._leased.add(ptr)
+        raw = np.asarray(_Lease(ptr, nbytes, self._on_drop))
         array: Array = raw.view(dtype).reshape(extents)
         return array
 
     def trim(self) -> int:
-        """Give all that is kept back to where it came from, and return how many bytes that was."""
+        """Free the kept blocks; return the number of bytes."""
         with self._lock:
             self._collect()
             return self._drop()
 
     def close(self) -> None:
-        """Serve no new requests, and keep nothing; what is in use stays valid until it comes back."""
+        """Refuse new requests, and free the kept blocks; memory in use stays valid until it is returned."""
         with self._lock:
             self._closed = True
             self._collect()
             self._drop()
 
-    def _died(self, ptr: int) -> None:
-        self._back.append(ptr)
-        # Nobody will ask a closed pool again, so it is looked after here; at the end of the
-        # interpreter the driver may be gone, and the system takes the memory anyway.
+    def _on_drop(self, ptr: int) -> None:
+        self._returned.append(ptr)
+        # A closed pool gets no further calls, so it is cleaned up here. At shutdown the driver may
+        # be gone, and the system takes the memory back.
         if self._closed and not sys.is_finalizing() and self._lock.acquire(blocking=False):
             try:
                 self._collect()
@@ -292,27 +241,27 @@ class PinnedPool:
                 self._lock.release()
 
     def _collect(self) -> None:
-        while self._back:
-            ptr = self._back.popleft()
-            self._lent.discard(ptr)
+        while self._returned:
+            ptr = self._returned.popleft()
+            self._leased.discard(ptr)
             self._keep(ptr)
 
     def _keep(self, ptr: int) -> None:
-        self._free.setdefault(self._out.pop(ptr), []).append(ptr)
+        self._free.setdefault(self._in_use.pop(ptr), []).append(ptr)
 
     def _take(self, size: int, asked: str) -> int:
         try:
-            return self._source.take(size)
+            return self._source.allocate(size)
         except MemoryError:
-            # What is kept in other sizes may be what is missing.
+            # Free the kept blocks of other sizes, and try again.
             self._drop()
         try:
-            return self._source.take(size)
+            return self._source.allocate(size)
         except MemoryError as error:
-            in_use = sum(self._out.values())
+            in_use = sum(self._in_use.values())
             raise PoolLimitError(
                 asked,
-                f"the system gives no {size} bytes more: {error}",
+                f"the system has no {size} bytes left: {error}",
                 "drop arrays of the pool; for page-locked memory see ulimit -l and the container's limit",
                 size,
                 in_use,
@@ -324,6 +273,6 @@ class PinnedPool:
         while self._free:
             size, blocks = self._free.popitem()
             for ptr in blocks:
-                self._source.give(ptr, size)
+                self._source.free(ptr, size)
                 dropped += size
         return dropped

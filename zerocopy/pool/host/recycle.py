@@ -1,4 +1,4 @@
-"""``host="recycle"``: the C library keeps large blocks and gives them again."""
+"""``host="recycle"``: the C library keeps large blocks for reuse."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from zerocopy.pool.host.mode import Mode
 
 
 class Recycle(Mode):
-    """Large blocks are kept and given again, whoever asks for them: NumPy, torch, any C library.
+    """Freed large blocks are kept for NumPy, torch and all other users of the C library.
 
-    Fresh pages are faulted in and cleared one by one, which takes longer than to fill them.
+    The kernel faults in and clears new pages one by one, which takes longer than filling them.
     """
 
     name = "recycle"
     about = "the C library keeps large blocks for reuse"
 
     def check(self) -> Reason | None:
-        """Return why not: see :mod:`zerocopy.pool.host.c_library`."""
+        """Return why the C library's allocator cannot be changed; None if it can."""
         return None if self.installed else c_library.refusal()
 
     def _install(self) -> None:
-        recycling.hold(self.name)
+        recycling.enable(self.name)
 
     def _restore(self) -> str:
-        return recycling.release(self.name)
+        return recycling.disable(self.name)
 
     def describe(self) -> str:
-        """Return what is kept."""
+        """Return which blocks are kept."""
         return f"{self.name}: {recycling.describe() if self.installed else 'not installed'}"
 
     def trim(self) -> int:
-        """Give what the C library keeps back to the system, and return how many bytes that was."""
+        """Return free memory of the C library to the system; return the number of bytes."""
         return c_library.trim()

@@ -1,11 +1,11 @@
-"""The C library's settings under which large blocks are kept, for the modes that want that."""
+"""Settings of the C library under which it keeps large blocks, for the modes that need them."""
 
 from __future__ import annotations
 
 import ctypes
 
 from zerocopy.errors import PoolUnavailableError
-from zerocopy.pool.host import c_library
+from zerocopy.pool.host import c_library, data_handler
 from zerocopy.pool.host.c_library import (
     M_ARENA_MAX,
     M_MMAP_MAX,
@@ -14,64 +14,57 @@ from zerocopy.pool.host.c_library import (
     M_TRIM_THRESHOLD,
 )
 
-#: No block is a mapping of its own, which would be unmapped when it is freed; nothing goes back to
-#: the system by itself; and threads share one heap: those of their own take no block above 64 MB.
+#: Blocks are not separate mappings, which free() unmaps; the heap is not trimmed; and threads share
+#: one heap, because thread heaps hold no block above 64 MB.
 _KEEPING = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, -1), (M_ARENA_MAX, 1))
 
 _MIB = 1 << 20
 
-_holders: set[str] = set()
+_users: set[str] = set()
 _lazy = False
 
 
-def hold(who: str) -> None:
-    """Keep large blocks from now on; the caller holds the lock of changes.
-
-    Raises
-    ------
-    PoolUnavailableError
-        The C library refuses; its settings are what they were.
-    """
+def enable(user: str) -> None:
+    """Keep large blocks from now on; the caller holds `mode.CHANGING`."""
     global _lazy
-    if not _holders:
+    if not _users:
         for setting, value in _KEEPING:
             if not _set(setting, value):
-                _set_back()
+                _restore()
                 raise PoolUnavailableError(
-                    f"host={who!r}", f"the C library refuses mallopt({setting}, {value})", "leave host= out"
+                    f"host={user!r}",
+                    f"the C library refuses mallopt({setting}, {value})",
+                    "leave host= out",
+                    code="allocator-settings",
                 )
-        from zerocopy.pool.host import data_handler
-
-        # Kept blocks are no fresh pages, and calloc would have to write all of them: large
-        # arrays of zeros, which cost nothing before, would be slow and no longer sparse.
+        # calloc would have to clear kept blocks: large arrays of zeros, which are free on new
+        # pages, would become slow and take memory at once.
         _lazy = data_handler.refusal() is None
         if _lazy:
-            data_handler.want("lazy")
-            _lazy = not data_handler.without_stubs()
-    _holders.add(who)
+            data_handler.enable("lazy")
+            _lazy = not data_handler.why_no_stubs()
+    _users.add(user)
 
 
-def release(who: str) -> str:
-    """Let large blocks go again when nobody else holds them, and return what cannot be brought back."""
-    from zerocopy.pool.host import data_handler
-
-    _holders.discard(who)
-    if _holders:
+def disable(user: str) -> str:
+    """Restore the settings when no other mode needs them; return what cannot be restored."""
+    _users.discard(user)
+    if _users:
         return ""
-    told = data_handler.unwant("lazy")
-    _set_back()
+    leftover = data_handler.disable("lazy")
+    _restore()
     c_library.trim()
     kept = (
-        "glibc no longer adapts its threshold for mappings to what is freed (it stays at 32 MiB, where "
-        "that ends), and threads that began meanwhile go on sharing one heap"
+        "glibc no longer adapts its mmap threshold (it stays at 32 MiB, the maximum), and threads "
+        "that were started meanwhile keep sharing one heap"
     )
-    return "; ".join(filter(None, (told, kept)))
+    return "; ".join(filter(None, (leftover, kept)))
 
 
 def describe() -> str:
-    """Return what is kept, in a line."""
+    """Return one line about the blocks that are kept."""
     zeros = (
-        "zeros of 32 MiB and more stay untouched until they are used"
+        "zeros of 32 MiB and more take no memory until they are used"
         if _lazy
         else "zeros in kept blocks are written at once"
     )
@@ -82,8 +75,8 @@ def _set(setting: int, value: int) -> bool:
     return bool(c_library.library().mallopt(ctypes.c_int(setting), ctypes.c_int(value)))
 
 
-def _set_back() -> None:
-    """Set what was set when the process began; a threshold that adapts is set to where that ends."""
+def _restore() -> None:
+    """Restore the settings of the process start; an adaptive threshold is set to its maximum."""
     started = c_library.at_start
     _set(M_MMAP_MAX, started("MALLOC_MMAP_MAX_", "mmap_max", 65536))
     _set(M_MMAP_THRESHOLD, started("MALLOC_MMAP_THRESHOLD_", "mmap_threshold", 32 * _MIB))

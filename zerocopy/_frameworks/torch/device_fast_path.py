@@ -1,0 +1,51 @@
+"""Fast exporter and importer of tensors on CUDA devices (form ``cuda`` of :data:`zerocopy.source.FORMS`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from zerocopy.device import LEGACY_DEFAULT_STREAM
+
+MAX_NDIM = 64  # of torch's DLPack and NumPy bridges
+
+
+def cuda_exporter(
+    torch: Any, to_capsule: Callable[[Any], Any], native: frozenset[Any]
+) -> Callable[[Any], tuple[int, Callable[[int], Any]]]:
+    """Return the exporter of the form ``cuda``; `to_capsule` neither checks nor orders anything."""
+    current_stream = torch.cuda.current_stream
+
+    def on_device(tensor: Any) -> tuple[int, Callable[[int], Any]]:
+        if not tensor.is_cuda or tensor.requires_grad or tensor.is_neg() or tensor.is_conj():
+            raise BufferError("not on a device, or not plain memory")
+        if tensor.dtype not in native or tensor.dim() > MAX_NDIM:
+            raise BufferError("a dtype or more dimensions than other frameworks take")
+        if tensor.data_ptr() % tensor.element_size():
+            raise BufferError("misaligned")
+        index = tensor.get_device()
+
+        def ask(stream: int) -> Any:
+            # On the same stream there is nothing to order: skip torch's exporter, which creates
+            # a stream object to compare them and repeats the checks above.
+            if stream == (current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM):
+                return to_capsule(tensor)
+            return tensor.__dlpack__(stream=stream)
+
+        return index, ask
+
+    return on_device
+
+
+def cuda_importer(torch: Any, from_capsule: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the importer of the form ``cuda``; `from_capsule` is torch's."""
+    current_stream, current_device = torch.cuda.current_stream, torch.cuda.current_device
+
+    def from_device(memory: Any) -> Any:
+        index, ask = memory
+        # The number of a default stream means that of the producer's current device.
+        if index != current_device():
+            raise BufferError("not on the current device")
+        return from_capsule(ask(current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM))
+
+    return from_device

@@ -1,0 +1,185 @@
+"""`PoolBase`: the part of a pool below its public methods: device memory, limits, tracking."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerocopy.errors import DeviceError, PoolClosedError, PoolLimitError, Reason
+from zerocopy.pool import shutdown
+from zerocopy.pool.attachments import Attachments
+from zerocopy.pool.gpus import GPU
+from zerocopy.pool.limits import Limit
+from zerocopy.pool.options import device_number, is_rmm_kind
+from zerocopy.pool.settings import Settings
+from zerocopy.pool.sizes import show_size
+from zerocopy.pool.stats import StatsRecorder
+from zerocopy.pool.tracker import AllocationTracker, Leak
+from zerocopy.protocols import cuda_driver
+
+
+class PoolBase:
+    """Base of :class:`~zerocopy.pool.pool.Pool`, for hooks, scopes and the report."""
+
+    attachments: Attachments  # set by `Pool`
+
+    def __init__(
+        self,
+        settings: Settings,
+        kind: str,
+        gpus: list[GPU],
+        missing: Reason | None,
+        limits: dict[int, Limit],
+    ) -> None:
+        self.settings = settings
+        self.kind = kind
+        self.gpus = {gpu.index: gpu for gpu in gpus}
+        self.devices = tuple(self.gpus)
+        if kind == "custom":
+            self.devices = settings.devices or self.devices or (0,)
+        self.limits = limits
+        self.closed = False
+        self.notes: list[str] = []  # for the report
+        self.tracker = AllocationTracker() if settings.track else None
+        self._missing = missing
+        self._pools: dict[int, Any] = {}
+        self._recorders: dict[int, StatsRecorder] = {}
+
+    def allocate_for(self, requester: str, nbytes: int, stream: int, device: int) -> int:
+        """Allocate for a framework, which the report of leaks names; 0 for 0 bytes."""
+        self._check_open(f"allocate({nbytes})")
+        if not nbytes:
+            return 0
+        try:
+            ptr = int(self.device_pool(device).allocate(nbytes, stream))
+        except MemoryError as error:
+            refused = self.limit_error(nbytes, device, error)
+            if refused is error:
+                raise
+            raise refused from error
+        self.record(device, ptr, nbytes, requester)
+        return ptr
+
+    def free(self, ptr: int, nbytes: int, stream: int, device: int) -> None:
+        """Free memory; does nothing during interpreter shutdown."""
+        if shutdown.in_progress():
+            return
+        if self.tracker is not None:
+            self.tracker.remove(device, ptr)
+        self.device_pool(device).deallocate(ptr, nbytes, stream)
+
+    def limit_error(self, nbytes: int, device: int, error: MemoryError) -> MemoryError:
+        """Return a `PoolLimitError` if the limit caused `error`, otherwise `error`."""
+        limit = self.limits.get(device)
+        if limit is None or isinstance(error, PoolLimitError):
+            return error
+        pool = self.device_pool(device)
+        in_use = pool.in_use()
+        if in_use + pool.charged_bytes(nbytes) > limit.nbytes:
+            more = f"{show_size(nbytes)} on top of the {show_size(in_use)} in use"
+            why = f"{more} would exceed the limit of {limit}"
+        elif "maximum pool size" in str(error).lower():  # RMM has no error type for a pool that may not grow
+            why = f"{show_size(in_use)} of {limit} are in use, and no free block is as large (fragmentation)"
+        else:
+            return error  # the device itself is out of memory
+        return PoolLimitError(
+            f"allocate({nbytes})",
+            why,
+            "free arrays, work in smaller pieces, or raise the limit",
+            nbytes,
+            in_use,
+            limit.nbytes,
+            limit.source,
+        )
+
+    def device_pool(self, device: int) -> Any:
+        """Return the allocator of one device: a `DriverPool` or an `RMMPool`."""
+        return self._pools[device]
+
+    @property
+    def active_devices(self) -> tuple[int, ...]:
+        """The devices on which the pool allocates."""
+        return tuple(self._pools)
+
+    def add_device_pool(self, device: int, pool: Any) -> None:
+        """Use `pool` for the memory of a device."""
+        self._pools[device] = pool
+        self._recorders[device] = StatsRecorder(pool)
+
+    def recorder(self, device: int) -> StatsRecorder:
+        """Return the statistics of a device."""
+        return self._recorders[device]
+
+    def missing_device(self) -> Reason | None:
+        """Return why the pool has no device; None if it has one."""
+        return self._missing if self.kind == "none" else None
+
+    def memory_info(self, device: int) -> tuple[int, int]:
+        """Return the free and the total bytes of a device; under a limit, of the limit."""
+        limit = self.limits.get(device)
+        if limit is not None:
+            return max(0, limit.nbytes - self.device_pool(device).in_use()), limit.nbytes
+        return cuda_driver.memory_info(device)
+
+    @property
+    def uses_rmm(self) -> bool:
+        """Whether the pool is built from RMM's resources."""
+        return is_rmm_kind(self.kind)
+
+    @property
+    def tracked(self) -> bool:
+        """Whether the pool records each allocation."""
+        return self.tracker is not None
+
+    def record(self, device: int, ptr: int, nbytes: int, requester: str) -> None:
+        """Record an allocation, under ``track=True``."""
+        if self.tracker is not None:
+            self.tracker.record(device, ptr, nbytes, requester)
+
+    def frameworks_freeing_via(self, name: str) -> list[str]:
+        """Return the attached frameworks that free through another hook's allocator."""
+        return [hook.display_name for hook in self.attachments.freeing_via(name)]
+
+    def leaks(self) -> list[Leak]:
+        """Return the memory that was allocated and not freed; see `Pool.check_leaks`."""
+        return [leak for device in self._pools for leak in self._outstanding(device)]
+
+    def _outstanding(self, device: int) -> list[Leak]:
+        pool, tracker = self.device_pool(device), self.tracker
+        if tracker is None:
+            current = pool.stats().current_bytes
+            return [Leak(current, device)] if current > 0 else []
+        if not pool.counts_all:
+            return tracker.outstanding(device)
+        # RMM lists all allocations; the tracker has the Python stacks of those that went through the pool.
+        number = tracker.number
+        leaks = pool.outstanding()
+        tracker.prune(device, {leak.ptr for leak in leaks}, number)
+        return [tracker.find(device, leak.ptr, leak.nbytes) or leak for leak in leaks]
+
+    def _check_open(self, asked: str) -> None:
+        if self.closed:
+            remedy = "install another one: zerocopy.install_pool()"
+            raise PoolClosedError(asked, "the pool was closed", remedy)
+
+    def _check_device(self, device: int | None) -> int:
+        number = next(iter(self._pools), None) if device is None else device_number(device)
+        if number is not None and number in self._pools:
+            return number
+        reason = self.missing_device() or Reason(
+            f"the pool is on devices {', '.join(map(str, self._pools)) or 'none'}",
+            "name one of the pool's devices",
+            code="other-device",
+        )
+        raise DeviceError(f"device={device!r}", reason.why, reason.remedy, code=reason.code)
+
+    def _owner(self, ptr: int) -> int:
+        """Return the device of an address."""
+        device = cuda_driver.ordinal(ptr) if self.kind != "custom" else None
+        if device is None:
+            raise DeviceError(
+                f"deallocate({ptr:#x})",
+                "the pool is on several devices",
+                "pass the device of the memory: device=",
+                code="device-required",
+            )
+        return device
