@@ -1,7 +1,7 @@
 """Write docs/conversions.md: ``python docs/conversions.py > docs/conversions.md``.
 
-What it says is done and not declared: each pair is explained, converted and compared. The
-prose is in ``conversions.in`` beside this file. Host memory alone: what needs a GPU is listed.
+Each pair of frameworks is explained, converted and compared, in host memory. The prose is in
+``conversions.in`` in this folder.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-# The page is about defaults, and about the host: before any framework is imported.
+# Set before any framework is imported: the page is about defaults and host memory.
 os.environ.pop("JAX_ENABLE_X64", None)
 os.environ |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
-os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}  # what it says at its start
+os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 import ml_dtypes
 import numpy as np
@@ -53,30 +53,30 @@ DTYPES = (
 
 @dataclass(frozen=True)
 class Layout:
-    """How an array lies: its name in a cell, what it is, how many dimensions, how it is sliced."""
+    """A memory layout to try."""
 
-    short: str
-    long: str
+    short: str  # name in a cell
+    long: str  # description
     ndim: int = 1
     sliced: Callable[[Any], Any] | None = None
 
 
-DENSE = Layout("1-D", "one dimension without gaps, 1-D in the tables below")
-# Where NumPy's allocator puts most arrays: its memory is at multiples of 16.
-OFF_64 = Layout("at 16 bytes", "the same, 16 bytes past a multiple of 64: `x[4:]`", 1, lambda x: x[4:])
+DENSE = Layout("1-D", "one dimension without gaps (1-D in the tables below)")
+# NumPy allocates most arrays at a multiple of 16 bytes, not 64.
+OFF_64 = Layout("at 16 bytes", "the same, 16 bytes after a multiple of 64: `x[4:]`", 1, lambda x: x[4:])
 LAYOUTS = (
     DENSE,
     OFF_64,
     Layout("every second", "every second element: `x[::2]`", 1, lambda x: x[::2]),
     Layout("reversed", "reversed: `x[::-1]`", 1, lambda x: x[::-1]),
-    Layout("2-D", "two dimensions without gaps, row by row", 2),
-    Layout("column by column", "two dimensions, column by column: `x.T`", 2, lambda x: x.T),
+    Layout("2-D", "two dimensions without gaps, row-major", 2),
+    Layout("column-major", "two dimensions, column-major: `x.T`", 2, lambda x: x.T),
 )
 
 
 @dataclass(slots=True)
 class Pair:
-    """What came of converting between two frameworks: by what was tried, and why."""
+    """Results for one pair of frameworks: the inputs that alias, and those that do not, by reason."""
 
     aliases: list[str] = field(default_factory=list)
     copies: dict[str, list[str]] = field(default_factory=dict)
@@ -85,18 +85,18 @@ class Pair:
 
     @property
     def word(self) -> str:
-        """What the grid says of the pair."""
+        """The pair's word in the grid."""
         if DENSE.short not in self.aliases:
             return "copy" if self.copies else "refused"
-        copied = {what for some in self.copies.values() for what in some}
+        copied = {name for names in self.copies.values() for name in names}
         if OFF_64.short in copied:
             return "aligned"
         return "dense" if copied & {layout.short for layout in LAYOUTS} else "alias"
 
 
 @dataclass(slots=True)
-class Found:
-    """All pairs, what each source cannot hold and how it cannot lie, and the plans' warnings."""
+class Results:
+    """All pairs, the dtypes and layouts that each source lacks, and the plans' warnings."""
 
     names: list[str]
     pairs: dict[tuple[str, str], Pair] = field(default_factory=dict)
@@ -111,8 +111,8 @@ def main() -> str:
     ordered = sorted(known, key=lambda name: ("tensor", "both", "table").index(known[name].kind))
     names = [n for n in ordered if known[n].installed and "cpu" in known[n].devices]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what frameworks say while they are imported
-        found = _arrays(names)
+        warnings.simplefilter("ignore")  # frameworks warn at import
+        results = _arrays(names)
         tables = [name for name in names if registry.by_name(name).tables]
         by_type = column_matrix.measure(columns.samples(), names, tables)
     if by_type.broken:
@@ -120,31 +120,31 @@ def main() -> str:
     template = Template((Path(__file__).parent / "conversions.in").read_text(encoding="utf-8"))
     absent = [name for name in ordered if name not in names]
     return template.substitute(
-        grid=_grid(found),
+        grid=_grid(results),
         layouts=_bullets(layout.long for layout in LAYOUTS),
         dtypes=_listed([f"`{name}`" for name in DTYPES]),
-        arrays="\n\n".join(_source_section(found, name) for name in names),
-        warnings=_warnings(found),
+        arrays="\n\n".join(_source_section(results, name) for name in names),
+        warnings=_warnings(results),
         columns="\n\n".join(_column_sections(by_type)),
         absent=_absent(absent),
         versions=_versions(names),
     )
 
 
-# -- trying ---------------------------------------------------------------------------
+# -- converting ---------------------------------------------------------------------------
 
 
-def _arrays(names: list[str]) -> Found:
-    found = Found(names, {(a, b): Pair() for a in names for b in names})
+def _arrays(names: list[str]) -> Results:
+    results = Results(names, {(a, b): Pair() for a in names for b in names})
     for origin in names:
-        for what, data, source in _sources(found, origin):
+        for item, data, source in _sources(results, origin):
             for target in names:
-                _try(found, origin, target, what, data, source)
-    return found
+                _try(results, origin, target, item, data, source)
+    return results
 
 
-def _sources(found: Found, origin: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield a framework's arrays in each layout and of each type, with what they must come to."""
+def _sources(results: Results, origin: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (name of the input, expected values, array) for each layout and dtype of a framework."""
     for layout in LAYOUTS:
         data = aligned_copy(np.arange(256, dtype=np.float32).reshape((-1, 4)[: layout.ndim]))
         source = zerocopy.convert(data, to=origin)
@@ -152,7 +152,7 @@ def _sources(found: Found, origin: str) -> Iterator[tuple[str, Any, Any]]:
             data = layout.sliced(data)
             source = _sliced(layout.sliced, data, source, origin)
         if source is None:
-            found.unsliced.setdefault(origin, []).append(layout.short)
+            results.unsliced.setdefault(origin, []).append(layout.short)
         else:
             yield layout.short, data, source
     for name in DTYPES:
@@ -160,42 +160,42 @@ def _sources(found: Found, origin: str) -> Iterator[tuple[str, Any, Any]]:
         try:
             yield name, data, zerocopy.convert(data, to=origin)
         except ZeroCopyError as error:
-            _note(found.lacks.setdefault(origin, {}), _general(error.why, name), name)
+            _note(results.lacks.setdefault(origin, {}), _general(error.why, name), name)
 
 
 def _sliced(how: Callable[[Any], Any], data: Any, source: Any, origin: str) -> Any:
-    """Return a slice of a source as one slices there; else an alias of NumPy's slice; else None."""
+    """Return a slice made in the source's framework, else an alias of NumPy's slice, else None."""
     try:
         sliced = how(source)
         right = _same(data, sliced)
-    except Exception:  # noqa: BLE001 - a framework that cannot slice so raises what it likes
+    except Exception:  # noqa: BLE001 - frameworks raise various exceptions for such slices
         right = False
     if right:
         return sliced
     return zerocopy.convert(data, to=origin) if zerocopy.explain(data, origin).zero_copy else None
 
 
-def _try(found: Found, origin: str, target: str, what: str, data: Any, source: Any) -> None:
-    pair, plan = found.pairs[origin, target], zerocopy.explain(source, target)
+def _try(results: Results, origin: str, target: str, item: str, data: Any, source: Any) -> None:
+    pair, plan = results.pairs[origin, target], zerocopy.explain(source, target)
     try:
         result = zerocopy.convert(source, target)
     except ZeroCopyError as error:
-        _check(not plan.possible, origin, target, what)
-        _note(pair.refuses, _general(error.why, what), what)
+        _check(not plan.possible, origin, target, item)
+        _note(pair.refuses, _general(error.why, item), item)
         return
-    shares = sharing(source, result)  # None of a query: there the plan stands alone
-    _check(plan.possible and (shares is None or shares.whole == plan.zero_copy), origin, target, what)
-    _check(_same(data, result), origin, target, what)
+    shares = sharing(source, result)  # None for a query, whose memory is unknown
+    _check(plan.possible and (shares is None or shares.whole == plan.zero_copy), origin, target, item)
+    _check(_same(data, result), origin, target, item)
     if plan.zero_copy:
-        pair.aliases.append(what)
+        pair.aliases.append(item)
         if plan.protocol not in pair.routes:
             pair.routes.append(plan.protocol)
     else:
         for reason in plan_reasons(plan):
-            _note(pair.copies, _general(reason.why, what), what)
+            _note(pair.copies, _general(reason.why, item), item)
     for warning in plan.warnings:
-        text = re.sub(rf"^{target} takes", "*the target* takes", warning).removeprefix("column '': ")
-        _note(found.warnings.setdefault(text.removeprefix("it: "), {}), origin, target)
+        text = re.sub(rf"^{target} ", "*the target* ", warning).removeprefix("column '': ")
+        _note(results.warnings.setdefault(text.removeprefix("it: "), {}), origin, target)
 
 
 def _same(data: Any, obj: Any) -> bool:
@@ -207,46 +207,45 @@ def _same(data: Any, obj: Any) -> bool:
     return same
 
 
-def _check(right: bool, *what: str) -> None:
+def _check(right: bool, *item: str) -> None:
     if not right:
-        raise AssertionError(f"a promise is broken: {' '.join(what)}; zerocopy matrix says more")
+        raise AssertionError(f"a promise is broken: {' '.join(item)}; zerocopy matrix has details")
 
 
-def _note(where: dict[str, list[str]], key: str, what: str) -> None:
+def _note(where: dict[str, list[str]], key: str, item: str) -> None:
     seen = where.setdefault(key, [])
-    if what not in seen:
-        seen.append(what)
+    if item not in seen:
+        seen.append(item)
 
 
-def _general(why: str, what: str) -> str:
-    """Return a reason without the type and the address it is about, so that like ones are together."""
-    return re.sub(
-        rf"\b{re.escape(what)}\b",
-        "*T*",
-        re.sub(r", but the address is \d+ bytes off|^column 'column_0': ", "", why),
-    )
+def _general(why: str, item: str) -> str:
+    """Return a reason without dtype and address, so that equal reasons are grouped."""
+    why = re.sub(r",? (?:and this is at \d+|but the address is \d+ bytes off)|^column 'column_0': ", "", why)
+    return re.sub(rf"\b{re.escape(item)}\b", "*T*", why)
 
 
 # -- writing --------------------------------------------------------------------------
 
 
-def _grid(found: Found) -> str:
-    rows = [[f"[{a}](#from-{a})", *(found.pairs[a, b].word for b in found.names)] for a in found.names]
-    return _table(["from \\ to", *found.names], rows)
+def _grid(results: Results) -> str:
+    rows = [[f"[{a}](#from-{a})", *(results.pairs[a, b].word for b in results.names)] for a in results.names]
+    return _table(["from \\ to", *results.names], rows)
 
 
-def _source_section(found: Found, origin: str) -> str:
+def _source_section(results: Results, origin: str) -> str:
     rows = []
-    for target in found.names:
-        pair = found.pairs[origin, target]
+    for target in results.names:
+        pair = results.pairs[origin, target]
         route = _listed([f"`{route}`" for route in pair.routes if route], " or ") or "–"
         rows.append([target, "itself" if target == origin else route, _zero_copy(pair), _otherwise(pair)])
     parts = [f"### From {origin}", _table(["to", "route", "zero-copy", "otherwise"], rows)]
-    said = [f"It cannot hold {_listed(types)}: {why}." for why, types in found.lacks.get(origin, {}).items()]
-    if unsliced := found.unsliced.get(origin):
-        said.append(f"Its arrays do not lie {_listed(unsliced, ' or ')}.")
-    if said:
-        parts.insert(1, " ".join(said))
+    notes = [
+        f"It cannot hold {_listed(types)}: {why}." for why, types in results.lacks.get(origin, {}).items()
+    ]
+    if unsliced := results.unsliced.get(origin):
+        notes.append(f"Its arrays do not have these layouts: {_listed(unsliced)}.")
+    if notes:
+        parts.insert(1, " ".join(notes))
     return "\n\n".join(parts)
 
 
@@ -256,44 +255,44 @@ def _zero_copy(pair: Pair) -> str:
     if not pair.copies and not pair.refuses:
         return "yes"
     layouts = [layout.short for layout in LAYOUTS if layout.short in pair.aliases]
-    tried = {what for some in (pair.copies, pair.refuses) for found in some.values() for what in found}
-    if not tried & {layout.short for layout in LAYOUTS}:
+    others = {name for group in (pair.copies, pair.refuses) for names in group.values() for name in names}
+    if not others & {layout.short for layout in LAYOUTS}:
         return "any layout"
     return f"if {_listed(layouts, ' or ')}"
 
 
 def _otherwise(pair: Pair) -> str:
-    said = [f"copies {_what(pair, some)}: {why}" for why, some in pair.copies.items()]
-    said += [f"refuses {_what(pair, some)}: {why}" for why, some in pair.refuses.items()]
-    return "<br>".join(said)
+    lines = [f"copies {_inputs(pair, names)}: {why}" for why, names in pair.copies.items()]
+    lines += [f"refuses {_inputs(pair, names)}: {why}" for why, names in pair.refuses.items()]
+    return "<br>".join(lines)
 
 
-def _what(pair: Pair, some: list[str]) -> str:
-    """Return what fares alike; in one word if it is all that is not refused."""
-    if not pair.aliases and list(pair.copies.values()) == [some]:
-        return "all else" if pair.refuses else "all"
-    return _listed(some)
+def _inputs(pair: Pair, names: list[str]) -> str:
+    """Return the names of inputs with one result; one word if it is all that is not refused."""
+    if not pair.aliases and list(pair.copies.values()) == [names]:
+        return "all others" if pair.refuses else "all"
+    return _listed(names)
 
 
-def _warnings(found: Found) -> str:
+def _warnings(results: Results) -> str:
     lines = []
-    for text, by_source in found.warnings.items():
-        # Sources with the same targets are named together.
-        alike: dict[tuple[str, ...], list[str]] = {}
+    for text, by_source in results.warnings.items():
+        # Sources with the same targets are grouped.
+        groups: dict[tuple[str, ...], list[str]] = {}
         for source, targets in by_source.items():
-            alike.setdefault(tuple(targets), []).append(source)
-        pairs = "; ".join(f"{_listed(a)} to {_listed(list(b))}" for b, a in alike.items())
+            groups.setdefault(tuple(targets), []).append(source)
+        pairs = "; ".join(f"{_listed(a)} to {_listed(list(b))}" for b, a in groups.items())
         lines.append(f"{text}: *{pairs}*")
     return _bullets(lines)
 
 
 def _column_sections(matrix: ColumnMatrix) -> Iterator[str]:
-    """Yield a section for each group of sources that fare alike."""
+    """Yield a section for each group of sources with equal results."""
     of = {source: [cell for cell in matrix.cells if cell.source == source] for source in matrix.sources}
-    alike: dict[tuple[str, ...], list[str]] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}
     for source, cells in of.items():
-        alike.setdefault(tuple(map(_mark, cells)), []).append(source)
-    for sources in alike.values():
+        groups.setdefault(tuple(map(_mark, cells)), []).append(source)
+    for sources in groups.values():
         by_column = groupby(of[sources[0]], lambda cell: cell.column)
         rows = [[column, *map(_mark, some)] for column, some in by_column]
         cells = [cell for source in sources for cell in of[source]]
@@ -301,8 +300,10 @@ def _column_sections(matrix: ColumnMatrix) -> Iterator[str]:
             [
                 f"### Columns from {_listed(sources, ' and ')}",
                 _table(["type", *matrix.targets], rows),
-                *_reasons("Why it copies:", cells, lambda cell: cell.reasons if not cell.zero_copy else []),
-                *_reasons("Why it is refused as it is:", cells, lambda cell: cell.refusals),
+                *_reasons(
+                    "Reasons for copies:", cells, lambda cell: cell.reasons if not cell.zero_copy else []
+                ),
+                *_reasons("Reasons for refusals without options:", cells, lambda cell: cell.refusals),
             ]
         )
 
@@ -315,13 +316,13 @@ def _mark(cell: ColumnCell) -> str:
 
 
 def _reasons(title: str, cells: list[ColumnCell], of: Callable[[ColumnCell], Iterable[Any]]) -> Iterator[str]:
-    """Yield a list of the reasons with the types and targets that have them."""
+    """Yield a list of reasons, each with its types and targets."""
     types: dict[str, list[str]] = {}
     targets: dict[str, list[str]] = {}
     for cell in cells:
         for reason in of(cell):
             why = reason.why.replace(f"is {cell.type}", "is *T*").replace(f"a {cell.type}", "a *T*")
-            why = re.sub(r"would truncate \w+ to", "would truncate *T* to", why)
+            why = re.sub(r"would (make|truncate) \w+ (a|to)", r"would \1 *T* \2", why)
             why = re.sub(r"has \d+ nulls in \d+ rows", "has nulls", why)
             _note(types, why, cell.column)
             _note(targets, why, cell.target)
@@ -329,8 +330,8 @@ def _reasons(title: str, cells: list[ColumnCell], of: Callable[[ColumnCell], Ite
         every = len({cell.column for cell in cells})
         lines = []
         for why, some in types.items():
-            what = "every type" if len(some) == every else _listed(some)
-            lines.append(f"{why}: *{what} to {_listed(targets[why])}*")
+            item = "every type" if len(some) == every else _listed(some)
+            lines.append(f"{why}: *{item} to {_listed(targets[why])}*")
         yield f"{title}\n\n{_bullets(lines)}"
 
 
@@ -338,11 +339,11 @@ def _absent(names: list[str]) -> str:
     rows = []
     for name in names:
         framework = registry.by_name(name)
-        why = "another environment" if "cpu" in framework.device_kinds else "a GPU"
+        why = "a separate environment" if "cpu" in framework.device_kinds else "a GPU"
         kind = "tables" if framework.kind == "table" else "tensors"
         install = f"`pip install {framework.distribution or name}`"
         rows.append([name, kind, _listed(list(framework.device_kinds), " and "), why, install])
-    return _table(["framework", "of", "memory on", "needs", "install"], rows)
+    return _table(["framework", "objects", "memory on", "needs", "install"], rows)
 
 
 def _versions(names: list[str]) -> str:

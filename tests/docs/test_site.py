@@ -1,4 +1,4 @@
-"""The site is built without a warning, has a page for every public name, and its links lead somewhere."""
+"""The site builds without warnings, has a page for every public name, and its links resolve."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from helpers.paths import ROOT
 import zerocopy
 
 for module in ("sphinx", "myst_parser", "numpydoc", "pydata_sphinx_theme", "sphinx_copybutton"):
-    pytest.importorskip(module, reason="it is in the extra docs")
+    pytest.importorskip(module, reason="part of the extra docs")
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build it by its one command; warnings are errors."""
+    """Build the site; warnings are errors."""
     folder = tmp_path_factory.mktemp("site")
     command = ["-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(folder / "doctrees")]
     done = subprocess.run(
@@ -30,7 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Page(HTMLParser):
-    """What a page links to, and what can be linked to in it."""
+    """The links and the anchors of a page."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -48,41 +48,47 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[Path, Page]:
-    found = (file for file in site.rglob("*.html") if "_static" not in file.parts)  # the theme's own there
-    return {file: Page(file) for file in found}
+    files = (file for file in site.rglob("*.html") if "_static" not in file.parts)
+    return {file: Page(file) for file in files}
 
 
 @pytest.mark.parametrize("name", zerocopy.__all__)
-def test_every_public_name_is_in_the_reference(name: str, site: Path, pages: dict[Path, Page]) -> None:
+def test_reference_has_every_public_name(name: str, site: Path, pages: dict[Path, Page]) -> None:
     page = "index" if name == "__version__" else f"generated/zerocopy.{name}"
     assert f"zerocopy.{name}" in pages[site / "api" / f"{page}.html"].ids
 
 
-def test_every_page_is_in_the_navigation(site: Path, pages: dict[Path, Page]) -> None:
-    """Beside the content, on every page: so from the index."""
+def test_navigation_has_every_page(site: Path, pages: dict[Path, Page]) -> None:
     files = [f"{page.stem}.html" for page in (ROOT / "docs").glob("*.md") if page.stem != "index"]
     files += ["api/index.html", "project/contributing.html", "project/changes.html"]
     assert [file for file in files if file not in pages[site / "index.html"].links] == []
 
 
-def test_links_lead_somewhere(site: Path, pages: dict[Path, Page]) -> None:
-    lost = []
+def test_links_resolve(site: Path, pages: dict[Path, Page]) -> None:
+    broken = []
     for file, page in pages.items():
         for link in page.links:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue
-            there = (file.parent / unquote(parts.path)).resolve() if parts.path else file
-            anchors = pages[there].ids if there in pages else {unquote(parts.fragment)}
-            if not there.exists() or (parts.fragment and unquote(parts.fragment) not in anchors):
-                lost.append(f"{file.relative_to(site)}: {link}")
-    assert lost == []
+            target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
+            anchors = pages[target].ids if target in pages else {unquote(parts.fragment)}
+            if not target.exists() or (parts.fragment and unquote(parts.fragment) not in anchors):
+                broken.append(f"{file.relative_to(site)}: {link}")
+    assert broken == []
 
 
-def test_links_to_the_repository_lead_to_files_that_are_there(pages: dict[Path, Page]) -> None:
-    """Those that a forge shows beside the pages lead to the forge from here."""
-    start = "https://github.com/zerocopy/zerocopy/"
-    found = {link for page in pages.values() for link in page.links if link.startswith(start)}
-    files = {urlsplit(link).path.split("/main/", 1)[1] for link in found if "/main/" in link}
-    assert any(file.startswith("benchmarks/results/") for file in files)
-    assert [file for file in files if not (ROOT / file).exists()] == []
+def test_links_to_repository_files_are_downloads(site: Path, pages: dict[Path, Page]) -> None:
+    """Files that GitHub shows are part of the site, unchanged."""
+    links = {
+        (file.parent / unquote(link)).resolve()
+        for file, page in pages.items()
+        for link in page.links
+        if "_downloads/" in link
+    }
+    files = {file.name: file for file in links}
+    results = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
+    assert any(result.name in files for result in results)
+    for result in results:
+        if result.name in files:
+            assert files[result.name].read_bytes() == result.read_bytes()
