@@ -188,8 +188,8 @@ class Framework:
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         """Return an object of the framework over `array`, which has no `copy_reasons`.
 
-        `array` is in ``dtype.storage``, and read-only if the memory is immutable. On the host the
-        result aliases it and keeps it alive; on another `device` it is a copy made on `stream`.
+        `array` holds elements of `dtype` as ``dtype.storage``, and is read-only if the memory is
+        immutable. On the host the result aliases it; on another `device` it is a copy on `stream`.
         """
         raise lacking(self.name, "from_host")
 

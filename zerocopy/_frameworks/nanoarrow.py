@@ -75,7 +75,7 @@ class Nanoarrow(Framework):
             # aborts the process. Its streams are not affected.
             why = f"it is {field}, and nanoarrow aborts the process when it exports views from an array"
             remedy = "make a nanoarrow.ArrayStream of its source instead, or cast that to large_string first"
-            raise UnsupportedConversionError(f"convert({name})", why, remedy, code="crash")
+            raise UnsupportedConversionError(f"convert({name})", why, remedy, code="framework-crash")
         if _is_c_array(type(obj)):
             chunks = [arrow_c.read_array(obj)]
         else:
@@ -120,10 +120,10 @@ class Nanoarrow(Framework):
         for kind in dict.fromkeys(part.kind for part in column.field.walk() if part.kind in _VIEWS):
             if not _castable(column.field):
                 why = f"it is {column.field}, and nanoarrow aborts the process when it exports a {kind}"
-                raise UnsupportedConversionError("", why, _ASK_FOR_STREAM, code="crash")
+                raise UnsupportedConversionError("", why, _ASK_FOR_STREAM, code="framework-crash")
             if column.length:
                 why = f"nanoarrow aborts the process when it exports a {kind}: it is cast to a large_ type"
-                reasons.append(Reason(why, _ASK_FOR_STREAM, code="crash"))
+                reasons.append(Reason(why, _ASK_FOR_STREAM, code="framework-crash"))
         return reasons
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ def _field(obj: Any, name: str) -> Field:
     except (RuntimeError, ValueError) as error:
         why = f"its type cannot be read: {error}"
         remedy = "create a new array: this one was released"
-        raise UnsupportedConversionError(f"convert({name})", why, remedy, code="released") from error
+        raise UnsupportedConversionError(f"convert({name})", why, remedy, code="consumed") from error
     assert field is not None
     return field
 

@@ -21,9 +21,9 @@ from zerocopy.tables.column import Column
 
 _BOOL = by_name("bool")
 BITS = Reason(
-    "Arrow packs booleans into bits", "keep them as bool8 in Arrow: x.cast(pyarrow.bool8())", code="bits"
+    "Arrow packs booleans into bits", "keep them as bool8 in Arrow: x.cast(pyarrow.bool8())", code="packed-bits"
 )
-_VALIDITY = Reason("Arrow packs nulls into bits, and a mask has one byte per row", code="bits")
+_VALIDITY = Reason("Arrow packs nulls into bits, and a mask has one byte per row", code="packed-bits")
 
 
 class ArrowColumn(Column):
@@ -103,7 +103,7 @@ class ArrowColumn(Column):
         kind = self.field.kind
         if kind in ("string_view", "binary_view"):
             remedy = "keep it as string or binary in Arrow: x.cast('string')"
-            why = Reason(f"a {kind} has no offsets", remedy, code="views")
+            why = Reason(f"a {kind} has no offsets", remedy, code="view-layout")
             return self._source(
                 by_name("int64"), (self.length + 1,), [why], lambda: string_views.offsets(self.chunks)
             )
@@ -128,7 +128,7 @@ class ArrowColumn(Column):
 
     def text(self) -> Source:
         if self.field.kind.endswith("_view"):
-            why = Reason("its text is in pieces", "keep it as string or binary in Arrow", code="views")
+            why = Reason("its text is in pieces", "keep it as string or binary in Arrow", code="view-layout")
             count = int(string_views.offsets(self.chunks)[-1])
             return self._source(memory.BYTE, (count,), [why], lambda: string_views.text(self.chunks))
         ranges = [memory.used(chunk) for chunk in self.chunks]
@@ -258,7 +258,7 @@ class ArrowColumn(Column):
                 end = int(out[row]) + int(own[-1]) - int(own[0])
                 if end > np.iinfo(dtype).max:
                     why = "it has more than 2^31 bytes or elements in its chunks"
-                    raise UnsupportedConversionError("", why, "cast it to the large_ type", code="too-large")
+                    raise UnsupportedConversionError("", why, "cast it to the large_ type", code="too-many-elements")
                 out[row + 1 : row + 1 + chunk.length] = own[1:] - own[0] + out[row]
                 row += chunk.length
         return out

@@ -315,7 +315,7 @@ def empty_mask(column: Column) -> Source:
     source = Source(column.name, view, lambda: mask, obj=mask)
     if column.device.is_host:
         return source
-    why = Reason("the column has no nulls, so the mask is a new array", code="mask")
+    why = Reason("the column has no nulls, so the mask is a new array", code="computed-mask")
     return on_device.via_host(replace(source, view=replace(view, ptr=0), reasons=(why,)))
 
 

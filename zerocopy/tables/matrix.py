@@ -101,7 +101,7 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
             f"a matrix has one type, and the columns have {len(types)}: {listed}",
             f"pick those of one type, columns={[*most[:3]]!r}"
             f"{' and so on' if len(most) > 3 else ''}, or cast them in the source",
-            code="several-types",
+            code="mixed-types",
         )
     for leaf in leaves:
         if leaf.source.refusal is not None:
@@ -145,7 +145,7 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
                 Reason(
                     f'it is stored {stored}, and layout="matrix:{order}" was requested',
                     'layout="matrix" takes either',
-                    code="order",
+                    code="memory-order",
                 )
             )
         else:

@@ -54,7 +54,7 @@ class ObjectColumn(ArrowColumn):
 
     def __init__(self, name: str, length: int, load: Callable[[], Array], refusal: Reason) -> None:
         self.name, self.length, self.refusal = name, length, refusal
-        self.reasons = (Reason("Arrow stores each of its values in another form", code="objects"),)
+        self.reasons = (Reason("Arrow stores each of its values in another form", code="python-objects"),)
         self._objects = load
         self._load = self._memory
 
@@ -90,7 +90,7 @@ class ObjectColumn(ArrowColumn):
 
 
 def _refused(why: str, remedy: str = _REMEDY) -> UnsupportedConversionError:
-    return UnsupportedConversionError("", why, remedy, code="objects")
+    return UnsupportedConversionError("", why, remedy, code="python-objects")
 
 
 def arrow_of_objects(pa: Any, values: Array) -> Any:

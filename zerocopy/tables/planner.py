@@ -150,7 +150,7 @@ def _place(labels: list[Hashable], label: Hashable) -> int:
     near = difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
     why = f"no column of the table is called {label!r}"
     remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has: {labels}"
-    raise UnsupportedConversionError("", why, remedy, code="unknown-column")
+    raise UnsupportedConversionError("", why, remedy, code="unknown-name")
 
 
 def _metadata_of(metadata: dict[bytes, bytes], labels: list[str] | tuple[()]) -> dict[bytes, bytes]:

@@ -25,7 +25,7 @@ from zerocopy.tables.summary import together
 
 _BYTE = by_name("uint8")
 _WRITTEN = Reason(
-    "columns are written into rows", 'layout="columns" gives each column on its own', code="rows"
+    "columns are written into rows", 'layout="columns" gives each column on its own', code="row-layout"
 )
 _KINDS = ("number", "bool", "date", "timestamp", "duration", "fixed_list", "fixed_binary", "struct")
 _EXTENSIONS = ("", "arrow.bool8", "arrow.fixed_shape_tensor")

@@ -25,7 +25,7 @@ _UNITS = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
 OBJECTS = Reason(
     "it holds Python objects, which tensors do not have",
     "convert them to numbers first, if they are numbers: x.astype('float64')",
-    code="objects",
+    code="python-objects",
 )
 
 
@@ -68,7 +68,7 @@ class FieldColumn(TensorColumn):
         self._source = source
 
     def mask(self) -> Source:
-        why = Reason("NumPy marks nulls among dates with NaT, and a mask is computed from them", code="mask")
+        why = Reason("NumPy marks nulls among dates with NaT, and a mask is computed from them", code="computed-mask")
         return replace(super().mask(), reasons=(why,))
 
 

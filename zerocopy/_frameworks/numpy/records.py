@@ -98,7 +98,7 @@ class _Rows:
         if dtype.hasobject and (dtype.base.names is not None or dtype.subdtype is not None):
             why = "it holds Python objects inside a record or a sub-array"
             error = UnsupportedConversionError(
-                "", why, "pick other fields with columns=[...]", code="objects"
+                "", why, "pick other fields with columns=[...]", code="python-objects"
             )
             return RefusedColumn(name, length, error)
         if dtype.hasobject:

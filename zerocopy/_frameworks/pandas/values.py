@@ -32,11 +32,11 @@ UNUSABLE = {
     ),
 }
 BOOL = by_name("bool")
-BITS = Reason("pandas cannot use bool8 with nulls: it becomes bits", "fill them first", code="bits")
+BITS = Reason("pandas cannot use bool8 with nulls: it becomes bits", "fill them first", code="packed-bits")
 TO_LEVEL = Reason(
     "a MultiIndex stores codes: pandas computes them from a level's values",
     "index=False keeps columns",
-    code="index",
+    code="computed-index",
 )
 UNPRINTABLE = ("union", "interval")
 

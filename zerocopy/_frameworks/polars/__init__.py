@@ -66,7 +66,7 @@ class Polars(Framework):
         if isinstance(obj, pl.LazyFrame):
             why = "a LazyFrame is a query that has not run"
             remedy = "run it first: x.collect()"
-            raise UnsupportedConversionError("convert(polars.LazyFrame)", why, remedy, code="lazy-query")
+            raise UnsupportedConversionError("convert(polars.LazyFrame)", why, remedy, code="unread")
         if isinstance(obj, pl.Series):
             return Table("polars.Series", [obj.name], [column_of(obj)], len(obj), single=True, obj=obj)
         columns = [column_of(series) for series in obj.get_columns()]

@@ -40,7 +40,7 @@ _FIXED = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", 
 _CODES = Reason(
     "polars computes the codes of a Categorical for each export",
     "cast it: x.cast(pl.Enum([...]))",
-    code="categories",
+    code="dictionary-codes",
 )
 _OBJECTS = "convert the objects to numbers or text first, or leave it out with columns=[...]"
 
@@ -93,7 +93,7 @@ class Objects(UnreadColumn):
 
     def arrow_reasons(self) -> list[Reason]:
         why = f"it is {self.series.dtype}, whose values are Python objects"
-        raise UnsupportedConversionError("", why, _OBJECTS, code="objects")
+        raise UnsupportedConversionError("", why, _OBJECTS, code="python-objects")
 
 
 def column_of(series: Any) -> Column:
@@ -240,7 +240,7 @@ def series_of(pl: Any, name: str, column: Column) -> Any:
     if nested and empty:
         why = f"column {name!r} has a dictionary without values inside another type"
         remedy = "decode it, or join its chunks: x.combine_chunks()"
-        raise UnsupportedConversionError("", why, remedy, code="dictionary")
+        raise UnsupportedConversionError("", why, remedy, code="dictionary-encoding")
     try:
         if not own:
             return pl.Series(_Stream(rows)).alias(name)

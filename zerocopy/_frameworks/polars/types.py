@@ -18,7 +18,7 @@ from zerocopy.tables.fixed_shape import nested_lists, shape_of
 from zerocopy.tables.hub import hub
 
 BITS = Reason(
-    "polars packs booleans into bits", "pass them as uint8, which it aliases: x.view('uint8')", code="bits"
+    "polars packs booleans into bits", "pass them as uint8, which it aliases: x.view('uint8')", code="packed-bits"
 )
 UNALIGNED = Reason(
     "the memory is not aligned to its item size, and polars copies it",
@@ -28,7 +28,7 @@ UNALIGNED = Reason(
 _VIEWS = Reason(
     "polars stores text as views, and Arrow's type has offsets",
     "keep it as {0}_view in Arrow: x.cast('{0}_view')",
-    code="views",
+    code="view-layout",
 )
 _OFFSETS = Reason(
     "polars has offsets of 64 bits in its lists", "keep them as large_list in Arrow", code="other-type"
@@ -36,7 +36,7 @@ _OFFSETS = Reason(
 _CATEGORIES = Reason(
     "polars replaces the codes of a dictionary",
     "cast it to string_view in Arrow, if text is enough",
-    code="categories",
+    code="dictionary-codes",
 )
 _SLICED = Reason(
     "polars cannot read a slice of fixed-size lists that has nulls", "slice it in polars", code="sliced-lists"
@@ -49,7 +49,7 @@ _NANOSECONDS = Reason(
 )
 _WIDE = Reason("polars has decimals of 128 bits only", "cast it to decimal128 in Arrow", code="other-type")
 _DECODED = Reason(
-    "polars has dictionaries of text only: it is decoded", "decode it in Arrow", code="dictionary"
+    "polars has dictionaries of text only: it is decoded", "decode it in Arrow", code="dictionary-encoding"
 )
 CAST = "cast it first, x.cast(pl.Int64) or x.cast(pl.Decimal(38, 0)), or leave it out with columns=[...]"
 #: Kinds that polars lacks: for most it panics, which ``except Exception`` does not catch.
