@@ -98,7 +98,7 @@ def test_bfloat16_goes_in_and_out() -> None:
 def test_dtypes_that_mxnet_lacks_are_refused_by_name(dtype: str) -> None:
     view = StridedView(64, (3,), (by_name(dtype).itemsize,), by_name(dtype), HOST, False, None)
     with pytest.raises(UnsupportedConversionError, match=f"mxnet has no {dtype}"):
-        MXNET.reasons(view)
+        MXNET.copy_reasons(view)
     if by_name(dtype).in_numpy:
         with pytest.raises(UnsupportedConversionError, match=f"mxnet has no {dtype}"):
             zc.convert(np.zeros(3, dtype), "mxnet")
@@ -146,7 +146,7 @@ def test_as_many_dimensions_as_numpy(ndim: int) -> None:
 def test_more_dimensions_are_refused() -> None:
     view = StridedView(64, (1,) * 33, (4,) * 33, by_name("float32"), HOST, False, None)
     with pytest.raises(UnsupportedConversionError, match="33 dimensions"):
-        MXNET.reasons(view)
+        MXNET.copy_reasons(view)
 
 
 def test_too_many_elements_are_refused() -> None:
@@ -155,7 +155,7 @@ def test_too_many_elements_are_refused() -> None:
     assert not plan.possible
     assert "2,147,483,646 at most" in str(plan)
     view = StridedView(64, (2**31 - 2,), (1,), by_name("uint8"), HOST, False, None)
-    assert MXNET.reasons(view) == []
+    assert MXNET.copy_reasons(view) == []
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2)])
@@ -257,7 +257,7 @@ def test_sparse_is_refused_with_a_remedy() -> None:
 
 def test_no_values_is_refused() -> None:
     for given in (mx.nd.NDArray(mx.nd.ndarray._new_empty_handle()), mx.nd.NDArray(None)):
-        with pytest.raises(UnsupportedConversionError, match=r"holds nothing|no handle"):
+        with pytest.raises(UnsupportedConversionError, match=r"has no values yet|no handle"):
             zc.convert(given, "numpy")
 
 
