@@ -31,7 +31,7 @@ def test_close_with_live_arrays(run, kind: str) -> None:
             import rmm.mr
             before["rmm"] = type(rmm.mr.get_per_device_resource(0))
         pool = begin(kind, frameworks=names)
-        held = [(each, each.take(8 * MIB, 3 + i)) for i, each in enumerate(sides(*names))]
+        held = [(each, each.allocate(8 * MIB, 3 + i)) for i, each in enumerate(sides(*names))]
         pool.close()
         pool.close()
         report = pool.report()
@@ -41,20 +41,20 @@ def test_close_with_live_arrays(run, kind: str) -> None:
             assert report["cupy"].status == "restored"
             assert side("cupy").module.cuda.get_allocator() == before["cupy"]
             taken = in_use(pool)
-            y = side("cupy").take(8 * MIB, 9)
+            y = side("cupy").allocate(8 * MIB, 9)
             assert in_use(pool) == taken  # no longer from the pool
         if "rmm" in names:
             assert report["rmm"].status == "restored"
             assert type(rmm.mr.get_per_device_resource(0)) is before["rmm"]
-            assert (side("rmm").values(side("rmm").take(MIB, 8)) == 8).all()
+            assert (side("rmm").values(side("rmm").allocate(MIB, 8)) == 8).all()
         if "numba" in names:
             assert report["numba"].status == "restored"
             taken = in_use(pool)
-            z = side("numba").take(8 * MIB, 6)
+            z = side("numba").allocate(8 * MIB, 6)
             assert (side("numba").values(z) == 6).all() and in_use(pool) == taken  # from Numba's own manager
         if "torch" in names:
             assert report["torch"].status == "installed" and "began with" in report["torch"].detail
-            assert (side("torch").values(side("torch").take(MIB, 7)) == 7).all()
+            assert (side("torch").values(side("torch").allocate(MIB, 7)) == 7).all()
         refused(zc.PoolClosedError, lambda: pool.allocate(1))
         for i, (each, x) in enumerate(held): assert (each.values(x) == 3 + i).all(), each.name
         held.clear(); each = x = None
@@ -71,12 +71,12 @@ def test_close_with_live_torch_tensors_on_rmm(run) -> None:
         need("rmm")
         torch = side("torch")
         pool = begin("rmm", frameworks=("torch", "rmm"))
-        x = torch.take(8 * MIB, 3)
+        x = torch.allocate(8 * MIB, 3)
         pool.close()
         row = pool.report()["rmm"]
         assert row.status == "installed" and "torch frees into" in row.detail
         assert (torch.values(x) == 3).all()
-        y = torch.take(8 * MIB, 4)
+        y = torch.allocate(8 * MIB, 4)
         assert (torch.values(x) == 3).all() and (torch.values(y) == 4).all()
         del x, y
         assert until(lambda: in_use(pool) == 0)
@@ -89,7 +89,7 @@ def test_close_returns_memory(run) -> None:
         """
         pool = begin("rmm", frameworks=present("cupy", "rmm"), initial="512MiB")
         cupy = side("cupy")
-        cupy.values(cupy.take(MIB))
+        cupy.values(cupy.allocate(MIB))
         settle()
         before = free()
         pool.close()
@@ -105,7 +105,7 @@ def test_second_pool_after_close(run) -> None:
         """
         need("rmm")
         first = begin("driver", frameworks=present("cupy", "numba", "rmm"))
-        held = [(each, each.take(8 * MIB, 3)) for each in sides("cupy", "numba", "rmm")]
+        held = [(each, each.allocate(8 * MIB, 3)) for each in sides("cupy", "numba", "rmm")]
         first.close()
         second = begin("rmm", frameworks=present("cupy", "numba", "rmm"))
         report = second.report()
@@ -184,14 +184,14 @@ def test_array_outlives_its_stream(run, kind: str, track: bool) -> None:
         """
         pool = begin(kind, track=track)
         cupy = side("cupy").module
-        side("cupy").values(side("cupy").take(MIB))
+        side("cupy").values(side("cupy").allocate(MIB))
         settle()
         before = in_use(pool)
         held = []
         for number in range(20):
             stream = cupy.cuda.Stream(non_blocking=True)
             with stream:
-                held.append(side("cupy").take(MIB, number))
+                held.append(side("cupy").allocate(MIB, number))
             stream.synchronize()
             del stream
         gc.collect()
@@ -199,7 +199,7 @@ def test_array_outlives_its_stream(run, kind: str, track: bool) -> None:
         held.clear()
         x = None
         assert until(lambda: in_use(pool) <= before)
-        assert (side("cupy").values(side("cupy").take(MIB, 3)) == 3).all()
+        assert (side("cupy").values(side("cupy").allocate(MIB, 3)) == 3).all()
         """,
         kind=kind,
         track=track,
@@ -215,7 +215,7 @@ def test_threads(run, kind: str, track: bool) -> None:
         pool = begin(kind, track=track)
         takers = [each for each in sides("cupy", "numba", "rmm", "torch", "jax")
                   if pool.report()[each.name].served]
-        for each in takers: each.values(each.take(MIB))
+        for each in takers: each.values(each.allocate(MIB))
         settle()
         before = in_use(pool)
         wrong = []
@@ -224,7 +224,7 @@ def test_threads(run, kind: str, track: bool) -> None:
             try:
                 for step in range(60):
                     value = (step + seed) % 251
-                    held[step % 5] = value, each.take(chance.randint(1, MIB), value)
+                    held[step % 5] = value, each.allocate(chance.randint(1, MIB), value)
                     value, x = chance.choice(list(held.values()))
                     if not (each.values(x) == value).all(): wrong.append((each.name, step))
             except BaseException as error:
@@ -292,9 +292,9 @@ def test_forked_child_can_use_cuda(run, imported: bool) -> None:
 def test_interpreter_exit_with_live_arrays(run, kind: str) -> None:
     """Five programs in parallel, because each needs seconds for its imports."""
     with ThreadPoolExecutor() as pool:
-        for done in pool.map(lambda end: run(TAKING + ENDING, kind=kind, end=end), ENDS):
+        for completed in pool.map(lambda end: run(TAKING + ENDING, kind=kind, end=end), ENDS):
             for word in ("Traceback", "Exception ignored", "terminate called", "CUDA error"):
-                assert word not in done.stderr, done.stderr
+                assert word not in completed.stderr, completed.stderr
 
 
 TAKING = """
@@ -305,6 +305,6 @@ pool = begin(kind, track=end in ("global", "thread"))
 with_torch = kind == "driver" and end != "daemon"
 takers = list(sides("cupy", "numba", "rmm", *["torch"] * with_torch))
 def take():
-    return [Block(pool, MIB, 1, 0, "x"), *(each.take(MIB) for each in takers)]
+    return [Block(pool, MIB, 1, 0, "x"), *(each.allocate(MIB) for each in takers)]
 take()
 """

@@ -367,13 +367,13 @@ class DeviceArrow:
 
 @pytest.mark.parametrize("target", NAMES)
 def test_a_device_array_with_its_event(cudf, target: str) -> None:
-    from zerocopy.protocols import arrow_c, capsule
+    from zerocopy.protocols import arrow_c, arrow_schema
 
     own = side(target)
     series = cudf.Series(pa.array([1.5, None, 2.5]))
     column, _ = series.to_pylibcudf()
-    _, given = column.__arrow_c_device_array__()
-    struct = arrow_c.ArrowDeviceArray.from_address(capsule.pointer(given, arrow_c.DEVICE_ARRAY))
+    _, capsule = column.__arrow_c_device_array__()
+    struct = arrow_c.ArrowDeviceArray.from_address(arrow_schema.pointer(capsule, arrow_c.DEVICE_ARRAY))
     assert struct.device_type == 2
     assert ctypes.c_void_p.from_address(struct.sync_event).value, "it points to an event"
     values, mask = zc.convert(DeviceArrow(column), to=target, nulls="mask")

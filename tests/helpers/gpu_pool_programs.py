@@ -360,10 +360,10 @@ def pointer_attribute(ptr: int, number: int) -> int:
 def moves(framework: Side, pool: zc.Pool, nbytes: int = 8 * MIB) -> None:
     """Check that an array uses memory of the pool until it dies, and has the right values."""
     name = framework.name
-    framework.values(framework.take(MIB))  # created once: kernels, handles
+    framework.values(framework.allocate(MIB))  # created once: kernels, handles
     settle()
     before = in_use(pool)
-    x = framework.take(nbytes, 7)
+    x = framework.allocate(nbytes, 7)
     settle()
     more = in_use(pool) - before
     assert more >= nbytes, f"{name}: {nbytes} bytes were taken, the pool gave {more}"
