@@ -53,10 +53,10 @@ def run(pair: Pair, settings: Settings) -> list[Case]:
     """Check and time one pair in a child, which counts kept destructors."""
     request = {"pair": pair, "pace": asdict(settings.pace), "calls": QUICK_CALLS if settings.quick else CALLS}
     command = [sys.executable, "-W", "ignore", "-m", __name__, json.dumps(request)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the child ended with {done.returncode}: {done.stderr.strip()[-300:]}")
-    plain = json.loads(done.stdout.splitlines()[0])  # pydlpack prints further lines at exit
+    completed = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    if completed.returncode:
+        raise RuntimeError(f"the child ended with {completed.returncode}: {completed.stderr.strip()[-300:]}")
+    plain = json.loads(completed.stdout.splitlines()[0])  # pydlpack prints further lines at exit
     entries = [
         Entry(e["label"], e["role"], Timing(**e["timing"]) if e["timing"] else None, e["note"], e["left_out"])
         for e in plain["entries"]

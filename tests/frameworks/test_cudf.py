@@ -66,7 +66,7 @@ def test_types_belong_to_the_framework_of_their_module() -> None:
 def test_absent_cudf_is_not_imported_and_the_remedy_names_the_wheel(
     run_python, name: str, package: str
 ) -> None:
-    done = run_python(
+    completed = run_python(
         f"""
         import sys
         import numpy, zerocopy as zc
@@ -76,9 +76,9 @@ def test_absent_cudf_is_not_imported_and_the_remedy_names_the_wheel(
         except zc.FrameworkNotInstalledError as error: print(error)
         """
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("table False\n")
-    assert f"pip install {package}" in done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith("table False\n")
+    assert f"pip install {package}" in completed.stdout
 
 
 # -- to tensors -------------------------------------------------------------------

@@ -222,13 +222,13 @@ t = pa.table({'s': pa.array(['a', 'b' * 20], pa.string_view())})
 
 def test_hazard_arrays_with_views_abort_the_process(run_python) -> None:
     """nanoarrow itself crashes, in a separate process."""
-    done = run_python(_VIEWS + "pa.table(na.Array(t)).to_pydict()\nprint('alive')")
-    assert done.returncode != 0
-    assert "alive" not in done.stdout
+    completed = run_python(_VIEWS + "pa.table(na.Array(t)).to_pydict()\nprint('alive')")
+    assert completed.returncode != 0
+    assert "alive" not in completed.stdout
 
 
 def test_arrays_with_views_are_refused_before_they_are_read(run_python) -> None:
-    done = run_python(
+    completed = run_python(
         _VIEWS
         + """
 array = na.Array(t)
@@ -254,8 +254,8 @@ assert pa.table(cast).to_pydict() == t.to_pydict()
 print("alive")
 """
     )
-    assert done.returncode == 0, done.stderr
-    assert "alive" in done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert "alive" in completed.stdout
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,7 @@ def test_copy_of_a_frame_keeps_values_and_types_in_new_memory() -> None:
 
 def test_jax_refuses_64_bits_with_x64_off(run_python) -> None:
     """Hazard 7: ``jax.numpy.asarray(series)`` truncates 64 bits to 32 silently."""
-    done = run_python(
+    completed = run_python(
         """
         import jax, numpy as np, pandas as pd, zerocopy as zc
         frame = pd.DataFrame({"x": [2**40, 1], "y": np.ones(2, "f4")})
@@ -264,7 +264,7 @@ def test_jax_refuses_64_bits_with_x64_off(run_python) -> None:
         assert zc.convert(frame, "jax")["x"][0] == 2**40
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint64", "float32", "bool"])

@@ -116,7 +116,7 @@ def test_fast_path_keeps_time_zones() -> None:
 
 
 def test_tensors_need_no_pyarrow(run_python) -> None:
-    done = run_python("""
+    completed = run_python("""
         import sys, numpy as np, polars as pl, torch, zerocopy as zc
         frame = pl.DataFrame({"a": [1, 2], "b": [1.5, 2.5], "s": ["x", "y"], "e": [True, None]})
         zc.convert(frame, "torch", columns=["a", "b"])
@@ -128,7 +128,7 @@ def test_tensors_need_no_pyarrow(run_python) -> None:
         zc.convert(made["a"], "polars.DataFrame")
         assert "pyarrow" not in sys.modules
     """)
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_lazy_frame_is_refused() -> None:

@@ -84,7 +84,7 @@ def test_datetimes_are_aliased() -> None:
 
 
 def test_hazard_small_decimals_in_a_struct_are_wrong_in_polars(run_python) -> None:
-    done = run_python("""
+    completed = run_python("""
         import polars as pl, pyarrow as pa
         from decimal import Decimal
         import zerocopy as zc
@@ -93,5 +93,5 @@ def test_hazard_small_decimals_in_a_struct_are_wrong_in_polars(run_python) -> No
         assert zc.convert(table, "polars")["x"].to_list() == given
         print("right" if pl.from_arrow(table)["x"].to_list() == given else "wrong")
     """)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["wrong"], "polars reads them right now: the cast can go"
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.split() == ["wrong"], "polars reads them right now: the cast can go"

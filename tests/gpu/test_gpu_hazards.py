@@ -25,7 +25,7 @@ pytestmark = MARKS
 def run(code: str, **given: object) -> None:
     """Run a program with these names in a separate process, which must exit with 0 in time."""
     assignments = "".join(f"{name} = {value!r}\n" for name, value in given.items())
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", assignments + textwrap.dedent(code)],
         capture_output=True,
         text=True,
@@ -33,7 +33,7 @@ def run(code: str, **given: object) -> None:
         cwd=Path(__file__).parents[2],
         env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert completed.returncode == 0, f"{completed.stdout}\n{completed.stderr}"
 
 
 # -- memory that both sides can address ---------------------------------------------------

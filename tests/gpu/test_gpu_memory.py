@@ -253,7 +253,7 @@ def test_at_the_interpreters_exit(source: str) -> None:
         assert all(zc.shares_memory(x, y) for y in aliases)
         others = [zc.convert(zc.convert(host, to={source!r}, device="cuda:0"), to=t) for t in {targets!r}]
     """
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
@@ -261,6 +261,6 @@ def test_at_the_interpreters_exit(source: str) -> None:
         cwd=Path(__file__).parents[2],
         env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
     )
-    assert done.returncode == 0, done.stderr
-    assert "Exception ignored" not in done.stderr
-    assert "Traceback" not in done.stderr
+    assert completed.returncode == 0, completed.stderr
+    assert "Exception ignored" not in completed.stderr
+    assert "Traceback" not in completed.stderr

@@ -262,12 +262,12 @@ def test_transfers_do_not_wait_for_the_device(name: str) -> None:
         x = zc.convert(sample(), to=name, device=DEVICE, stream=on)
         with current(name, on):
             back = zc.convert(x, to="numpy", stream=on)
-        done = other.query()
+        other_finished = other.query()
         assert np.array_equal(back, sample())
         other.synchronize()
         del x
     if name != "numba":  # each allocation calls the driver, which may synchronise
-        assert not done
+        assert not other_finished
 
 
 @pytest.mark.parametrize("name", ["cupy", "torch", "numba"])

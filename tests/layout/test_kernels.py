@@ -228,7 +228,7 @@ def test_numpy_copies_unsupported_fields(kernels: str) -> None:
 
 def test_no_byte_outside_the_arrays_is_accessed(run_python) -> None:
     """Records and columns next to a page that is neither readable nor writable."""
-    done = run_python(
+    completed = run_python(
         """
         import ctypes, mmap, sys
         import numpy as np
@@ -279,4 +279,4 @@ def test_no_byte_outside_the_arrays_is_accessed(run_python) -> None:
         print("done")
         """
     )
-    assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr[-2000:]
+    assert (completed.returncode, completed.stdout.strip()) == (0, "done"), completed.stderr[-2000:]

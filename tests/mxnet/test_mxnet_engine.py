@@ -101,9 +101,9 @@ def test_inference_rewrites_aliased_weights(
     run_python: Run, copy: bool | None, enabled: str, outcome: str
 ) -> None:
     """The hazard in the notes of the class, which zerocopy cannot prevent: both remedies work."""
-    done = run_python(INFERENCE.replace("COPY", repr(copy)), MXNET_MKLDNN_ENABLED=enabled)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == outcome
+    completed = run_python(INFERENCE.replace("COPY", repr(copy)), MXNET_MKLDNN_ENABLED=enabled)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.strip() == outcome
 
 
 # -- devices ------------------------------------------------------------------------
@@ -189,21 +189,21 @@ def test_strides_of_size_one_dimensions_become_row_major() -> None:
 
 
 def test_mxnet_is_imported_only_when_needed(run_python: Run) -> None:
-    done = run_python(
+    completed = run_python(
         """
         import sys, numpy, zerocopy as zc
         zc.frameworks(); zc.convert(numpy.ones(3), "numpy"); zc.explain("text", "numpy")
         assert "mxnet" not in sys.modules
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_a_folder_called_mxnet_is_not_mxnet(
     tmp_path, monkeypatch: pytest.MonkeyPatch, run_python: Run
 ) -> None:
     (tmp_path / "mxnet").mkdir()
-    done = run_python(
+    completed = run_python(
         f"""
         import sys
         sys.path[:] = [{str(tmp_path)!r}] + [p for p in sys.path if "site-packages" not in p]
@@ -225,13 +225,13 @@ def test_a_folder_called_mxnet_is_not_mxnet(
             raise SystemExit("it was converted")
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_import_error_with_new_numpy_is_explained(
     run_python: Run,
 ) -> None:
-    done = run_python(
+    completed = run_python(
         """
         import numpy, zerocopy as zc
         numpy.__deprecated_attrs__.pop("bool")  # as NumPy 1.24 has it
@@ -244,4 +244,4 @@ def test_import_error_with_new_numpy_is_explained(
             raise SystemExit("it was converted")
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr

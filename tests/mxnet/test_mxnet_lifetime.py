@@ -144,9 +144,9 @@ def test_the_deleter_takes_the_gil(run_python: Run) -> None:
         mx.nd.waitall()
         print("alive")
     """
-    done = run_python(code, PYTHONMALLOC="debug")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "alive"
+    completed = run_python(code, PYTHONMALLOC="debug")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.strip() == "alive"
 
 
 def test_numpy_deleter_without_the_gil_crashes(run_python: Run) -> None:
@@ -156,9 +156,9 @@ def test_numpy_deleter_without_the_gil_crashes(run_python: Run) -> None:
         held = mx.nd.from_dlpack(np.ones(10_000, "float32").__dlpack__())
         del held
     """
-    done = run_python(code, PYTHONMALLOC="debug")
-    assert done.returncode != 0
-    assert "without holding the GIL" in done.stderr
+    completed = run_python(code, PYTHONMALLOC="debug")
+    assert completed.returncode != 0
+    assert "without holding the GIL" in completed.stderr
 
 
 def test_many_threads_at_once() -> None:
@@ -182,7 +182,7 @@ def test_many_threads_at_once() -> None:
 
 def test_the_first_conversion_in_many_threads(run_python: Run) -> None:
     """Other threads wait while one imports MXNet, and then see the complete module."""
-    done = run_python(
+    completed = run_python(
         """
         import threading, time, numpy as np, zerocopy as zc
         errors = []
@@ -198,7 +198,7 @@ def test_the_first_conversion_in_many_threads(run_python: Run) -> None:
         assert not errors, errors
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 # -- at interpreter exit --------------------------------------------------------------
@@ -227,8 +227,8 @@ def test_at_interpreter_exit(run_python: Run, holder: str, thing: str) -> None:
         "import numpy as np, mxnet as mx, zerocopy as zc\n"
         f"def make(): return [{THINGS[thing]} for _ in range(20)]\n{HOLDERS[holder]}\n"
     )
-    done = run_python(code, PYTHONWARNINGS="ignore")
-    assert (done.returncode, done.stderr) == (0, "")
+    completed = run_python(code, PYTHONWARNINGS="ignore")
+    assert (completed.returncode, completed.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("thing", THINGS)
@@ -246,8 +246,8 @@ def test_arrays_held_by_modules_cleared_after_mxnet(run_python: Run, thing: str,
         f"io.held = threading.held = np.held = [{THINGS[thing]} for _ in range(20)]\n"
         f"io.module = {module}\n"
     )
-    done = run_python(code, PYTHONWARNINGS="ignore", PYTHONMALLOC="debug")
-    assert (done.returncode, done.stderr) == (0, "")
+    completed = run_python(code, PYTHONWARNINGS="ignore", PYTHONMALLOC="debug")
+    assert (completed.returncode, completed.stderr) == (0, "")
 
 
 def test_conversions_at_exit(run_python: Run) -> None:
@@ -260,9 +260,9 @@ def test_conversions_at_exit(run_python: Run) -> None:
         atexit.register(late)  # called after the hook that the first conversion registers
         held = zc.convert(np.ones(3), "mxnet")
     """
-    done = run_python(code, PYTHONWARNINGS="ignore", PYTHONMALLOC="debug")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.split() == ["6.0", "6.0"]
+    completed = run_python(code, PYTHONWARNINGS="ignore", PYTHONMALLOC="debug")
+    assert (completed.returncode, completed.stderr) == (0, "")
+    assert completed.stdout.split() == ["6.0", "6.0"]
 
 
 # -- leaks ----------------------------------------------------------------------------

@@ -146,10 +146,10 @@ def test_garbage_collection_inside_pool_does_not_deadlock(pool):
     cycle = [pool.empty(MIB, "u1")]
     cycle.append(cycle)
     del cycle
-    done = threading.Event()
-    thread = threading.Thread(target=lambda: (pool.allocate(3 * MIB), done.set()), daemon=True)
+    completed = threading.Event()
+    thread = threading.Thread(target=lambda: (pool.allocate(3 * MIB), completed.set()), daemon=True)
     thread.start()
-    assert done.wait(30)
+    assert completed.wait(30)
     assert (pool.in_use, pool.kept) == (3 * MIB, MIB)
 
 
@@ -326,16 +326,16 @@ go.wait()
 
 @pytest.mark.parametrize("end", ENDS)
 def test_the_interpreter_ends_with_live_arrays(run_python, end):
-    done = run_python(
+    completed = run_python(
         "import sys, threading, time\n"
         "from zerocopy.pool.host import LibcMemory, PinnedPool\n"
         "MIB = 1 << 20\npool = PinnedPool(LibcMemory())\n" + ENDS[end]
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")
 
 
 def test_fork_while_thread_is_in_pool(run_python):
-    done = run_python("""
+    completed = run_python("""
         import os, threading
         from zerocopy.pool.host import LibcMemory, PinnedPool
         inside, go = threading.Event(), threading.Event()
@@ -356,4 +356,4 @@ def test_fork_while_thread_is_in_pool(run_python):
         thread.join()
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """)
-    assert done.stdout == "0\n", done.stderr
+    assert completed.stdout == "0\n", completed.stderr

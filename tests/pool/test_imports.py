@@ -25,9 +25,9 @@ def run(run_python, tmp_path):
     (tmp_path / "later.py").write_text("import sys\nvalue = 3\n")
 
     def check(code: str, *before: str) -> str:
-        done = run_python(START + "\n".join(before) + textwrap.dedent(code), HERE=str(tmp_path))
-        assert done.returncode == 0, done.stderr
-        return done.stdout + done.stderr
+        completed = run_python(START + "\n".join(before) + textwrap.dedent(code), HERE=str(tmp_path))
+        assert completed.returncode == 0, completed.stderr
+        return completed.stdout + completed.stderr
 
     return check
 

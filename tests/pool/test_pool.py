@@ -481,7 +481,7 @@ def test_named_kind_without_gpu_is_refused(kind: str) -> None:
 
 
 def test_missing_rmm_is_an_error(run_python) -> None:
-    done = run_python(
+    completed = run_python(
         """
         import sys
         sys.modules["rmm"] = None
@@ -493,8 +493,8 @@ def test_missing_rmm_is_an_error(run_python) -> None:
             print(error)
         """
     )
-    assert "RMM is not installed" in done.stdout, done.stderr
-    assert "pip install rmm-cu13 for CUDA 13" in done.stdout
+    assert "RMM is not installed" in completed.stdout, completed.stderr
+    assert "pip install rmm-cu13 for CUDA 13" in completed.stdout
 
 
 def test_pinned_arrays(host, monkeypatch) -> None:

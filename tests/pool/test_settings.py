@@ -330,7 +330,7 @@ def test_options_are_listed_in_order() -> None:
 
 
 def test_host_modes_are_parsed_without_numpy(run_python) -> None:
-    done = run_python(
+    completed = run_python(
         """
         import sys
         from zerocopy.pool.settings import Settings
@@ -338,7 +338,7 @@ def test_host_modes_are_parsed_without_numpy(run_python) -> None:
         print(sorted({"numpy", "torch"} & set(sys.modules)))
         """
     )
-    assert done.stdout == "[]\n", done.stderr
+    assert completed.stdout == "[]\n", completed.stderr
 
 
 def test_host_modes_from_list() -> None:

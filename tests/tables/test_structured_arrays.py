@@ -37,7 +37,7 @@ def test_records_to_tensors() -> None:
 
 
 def test_records_to_tensors_import_no_pyarrow(run_python) -> None:
-    done = run_python(
+    completed = run_python(
         """
         import sys, numpy as np, torch, zerocopy as zc
         rows = np.zeros(3, [("x", "f4"), ("m", "f4", (2,)), ("n", [("y", "i4")])])
@@ -46,7 +46,7 @@ def test_records_to_tensors_import_no_pyarrow(run_python) -> None:
         print("pyarrow" in sys.modules)
         """
     )
-    assert done.stdout.strip() == "False", done.stderr
+    assert completed.stdout.strip() == "False", completed.stderr
 
 
 def test_records_of_other_shapes_and_masks_are_refused() -> None:

@@ -288,7 +288,7 @@ def test_options_for_tables_are_refused_for_tensors() -> None:
 
 def test_64_bits_into_jax_are_refused_with_x64_off(run_python) -> None:
     pytest.importorskip("jax")
-    done = run_python(
+    completed = run_python(
         """
         import pyarrow as pa, zerocopy as zc
         stamp = pa.array([1], pa.timestamp("s"))
@@ -299,9 +299,9 @@ def test_64_bits_into_jax_are_refused_with_x64_off(run_python) -> None:
         print(zc.convert(table, to="jax", columns=["ok"])["ok"].dtype)
         """
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("column 'wide'") == done.stdout.count("column 't'") == 2
-    assert done.stdout.rstrip().endswith("int32")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.count("column 'wide'") == completed.stdout.count("column 't'") == 2
+    assert completed.stdout.rstrip().endswith("int32")
 
 
 def test_unsigned_integers_keep_their_type_in_torch() -> None:
