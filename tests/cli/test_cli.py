@@ -460,7 +460,7 @@ def test_extras_list_missing_requirements(monkeypatch: pytest.MonkeyPatch) -> No
     assert f"numpy[dev]<1 (here: {np.__version__})" in completed.stdout
 
 
-def test_extras_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extras_report_missing_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> Any:
         raise metadata.PackageNotFoundError(name)
 
@@ -497,7 +497,7 @@ def test_version_satisfies_specifier(version: str, clause: str, fits: bool) -> N
 # -- the command itself -------------------------------------------------------------------
 
 
-def test_version_and_help() -> None:
+def test_version_and_help_are_printed() -> None:
     assert process("--version").stdout == f"zerocopy {zc.__version__}\n"
     text = invoke("--help").stdout
     assert "matrix" in text

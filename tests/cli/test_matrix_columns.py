@@ -113,7 +113,7 @@ def test_installed_frameworks_keep_every_promise(source: str) -> None:
         assert cell.zero_copy <= (cell.copied_bytes == 0)
 
 
-def test_tensor_framework_as_source() -> None:
+def test_tensor_framework_can_be_a_source() -> None:
     pytest.importorskip("torch")
     cells = tried(["torch"], ["numpy", "pyarrow"], "float32", "bool", "string", "int64 nulls")
     assert cells["torch", "pyarrow", "float32"].outcome == "zero-copy"
@@ -124,7 +124,7 @@ def test_tensor_framework_as_source() -> None:
     assert "tensors do not have" in cell.refusals[0].why or "nulls" in cell.refusals[0].why
 
 
-def test_outcome_of_each_type_in_torch() -> None:
+def test_each_type_has_its_outcome_in_torch() -> None:
     pytest.importorskip("torch")
     cells = {name: cell for (_, _, name), cell in tried(["pyarrow"], ["torch"]).items()}
     outcomes = {name: (cell.outcome, cell.zero_copy, cell.options) for name, cell in cells.items()}
@@ -384,7 +384,7 @@ def test_equal_columns_have_no_differences(ours: Any, theirs: Any) -> None:
     ],
     ids=["zero", "null", "narrow", "zone", "list", "rows"],
 )
-def test_columns_that_differ(ours: Any, theirs: Any, message: str) -> None:
+def test_differences_of_columns_are_reported(ours: Any, theirs: Any, message: str) -> None:
     assert any(
         message in text for text in comparison.column_differences(ours, theirs, allow_type_change=False)
     )
@@ -418,7 +418,7 @@ def test_pick_selects_by_name_and_type() -> None:
         samples.pick(every, ["zzz"])
 
 
-def test_sharing_of_containers() -> None:
+def test_containers_share_memory_if_all_items_do() -> None:
     x = np.arange(8)
     assert checks.sharing(x, {"a": x[:4], "b": x[4:]}) == checks.Sharing(True, True, True)
     assert checks.sharing(x, {"a": x[:4], "b": x.copy()}).whole is False

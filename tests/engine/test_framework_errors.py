@@ -70,7 +70,7 @@ def test_error_while_composing_a_fast_path_is_reported(monkeypatch) -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-def test_errors_that_mean_out_of_memory() -> None:
+def test_errors_that_mean_out_of_memory_are_recognised() -> None:
     torch = pytest.importorskip("torch")
     framework = registry.by_name("torch")
     assert framework.is_out_of_memory(torch.cuda.OutOfMemoryError("CUDA out of memory"))

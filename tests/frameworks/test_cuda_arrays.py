@@ -245,7 +245,7 @@ def test_layouts_are_copied_to_the_host_and_on_the_device(
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "complex128", "bool"])
 @pytest.mark.parametrize(("source", "target"), [("cupy", "numba"), ("numba", "cupy")])
-def test_layouts_between_cupy_and_numba(machine, source, target, dtype, layout, copy) -> None:
+def test_layouts_are_kept_between_cupy_and_numba(machine, source, target, dtype, layout, copy) -> None:
     values = sample(to_numpy(by_name(dtype)), (4, 6))
     x, expected = LAYOUTS[layout](put(source, values)), LAYOUTS[layout](values)
     plan = zc.explain(x, target, copy=copy)
@@ -279,7 +279,7 @@ def test_broadcast_arrays_keep_their_strides(machine, name: str) -> None:
 
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_to_another_device(machine, name: str, layout: str) -> None:
+def test_conversion_to_another_device_copies(machine, name: str, layout: str) -> None:
     values = sample("f4", (4, 6))
     x, expected = LAYOUTS[layout](put(name, values)), LAYOUTS[layout](values)
     for target in BOTH:
@@ -422,7 +422,7 @@ def test_numba_exports_the_stream_of_pending_work(machine, bound, ready: int) ->
     assert machine.log == [("record", 0 if ready == 1 else ready), ("wait", 7, 0 if ready == 1 else ready)]
 
 
-def test_numba_per_thread_default_stream(machine, monkeypatch) -> None:
+def test_numba_accepts_the_per_thread_default_stream(machine, monkeypatch) -> None:
     monkeypatch.setenv("NUMBA_CUDA_PER_THREAD_DEFAULT_STREAM", "1")
     obj = SpeaksDLPack(sample("f4"))
     zc.convert(obj, to="numba")
@@ -438,7 +438,7 @@ def test_numba_copies_negative_strides(machine) -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_zero_size(machine, name: str) -> None:
+def test_zero_size_arrays_are_converted(machine, name: str) -> None:
     x = put(name, np.empty((0, 5), "f4"))
     view = zc.view(x)
     assert (view.size, view.shape, str(view.device)) == (0, (0, 5), "cuda:0")
@@ -456,7 +456,7 @@ def test_records_and_dates_are_refused_by_name(machine, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_the_devices(machine, name: str) -> None:
+def test_frameworks_list_their_devices(machine, name: str) -> None:
     assert zc.frameworks()[name].devices == ("cuda:0", "cuda:1")
     with pytest.raises(zc.DeviceError, match="2 CUDA devices"):
         zc.convert(sample("f4"), to=name, device="cuda:2")

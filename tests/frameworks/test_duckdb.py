@@ -110,7 +110,7 @@ def test_types_that_tensors_lack_are_encoded(numbers: Any) -> None:
     assert zc.convert(city, "numpy", encode=True)["c"].to_pylist() == ["c0", "c1"] * 3
 
 
-def test_results_in_several_chunks(con: Any) -> None:
+def test_results_in_several_chunks_are_complete(con: Any) -> None:
     """DuckDB returns 131,072 rows per chunk."""
     relation = con.sql("select i, ('e' || i % 3)::enum('e0', 'e1', 'e2') as e from range(300_000) t(i)")
     assert relation.to_arrow_table()["i"].num_chunks > 1
@@ -155,7 +155,7 @@ def test_duplicate_names_of_a_query(con: Any) -> None:
 # -- errors ---------------------------------------------------------------------
 
 
-def test_failing_query(con: Any) -> None:
+def test_failing_query_is_reported(con: Any) -> None:
     relation = con.sql("select error('no such luck')::bigint as x")
     assert zc.explain(relation, "numpy").possible  # it did not run
     with pytest.raises(zc.UnsupportedConversionError, match=r"the query failed: .*no such luck") as caught:
@@ -174,7 +174,7 @@ def test_types_that_no_target_takes_are_refused_before_the_query_runs(con: Any) 
     assert zc.convert(texts, "numpy", columns=["x"])["x"].tolist() == [0, 1, 2]
 
 
-def test_closed_connection() -> None:
+def test_closed_connection_is_reported() -> None:
     connection = duckdb.connect()
     relation = connection.sql("select 1 as x")
     connection.close()
@@ -184,7 +184,7 @@ def test_closed_connection() -> None:
     assert not zc.explain(relation, "numpy").possible
 
 
-def test_a_connection_with_an_open_result(con: Any) -> None:
+def test_connection_with_an_open_result_is_refused(con: Any) -> None:
     """A connection has one open result: a conversion refuses a second one, and leaves none open."""
     relation = con.sql("select i from range(5) t(i)")
     reader = relation.to_arrow_reader()

@@ -67,7 +67,7 @@ def test_each_type_in_each_shape_survives(kind: str, shape: str, form: str) -> N
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", [k for k in KINDS if k not in ("null", "string_view")])
-def test_each_type_reaches_numpy(kind: str, shape: str) -> None:
+def test_each_type_keeps_its_values_in_numpy(kind: str, shape: str) -> None:
     array = na.Array(pa.table({"x": shaped(KINDS[kind], shape)}))
     table = zc.convert(array, "pyarrow")
     options = {"nulls": "mask", "encode": True}
@@ -94,7 +94,7 @@ def test_numbers_are_aliased(target: str) -> None:
         assert np.array_equal(np.asarray(converted[name]), column.to_numpy())
 
 
-def test_single_columns() -> None:
+def test_single_columns_are_aliased() -> None:
     values = np.arange(8.0)
     for array in (na.Array(values, na.float64()), na.c_array(values)):
         converted = zc.convert(array, "numpy", copy=False)

@@ -139,7 +139,7 @@ def test_duplicate_labels_are_refused_for_dicts() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (3, 0), (0, 2)])
-def test_empty_frames(shape) -> None:
+def test_empty_frames_keep_their_columns(shape) -> None:
     frame = pd.DataFrame(np.zeros(shape), columns=[f"c{i}" for i in range(shape[1])])
     table = zc.convert(frame, "pyarrow")
     assert table.column_names == list(frame.columns)

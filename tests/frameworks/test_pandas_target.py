@@ -147,7 +147,7 @@ def sample_of(kind) -> pa.ChunkedArray:
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
-def test_types_of_arrow_in_pandas(kind) -> None:
+def test_arrow_types_keep_their_values_in_pandas(kind) -> None:
     array = sample_of(kind)
     table = pa.table({"x": array})
     plan = zc.explain(table, "pandas")

@@ -34,7 +34,7 @@ def test_columns_to_arrow_are_aliased_chunk_by_chunk(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALIASED)
 @pytest.mark.parametrize("rows", [slice(1, 3), slice(0, 0), slice(2, 3)])
-def test_slices_and_empty_columns(name: str, rows: slice) -> None:
+def test_slices_and_empty_columns_are_aliased(name: str, rows: slice) -> None:
     part = ALIASED[name][rows]
     array = zc.convert(part, "pyarrow", copy=False)
     assert array.to_pylist() == part.to_list()

@@ -74,7 +74,7 @@ def _eventually(true: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_a_result_outlives_its_source(source: str, target: str) -> None:
+def test_result_outlives_its_source(source: str, target: str) -> None:
     source, target = side(source), side(target)
     values = sample(shape=(512, 512))
     result = zc.convert(source.make(values), to=target.name)
@@ -86,7 +86,7 @@ def test_a_result_outlives_its_source(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_a_source_outlives_its_result(source: str, target: str) -> None:
+def test_source_outlives_its_result(source: str, target: str) -> None:
     source, target = side(source), side(target)
     values = sample(shape=(512, 512))
     x = source.make(values)
@@ -138,7 +138,7 @@ def test_bare_producer_stays_alive_while_aliased(target: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_dropped_in_another_thread(source: str, target: str) -> None:
+def test_result_can_be_dropped_in_another_thread(source: str, target: str) -> None:
     source, target = side(source), side(target)
     for _ in range(20):
         box = [zc.convert(source.make(sample()), to=target.name)]
@@ -216,7 +216,7 @@ def test_out_of_memory_raises_memory_error(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_threads(source: str, target: str) -> None:
+def test_threads_convert_private_and_shared_arrays(source: str, target: str) -> None:
     """Eight threads, each with private arrays and one shared array."""
     source, target = side(source), side(target)
     shared = source.make(sample())
@@ -241,7 +241,7 @@ def test_threads(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("source", NAMES)
-def test_at_the_interpreters_exit(source: str) -> None:
+def test_interpreter_exits_with_live_arrays(source: str) -> None:
     """Deleters also run after modules are cleared: no crash, no message."""
     side(source)
     targets = [target for target in NAMES if target != source and have(target)]

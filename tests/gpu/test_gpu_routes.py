@@ -80,7 +80,7 @@ CUTS = {
 
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize(("source", "target"), FAST)
-def test_layouts_after_a_plain_array(source: str, target: str, cut: str) -> None:
+def test_route_does_not_depend_on_the_layout(source: str, target: str, cut: str) -> None:
     """Routes depend on the type alone: one array's layout must not be assumed for the next."""
     if source == "torch" and "reversed" in cut:
         pytest.skip("torch has no negative strides")
@@ -102,7 +102,7 @@ def test_lazy_torch_tensors_leave_the_fast_path() -> None:
         zc.convert(torch.ones(3, device="cuda:0", requires_grad=True), to="cupy")
 
 
-def test_a_host_tensor_after_one_on_the_device() -> None:
+def test_route_does_not_depend_on_the_device() -> None:
     """One type on host and device: the second array is transferred."""
     side("torch")
     side("cupy")
@@ -116,7 +116,7 @@ def test_a_host_tensor_after_one_on_the_device() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("order", ["C", "F", "strided"])
-def test_numpy_to_cupy(dtype: str, order: str) -> None:
+def test_numpy_arrays_are_transferred_to_cupy(dtype: str, order: str) -> None:
     """A transfer, on the fast path from the second call on; the source may change when it returns."""
     cupy = side("cupy")
     zc.convert(sample(), to="cupy")
@@ -131,7 +131,7 @@ def test_numpy_to_cupy(dtype: str, order: str) -> None:
     assert result.strides == planned.strides
 
 
-def test_the_forms_that_are_offered() -> None:
+def test_cupy_exports_and_imports_the_expected_forms() -> None:
     side("cupy")
     cupy = importlib.import_module("cupy")
     assert set(registry.by_name("cupy").fast_exporters(cupy.ndarray)) == {"cuda"}

@@ -184,7 +184,7 @@ def test_current_stream_orders_the_consumer(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_jax_reads_what_was_written(source: str) -> None:
+def test_jax_reads_the_values_of_pending_writes(source: str) -> None:
     side("jax")
     values, _ = _twice(source, "jax", "handle")
     assert np.all(values == NEW)
@@ -238,7 +238,7 @@ def test_fetching_waits_for_the_producer(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["cupy", "numba"])
-def test_fetching_on_a_given_stream(source: str) -> None:
+def test_fetching_on_a_stream_waits_for_the_producer(source: str) -> None:
     own = side(source)
     for cycles in (1000, BUSY_CYCLES):
         x = own.make(np.full(SHAPE, OLD, "f4"))
@@ -271,7 +271,7 @@ def test_transfers_do_not_wait_for_the_device(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
-def test_a_copy_on_a_stream(name: str) -> None:
+def test_copy_on_a_stream_waits_for_the_producer(name: str) -> None:
     """copy=True within one framework reads after the work on the array's own stream."""
     own = side(name)
     first, then = stream(), stream()  # the same twice, as above
@@ -290,7 +290,7 @@ def test_a_copy_on_a_stream(name: str) -> None:
         assert not waited
 
 
-def test_the_source_may_change_once_a_transfer_returns() -> None:
+def test_source_may_change_after_a_transfer_returns() -> None:
     """The device reads pinned memory asynchronously, unless the host waits."""
     torch = _torch()
     side("torch")
@@ -305,7 +305,7 @@ def test_the_source_may_change_once_a_transfer_returns() -> None:
 
 
 @pytest.mark.parametrize("name", ["torch", "cupy", "numba"])
-def test_the_frameworks_own_stream_objects(name: str) -> None:
+def test_stream_objects_of_frameworks_are_accepted(name: str) -> None:
     side(name)
     cupy = side("cupy")
     x = cupy.make(sample())

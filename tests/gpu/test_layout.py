@@ -80,25 +80,25 @@ def check(rows: np.ndarray, shift: int = 0) -> None:
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("layout", ON_DEVICE)
-def test_lengths(layout: str, length: int) -> None:
+def test_records_of_every_length_are_converted(layout: str, length: int) -> None:
     dtype = ON_DEVICE[layout]
     check(records(dtype, length if dtype.itemsize < 1000 else length // 10))
 
 
 @pytest.mark.parametrize("layout", ["x, y, z: f4", "particle", "particle, aligned", "64 x f4", "one u1"])
-def test_a_million_records(layout: str) -> None:
+def test_a_million_records_are_converted(layout: str) -> None:
     check(records(ON_DEVICE[layout], 1 << 20))
 
 
 @pytest.mark.parametrize("shift", range(1, 16))
 @pytest.mark.parametrize("layout", ON_DEVICE)
-def test_records_at_any_address(layout: str, shift: int) -> None:
+def test_records_may_start_at_any_address(layout: str, shift: int) -> None:
     check(records(ON_DEVICE[layout], 777), shift)
 
 
 @pytest.mark.parametrize("shift", range(8))
 @pytest.mark.parametrize("layout", ON_DEVICE)
-def test_columns_at_any_multiple_of_their_items(layout: str, shift: int) -> None:
+def test_columns_may_start_at_any_multiple_of_their_items(layout: str, shift: int) -> None:
     dtype = ON_DEVICE[layout]
     rows, wanted = records(dtype, 777), leaves(dtype)
     outs, memories = [], []
@@ -118,7 +118,7 @@ def test_columns_at_any_multiple_of_their_items(layout: str, shift: int) -> None
     assert same(soa_to_aos(outs, wanted, dtype.itemsize), without_padding(rows))
 
 
-def test_selected_fields() -> None:
+def test_selected_fields_are_converted() -> None:
     for name, fields in (
         ("64 x f4", ("f3", "f40")),
         ("particle", ("type", "m")),
@@ -137,7 +137,7 @@ def test_columns_are_aligned_to_256_bytes() -> None:
     assert all(c.__cuda_array_interface__["data"][0] % 256 == 0 for c in got)
 
 
-def test_structured_arrays() -> None:
+def test_structured_arrays_are_accepted() -> None:
     dtype = ON_DEVICE["x, y, z: f4"]
     rows, wanted = records(dtype, 1000), leaves(dtype)
     got = aos_to_soa(cuda.to_device(rows), wanted, 12)
@@ -147,7 +147,7 @@ def test_structured_arrays() -> None:
     assert same(out, without_padding(rows))
 
 
-def test_offsets_past_four_gigabytes() -> None:
+def test_offsets_past_four_gigabytes_are_right() -> None:
     """Offsets of more than 32 bits, in records and in columns; samples are compared on the device."""
     dtype = np.dtype([("a", "u4"), ("b", "u1", (8,)), ("c", "u1")])
     length = (5 << 30) // dtype.itemsize
@@ -171,7 +171,7 @@ def test_offsets_past_four_gigabytes() -> None:
         assert same(part, pattern[index])
 
 
-def test_records_of_megabytes() -> None:
+def test_records_of_megabytes_are_converted() -> None:
     """Offsets within a tile would need more than 32 bits if it did not have fewer records."""
     size, length = 16 << 20, 520
     if free_bytes() < 20 << 30:
@@ -194,7 +194,7 @@ def test_records_of_megabytes() -> None:
 
 
 @pytest.mark.parametrize("name", ["cupy", "torch", "jax", "numba"])
-def test_buffers(name: str) -> None:
+def test_buffers_of_other_frameworks_are_accepted(name: str) -> None:
     own = side(name)
     dtype = ON_DEVICE["particle"]
     rows, wanted = records(dtype, 10_000), leaves(dtype)
@@ -203,7 +203,7 @@ def test_buffers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cupy", "torch"])
-def test_slices_of_buffers(name: str) -> None:
+def test_slices_of_buffers_are_accepted(name: str) -> None:
     own = side(name)
     dtype = ON_DEVICE["i8, f8, i4, u1"]
     rows, wanted = records(dtype, 1000), leaves(dtype)
@@ -213,7 +213,7 @@ def test_slices_of_buffers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["cupy", "torch"])
-def test_columns_and_out_of_other_frameworks(name: str) -> None:
+def test_columns_and_out_of_other_frameworks_are_accepted(name: str) -> None:
     own = side(name)
     dtype = np.dtype([("a", "i8"), ("b", "f4"), ("c", "u1"), ("d", "f8", (3,))])
     rows, wanted = records(dtype, 1001), leaves(dtype)

@@ -93,7 +93,7 @@ def test_release_threshold_survives_all_frameworks(run) -> None:
     )
 
 
-def test_custom_release_threshold(run) -> None:
+def test_custom_release_threshold_is_kept(run) -> None:
     """It is in place after all are used, or after refresh(); it does not limit any framework.
 
     CuPy's MemoryAsyncPool writes its own into the pool when it is made, and takes what it finds
@@ -154,7 +154,7 @@ def test_driver_is_not_called_before_allocation(run) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
-def test_frameworks_imported_before_install(run, kind: str) -> None:
+def test_frameworks_imported_before_installation_are_attached(run, kind: str) -> None:
     """Imported and not used: all but torch's backend can still be attached."""
     run(
         """
@@ -180,7 +180,7 @@ def test_frameworks_imported_before_install(run, kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["torch", "numba", "jax", "tensorflow"])
-def test_too_late(run, name: str) -> None:
+def test_late_installation_is_reported(run, name: str) -> None:
     """After a first allocation: the report has the remedy; strict changes nothing."""
     run(
         """
@@ -297,7 +297,7 @@ def test_variable_installs_pool(run) -> None:
     )
 
 
-def test_a_second_device(run) -> None:
+def test_pool_serves_a_second_device(run) -> None:
     run(
         """
         if cuda_driver.count() < 2: skip("there is one device")

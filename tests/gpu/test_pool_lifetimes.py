@@ -20,7 +20,7 @@ def run(run_python: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
-def test_close_with_live_arrays(run, kind: str) -> None:
+def test_close_keeps_live_arrays_valid(run, kind: str) -> None:
     """Values stay, arrays are freed without an error, and allocators are restored as reported."""
     run(
         """
@@ -64,7 +64,7 @@ def test_close_with_live_arrays(run, kind: str) -> None:
     )
 
 
-def test_close_with_live_torch_tensors_on_rmm(run) -> None:
+def test_close_keeps_live_torch_tensors_on_rmm_valid(run) -> None:
     """torch frees into the resource of the device, which therefore stays."""
     run(
         """
@@ -99,7 +99,7 @@ def test_close_returns_memory(run) -> None:
     )
 
 
-def test_second_pool_after_close(run) -> None:
+def test_second_pool_can_be_installed_after_close(run) -> None:
     """Frameworks that cannot be attached again report it, and do not use the closed pool."""
     run(
         """
@@ -147,7 +147,7 @@ def hunt(record):
 """
 
 
-def test_no_stream_race_with_driver_kind(run) -> None:
+def test_driver_kind_has_no_stream_race(run) -> None:
     """With record_stream there is none; without it there is one, which shows that the test detects it."""
     run(
         "pool = begin('driver', frameworks=('torch',))\n"
@@ -162,7 +162,7 @@ if not without: skip("no race without record_stream either: the hunt shows nothi
     )
 
 
-def test_stream_race_with_torch_on_rmm(run) -> None:
+def test_torch_on_rmm_has_a_stream_race(run) -> None:
     """record_stream has no effect there, which is why it needs opt-in."""
     run(
         "pool = begin('rmm', frameworks=('torch', 'rmm'))\n"
@@ -207,7 +207,7 @@ def test_array_outlives_its_stream(run, kind: str, track: bool) -> None:
 
 
 @pytest.mark.parametrize(("kind", "track"), [("driver", False), ("driver", True), ("rmm", True)])
-def test_threads(run, kind: str, track: bool) -> None:
+def test_threads_allocate_and_free_at_once(run, kind: str, track: bool) -> None:
     """Frameworks and the interface in parallel threads: right values, and all memory freed."""
     run(
         """
@@ -289,7 +289,7 @@ def test_forked_child_can_use_cuda(run, imported: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
-def test_interpreter_exit_with_live_arrays(run, kind: str) -> None:
+def test_interpreter_exits_with_live_arrays(run, kind: str) -> None:
     """Five programs in parallel, because each needs seconds for its imports."""
     with ThreadPoolExecutor() as pool:
         for completed in pool.map(lambda end: run(TAKING + ENDING, kind=kind, end=end), ENDS):

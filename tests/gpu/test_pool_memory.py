@@ -59,7 +59,7 @@ def test_torch_past_the_limit_is_refused(run) -> None:
     )
 
 
-def test_limit_sources(run) -> None:
+def test_limit_is_the_smallest_of_all_sources(run) -> None:
     run(
         """
         need("rmm")
@@ -221,7 +221,7 @@ def test_trim_returns_memory(run, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
-def test_pool_without_frameworks(run, kind: str) -> None:
+def test_pool_works_without_frameworks(run, kind: str) -> None:
     """Without a context of a framework, memory stays valid from call to call."""
     run(
         """
@@ -246,7 +246,7 @@ def test_pool_without_frameworks(run, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm", "custom"])
-def test_external_allocator_interface(run, kind: str) -> None:
+def test_any_code_can_allocate_from_the_pool(run, kind: str) -> None:
     """Any code can allocate, on any stream, and create an array over the memory."""
     run(
         """
@@ -349,7 +349,7 @@ def test_managed_memory_is_prefetched(run) -> None:
     )
 
 
-def test_pinned_memory(run) -> None:
+def test_pinned_memory_is_page_locked_and_reused(run) -> None:
     """The driver reports it as page-locked, transfers are right, and memory is reused."""
     run(
         """

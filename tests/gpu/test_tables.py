@@ -79,7 +79,7 @@ def test_cudf_column_is_aliased(cudf, target: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_a_series_and_its_slice(cudf, target: str) -> None:
+def test_series_and_its_slice_are_aliased(cudf, target: str) -> None:
     own = side(target)
     series = cudf.Series(numbers())
     part = series[10:20]
@@ -173,7 +173,7 @@ def test_index_is_converted(cudf, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_empty_frames(cudf, target: str) -> None:
+def test_empty_frames_become_empty_tensors(cudf, target: str) -> None:
     frame = cudf.DataFrame({"a": np.empty(0), "b": np.empty(0, "i4")})
     result = zc.convert(frame, to=target)
     assert tuple(result["a"].shape) == (0,)
@@ -185,7 +185,7 @@ def test_empty_frames(cudf, target: str) -> None:
 
 @pytest.mark.parametrize("dtype", NUMBERS)
 @pytest.mark.parametrize("source", NAMES)
-def test_a_tensor_is_aliased_by_cudf(cudf, source: str, dtype: str) -> None:
+def test_tensor_is_aliased_by_cudf(cudf, source: str, dtype: str) -> None:
     own = side(source)
     if not own.holds(dtype):
         pytest.skip(f"{source} has no {dtype}")
@@ -225,7 +225,7 @@ def test_copy_true_does_not_alias_cudf(cudf, source: str) -> None:
 
 
 @pytest.mark.parametrize("source", NAMES)
-def test_a_frame_outlives_its_tensors(cudf, source: str) -> None:
+def test_frame_outlives_its_tensors(cudf, source: str) -> None:
     own = side(source)
     result = zc.convert({"x": own.make(numbers(rows=1 << 20))}, to="cudf")
     gc.collect()
@@ -245,7 +245,7 @@ def test_tensors_outlive_their_frame(cudf, target: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["cupy", "torch"])
-def test_work_on_another_stream_is_seen(cudf, source: str) -> None:
+def test_cudf_waits_for_work_on_another_stream(cudf, source: str) -> None:
     """cuDF ignores the interface's stream, so zerocopy orders the streams."""
     own = side(source)
     if source == "cupy":
@@ -266,7 +266,7 @@ def test_work_on_another_stream_is_seen(cudf, source: str) -> None:
 
 
 @pytest.mark.parametrize("target", HOSTS)
-def test_cudf_to_the_host(cudf, target: str) -> None:
+def test_cudf_columns_are_copied_to_the_host(cudf, target: str) -> None:
     installed(target)
     frame = cudf.DataFrame({"x": numbers(), "y": numbers("int32")})
     plan = zc.explain(frame, target)
@@ -280,7 +280,7 @@ def test_cudf_to_the_host(cudf, target: str) -> None:
 
 
 @pytest.mark.parametrize("source", HOSTS)
-def test_the_host_to_cudf(cudf, source: str) -> None:
+def test_host_tables_are_transferred_to_cudf(cudf, source: str) -> None:
     """to="cudf" transfers host memory."""
     installed(source)
     x = zc.convert(pa.table({"x": numbers(), "y": numbers("int32")}), to=source)
@@ -313,7 +313,7 @@ TYPES = {
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_types_to_the_device_and_back(cudf, kind: str) -> None:
+def test_types_survive_the_device_or_are_named_by_the_plan(cudf, kind: str) -> None:
     """The plan names each type that returns as another one."""
     array = TYPES[kind]()
     table = pa.table({"x": array})
@@ -330,7 +330,7 @@ def test_types_to_the_device_and_back(cudf, kind: str) -> None:
     assert back.to_pylist() == array.to_pylist()
 
 
-def test_pandas_index_and_back(cudf) -> None:
+def test_pandas_index_survives_cudf(cudf) -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"a": [1, 2, 3]}, index=pd.Index([7, 8, 9], name="i"))
     there = zc.convert(frame, to="cudf")
@@ -345,7 +345,7 @@ def test_pandas_index_and_back(cudf) -> None:
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_pylibcudf_tables(cudf, plc, target: str) -> None:
+def test_pylibcudf_tables_are_aliased(cudf, plc, target: str) -> None:
     own = side(target)
     frame = cudf.DataFrame({"x": numbers()})
     table, _ = frame.to_pylibcudf()
@@ -366,7 +366,7 @@ class DeviceArrow:
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_a_device_array_with_its_event(cudf, target: str) -> None:
+def test_device_array_with_an_event_is_aliased(cudf, target: str) -> None:
     from zerocopy.protocols import arrow_c, arrow_schema
 
     own = side(target)
@@ -383,7 +383,7 @@ def test_a_device_array_with_its_event(cudf, target: str) -> None:
     assert zc.convert(DeviceArrow(column), to="numpy", nulls=0).tolist() == [1.5, 0, 2.5]
 
 
-def test_device_arrow_to_cudf(cudf, plc) -> None:
+def test_device_arrow_memory_is_converted_to_cudf(cudf, plc) -> None:
     table = pa.table(
         {
             "i": pa.array([1, None, 3]),
@@ -419,7 +419,7 @@ def test_cudf_release_takes_the_gil(cudf) -> None:
 
 @pytest.mark.parametrize("target", NAMES)
 @pytest.mark.parametrize("source", ["pyarrow", "pandas", "polars"])
-def test_host_tables_to_the_device(source: str, target: str) -> None:
+def test_host_tables_become_device_tensors(source: str, target: str) -> None:
     installed(source)
     own = side(target)
     table = zc.convert(pa.table({"x": numbers(), "y": numbers("int32")}), to=source)
@@ -433,7 +433,7 @@ def test_host_tables_to_the_device(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", NAMES)
 @pytest.mark.parametrize("source", ["pyarrow", "pandas", "polars"])
-def test_device_columns_to_host_tables(source: str, target: str) -> None:
+def test_device_columns_become_host_tables(source: str, target: str) -> None:
     installed(source)
     own = side(target)
     result = zc.convert({"x": own.make(numbers()), "y": own.make(numbers("int32"))}, to=source)
@@ -444,7 +444,7 @@ def test_device_columns_to_host_tables(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_nulls_of_host_tables_on_the_device(target: str) -> None:
+def test_nulls_of_host_tables_are_masked_or_filled_on_the_device(target: str) -> None:
     own = side(target)
     table = pa.table({"x": pa.array([1.5, None, 2.5])})
     values, mask = zc.convert(table, to=target, device=DEVICE, nulls="mask")["x"]
@@ -456,7 +456,7 @@ def test_nulls_of_host_tables_on_the_device(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_a_matrix_of_a_host_table(target: str) -> None:
+def test_host_table_becomes_a_device_matrix(target: str) -> None:
     own = side(target)
     table = pa.table({"x": numbers(), "y": numbers()})
     result = zc.convert(table, to=target, device=DEVICE, layout="matrix")

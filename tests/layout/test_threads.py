@@ -30,7 +30,7 @@ def round_trip(records: np.ndarray, threads: int | None) -> bool:
 
 
 @pytest.mark.parametrize("count", [None, 1, 2, 4, 1000])
-def test_round_trip_with_any_number_of_threads(count: int | None) -> None:
+def test_any_number_of_threads_keeps_the_records(count: int | None) -> None:
     assert round_trip(filled(400_000), count)
 
 

@@ -39,7 +39,7 @@ DTYPES = [
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_legacy_dlpack_into_numpy(dtype: str) -> None:
+def test_legacy_dlpack_is_aliased_by_numpy(dtype: str) -> None:
     """Before 1.25, NumPy does not import booleans, and it marks all imports as read-only."""
     given = sample(dtype)
     before = given.copy()
@@ -53,7 +53,7 @@ def test_legacy_dlpack_into_numpy(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "float32", "int64"])
-def test_legacy_dlpack_into_mxnet(dtype: str) -> None:
+def test_legacy_dlpack_is_imported_by_mxnet(dtype: str) -> None:
     given = sample(dtype)
     result = zc.convert(Legacy(given), "mxnet", copy=False)
     assert bits(result.asnumpy()) == bits(given)
@@ -62,7 +62,7 @@ def test_legacy_dlpack_into_mxnet(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("copy", [None, True])
-def test_strided_dlpack_into_mxnet(copy: bool | None) -> None:
+def test_strided_dlpack_is_imported_by_mxnet(copy: bool | None) -> None:
     given = sample("float32")[::-1, ::2]
     result = zc.convert(Legacy(sample("float32")[:, ::2]), "mxnet", copy=copy)
     assert bits(result.asnumpy()) == bits(sample("float32")[:, ::2])
@@ -74,14 +74,14 @@ def test_strided_dlpack_into_mxnet(copy: bool | None) -> None:
     [bytearray(range(8)), array.array("f", [1, 2]), memoryview(bytes(8)), np.float32(3) * np.ones(2)],
     ids=lambda given: type(given).__name__,
 )
-def test_buffers_into_mxnet(given: Any) -> None:
+def test_buffers_are_aliased_by_mxnet(given: Any) -> None:
     result = zc.convert(given, "mxnet", copy=False)
     assert bits(result.asnumpy()) == bytes(memoryview(given).cast("B"))
     assert zc.shares_memory(given, result)
     assert result.writable is not memoryview(given).readonly
 
 
-def test_containers_both_ways() -> None:
+def test_containers_are_aliased_in_both_directions() -> None:
     given = {"x": sample("float32"), "y": [sample("int8"), (sample("bool"),)]}
     there = zc.convert(given, "mxnet", copy=False)
     back = zc.convert(there, "numpy", copy=False)

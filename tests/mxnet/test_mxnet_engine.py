@@ -29,13 +29,13 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 # -- the engine ---------------------------------------------------------------------
 
 
-def test_a_conversion_waits_for_pending_writes() -> None:
+def test_conversion_waits_for_pending_writes() -> None:
     ones = mx.nd.ones((1500, 1500))
     given = mx.nd.dot(ones, ones)  # runs later, on another thread
     assert (zc.convert(given, "numpy") == 1500).all()
 
 
-def test_a_conversion_waits_for_pending_reads() -> None:
+def test_conversion_waits_for_pending_reads() -> None:
     """Queued operators must read the memory before the alias's owner writes to it."""
     given = mx.nd.ones((1500, 1500))
     given.wait_to_read()
@@ -45,7 +45,7 @@ def test_a_conversion_waits_for_pending_reads() -> None:
         assert (pending.asnumpy() == i * i * 1500).all()
 
 
-def test_a_copy_is_finished_when_it_is_returned() -> None:
+def test_copy_is_finished_when_it_is_returned() -> None:
     given = np.ones((3000, 3000), "float32")
     result = zc.convert(given, "mxnet", copy=True)
     given[:] = 2
@@ -109,7 +109,7 @@ def test_inference_rewrites_aliased_weights(
 # -- devices ------------------------------------------------------------------------
 
 
-def test_devices() -> None:
+def test_mxnet_devices_are_parsed() -> None:
     assert zc.frameworks()["mxnet"].devices == ("cpu",)
     assert MXNET.parse_device(mx.gpu(1)) == Device(CUDA, 1)
     assert MXNET.parse_device(mx.cpu()) == HOST
@@ -123,7 +123,7 @@ def test_devices() -> None:
 
 
 @pytest.mark.parametrize("context", ["cpu", "cpu_pinned", "cpu_shared"])
-def test_every_kind_of_host_memory(context: str) -> None:
+def test_every_kind_of_host_memory_is_aliased(context: str) -> None:
     given = mx.nd.ones((3,), ctx=mx.Context(context))
     result = zc.convert(given, "numpy", copy=False)
     assert address(result) == address(given)
@@ -137,7 +137,7 @@ def test_copy_to_device_waits_for_the_copy() -> None:
     assert result.asnumpy().tolist() == [1, 1, 1]
 
 
-def test_device_memory_by_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_memory_is_imported_with_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """The code for device memory, run with host memory: MXNet's wheel is built without CUDA."""
     monkeypatch.setattr(type(MXNET), "check_device", lambda self, device: None)
     asked = []
@@ -199,9 +199,7 @@ def test_mxnet_is_imported_only_when_needed(run_python: Run) -> None:
     assert completed.returncode == 0, completed.stderr
 
 
-def test_a_folder_called_mxnet_is_not_mxnet(
-    tmp_path, monkeypatch: pytest.MonkeyPatch, run_python: Run
-) -> None:
+def test_folder_called_mxnet_is_not_mxnet(tmp_path, monkeypatch: pytest.MonkeyPatch, run_python: Run) -> None:
     (tmp_path / "mxnet").mkdir()
     completed = run_python(
         f"""

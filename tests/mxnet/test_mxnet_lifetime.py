@@ -76,7 +76,7 @@ def test_numpy_keeps_mxnets_memory() -> None:
     del others
 
 
-def test_a_view_keeps_mxnets_memory() -> None:
+def test_view_keeps_mxnets_memory() -> None:
     view = zc.view(mx.nd.full((ELEMENTS,), 7))
     others = [mx.nd.full((ELEMENTS,), -1) for _ in range(50)]
     mx.nd.waitall()
@@ -84,7 +84,7 @@ def test_a_view_keeps_mxnets_memory() -> None:
     del others
 
 
-def test_a_chain_of_conversions_is_one_memory(no_gc: None) -> None:
+def test_chain_of_conversions_shares_one_memory(no_gc: None) -> None:
     given = np.ones(ELEMENTS, "float32")
     alive = weakref.ref(given)
     result = given
@@ -103,7 +103,7 @@ def test_a_chain_of_conversions_is_one_memory(no_gc: None) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_dropped_in_another_thread(dtype: str) -> None:
+def test_result_can_be_dropped_in_another_thread(dtype: str) -> None:
     given = np.ones(ELEMENTS, dtype)
     alive = weakref.ref(given)
     held = [zc.convert(given, "mxnet")]
@@ -114,7 +114,7 @@ def test_dropped_in_another_thread(dtype: str) -> None:
     assert alive() is None
 
 
-def test_dropped_by_mxnets_own_thread() -> None:
+def test_result_can_be_dropped_by_mxnets_thread() -> None:
     """The engine holds queued arrays, and releases the last reference on a thread without the GIL."""
     alive = []
     for _ in range(200):
@@ -161,7 +161,7 @@ def test_numpy_deleter_without_the_gil_crashes(run_python: Run) -> None:
     assert "without holding the GIL" in completed.stderr
 
 
-def test_many_threads_at_once() -> None:
+def test_many_threads_convert_at_once() -> None:
     wrong = []
 
     def work(number: int) -> None:
@@ -180,7 +180,7 @@ def test_many_threads_at_once() -> None:
     assert not wrong
 
 
-def test_the_first_conversion_in_many_threads(run_python: Run) -> None:
+def test_many_threads_can_make_the_first_conversion(run_python: Run) -> None:
     """Other threads wait while one imports MXNet, and then see the complete module."""
     completed = run_python(
         """
@@ -222,7 +222,7 @@ THINGS = {
 
 @pytest.mark.parametrize("thing", THINGS)
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_at_interpreter_exit(run_python: Run, holder: str, thing: str) -> None:
+def test_interpreter_exits_with_live_arrays(run_python: Run, holder: str, thing: str) -> None:
     code = (
         "import numpy as np, mxnet as mx, zerocopy as zc\n"
         f"def make(): return [{THINGS[thing]} for _ in range(20)]\n{HOLDERS[holder]}\n"

@@ -55,7 +55,7 @@ def np_shape():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_into_mxnet_aliases(dtype: str) -> None:
+def test_numpy_memory_is_aliased_by_mxnet(dtype: str) -> None:
     given = sample(dtype)
     before = given.copy()
     result = zc.convert(given, "mxnet", copy=False)
@@ -82,7 +82,7 @@ def test_the_source_stays_writable() -> None:
     assert given.flags.writeable
 
 
-def test_bfloat16_goes_in_and_out() -> None:
+def test_bfloat16_is_converted_in_both_directions() -> None:
     raw = (np.arange(6, dtype="float32").view("uint32") >> 16).astype("uint16").reshape(2, 3)
     result = zc.convert(Legacy(raw, "bfloat16"), "mxnet", copy=False)
     assert np.dtype(result.dtype).names == ("bfloat16",)
@@ -136,7 +136,7 @@ def test_size_one_dimensions_have_any_strides() -> None:
 
 
 @pytest.mark.parametrize("ndim", [1, 8, 32])
-def test_as_many_dimensions_as_numpy(ndim: int) -> None:
+def test_all_dimensions_of_numpy_are_supported(ndim: int) -> None:
     given = aligned(np.arange(6, dtype="float32")).reshape((1,) * (ndim - 1) + (6,))
     result = zc.convert(given, "mxnet", copy=False)
     assert result.shape == given.shape
@@ -160,7 +160,7 @@ def test_too_many_elements_are_refused() -> None:
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2)])
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_shapes_that_mean_unknown_are_refused(shape: tuple[int, ...], dtype: str) -> None:
+def test_shapes_that_mxnet_treats_as_unknown_are_refused(shape: tuple[int, ...], dtype: str) -> None:
     given = np.ones(shape, dtype)
     for _ in range(2):
         with pytest.raises(UnsupportedConversionError, match="unknown") as caught:
@@ -170,7 +170,7 @@ def test_shapes_that_mean_unknown_are_refused(shape: tuple[int, ...], dtype: str
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool"])
-def test_0d_with_numpy_shapes(np_shape: None, dtype: str) -> None:
+def test_0d_arrays_are_aliased_with_numpy_shapes(np_shape: None, dtype: str) -> None:
     given = np.ones((), dtype)
     result = zc.convert(given, "mxnet", copy=False)
     assert result.shape == ()
@@ -186,7 +186,9 @@ def test_0d_with_numpy_shapes(np_shape: None, dtype: str) -> None:
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0, 2)])
 @pytest.mark.parametrize("copy", [None, False, True])
-def test_zero_size_with_numpy_shapes(np_shape: None, shape: tuple[int, ...], copy: bool | None) -> None:
+def test_zero_size_arrays_are_imported_with_numpy_shapes(
+    np_shape: None, shape: tuple[int, ...], copy: bool | None
+) -> None:
     given = np.ones(shape, "int8")
     plan = zc.explain(given, "mxnet", copy=copy)
     result = zc.convert(given, "mxnet", copy=copy)
@@ -199,7 +201,7 @@ def test_zero_size_with_numpy_shapes(np_shape: None, shape: tuple[int, ...], cop
     assert zc.convert(result, "numpy", copy=copy).shape == shape
 
 
-def test_zero_size_comes_out_without_numpy_shapes() -> None:
+def test_zero_size_arrays_are_exported_without_numpy_shapes() -> None:
     result = zc.convert(mx.nd.array([]), "numpy")
     assert result.shape == (0,)
     assert result.dtype == np.float32
@@ -210,7 +212,7 @@ def test_zero_size_comes_out_without_numpy_shapes() -> None:
 
 @pytest.mark.parametrize("kind", CLASSES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_out_of_mxnet_aliases(kind: str, dtype: str) -> None:
+def test_mxnet_memory_is_aliased_by_numpy(kind: str, dtype: str) -> None:
     values = sample(dtype)
     given = CLASSES[kind](values)
     for _ in range(2):  # the slow path, then the fast path
@@ -255,7 +257,7 @@ def test_sparse_is_refused_with_a_remedy() -> None:
         assert zc.convert(given, "mxnet") is given
 
 
-def test_no_values_is_refused() -> None:
+def test_arrays_without_values_are_refused() -> None:
     for given in (mx.nd.NDArray(mx.nd.ndarray._new_empty_handle()), mx.nd.NDArray(None)):
         with pytest.raises(UnsupportedConversionError, match=r"holds nothing|no handle"):
             zc.convert(given, "numpy")
@@ -322,14 +324,14 @@ def test_immutable_memory_is_marked_with_a_warning() -> None:
         zc.convert(given, "mxnet", writable=True, copy=False)
 
 
-def test_bytes_go_in_read_only() -> None:
+def test_bytes_are_imported_read_only() -> None:
     given = np.arange(4, dtype="int32").tobytes()
     result = zc.convert(np.frombuffer(given, "int32"), "mxnet", copy=False)
     assert result.asnumpy().tolist() == [0, 1, 2, 3]
     assert not result.writable
 
 
-def test_writable_false_marks() -> None:
+def test_writable_false_marks_the_result_read_only() -> None:
     given = sample("float32")
     result = zc.convert(given, "mxnet", writable=False)
     assert address(result) == address(given)

@@ -66,7 +66,7 @@ def test_threshold_is_restored_by_refresh(driver, pool) -> None:
     assert driver.threshold == 0  # the initial value
 
 
-def test_threshold_and_initial(driver) -> None:
+def test_threshold_and_initial_size_are_set(driver) -> None:
     made = DriverPool(0, Settings.read("driver", release_threshold="2MiB", initial="1MiB"))
     made.deallocate(made.allocate(8, 1), 8, 1)
     assert driver.threshold == 2 * MIB
@@ -113,7 +113,7 @@ def test_peak_survives_reads(driver, pool) -> None:
     assert pool.stats().peak_bytes == MIB
 
 
-def test_device_out_of_memory(driver, pool) -> None:
+def test_device_out_of_memory_raises_memory_error(driver, pool) -> None:
     driver.capacity = MIB
     with pytest.raises(MemoryError, match="the device is out of memory") as caught:
         pool.allocate(2 * MIB)
@@ -164,7 +164,7 @@ def test_block_frees_its_memory(driver, pool) -> None:
     assert Block(pool, 0, 5, 0, "framework").ptr == 0
 
 
-def test_memory_info(driver, pool) -> None:
+def test_memory_info_returns_free_and_total_bytes(driver, pool) -> None:
     assert pool.memory_info(0) == (1 << 30, 1 << 30)
 
 

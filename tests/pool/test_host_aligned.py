@@ -136,7 +136,7 @@ print(all(before), all(after))
 
 
 @x86
-def test_zeros_in_reused_memory(run_python):
+def test_zeros_in_reused_memory_are_zero(run_python):
     completed = run_python(
         ALIGNED
         + """

@@ -80,7 +80,7 @@ def test_trim_frees_kept_blocks_only(pool, source):
 
 @pytest.mark.parametrize("dtype", ["f4", "u1", "c16", "M8[ns]", "S3", [("a", "i1"), ("b", "f8")]])
 @pytest.mark.parametrize("shape", [10, (3, 5), (2, 3, 4), (), (0, 3)])
-def test_array_shape_dtype_and_flags(pool, shape, dtype):
+def test_array_has_the_requested_shape_dtype_and_flags(pool, shape, dtype):
     x = pool.empty(shape, dtype)
     like = np.empty(shape, dtype)
     assert (x.shape, x.dtype, x.strides) == (like.shape, like.dtype, like.strides)
@@ -207,7 +207,7 @@ def test_kept_blocks_are_freed_when_memory_is_short():
         ([], ()),
     ],
 )
-def test_shapes_in_numpy_forms(pool, shape, like):
+def test_numpys_forms_of_shapes_are_accepted(pool, shape, like):
     x = pool.empty(shape, "f4")
     assert x.shape == like == np.empty(shape, "f4").shape
     assert pool.in_use == size_class(x.nbytes)
@@ -325,7 +325,7 @@ go.wait()
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_the_interpreter_ends_with_live_arrays(run_python, end):
+def test_interpreter_exits_with_live_arrays(run_python, end):
     completed = run_python(
         "import sys, threading, time\n"
         "from zerocopy.pool.host import LibcMemory, PinnedPool\n"

@@ -184,7 +184,7 @@ sys.meta_path.insert(0, Finder())
 
 
 @pytest.mark.parametrize("kind", LOADERS)
-def test_callback_with_loader(run, kind) -> None:
+def test_callback_does_not_change_the_loader(run, kind) -> None:
     run(
         """
         before = dict(vars(Loader))
@@ -217,7 +217,7 @@ def test_builtin_importer_is_unchanged(run) -> None:
     )
 
 
-def test_shared_loader_of_zip(run, tmp_path) -> None:
+def test_shared_loader_of_a_zip_file_is_supported(run, tmp_path) -> None:
     import zipfile
 
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as packed:

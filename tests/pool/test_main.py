@@ -141,7 +141,7 @@ def test_preview_changes_nothing(pool, tmp_path) -> None:
         ("-m", "zerocopy.pool.__main__"),
     ],
 )
-def test_forms_of_the_command(pool, program, before) -> None:
+def test_options_may_precede_or_follow_the_module(pool, program, before) -> None:
     completed = pool(
         "--kind", "auto", "--", program(PRINT_SETTINGS), before=before, ZEROCOPY_POOL="auto,host=recycle"
     )
@@ -201,7 +201,7 @@ def test_module_runs_as_under_python(pool, program, tmp_path, monkeypatch) -> No
     assert run("--", "-m", "package.part", "x").stderr == "['-m', 'x'] True\n"
 
 
-def test_directory_archive_and_compiled_code(pool, program, tmp_path) -> None:
+def test_directory_archive_and_compiled_code_run_as_programs(pool, program, tmp_path) -> None:
     import py_compile
 
     (tmp_path / "app").mkdir()

@@ -76,7 +76,7 @@ def test_memory_without_event_needs_no_wait(machine) -> None:
     assert machine.log == []
 
 
-def test_slices_and_masks(machine) -> None:
+def test_slices_and_masks_have_the_right_offset(machine) -> None:
     source = pa.array([0, None, 2, 3, None, 5, 6, None, 8, 9])[2:9]
     table = OnDevice(source)
     with pytest.raises(zc.LossyConversionError, match="2 nulls"):
@@ -91,7 +91,7 @@ def test_slices_and_masks(machine) -> None:
     assert not zc.explain(table, "cupy", nulls=-1).zero_copy
 
 
-def test_a_mask_of_no_nulls_is_on_the_device_too() -> None:
+def test_mask_without_nulls_is_on_the_device_too() -> None:
     values, mask = zc.convert(OnDevice(pa.array([1, 2])), to="numba", nulls="mask")
     assert str(zc.view(mask).device) == str(zc.view(values).device) == "cuda:0"
     assert host(mask).tolist() == [False, False]
@@ -125,7 +125,7 @@ def test_text_lists_and_tensors(machine) -> None:
     assert (host(lists.values).tolist(), host(lists.offsets).tolist()) == ([1, 2, 3], [0, 1, 3])
 
 
-def test_to_numpy_by_the_driver_alone(machine) -> None:
+def test_numpy_copies_are_made_by_the_driver_alone(machine) -> None:
     table = OnDevice(batch(a=pa.array([1, 2]), d=pa.array([0, 1], pa.date32())))
     plan = zc.explain(table, "numpy")
     assert not plan.zero_copy
@@ -153,7 +153,7 @@ def test_host_tables_refuse_device_memory(target: str) -> None:
         zc.convert(table, to=target)
 
 
-def test_a_description_is_a_view_of_the_device() -> None:
+def test_description_is_a_view_of_device_memory() -> None:
     source = pa.array([1, 2])
     view = zc.view(OnDevice(source))
     assert (str(view.device), view.ptr) == ("cuda:0", source.buffers()[1].address)
@@ -301,7 +301,7 @@ def test_driver_error_raises_device_error(driver) -> None:
     assert library.calls[-2:] == ["cuCtxPopCurrent_v2", "cuDevicePrimaryCtxRelease_v2"]
 
 
-def test_without_a_driver_memory_on_a_device_is_an_error(driver, monkeypatch) -> None:
+def test_device_memory_without_a_driver_is_an_error(driver, monkeypatch) -> None:
     monkeypatch.setattr(cuda_driver, "driver", lambda: None)
     with pytest.raises(zc.DeviceError, match="no NVIDIA driver"):
         zc.convert(OnDevice(pa.array([1, 2])), to="numpy")

@@ -86,7 +86,7 @@ def test_gaps_smaller_than_padding_are_aliased(rows: int) -> None:
             zc.convert(table, "torch", layout="matrix", copy=False)
 
 
-def test_padded_buffers_of_one_allocation_alias() -> None:
+def test_padded_buffers_of_one_allocation_are_aliased() -> None:
     """The memory of Arrow IPC: one body with padded buffers."""
     table = pa.table({n: np.arange(5, dtype="i4") + i for i, n in enumerate(NAMES)})
     sink = pa.BufferOutputStream()
@@ -145,7 +145,7 @@ def test_one_column_is_a_matrix() -> None:
         assert plan.zero_copy
 
 
-def test_an_alias_keeps_each_column_alive() -> None:
+def test_alias_keeps_each_column_alive() -> None:
     class Kept(np.ndarray):
         """Weakly referenced."""
 
@@ -266,7 +266,7 @@ def test_columns_of_several_types_are_refused() -> None:
 
 
 @pytest.mark.parametrize("target", TENSORS)
-def test_empty_matrix(target: str) -> None:
+def test_empty_table_becomes_an_empty_matrix(target: str) -> None:
     empty = pa.table({"x": pa.array([], pa.float32()), "y": pa.array([], pa.float32())})
     made = zc.convert(empty, target, layout="matrix", copy=False)
     assert tuple(made.shape) == (0, 2)
@@ -291,7 +291,7 @@ def test_writable_copies_arrow_memory() -> None:
 
 @pytest.mark.parametrize("target", TENSORS)
 @pytest.mark.parametrize("dtype", [POINTS, [("x", "f4")], [("n", "i2"), ("m", "i2")], [("a", "i1"), *POINTS]])
-def test_records_as_a_matrix(target: str, dtype: list[tuple[str, str]]) -> None:
+def test_records_of_one_type_are_a_matrix(target: str, dtype: list[tuple[str, str]]) -> None:
     rows = aligned(np.zeros(20, dtype))
     rows.view(np.uint8)[...] = np.arange(rows.nbytes, dtype=np.uint8) % 60
     if len({kind for _, kind in dtype}) > 1:
@@ -324,7 +324,7 @@ def test_columns_with_data_between_them_are_copied() -> None:
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_matrix_of_bfloat16(order: str) -> None:
+def test_matrix_keeps_bfloat16(order: str) -> None:
     """The kernel copies bytes: NumPy would cast bfloat16 to the integers that store it."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     rows = np.zeros(3, [("a", ml_dtypes.bfloat16), ("b", ml_dtypes.bfloat16)])

@@ -84,7 +84,7 @@ def _plainly(values: list) -> list:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_round_trip_from_arrow(target: str, kind: str, shape: str) -> None:
+def test_round_trip_from_arrow_keeps_the_values(target: str, kind: str, shape: str) -> None:
     """A round trip keeps the values, and aliases memory if the plan does."""
     column = shaped(KINDS[kind], shape)
     source = pa.table({"x": column})
@@ -111,7 +111,7 @@ def test_round_trip_from_arrow(target: str, kind: str, shape: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("origin", "target"), PAIRS)
-def test_pairs_of_table_frameworks(origin: str, target: str, kind: str) -> None:
+def test_every_pair_of_table_frameworks_keeps_the_values(origin: str, target: str, kind: str) -> None:
     column = shaped(KINDS[kind], "nulls")
     made = convert(pa.table({"x": column}), origin)
     if made is None:
@@ -130,7 +130,7 @@ def test_pairs_of_table_frameworks(origin: str, target: str, kind: str) -> None:
 @pytest.mark.parametrize("shape", ["plain", "nulls", "chunks", "empty"])
 @pytest.mark.parametrize("target", TENSORS)
 @pytest.mark.parametrize("origin", HOST_TABLES)
-def test_tables_to_tensors(origin: str, target: str, shape: str) -> None:
+def test_tables_of_every_framework_give_the_same_tensors(origin: str, target: str, shape: str) -> None:
     """Every table framework gives the same numbers, for every policy for nulls."""
     columns = {n: shaped(KINDS[n], shape) for n in ("int8", "uint32", "int64", "float", "double", "bool")}
     whole = pa.table(columns)
@@ -163,7 +163,7 @@ def test_tables_to_tensors(origin: str, target: str, shape: str) -> None:
     "dtype", ["int8", "uint16", "int32", "uint64", "float16", "float32", "float64", "bool"]
 )
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_dicts_of_tensors_to_tables(target: str, dtype: str) -> None:
+def test_dicts_of_tensors_become_tables(target: str, dtype: str) -> None:
     whole = (np.arange(24) % 2).astype(dtype).reshape(12, 2)
     columns = {"flat": whole[:, 0].copy(), "strided": whole[:, 0], "again": np.flip(whole[:, 1])}
     done = convert(columns, target)
@@ -180,7 +180,7 @@ def test_dicts_of_tensors_to_tables(target: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("origin", TENSORS)
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_tensors_of_every_framework_to_tables(origin: str, target: str) -> None:
+def test_tensors_of_every_framework_become_tables(origin: str, target: str) -> None:
     x = np.arange(12, dtype="f4")
     tensor = zc.convert(x, to=origin)
     table = zc.convert({"a": tensor, "b": tensor}, to=target)
@@ -192,7 +192,7 @@ def test_tensors_of_every_framework_to_tables(origin: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_tensors_that_are_not_tables(target: str) -> None:
+def test_tensors_that_are_not_tables_are_refused(target: str) -> None:
     with pytest.raises(zc.UnsupportedConversionError, match="3 names for 2 columns"):
         zc.convert(np.ones((4, 2)), to=target, names=["a", "b", "c"])
     with pytest.raises(zc.UnsupportedConversionError, match="several columns are called a"):
@@ -220,7 +220,7 @@ def test_tensors_of_more_dimensions_become_columns_of_tensors(target: str) -> No
 
 
 @pytest.mark.parametrize(("origin", "target"), PAIRS)
-def test_order_names_and_selection(origin: str, target: str) -> None:
+def test_order_names_and_selection_are_kept(origin: str, target: str) -> None:
     whole = pa.table({"b": [1, 2], "a": [3, 4], "Ä ö": [5, 6], " ": [7, 8]})
     made = convert(whole, origin)
     if made is None:

@@ -98,7 +98,7 @@ def test_encoded_array_keeps_its_values(array) -> None:
 @QUIET
 @given(st.data())
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_table_round_trip(target: str, data) -> None:
+def test_round_trip_keeps_the_table(target: str, data) -> None:
     columns = data.draw(st.lists(_CHUNKED, min_size=1, max_size=3))
     size = min(map(len, columns))
     table = pa.table({f"c{i}": column.slice(0, size) for i, column in enumerate(columns)})

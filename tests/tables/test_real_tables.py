@@ -37,7 +37,7 @@ def flights():
 
 
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_flights_round_trip(target: str, flights) -> None:
+def test_round_trip_keeps_the_flights(target: str, flights) -> None:
     plan = zc.explain(flights, target)
     assert plan.possible, plan
     there = zc.convert(flights, to=target)
@@ -51,7 +51,7 @@ def test_flights_round_trip(target: str, flights) -> None:
 
 @pytest.mark.parametrize("origin", HOST_TABLES)
 @pytest.mark.parametrize("target", TENSORS)
-def test_flights_to_tensors(target: str, origin: str, flights) -> None:
+def test_flights_become_tensors(target: str, origin: str, flights) -> None:
     numeric = [f.name for f in flights.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
     source = zc.convert(flights, to=origin)
     with pytest.raises(zc.UnsupportedConversionError) as caught:
@@ -72,7 +72,7 @@ def test_flights_to_tensors(target: str, origin: str, flights) -> None:
     assert encoded["carrier"].values.to_pylist()[:5] == flights["carrier"].slice(0, 5).to_pylist()
 
 
-def test_flights_as_a_matrix(flights) -> None:
+def test_flights_become_a_matrix(flights) -> None:
     columns = ["distance", "hour", "minute", "month"]
     matrix = zc.convert(flights, to="torch", columns=columns, layout="matrix")
     assert tuple(matrix.shape) == (336_776, 4)
@@ -105,14 +105,14 @@ def parquet(tmp_path_factory):
 
 
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_parquet_round_trip(target: str, parquet) -> None:
+def test_round_trip_keeps_the_parquet_table(target: str, parquet) -> None:
     back = zc.convert(zc.convert(parquet, to=target), to="pyarrow.Table")
     for name in parquet.column_names:
         ours, theirs = back[name], parquet[name]
         assert ours.to_pylist() == theirs.to_pylist(), name
 
 
-def test_parquet_encoded(parquet) -> None:
+def test_parquet_columns_are_encoded(parquet) -> None:
     converted = zc.convert(parquet, to="numpy", encode=True, nulls={"score": "nan"})
     assert converted["price"].scale == 2
     assert converted["price"].values[:, 0].tolist() == list(range(1000))

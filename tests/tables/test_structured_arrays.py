@@ -12,7 +12,7 @@ from zerocopy.layout.aos_to_soa import aos_to_soa
 from zerocopy.layout.soa_to_aos import soa_to_aos
 
 
-def test_records_to_tensors() -> None:
+def test_records_become_tensors() -> None:
     rows = np.zeros(
         9, [("y", "i8"), ("m", "f8", (2, 3)), ("c", "c8"), ("x", ">f4"), ("k", "?", (4,)), ("h", "M8[h]")]
     )
@@ -83,7 +83,7 @@ def test_fields_that_arrow_lacks_are_named() -> None:
 
 
 @pytest.mark.parametrize("target", TABLES)
-def test_records_to_tables(target: str) -> None:
+def test_records_become_tables(target: str) -> None:
     rows = np.zeros(
         4,
         [
@@ -130,7 +130,7 @@ def test_unused_fields_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("kind", ["M", "m"])
-def test_dates_and_durations_alias(unit: str, kind: str) -> None:
+def test_dates_and_durations_are_aliased(unit: str, kind: str) -> None:
     x = np.array([5, -3, 0, 9], f"{kind}8[{unit}]")
     x[2] = "NaT"
     expected = pa.timestamp(unit) if kind == "M" else pa.duration(unit)
@@ -173,7 +173,7 @@ def test_dates_out_of_range_are_refused() -> None:
             zc.convert(x, "pyarrow")
 
 
-def test_bytes_and_text() -> None:
+def test_bytes_are_aliased_and_text_is_copied() -> None:
     x = np.array([b"ab", b"c"], "S4")
     made = zc.convert(x, "pyarrow", copy=False)
     assert made.to_pylist() == [b"ab\0\0", b"c\0\0\0"]
@@ -204,7 +204,7 @@ def test_one_field_is_aliased(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", STRIDED)
-def test_all_fields_with_copy_false(target: str) -> None:
+def test_copy_false_aliases_all_fields(target: str) -> None:
     rows = np.zeros(50, POINTS)
     made = zc.convert(rows, target, copy=False, layout="columns")
     assert list(made) == ["x", "y", "z", "w"]

@@ -87,7 +87,7 @@ def test_nulls_mask_aliases_the_values_and_marks_every_column() -> None:
     assert zc.shares_memory(without["b"].values, table["b"])
 
 
-def test_nulls_filled() -> None:
+def test_nulls_are_filled() -> None:
     table = pa.table(
         {"i": [1, None, 3], "f": [0.5, None, float("nan")], "u": pa.array([1, 2, 3], pa.uint8())}
     )
@@ -117,7 +117,7 @@ def test_fill_value_that_does_not_fit_is_refused(kind: str, fill: object) -> Non
 @pytest.mark.parametrize(
     ("kind", "fill"), [("float", 0.1), ("double", 3), ("bool", True), ("uint64", 2**64 - 1)]
 )
-def test_fill_value_that_fits(kind: str, fill: object) -> None:
+def test_fill_value_that_fits_keeps_the_dtype(kind: str, fill: object) -> None:
     column = shaped(KINDS[kind], "nulls")
     result = zc.convert(column, to="numpy", nulls=fill)
     expected = [result.dtype.type(fill) if v is None else v for v in column.to_pylist()]
@@ -125,7 +125,7 @@ def test_fill_value_that_fits(kind: str, fill: object) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["fill", [1], object(), {"a": "zero"}])
-def test_invalid_nulls_option(wrong: object) -> None:
+def test_invalid_nulls_options_are_refused(wrong: object) -> None:
     with pytest.raises(ValueError, match='nulls is "mask"'):
         zc.convert(pa.table({"a": [1]}), to="numpy", nulls=wrong)
 
@@ -273,7 +273,7 @@ def test_tables_without_columns_or_rows() -> None:
 
 
 @pytest.mark.parametrize("option", [{"layout": "rows"}, {"encode": "yes"}, {"index": 3}, {"names": "ab"}])
-def test_invalid_options(option: dict) -> None:
+def test_invalid_options_are_refused(option: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(option))):
         zc.convert(pa.table({"a": [1]}), to="numpy", **option)
 
@@ -333,7 +333,7 @@ def test_each_column_keeps_its_memory_alive() -> None:
     assert pa.total_allocated_bytes() == before
 
 
-def test_text_of_plans() -> None:
+def test_plan_of_a_table_is_printed_by_column() -> None:
     table = pa.table({"a": [1.0, 2.0], "flag": [True, False]})
     assert str(zc.explain(table, "numpy")).splitlines() == [
         "pyarrow.Table (2, 2) -> numpy: copies 2 bytes",
@@ -438,7 +438,7 @@ def test_to_pylist_agrees_with_arrow() -> None:
         assert zc.convert(column, to="numpy", encode=True).to_pylist() == column.to_pylist()
 
 
-def test_record_batch_reader_to_each_table_framework() -> None:
+def test_record_batch_reader_converts_to_each_table_framework() -> None:
     table = pa.table({"a": [1, 2], "s": ["x", None]})
     for target in TABLES:
         if "cpu" in zc.frameworks()[target].devices:
@@ -478,7 +478,7 @@ def test_matrix_leaves_out_the_index() -> None:
     assert any("NaN in a column" in warning for warning in zc.explain(frame, "polars").warnings)
 
 
-def test_masked_column_to_a_table() -> None:
+def test_masked_column_becomes_a_column_with_nulls() -> None:
     column = pa.array([1, None, 3])
     for origin in TENSORS:
         masked = zc.convert(column, to=origin, nulls="mask")
