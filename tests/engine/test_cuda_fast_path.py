@@ -267,12 +267,12 @@ def _exporter(cuda: Streams, unordered: list):
 
 
 @pytest.mark.parametrize(
-    ("own", "stream", "is_unordered"), [(0, 1, True), (7, 7, True), (0, 7, False), (7, 1, False)]
+    ("current", "stream", "is_unordered"), [(0, 1, True), (7, 7, True), (0, 7, False), (7, 1, False)]
 )
-def test_torch_exporter_orders_streams_that_differ(own: int, stream: int, is_unordered: bool) -> None:
+def test_torch_exporter_orders_streams_that_differ(current: int, stream: int, is_unordered: bool) -> None:
     unordered: list = []
     tensor = Tensor(sample("f4"))
-    index, export_capsule = _exporter(Streams(own), unordered)(tensor)
+    index, export_capsule = _exporter(Streams(current), unordered)(tensor)
     export_capsule(stream)
     assert index == 0
     assert (bool(unordered), tensor.streams) == (is_unordered, [] if is_unordered else [stream])

@@ -15,7 +15,7 @@ FILES = ("values", "semantics", "routes", "streams", "memory", "hazards")
 
 #: Tests that stand-ins cannot run, and why.
 EXCLUDED = {
-    "test_gpu_streams.py::test_no_sync_stream_reads_old_values": "no work is late, so no value is read early",
+    "test_gpu_streams.py::test_no_sync_stream_reads_old_values": "no work is asynchronous",
     "test_gpu_memory.py::test_interpreter_exits_with_live_arrays": "runs a process without stand-ins",
     "test_gpu_hazards.py::test_jax_exports_without_synchronisation": "runs a process without stand-ins",
     "test_gpu_hazards.py::test_earlier_device_error_is_raised_by_the_transfer": "no device that can fail",
@@ -30,8 +30,8 @@ SKIPS = (
     "torch has no negative strides",
     "JAX has its own zero-size arrays: see test_every_layout_keeps_its_values",
     "JAX arrays are immutable",
-    "its own array comes back as it is",
-    "numba does not count what it has handed out",
+    "the target returns its own array unchanged",
+    "numba does not count its allocations",
     "there is one GPU",
 )
 

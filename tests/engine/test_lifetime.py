@@ -51,16 +51,16 @@ def test_source_outlives_its_result(source: str, target: str) -> None:
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_result_can_be_dropped_in_another_thread(source: str, target: str) -> None:
-    held = [zc.convert(fresh(source), to=target) for _ in range(4)]
+    results = [zc.convert(fresh(source), to=target) for _ in range(4)]
 
     def drop() -> None:
-        held.clear()
+        results.clear()
         gc.collect()
 
     thread = threading.Thread(target=drop)
     thread.start()
     thread.join()
-    assert not held
+    assert not results
 
 
 @pytest.mark.parametrize("target", HOST)

@@ -173,11 +173,11 @@ def test_cupy_exports_dtypes_that_its_exporter_lacks(cupy) -> None:
     array = np.zeros(4, "u1")
     x = zc.convert(SpeaksDLPack(array, dtype=dtype), to="cupy")
     producer = describe_array(x).producer
-    asked = {}
+    received = {}
 
     class Plain:
         def __dlpack__(self, **options):
-            asked.update(options)
+            received.update(options)
             return capsule_on(array)
 
         def __dlpack_device__(self):
@@ -186,7 +186,7 @@ def test_cupy_exports_dtypes_that_its_exporter_lacks(cupy) -> None:
     assert producer._plain.dtype == np.uint8
     producer._plain = Plain()
     assert dlpack.read(dlpack.request(producer, stream=9), producer).dtype is dtype
-    assert asked == {"stream": 9, "max_version": dlpack.MAX_VERSION}
+    assert received == {"stream": 9, "max_version": dlpack.MAX_VERSION}
 
 
 # -- both, over host memory that passes for two devices' -----------------------
@@ -380,15 +380,15 @@ def test_numba_imports_and_holds_capsules_of_any_dtype(machine, dtype: str) -> N
     class Owner(np.ndarray):
         pass
 
-    held = by_name(dtype)
-    array = np.zeros((4, 6), held.storage).view(Owner)
-    obj = SpeaksDLPack(array[1:, ::2], dtype=held)
+    capsule_dtype = by_name(dtype)
+    array = np.zeros((4, 6), capsule_dtype.storage).view(Owner)
+    obj = SpeaksDLPack(array[1:, ::2], dtype=capsule_dtype)
     alive, ptr = weakref.ref(array), obj.array.ctypes.data
     del array
     plan, result = zc.explain(obj, "numba"), zc.convert(obj, to="numba")
     assert obj.streams[-1] == 1, "the legacy default stream"
     assert zc.view(result).ptr == ptr
-    assert result.dtype == to_numpy(held)
+    assert result.dtype == to_numpy(capsule_dtype)
     assert plan.zero_copy == zc.shares_memory(obj, result) is True
     del obj, plan
     gc.collect()

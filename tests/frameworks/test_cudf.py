@@ -56,10 +56,10 @@ def calls(machine, name):
 
 
 def test_types_belong_to_the_framework_of_their_module() -> None:
-    for made in (frame(a=[1]), series([1]), Index(upload(pa.array([1]))), RangeIndex(3)):
-        assert registry.by_type(type(made)).name == "cudf"
-    for made in (frame(a=[1]).to_pylibcudf()[0], upload(pa.array([1]))):
-        assert registry.by_type(type(made)).name == "pylibcudf"
+    for obj in (frame(a=[1]), series([1]), Index(upload(pa.array([1]))), RangeIndex(3)):
+        assert registry.by_type(type(obj)).name == "cudf"
+    for obj in (frame(a=[1]).to_pylibcudf()[0], upload(pa.array([1]))):
+        assert registry.by_type(type(obj)).name == "pylibcudf"
 
 
 @pytest.mark.parametrize(("name", "package"), [("cudf", "cudf-cu13"), ("pylibcudf", "pylibcudf-cu13")])

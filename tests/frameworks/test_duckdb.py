@@ -117,8 +117,8 @@ def test_results_in_several_chunks_are_complete(con: Any) -> None:
     converted = zc.convert(relation, "numpy", encode=True)
     assert np.array_equal(converted["i"], np.arange(300_000))
     assert np.array_equal(converted["e"].values, np.arange(300_000) % 3)
-    kept = zc.convert(relation, "pyarrow")
-    assert kept["i"].num_chunks == relation.to_arrow_table()["i"].num_chunks
+    table = zc.convert(relation, "pyarrow")
+    assert table["i"].num_chunks == relation.to_arrow_table()["i"].num_chunks
 
 
 def test_results_share_no_memory(con: Any) -> None:
@@ -282,8 +282,13 @@ def test_types_are_known_before_the_query_runs(con: Any, kind: str) -> None:
     def formats(field: Field | None) -> Any:
         if field is None:
             return None
-        own = "tsu:tz" if field.timezone else field.format
-        return own, field.extension, [formats(child) for child in field.children], formats(field.dictionary)
+        arrow_format = "tsu:tz" if field.timezone else field.format
+        return (
+            arrow_format,
+            field.extension,
+            [formats(child) for child in field.children],
+            formats(field.dictionary),
+        )
 
     assert formats(table.columns[0].field) == formats(expected)
 
@@ -426,7 +431,7 @@ def test_types_that_duckdb_lacks_are_named(array: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "kept"),
+    ("names", "accepted"),
     [
         (["a", "a"], False),
         (["a", "A"], False),
@@ -436,9 +441,9 @@ def test_types_that_duckdb_lacks_are_named(array: Any) -> None:
         (["x y", 'say "x"'], True),
     ],
 )
-def test_names_that_duckdb_would_change_are_refused(names: list[str], kept: bool) -> None:
+def test_names_that_duckdb_would_change_are_refused(names: list[str], accepted: bool) -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=names)
-    if kept:
+    if accepted:
         assert zc.convert(table, "duckdb").columns == names
         return
     assert duckdb.connect().from_arrow(table).columns != names

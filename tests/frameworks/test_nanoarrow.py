@@ -102,9 +102,9 @@ def test_single_columns_are_aliased() -> None:
         assert zc.shares_memory(converted, values)
         assert not converted.flags.writeable
         assert zc.shares_memory(zc.convert(array, "pyarrow", copy=False), values)
-    made = zc.convert(values, "nanoarrow", copy=False)
-    assert type(made) is na.Array
-    assert zc.shares_memory(made, values)
+    result = zc.convert(values, "nanoarrow", copy=False)
+    assert type(result) is na.Array
+    assert zc.shares_memory(result, values)
     with pytest.raises(zc.LossyConversionError, match="it has 1 null"):
         zc.convert(na.Array([1, None], na.int32()), "numpy")
 

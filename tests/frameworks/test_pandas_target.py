@@ -186,9 +186,9 @@ def test_hazard_to_pandas_copies() -> None:
     """Hazard 6: ``Table.to_pandas`` copies, and turns integers with nulls into floats."""
     table = pa.table({"x": [1, None, 3]})
     assert table.to_pandas()["x"].dtype == "float64"
-    ours = zc.convert(table, "pandas", copy=False)
-    assert ours["x"].dtype == "int64[pyarrow]"
-    assert storage(ours["x"]) == list(buffers(table["x"]))
+    converted = zc.convert(table, "pandas", copy=False)
+    assert converted["x"].dtype == "int64[pyarrow]"
+    assert storage(converted["x"]) == list(buffers(table["x"]))
 
 
 def test_aliases_escape_copy_on_write() -> None:

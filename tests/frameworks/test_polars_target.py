@@ -169,18 +169,18 @@ def test_misaligned_memory_is_copied_with_a_reason() -> None:
 
 
 def test_tensors_in_a_column_become_an_array_of_that_shape() -> None:
-    given = np.arange(24.0).reshape(4, 3, 2)
-    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(given)
+    values = np.arange(24.0).reshape(4, 3, 2)
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(values)
     plan, frame = (
         zc.explain(pa.table({"x": tensors}), "polars"),
         zc.convert(pa.table({"x": tensors}), "polars"),
     )
     assert frame["x"].dtype == pl.Array(pl.Float64, (3, 2))
     assert leaf(plan).zero_copy
-    assert blocks(frame["x"]) == {given.ctypes.data}
-    assert np.array_equal(zc.convert(frame, "numpy")["x"], given)
+    assert blocks(frame["x"]) == {values.ctypes.data}
+    assert np.array_equal(zc.convert(frame, "numpy")["x"], values)
     part = zc.convert(pa.table({"x": tensors[1:3]}), "polars")
-    assert np.array_equal(zc.convert(part, "numpy")["x"], given[1:3])
+    assert np.array_equal(zc.convert(part, "numpy")["x"], values[1:3])
     kind = pa.fixed_shape_tensor(pa.float64(), [3, 2], permutation=[1, 0])
     turned = pa.ExtensionArray.from_storage(kind, tensors.storage)
     with pytest.raises(UnsupportedConversionError, match="permuted"):

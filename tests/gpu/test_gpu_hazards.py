@@ -124,7 +124,7 @@ def test_memory_survives_a_kernel_that_outlives_the_source(source: str, target: 
     assert junk
 
 
-# -- a stream that is none ----------------------------------------------------------------
+# -- streams without synchronisation ----------------------------------------------------------------
 
 NO_ORDER = """
 import jax, numpy as np, zerocopy as zc

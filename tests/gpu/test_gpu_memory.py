@@ -46,7 +46,7 @@ def _settle() -> None:
         cupy = importlib.import_module("cupy")
         cupy.get_default_memory_pool().free_all_blocks()
     if have("numba"):
-        # It frees late: up to ten arrays at once (numba.cuda.cudadrv.driver._PendingDeallocs).
+        # Numba defers deallocation: up to ten arrays at once (numba.cuda.cudadrv.driver._PendingDeallocs).
         importlib.import_module("numba.cuda").current_context().memory_manager.deallocations.clear()
 
 
@@ -60,7 +60,7 @@ def _used(name: str) -> int:
         stats = importlib.import_module("jax").devices("cuda")[0].memory_stats()
         if stats:
             return stats["bytes_in_use"]
-    pytest.skip(f"{name} does not count what it has handed out")
+    pytest.skip(f"{name} does not count its allocations")
 
 
 def _eventually(true: Callable[[], bool]) -> bool:

@@ -1,9 +1,9 @@
 """P8: the consumer's stream waits for the producer's work, and the host waits for no device.
 
-A stream is kept busy for some 200 ms, then the producer writes on it; the consumer
-reads on another stream. That the busy stream is not done when ``convert`` returns
-shows both: the device ordered the work, and the host did not wait. Each step runs once before,
-idle: the first launch of a kernel loads it, and may wait for the whole device.
+A stream is kept busy for about 200 ms, then the producer writes on it; the consumer reads on another
+stream. If the busy stream has pending work when ``convert`` returns and the consumer reads the new
+values, the device ordered the work and the host did not wait. Each step runs once in advance, because
+the first launch of a kernel loads it and may wait for the whole device.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUSY_CYCLES = 400_000_000  # 200 ms at 2 GHz
 
 def _torch():
     if not have("torch"):
-        pytest.skip("torch is what keeps a stream busy here")
+        pytest.skip("the test needs torch to keep a stream busy")
     return importlib.import_module("torch")
 
 
@@ -129,11 +129,11 @@ def snapshot(name: str, x, on):
     return np.array(x + 0)  # JAX has one compute stream, and waits for it
 
 
-SOURCES = ["cupy", "torch", "numba"]  # JAX has no streams to put a producer on
+SOURCES = ["cupy", "torch", "numba"]  # JAX's streams are private
 
 
 def _run(source: str, target: str, given: str, cycles: int):
-    """Write late on one stream, convert, read on another; return the values and whether convert waited."""
+    """Write on a busy stream, convert, read on another; return the values and whether convert waited."""
     own = side(source)
     x = own.make(np.full(SHAPE, OLD, "f4"))
     if target in ("cupy", "torch"):
@@ -166,7 +166,7 @@ def _twice(*args):
 def test_passed_stream_orders_the_consumer(source: str, target: str, given: str) -> None:
     side(target)
     if source == target:
-        pytest.skip("its own array comes back as it is")
+        pytest.skip("the target returns its own array unchanged")
     values, waited = _twice(source, target, given)
     assert np.all(values == NEW)
     assert not waited, "the host, or the whole device, has waited for the producer"
@@ -177,7 +177,7 @@ def test_passed_stream_orders_the_consumer(source: str, target: str, given: str)
 def test_current_stream_orders_the_consumer(source: str, target: str) -> None:
     side(target)
     if source == target:
-        pytest.skip("its own array comes back as it is")
+        pytest.skip("the target returns its own array unchanged")
     values, waited = _twice(source, target, "default")
     assert np.all(values == NEW)
     assert not waited
@@ -196,7 +196,7 @@ def test_no_sync_stream_reads_old_values(source: str, target: str) -> None:
     """Stream -1 requests no order: the consumer overtakes the producer and reads the old values."""
     side(target)
     if source == target:
-        pytest.skip("its own array comes back as it is")
+        pytest.skip("the target returns its own array unchanged")
     values, waited = _twice(source, target, "none")
     assert not waited
     assert np.all(values == OLD), "the stream was not busy for long enough to show an order"

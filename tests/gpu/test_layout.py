@@ -241,7 +241,7 @@ BUSY_CYCLES = 400_000_000  # 200 ms at 2 GHz
 
 def _torch() -> Any:
     if not have("torch"):
-        pytest.skip("torch is what keeps a stream busy here")
+        pytest.skip("the test needs torch to keep a stream busy")
     return importlib.import_module("torch")
 
 
@@ -362,7 +362,7 @@ def test_plan_table_is_freed_after_the_kernel() -> None:
     with torch.cuda.stream(busy):
         torch.cuda._sleep(BUSY_CYCLES)
     soa_to_aos(given, wanted, dtype.itemsize, out=out, stream=busy)
-    assert default.query(), "the default stream waits without need"
+    assert default.query(), "the default stream waits unnecessarily"
     tile_plan.cache_clear()
     assert not default.query()
     assert not busy.query(), "the host waited"

@@ -128,7 +128,7 @@ RACE = """
 torch = side("torch").module
 if not hasattr(torch.cuda, "_sleep"): skip("this torch has no torch.cuda._sleep")
 def hunt(record):
-    "How many of ten times the other stream read what was written afterwards."
+    "Return how often, of ten times, the other stream read values that were written later."
     count, raced = 4 * MIB, 0
     other = torch.cuda.Stream()
     for _ in range(10):

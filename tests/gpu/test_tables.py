@@ -1,7 +1,7 @@
 """Tables on the GPU: cuDF and pylibcudf with all others, Arrow's device interface, host tables.
 
-cuDF's own calls and pointers are the measure: nothing here reads a column through zerocopy
-that zerocopy has made, except where two of its conversions are compared.
+Expected values and pointers come from cuDF: zerocopy does not read columns that zerocopy created,
+except where two conversions are compared.
 """
 
 from __future__ import annotations
@@ -467,7 +467,7 @@ def test_host_table_becomes_a_device_matrix(target: str) -> None:
 def test_two_frameworks_share_a_column(cudf) -> None:
     """A write through one alias is visible in the other, and in the frame."""
     if not have("cupy", "torch"):
-        pytest.skip("CuPy and torch are wanted")
+        pytest.skip("CuPy and torch are needed")
     frame = cudf.DataFrame({"x": numbers()})
     x, y = zc.convert(frame, to="cupy")["x"], zc.convert(frame, to="torch")["x"]
     x[0] = 123.0

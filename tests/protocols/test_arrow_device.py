@@ -252,18 +252,18 @@ def driver(monkeypatch):
     monkeypatch.undo()
 
     def install(**options):
-        made = Driver(**options)
-        monkeypatch.setattr(cuda_driver, "driver", lambda: made)
-        return made
+        library = Driver(**options)
+        monkeypatch.setattr(cuda_driver, "driver", lambda: library)
+        return library
 
     return install
 
 
 def test_the_driver_fetches_in_the_context_of_the_device(driver) -> None:
     library = driver(current=1)
-    there, here = np.arange(4, dtype="i8"), np.zeros(4, "i8")
-    cuda_driver.fetch(here.ctypes.data, there.ctypes.data, 32, 1, 1)
-    assert here.tolist() == [0, 1, 2, 3]
+    device_memory, host_memory = np.arange(4, dtype="i8"), np.zeros(4, "i8")
+    cuda_driver.fetch(host_memory.ctypes.data, device_memory.ctypes.data, 32, 1, 1)
+    assert host_memory.tolist() == [0, 1, 2, 3]
     assert library.calls == ["cuCtxGetDevice", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"]
     assert library.log[-1] == ("cuStreamSynchronize", 1)
 

@@ -1,4 +1,4 @@
-"""Numba's CUDA simulator, in a process of its own, since it replaces ``numba.cuda`` for good.
+"""Numba's CUDA simulator, in a separate process, because it replaces ``numba.cuda`` permanently.
 
     NUMBA_ENABLE_CUDASIM=1 python -m pytest tests/simulator
 

@@ -40,13 +40,13 @@ def flights():
 def test_round_trip_keeps_the_flights(target: str, flights) -> None:
     plan = zc.explain(flights, target)
     assert plan.possible, plan
-    there = zc.convert(flights, to=target)
-    back = zc.convert(there, to="pyarrow.Table")
+    stored = zc.convert(flights, to=target)
+    back = zc.convert(stored, to="pyarrow.Table")
     assert back.column_names == flights.column_names
     for name in flights.column_names:
-        ours, theirs = back[name], flights[name]
-        assert ours.null_count == theirs.null_count
-        assert ours.cast(theirs.type).equals(theirs), name
+        converted, expected = back[name], flights[name]
+        assert converted.null_count == expected.null_count
+        assert converted.cast(expected.type).equals(expected), name
 
 
 @pytest.mark.parametrize("origin", HOST_TABLES)
@@ -108,8 +108,8 @@ def parquet(tmp_path_factory):
 def test_round_trip_keeps_the_parquet_table(target: str, parquet) -> None:
     back = zc.convert(zc.convert(parquet, to=target), to="pyarrow.Table")
     for name in parquet.column_names:
-        ours, theirs = back[name], parquet[name]
-        assert ours.to_pylist() == theirs.to_pylist(), name
+        converted, expected = back[name], parquet[name]
+        assert converted.to_pylist() == expected.to_pylist(), name
 
 
 def test_parquet_columns_are_encoded(parquet) -> None:

@@ -181,9 +181,9 @@ def test_dates_become_numpy_datetime64(kind: str) -> None:
     assert converted.dtype.kind in "mM"
     assert zc.shares_memory(converted.view("i8"), column)
     assert converted.view("i8").tolist() == storage(column)
-    held = shaped(KINDS[kind], "nulls")
-    filled = zc.convert(pa.table({"t": held}), to="numpy", nulls="nan")["t"]
-    assert np.isnat(filled).tolist() == [v is None for v in held.to_pylist()]
+    dates = shaped(KINDS[kind], "nulls")
+    filled = zc.convert(pa.table({"t": dates}), to="numpy", nulls="nan")["t"]
+    assert np.isnat(filled).tolist() == [v is None for v in dates.to_pylist()]
 
 
 def test_hazard_4_bits_and_nulls_are_views_too() -> None:
@@ -400,9 +400,9 @@ def test_text_and_objects_keep_their_values() -> None:
     import datetime as dt
 
     def objects(*values: object) -> np.ndarray:
-        held = np.empty(len(values), object)
-        held[:] = values
-        return held
+        array = np.empty(len(values), object)
+        array[:] = values
+        return array
 
     assert zc.convert({"u": np.array(["a\0b", "c"])}, to="pyarrow")["u"].to_pylist() == ["a\0b", "c"]
     day = dt.date(2020, 1, 1)
@@ -414,8 +414,8 @@ def test_text_and_objects_keep_their_values() -> None:
     ):
         with pytest.raises(zc.UnsupportedConversionError, match="column 'o': it holds"):
             zc.convert({"o": changed}, to="pyarrow")
-    kept = zc.convert({"o": objects([1, 2], [3], None)}, to="pyarrow")["o"]
-    assert kept.to_pylist() == [[1, 2], [3], None]
+    column = zc.convert({"o": objects([1, 2], [3], None)}, to="pyarrow")["o"]
+    assert column.to_pylist() == [[1, 2], [3], None]
 
 
 def test_rows_without_columns_are_kept() -> None:
@@ -453,8 +453,8 @@ def test_bool8_becomes_numpy_bool_in_pandas() -> None:
     assert back["x"].dtype == bool
     assert len(back[back["x"]]) == 2
     assert zc.shares_memory(frame, back)
-    held = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, None, 0], pa.int8()))
-    assert zc.convert(pa.table({"x": held}), to="pandas")["x"].tolist()[::2] == [True, False]
+    flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, None, 0], pa.int8()))
+    assert zc.convert(pa.table({"x": flags}), to="pandas")["x"].tolist()[::2] == [True, False]
 
 
 def test_writes_to_the_source_are_warned_of_if_the_target_is_immutable() -> None:
@@ -470,11 +470,11 @@ def test_writes_to_the_source_are_warned_of_if_the_target_is_immutable() -> None
 def test_matrix_leaves_out_the_index() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [1.0, 2, 3], "b": [4.0, 5, 6]})
-    kept = frame[frame["a"] > 1]
-    assert zc.convert(kept, to="torch", layout="matrix").tolist() == [[2, 5], [3, 6]]
-    plan = zc.explain(kept, "torch")
+    filtered = frame[frame["a"] > 1]
+    assert zc.convert(filtered, to="torch", layout="matrix").tolist() == [[2, 5], [3, 6]]
+    plan = zc.explain(filtered, "torch")
     assert "the index comes as '__index_level_0__': index=False leaves it out" in plan.warnings
-    assert not any("the index" in w for w in zc.explain(kept, "torch", index=False).warnings)
+    assert not any("the index" in w for w in zc.explain(filtered, "torch", index=False).warnings)
     assert any("NaN in a column" in warning for warning in zc.explain(frame, "polars").warnings)
 
 
