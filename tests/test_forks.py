@@ -68,7 +68,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), free())
 
 @pytest.mark.parametrize(("kind", "again"), [("lock", True), ("plain_lock", False)])
 def test_lock_is_free_in_child(run_python, kind: str, again: bool) -> None:
-    """Free whichever thread held it in the parent; only the re-entrant lock can be taken twice."""
+    """It is free whether or not a thread held it in the parent; only the re-entrant lock nests."""
     completed = run_python(
         f"""
         import os, threading

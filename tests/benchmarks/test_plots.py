@@ -236,7 +236,7 @@ def test_picture_needs_one_time_only(draw, tmp_path):
     assert len(draw(measured, tmp_path)) == 8
 
 
-def kept():
+def drawable_results():
     """Return the pictures of each run in benchmarks/results."""
     files = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
     runs = [(path, read(path)) for path in files if '"sections"' in path.read_text()]
@@ -244,7 +244,7 @@ def kept():
     return [pytest.param(path, names, id=path.stem) for path, names in pictures if names]
 
 
-@pytest.mark.parametrize(("path", "names"), kept())
+@pytest.mark.parametrize(("path", "names"), drawable_results())
 def test_kept_results_can_be_drawn(draw, tmp_path, path, names):
     assert {file.stem for file in draw(read(path), tmp_path)} == names
 
@@ -393,7 +393,7 @@ def test_pictures_in_docs_match_newest_results(picture, draw, tmp_path):
         if any(section in results.cases for section in picture.sections)
     )
     draw(results, tmp_path)
-    kept = texts(ROOT / "docs" / "pictures" / f"{picture.name}.svg")
-    assert kept == texts(tmp_path / f"{picture.name}.svg")
-    assert any(results.facts["started"][:10] in text for text in kept)
-    assert not [text for text in kept if "quick run" in text or "incomplete" in text]
+    committed = texts(ROOT / "docs" / "pictures" / f"{picture.name}.svg")
+    assert committed == texts(tmp_path / f"{picture.name}.svg")
+    assert any(results.facts["started"][:10] in text for text in committed)
+    assert not [text for text in committed if "quick run" in text or "incomplete" in text]

@@ -317,7 +317,7 @@ def test_torch_without_cuda_has_no_cuda_form() -> None:
     assert "cuda" not in framework.fast_exporters(torch.Tensor)
 
 
-# -- streams that JAX must not get --------------------------------------------------------
+# -- streams that JAX does not accept --------------------------------------------------------
 
 
 class JaxArray:
@@ -378,7 +378,7 @@ def test_capsules_of_other_devices_are_unchanged() -> None:
 
 
 def test_producers_without_a_framework_have_no_fast_path(cupy) -> None:
-    """Their type says nothing about them, so each object is described."""
+    """Their type does not determine their protocol or device, so each object is described."""
     for bare in (SpeaksDLPack(sample("f4")), SpeaksCAI(data=(POINTER, False), shape=(3,))):
         zc.view(bare)
         assert routes.compose(bare, "cupy") is None

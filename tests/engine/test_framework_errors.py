@@ -42,7 +42,7 @@ def test_error_in_a_description_is_translated(monkeypatch) -> None:
 
 @pytest.mark.parametrize("error", [MemoryError("no memory"), RuntimeError("DefaultCPUAllocator: no memory")])
 def test_out_of_memory_while_composing_keeps_the_result(monkeypatch, error: Exception) -> None:
-    """The conversion has succeeded; a framework lacks memory for an object that it makes once per route."""
+    """The conversion has succeeded; memory runs out while a framework creates an object for the route."""
     pytest.importorskip("torch")
 
     def fast_exporters(self, cls):

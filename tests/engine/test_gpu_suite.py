@@ -1,4 +1,4 @@
-"""The GPU tests run over stand-ins in host memory: they check the tests, not a GPU (see gpu_stand_ins)."""
+"""The GPU tests run over stand-ins in host memory (helpers/gpu_stand_ins): this checks the tests, not a GPU."""
 
 from __future__ import annotations
 

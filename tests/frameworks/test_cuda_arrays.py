@@ -189,7 +189,7 @@ def test_cupy_exports_dtypes_that_its_exporter_lacks(cupy) -> None:
     assert received == {"stream": 9, "max_version": dlpack.MAX_VERSION}
 
 
-# -- both, over host memory that passes for two devices' -----------------------
+# -- both, over host memory that simulates two devices -----------------------
 
 BOTH = ["cupy", "numba"]
 LAYOUTS = {
@@ -269,7 +269,7 @@ def test_broadcast_arrays_keep_their_strides(machine, name: str) -> None:
     wide = np.lib.stride_tricks.as_strided(row._host, (4, 3), (0, 4))
     x = zc.convert(row, to="numba")
     x._host, x.shape, x.strides = wide, wide.shape, wide.strides
-    assert x.__cuda_array_interface__["strides"] is None, "the stub does as Numba does"
+    assert x.__cuda_array_interface__["strides"] is None, "the stub omits the strides, as Numba does"
     assert zc.view(x).strides == (0, 4)
     assert cuda_array_interface.read(describe_array(x).producer)[0].strides == (0, 4)
     result = zc.convert(x, to="cupy")
@@ -350,7 +350,7 @@ def test_numba_transfers_on_the_given_stream(machine) -> None:
     x = zc.convert(sample("f4"), to="numba", stream=9)
     # After earlier uses of its memory, which allocators order on the default stream.
     assert machine.log == [("record", 1), ("wait", 9), ("copy_to_device", 0, 9), ("synchronize", 9)]
-    assert x.stream.handle.value == 9, "an array made for a stream is bound to it, as Numba has it"
+    assert x.stream.handle.value == 9, "an array created on a stream is bound to it, as in Numba"
     machine.log.clear()
     zc.convert(x, to="numpy")
     assert machine.log == [("copy_to_host", 9), ("synchronize", 9)]

@@ -52,7 +52,7 @@ def calls(machine, name):
     ]
 
 
-# -- who owns what --------------------------------------------------------------
+# -- types and their frameworks --------------------------------------------------------------
 
 
 def test_types_belong_to_the_framework_of_their_module() -> None:
@@ -196,7 +196,7 @@ def test_nulls_are_filled_on_the_device(machine) -> None:
 
 
 def test_null_dates_are_filled_on_the_host(machine) -> None:
-    """cuDF's fill takes a date; the caller passed the integer."""
+    """cuDF's fill requires a date, but the caller passed an integer."""
     source = series([1, None], pa.timestamp("us"))
     result = zc.convert(source, to="cupy", encode=True, nulls=-1)
     assert host(result.values).tolist() == [1, -1]
@@ -208,7 +208,7 @@ def test_older_pylibcudf_fills_nulls_on_the_host(monkeypatch) -> None:
     assert host(zc.convert(series([1, None, 3]), to="cupy", nulls=5)).tolist() == [1, 5, 3]
 
 
-# -- what tensors have no type for ------------------------------------------------
+# -- types that tensors lack ------------------------------------------------
 
 
 def test_dates_are_encoded_as_integers_with_their_unit() -> None:
@@ -263,7 +263,7 @@ def test_text_is_encoded_as_bytes_with_offsets(machine, kind) -> None:
     assert zc.view(part.offsets).ptr == col.child(0).data().ptr + (8 if kind == pa.large_string() else 4)
     assert part.to_pylist() == ["", "två"]
     wide = 8 if kind == pa.large_string() else 4
-    assert ("fetch", wide, 1) in machine.log, "one offset comes to the host, and no other"
+    assert ("fetch", wide, 1) in machine.log, "only one offset is copied to the host"
 
 
 def test_lists_and_structs_are_encoded_by_their_children() -> None:

@@ -1,4 +1,4 @@
-"""DuckDB: relations are read by running them, and made without copying."""
+"""DuckDB: reading a relation runs it; creating one does not copy."""
 
 from __future__ import annotations
 

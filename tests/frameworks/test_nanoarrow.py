@@ -1,4 +1,4 @@
-"""nanoarrow: Arrow memory handed on, and what nanoarrow itself gets wrong on the way."""
+"""nanoarrow: aliases of Arrow memory, and hazards of nanoarrow's own exporters."""
 
 from __future__ import annotations
 

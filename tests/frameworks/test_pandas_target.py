@@ -169,7 +169,7 @@ def test_arrow_types_keep_their_values_in_pandas(kind) -> None:
 
 
 def test_list_views_are_not_cast() -> None:
-    """apache/arrow#50976: the cast forgets the sizes."""
+    """apache/arrow#50976: the cast ignores the sizes."""
     views = pa.ListViewArray.from_arrays(
         pa.array([2, 0, 1], pa.int32()), pa.array([1, 2, 0], pa.int32()), pa.array([7, 8, 9])
     )

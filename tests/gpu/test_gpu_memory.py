@@ -185,7 +185,7 @@ def test_no_leak_over_copies(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_leak_over_transfers(name: str) -> None:
-    own, host = side(name), np.ones(65_536, "f4")
+    framework, host = side(name), np.ones(65_536, "f4")
     for _ in range(100):
         zc.convert(zc.convert(host, to=name, device=DEVICE), to="numpy")
     _settle()
@@ -193,7 +193,7 @@ def test_no_leak_over_transfers(name: str) -> None:
     for _ in range(1000):
         x = zc.convert(host, to=name, device=DEVICE)
         zc.convert(x, to="numpy")
-    own.values(x)
+    framework.values(x)
     del x
     assert _eventually(lambda: _settle() or before - free_bytes() < 64 * MIB)
 

@@ -72,34 +72,34 @@ def test_jax_arrays_are_immutable(target: str) -> None:
     plan = zc.explain(x, target.name)
     assert plan.zero_copy
     assert "would change the source" in plan.warnings[0]
-    mine = zc.convert(x, to=target.name, writable=True)
-    target.fill(mine, 9)
-    target.values(mine)
+    writable_result = zc.convert(x, to=target.name, writable=True)
+    target.fill(writable_result, 9)
+    target.values(writable_result)
     same(jax, x, sample())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_array_of_the_target_is_returned_unchanged(name: str) -> None:
-    own = side(name)
-    x = own.make(sample())
+    framework = side(name)
+    x = framework.make(sample())
     assert zc.convert(x, to=name) is x
     assert zc.convert(x, to=name, device=DEVICE) is x
     assert zc.convert(x, to=name, copy=False) is x
     fresh = zc.convert(x, to=name, copy=True)
-    assert own.pointer(fresh) != own.pointer(x)
+    assert framework.pointer(fresh) != framework.pointer(x)
     assert not zc.shares_memory(x, fresh)
-    same(own, fresh, sample())
+    same(framework, fresh, sample())
 
 
 @pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "complex128", "bool"])
 def test_strided_array_of_the_target_is_copied(name: str, dtype: str) -> None:
-    own = side(name)
+    framework = side(name)
     values = sample(dtype, (8, 6))
-    x = own.make(values)[:, 1]
+    x = framework.make(values)[:, 1]
     fresh = zc.convert(x, to=name, copy=True)
     assert not zc.shares_memory(x, fresh)
-    same(own, fresh, values[:, 1])
+    same(framework, fresh, values[:, 1])
 
 
 # -- devices ------------------------------------------------------------------

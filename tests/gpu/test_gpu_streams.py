@@ -132,23 +132,23 @@ def snapshot(name: str, x, on):
 SOURCES = ["cupy", "torch", "numba"]  # JAX's streams are private
 
 
-def _run(source: str, target: str, given: str, cycles: int):
+def _run(source: str, target: str, stream_form: str, cycles: int):
     """Write on a busy stream, convert, read on another; return the values and whether convert waited."""
-    own = side(source)
-    x = own.make(np.full(SHAPE, OLD, "f4"))
+    framework = side(source)
+    x = framework.make(np.full(SHAPE, OLD, "f4"))
     if target in ("cupy", "torch"):
         _room(target)
     _torch().cuda.synchronize()
     first, then = stream(), stream()
     busy(first, cycles)
-    handed = write(source, x, first)
+    exported = write(source, x, first)
     with current(source, first):
-        if given == "default":
+        if stream_form == "default":
             with current(target, then):
-                result = zc.convert(handed, to=target)
+                result = zc.convert(exported, to=target)
         else:
-            asked = {"handle": then.cuda_stream, "object": then, "none": -1}[given]
-            result = zc.convert(handed, to=target, stream=asked)
+            stream_option = {"handle": then.cuda_stream, "object": then, "none": -1}[stream_form]
+            result = zc.convert(exported, to=target, stream=stream_option)
     waited = first.query()
     values = snapshot(target, result, then)
     first.synchronize()
@@ -160,14 +160,14 @@ def _twice(*args):
     return _run(*args, BUSY_CYCLES)
 
 
-@pytest.mark.parametrize("given", ["handle", "object"])
+@pytest.mark.parametrize("stream_form", ["handle", "object"])
 @pytest.mark.parametrize("target", ["cupy", "torch", "numba"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_passed_stream_orders_the_consumer(source: str, target: str, given: str) -> None:
+def test_passed_stream_orders_the_consumer(source: str, target: str, stream_form: str) -> None:
     side(target)
     if source == target:
         pytest.skip("the target returns its own array unchanged")
-    values, waited = _twice(source, target, given)
+    values, waited = _twice(source, target, stream_form)
     assert np.all(values == NEW)
     assert not waited, "the host, or the whole device, has waited for the producer"
 
@@ -214,8 +214,8 @@ def test_consumer_waits_for_the_interfaces_stream(target: str) -> None:
         busy(first, cycles)
         write("cupy", x, first)
         bare = InterfaceAlone(x, stream=first.cuda_stream)
-        asked = None if target == "jax" else then.cuda_stream
-        result = zc.convert(bare, to=target, stream=asked)
+        stream_option = None if target == "jax" else then.cuda_stream
+        result = zc.convert(bare, to=target, stream=stream_option)
         waited = first.query()
         values = snapshot(target, result, then)
         assert np.all(values == NEW)
@@ -226,28 +226,28 @@ def test_consumer_waits_for_the_interfaces_stream(target: str) -> None:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_fetching_waits_for_the_producer(source: str) -> None:
-    own = side(source)
+    framework = side(source)
     for cycles in (1000, BUSY_CYCLES):
-        x = own.make(np.full(SHAPE, OLD, "f4"))
+        x = framework.make(np.full(SHAPE, OLD, "f4"))
         _torch().cuda.synchronize()
         first = stream()
         busy(first, cycles)
-        handed = write(source, x, first)
+        exported = write(source, x, first)
         with current(source, first):
-            assert np.all(zc.convert(handed, to="numpy") == NEW)
+            assert np.all(zc.convert(exported, to="numpy") == NEW)
 
 
 @pytest.mark.parametrize("source", ["cupy", "numba"])
 def test_fetching_on_a_stream_waits_for_the_producer(source: str) -> None:
-    own = side(source)
+    framework = side(source)
     for cycles in (1000, BUSY_CYCLES):
-        x = own.make(np.full(SHAPE, OLD, "f4"))
+        x = framework.make(np.full(SHAPE, OLD, "f4"))
         _torch().cuda.synchronize()
         first, then = stream(), stream()
         busy(first, cycles)
-        handed = write(source, x, first)
+        exported = write(source, x, first)
         with current(source, first):
-            assert np.all(zc.convert(handed, to="numpy", stream=then) == NEW)
+            assert np.all(zc.convert(exported, to="numpy", stream=then) == NEW)
 
 
 @pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
@@ -273,15 +273,15 @@ def test_transfers_do_not_wait_for_the_device(name: str) -> None:
 @pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
 def test_copy_on_a_stream_waits_for_the_producer(name: str) -> None:
     """copy=True within one framework reads after the work on the array's own stream."""
-    own = side(name)
+    framework = side(name)
     first, then = stream(), stream()  # the same twice, as above
     for cycles in (1000, BUSY_CYCLES):
-        x = own.make(np.full(SHAPE, OLD, "f4"))
+        x = framework.make(np.full(SHAPE, OLD, "f4"))
         _torch().cuda.synchronize()
         busy(first, cycles)
-        handed = write(name, x, first)
+        exported = write(name, x, first)
         with current(name, first):
-            copied = zc.convert(handed, to=name, copy=True, stream=then)
+            copied = zc.convert(exported, to=name, copy=True, stream=then)
         waited = first.query()
         assert np.all(snapshot(name, copied, then) == NEW)
         first.synchronize()

@@ -117,10 +117,10 @@ def test_broadcast_arrays_keep_their_values(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_view_describes_device_memory(name: str) -> None:
-    own = side(name)
-    x = own.make(sample("complex64"))
+    framework = side(name)
+    x = framework.make(sample("complex64"))
     view = zc.view(x)
-    assert (view.ptr, view.shape, str(view.device)) == (own.pointer(x), (6, 4), DEVICE)
+    assert (view.ptr, view.shape, str(view.device)) == (framework.pointer(x), (6, 4), DEVICE)
     assert view.dtype.name == "complex64"
     assert view.c_contiguous
     assert view.readonly == (name == "jax")
@@ -241,30 +241,30 @@ HOST = {
 @pytest.mark.parametrize("layout", HOST)
 @pytest.mark.parametrize("name", NAMES)
 def test_values_survive_numpy_and_back(name: str, layout: str) -> None:
-    own, values = side(name), HOST[layout]()
+    framework, values = side(name), HOST[layout]()
     plan = zc.explain(values, name, device=DEVICE)
     assert not plan.zero_copy
     assert plan.copied_bytes == values.nbytes
     x = zc.convert(values, to=name, device=DEVICE)
-    assert own.is_array(x)
-    same(own, x, values.astype("f4"))
+    assert framework.is_array(x)
+    same(framework, x, values.astype("f4"))
     back = zc.convert(x, to="numpy")
     assert isinstance(back, np.ndarray)
     assert np.array_equal(back, values)
     assert back.dtype == np.float32
     back[...] = 0  # its own memory
-    same(own, x, values.astype("f4"))
+    same(framework, x, values.astype("f4"))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NAMES)
 def test_types_survive_numpy_and_back(name: str, dtype: str) -> None:
-    own = side(name)
-    if not own.holds(dtype):
+    framework = side(name)
+    if not framework.holds(dtype):
         pytest.skip(f"{name} has no {dtype}")
     values = sample(dtype)
     x = zc.convert(values, to=name, device=DEVICE)
-    same(own, x, values)
+    same(framework, x, values)
     back = zc.convert(x, to="numpy")
     assert back.dtype == to_numpy(by_name(dtype))
     assert np.array_equal(bits(back), bits(values))
@@ -273,28 +273,28 @@ def test_types_survive_numpy_and_back(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_layout_is_fetched_to_numpy(name: str, layout: str) -> None:
-    own = side(name)
+    framework = side(name)
     shape, change = LAYOUTS[layout]
     if name == "torch" and "reversed" in layout:
         pytest.skip("torch has no negative strides")
     values = sample(shape=shape)
-    assert np.array_equal(zc.convert(own.lay(values, change), to="numpy"), change(values))
+    assert np.array_equal(zc.convert(framework.lay(values, change), to="numpy"), change(values))
 
 
 @pytest.mark.parametrize("name", ["cupy", "numba"])
 def test_target_name_transfers_host_memory(name: str) -> None:
-    own = side(name)
+    framework = side(name)
     x = zc.convert(sample(), to=name)
-    assert own.is_array(x)
-    same(own, x, sample())
+    assert framework.is_array(x)
+    same(framework, x, sample())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_pyarrow_arrays_are_transferred(name: str) -> None:
     pa = pytest.importorskip("pyarrow")
-    own = side(name)
+    framework = side(name)
     x = zc.convert(pa.array([1.0, 2.0, 3.0]), to=name, device=DEVICE)
-    same(own, x, np.array([1.0, 2.0, 3.0]))
+    same(framework, x, np.array([1.0, 2.0, 3.0]))
     back = zc.convert(x, to="pyarrow")
     assert back.to_pylist() == [1.0, 2.0, 3.0]
     with pytest.raises(zc.CopyRequiredError):
@@ -306,16 +306,16 @@ def test_pyarrow_arrays_are_transferred(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_pandas_columns_are_transferred(name: str) -> None:
     pd = pytest.importorskip("pandas")
-    own = side(name)
+    framework = side(name)
     expected = {"a": np.array([1.0, 2.0, 3.0]), "b": np.array([4, 5, 6], "i4")}
     columns = zc.convert(pd.DataFrame(expected), to=name, device=DEVICE)
     for key, values in expected.items():
-        assert own.is_array(columns[key])
-        same(own, columns[key], values)
+        assert framework.is_array(columns[key])
+        same(framework, columns[key], values)
     back = zc.convert(columns, to="pandas")
     assert {key: back[key].tolist() for key in back} == {"a": [1.0, 2.0, 3.0], "b": [4, 5, 6]}
     assert [str(dtype) for dtype in back.dtypes] == ["float64", "int32"]
-    same(own, zc.convert(pd.Series(expected["a"]), to=name, device=DEVICE), expected["a"])
+    same(framework, zc.convert(pd.Series(expected["a"]), to=name, device=DEVICE), expected["a"])
     with pytest.raises(zc.CopyRequiredError):
         zc.convert(columns, to="pandas", copy=False)
     with pytest.raises(zc.LossyConversionError):
@@ -325,11 +325,11 @@ def test_pandas_columns_are_transferred(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("host", ["torch", "jax"])
 def test_host_tensors_are_transferred_and_back(host: str, name: str) -> None:
-    own, _ = side(name), side(host)
+    framework, _ = side(name), side(host)
     expected = sample()
     on_host = zc.convert(expected.copy(), to=host, device="cpu")
     x = zc.convert(on_host, to=name, device=DEVICE)
-    same(own, x, expected)
+    same(framework, x, expected)
     back = zc.convert(x, to=host, device="cpu")
     assert str(zc.view(back).device).startswith("cpu")
     assert np.array_equal(zc.convert(back, to="numpy"), expected)

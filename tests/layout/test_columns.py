@@ -117,7 +117,7 @@ RECORDS = FIELDS.filter(lambda dtype: dtype.names is not None)
 @given(RECORDS.flatmap(lambda d: npst.arrays(d, st.integers(0, 9), fill=st.nothing())))
 @settings(max_examples=60, deadline=None)
 def test_round_trip_keeps_generated_records(records: np.ndarray) -> None:
-    """So few records that NumPy converts them."""
+    """NumPy converts so few records, without the kernels."""
     columns = aos_to_soa(records)
     back = soa_to_aos(columns, records.dtype, copy=True)
     assert back.dtype == records.dtype

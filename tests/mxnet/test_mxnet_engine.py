@@ -100,7 +100,7 @@ INFERENCE = """
 def test_inference_rewrites_aliased_weights(
     run_python: Run, copy: bool | None, enabled: str, outcome: str
 ) -> None:
-    """The hazard in the notes of the class, which zerocopy cannot prevent: both remedies work."""
+    """zerocopy cannot prevent this hazard, which the class documents; both remedies work."""
     completed = run_python(INFERENCE.replace("COPY", repr(copy)), MXNET_MKLDNN_ENABLED=enabled)
     assert completed.returncode == 0, completed.stderr
     assert completed.stdout.strip() == outcome
@@ -145,7 +145,7 @@ def test_device_memory_is_imported_with_a_stand_in(monkeypatch: pytest.MonkeyPat
     class Producer:
         def __dlpack__(self, *, stream=None):
             streams.append(stream)
-            return with_gil(array.__dlpack__())  # as those of device memory do it themselves
+            return with_gil(array.__dlpack__())  # as producers of device memory do
 
     array = sample("float32")
     view = StridedView(
@@ -173,7 +173,7 @@ def test_strides_of_size_one_dimensions_become_row_major() -> None:
         data=address(array), device_type=1, ndim=3, code=2, bits=32, lanes=1, shape=shape, strides=strides
     )
     tensor.byte_offset = array.strides[0]
-    managed = dlpack.DLManagedTensor(dl_tensor=tensor)  # without a deleter: this frame owns it all
+    managed = dlpack.DLManagedTensor(dl_tensor=tensor)  # without a deleter: this function owns the memory
     with pytest.raises(mx.MXNetError, match="compact"):
         mx.nd.from_dlpack(new(ctypes.addressof(managed), b"dltensor", None))
     capsule = new(ctypes.addressof(managed), b"dltensor", None)

@@ -70,7 +70,7 @@ def test_dropping_mxnets_side_first_leaves_the_source(no_gc: None, dtype: str) -
 
 def test_numpy_keeps_mxnets_memory() -> None:
     results = [zc.convert(mx.nd.full((ELEMENTS,), i), "numpy", copy=False) for i in range(50)]
-    others = [mx.nd.full((ELEMENTS,), -1) for _ in range(50)]  # would take memory that was given back
+    others = [mx.nd.full((ELEMENTS,), -1) for _ in range(50)]  # would reuse memory that was freed
     mx.nd.waitall()
     assert all((result == i).all() for i, result in enumerate(results))
     del others
@@ -128,7 +128,7 @@ def test_result_can_be_dropped_by_mxnets_thread() -> None:
         if not any(reference() is not None for reference in alive):
             return
         threading.Event().wait(0.05)  # the engine releases it after it reports completion
-    pytest.fail("MXNet did not give the memory back")
+    pytest.fail("MXNet did not release the memory")
 
 
 def test_the_deleter_takes_the_gil(run_python: Run) -> None:

@@ -105,7 +105,7 @@ def test_debugging_allocator_is_refused(run_python, env, before, reason, remedy)
 def test_preloaded_allocator_is_refused(run_python, tmp_path):
     """A preloaded library with its own malloc, such as jemalloc and tcmalloc."""
     if shutil.which("gcc") is None:
-        pytest.skip("a library has to be compiled for it")
+        pytest.skip("the test compiles a library")
     source, library = tmp_path / "own.c", tmp_path / "own.so"
     source.write_text(
         "#include <stddef.h>\nextern void *__libc_malloc(size_t);\n"
@@ -211,5 +211,5 @@ def test_system_python_uses_glibc_malloc():
     )
     completed = subprocess.run([system, "-c", code], capture_output=True, text=True, cwd=ROOT, env={})
     if completed.stdout.startswith("False"):
-        pytest.skip("it is linked otherwise")
+        pytest.skip("this Python is linked differently")
     assert completed.stdout == "True None\n", completed.stderr

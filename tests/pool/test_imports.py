@@ -1,4 +1,4 @@
-"""Callbacks after imports, for all finders and loaders that a module may come from.
+"""Callbacks after imports, for all kinds of finders and loaders.
 
 Each test runs in a separate process, because a failure would break the imports of other tests.
 """

@@ -61,7 +61,7 @@ def test_initial_size_is_rounded_to_alignment(make, host) -> None:
 @pytest.mark.parametrize("track", [False, True])
 def test_allocate_and_free(make, kind: str, track: bool) -> None:
     if kind == "managed":
-        pytest.skip("prefetching asks the driver")
+        pytest.skip("prefetching calls the driver")
     pool = make(kind, track=track)
     sizes = [1, 255, 256, 257, 4096, MIB, 5 * MIB]
     blocks = [(pool.allocate(size, 1), size) for size in sizes]

@@ -22,7 +22,7 @@ class Poisoned:
         self.x = x
 
     def poison(self, *args, **kwargs):
-        raise AssertionError("another way than the Arrow C data interface was taken")
+        raise AssertionError("a protocol other than the Arrow C data interface was used")
 
     __array__ = __dataframe__ = to_numpy = to_pandas = to_arrow = poison
 
@@ -284,7 +284,7 @@ def test_structs_have_the_sizes_of_the_specification() -> None:
 
 
 def test_reader_whose_batches_change_their_schema_is_refused() -> None:
-    """A half-read reader must not be read again: the rest of it is not the table."""
+    """A partly read reader must not be read again, because its remaining rows are not the table."""
 
     def batches():
         yield TABLE.to_batches()[0]

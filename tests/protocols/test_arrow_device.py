@@ -180,7 +180,7 @@ def test_device_arrow_is_aliased_by_cudf(machine) -> None:
     assert plan.zero_copy, str(plan)
     result = zc.convert(table, to="cudf")
     assert list(result) == ["a", "s", "v", "r", "t"]
-    assert result["a"]._col.null_count() == 1, "-1 would drop the mask: cuDF takes it for none"
+    assert result["a"]._col.null_count() == 1, "cuDF would drop the mask for a null count of -1"
     assert result["a"]._col.data().ptr == source.column(0).buffers()[1].address
     assert result["s"]._col.data().ptr == source.column(1).buffers()[2].address
     for name in ("a", "s", "v", "t"):

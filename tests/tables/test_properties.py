@@ -22,7 +22,7 @@ QUIET = settings(
     derandomize=True,
 )
 
-# With a zone: pyarrow's strategies skip the test for types without a zone, and reject every decimal.
+# With a zone, because pyarrow's strategies skip timestamps without one; they also reject every decimal.
 _ZONED = st.builds(
     pa.timestamp,
     unit=st.sampled_from(["s", "ms", "us", "ns"]),
