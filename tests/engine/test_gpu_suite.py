@@ -1,4 +1,4 @@
-"""The GPU tests run over stand-ins in host memory (helpers/gpu_stand_ins): this checks the tests, not a GPU."""
+"""The GPU tests run over stand-ins in host memory, which checks the tests and not a GPU."""
 
 from __future__ import annotations
 
