@@ -92,8 +92,8 @@ def _assemble(ptx: str, architecture: str) -> str:
             "-o",
             str(source.with_suffix(".cubin")),
         ]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout + done.stderr
+        completed = subprocess.run(command, capture_output=True, text=True, check=True)
+    return completed.stdout + completed.stderr
 
 
 def _ptxas() -> str:

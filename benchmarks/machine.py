@@ -166,7 +166,7 @@ def _commit() -> str:
     """Return ``+abcdef0``, with ``.dirty`` if files differ from it; empty outside a checkout."""
     try:
         command = ["git", "-C", str(_HERE), "describe", "--always", "--dirty=.dirty", "--abbrev=7"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+        completed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return f"+{done.stdout.strip()}"
+    return f"+{completed.stdout.strip()}"

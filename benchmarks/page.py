@@ -86,17 +86,17 @@ def page(path: Path, suite: str = "") -> str:
         (suite,) = data["suites"]
     module = import_module(f"benchmarks.pages.{suite}")
     contenders = getattr(module, "CONTENDERS", "All contenders of a row run in one process")
-    own = {key for key in data["sections"] if key.startswith(f"{suite}/")}
+    suite_sections = {key for key in data["sections"] if key.startswith(f"{suite}/")}
     if on_gpu(storage.read(path), suite):
         # Goals of the GPU sections only; the CPU's cases stay for comparison.
-        chosen = {key for key in own if needs_gpu(key) and data["sections"][key]}
-        data = _only(data, own) | {"goals": _only(data, chosen)["goals"]}
+        chosen = {key for key in suite_sections if needs_gpu(key) and data["sections"][key]}
+        data = _only(data, suite_sections) | {"goals": _only(data, chosen)["goals"]}
         parts = module.on_gpu(data)
         title, about = f"{module.TITLE} on a GPU", module.ON_GPU
         arguments = " ".join(name for name in data["asked"] if name.partition("/")[0] == suite)
         gpu = _gpu(data["machine"])
     else:
-        data = _only(data, own) if len(data["suites"]) > 1 else data
+        data = _only(data, suite_sections) if len(data["suites"]) > 1 else data
         parts, title, about, arguments = module.body(data), module.TITLE, module.ABOUT, suite
         gpu = "Nothing here was measured on a GPU."
     return "\n".join([_intro(path, data, arguments, title, about, contenders, gpu), *parts]) + "\n"

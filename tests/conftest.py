@@ -38,7 +38,7 @@ def _restored_registry() -> Iterator[None]:
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """Replace CuPy and ``numba.cuda`` by stand-ins over host memory that passes for two GPUs."""
+    """Replace CuPy and ``numba.cuda`` by stand-ins over host memory that simulates two GPUs."""
     yield cuda_stubs.install(monkeypatch)
     cuda_stubs.forget()
 

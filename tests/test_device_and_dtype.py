@@ -34,7 +34,7 @@ def test_device_specs_are_parsed(spec: object, device: tuple | None) -> None:
     assert parse_device(spec) == device
 
 
-def test_devices_of_one_place() -> None:
+def test_devices_with_the_same_memory_are_recognised() -> None:
     assert same_place(Device(CPU), Device(CUDA_HOST, 3))
     assert same_place(Device(CUDA, 1), Device(CUDA_MANAGED, 1))
     assert not same_place(Device(CUDA, 1), Device(CUDA, 0))
@@ -61,7 +61,7 @@ def test_streams_are_parsed(stream: object, number: int | None) -> None:
     assert parse_stream(stream) == number
 
 
-def test_cuda_stream_protocol() -> None:
+def test_objects_with_cuda_stream_are_parsed() -> None:
     class Stream:
         def __cuda_stream__(self):
             return (0, 42)
@@ -86,7 +86,7 @@ def test_dtypes_are_one_object_each() -> None:
         assert native is None or native.itemsize == t.itemsize == t.storage.itemsize
 
 
-def test_numpy_dtypes_without_counterpart() -> None:
+def test_numpy_dtypes_without_counterpart_are_none() -> None:
     for dtype in (">f4", "M8[s]", "U3", "O", "V4", "g", [("a", "f4")]):
         assert dtypes.from_numpy(np.dtype(dtype)) is None
     assert dtypes.by_dlpack(0, 24, 1) is None

@@ -36,7 +36,7 @@ def forked():
 
 
 def test_fork_waits_for_loading_threads(run_python) -> None:
-    done = run_python(
+    completed = run_python(
         HELD
         + """
 other = threading.Thread(target=hold)
@@ -47,13 +47,13 @@ other.join()
 print(status, early, free())
 """
     )
-    assert (done.returncode, done.stdout.strip()) == (0, "0 [False] True"), done.stderr
+    assert (completed.returncode, completed.stdout.strip()) == (0, "0 [False] True"), completed.stderr
 
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_loading_thread_may_fork(run_python, times: int) -> None:
     """A module that forks at import: the child holds the lock as many times as before."""
-    done = run_python(
+    completed = run_python(
         HELD
         + f"""
 for _ in range({times}): LOADING.acquire()
@@ -63,13 +63,13 @@ if not child: os._exit(0 if free() else 1)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), free())
 """
     )
-    assert (done.returncode, done.stdout.strip()) == (0, "0 True"), done.stderr
+    assert (completed.returncode, completed.stdout.strip()) == (0, "0 True"), completed.stderr
 
 
 @pytest.mark.parametrize(("kind", "again"), [("lock", True), ("plain_lock", False)])
 def test_lock_is_free_in_child(run_python, kind: str, again: bool) -> None:
-    """Free whichever thread held it in the parent; only the re-entrant lock can be taken twice."""
-    done = run_python(
+    """It is free whether or not a thread held it in the parent; only the re-entrant lock nests."""
+    completed = run_python(
         f"""
         import os, threading
         from zerocopy import forks
@@ -93,4 +93,4 @@ def test_lock_is_free_in_child(run_python, kind: str, again: bool) -> None:
         print(status, lock.acquire(blocking=False))
         """
     )
-    assert (done.returncode, done.stdout.strip()) == (0, "0 True"), done.stderr
+    assert (completed.returncode, completed.stdout.strip()) == (0, "0 True"), completed.stderr

@@ -1,4 +1,4 @@
-"""Who imports what: promise P6 in subprocesses, the layers of the package by reading its source."""
+"""Imports: promise P6 in subprocesses, the layers of the package by reading its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prose rules of code, documentation and messages: words that plain technical English does without."""
+"""Prose rules of code, documentation and messages: words that plain technical English avoids."""
 
 from __future__ import annotations
 

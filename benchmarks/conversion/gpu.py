@@ -111,7 +111,7 @@ def across_the_bus(pair: Pair, settings: Settings) -> list[Case]:
 
 def until_done(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Timing | Raised]:
     """Time one call at a time, from an idle device to an idle device; the contenders take turns."""
-    done = {
+    finished_calls = {
         label: Statement(f"wait({each.code})", {**each.names, "wait": wait})
         for label, each in statements.items()
     }
@@ -124,7 +124,7 @@ def until_done(statements: Mapping[str, Statement], pace: Pace) -> dict[str, Tim
         sample(loop, 1, [])  # first-time costs
         return 1, int(sample(loop, 1, []))
 
-    samples, calls, raised = take_turns(done, pace, begin, sample)
+    samples, calls, raised = take_turns(finished_calls, pace, begin, sample)
     return {
         label: raised[label] if label in raised else Timing.of(samples[label], calls[label])
         for label in statements

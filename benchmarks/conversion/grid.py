@@ -110,7 +110,7 @@ def source(name: str) -> Source:
         It does not support float32.
     """
     values = aligned_values(COUNT)
-    kept = values.copy()
+    initial = values.copy()
     obj = SUBJECTS[name].make(values) if name in SUBJECTS else zc.convert(values, name)
     framework = registry.by_name(name)
 
@@ -122,9 +122,9 @@ def source(name: str) -> Source:
 
     # A source that aliases our array can be written through it, even if it is immutable.
     for write in (through_array, *[through_object] * framework.mutable):
-        if _seen(write, obj, kept):
-            return Source(obj, kept, write)
-    return Source(obj, kept, None)
+        if _seen(write, obj, initial):
+            return Source(obj, initial, write)
+    return Source(obj, initial, None)
 
 
 def prove(origin: Source, target: str) -> Proof:

@@ -69,14 +69,14 @@ def _imports(settings: Settings) -> list[Case]:
 
 
 def _probe(code: str) -> tuple[float, list[str]]:
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", _PROBE.format(code=code)],
         env=environment(),
         capture_output=True,
         text=True,
         check=True,
     )
-    spent, modules = json.loads(done.stdout)
+    spent, modules = json.loads(completed.stdout)
     return float(spent), modules
 
 

@@ -53,10 +53,10 @@ def run(pair: Pair, settings: Settings) -> list[Case]:
     """Check and time one pair in a child, which counts kept destructors."""
     request = {"pair": pair, "pace": asdict(settings.pace), "calls": QUICK_CALLS if settings.quick else CALLS}
     command = [sys.executable, "-W", "ignore", "-m", __name__, json.dumps(request)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"the child ended with {done.returncode}: {done.stderr.strip()[-300:]}")
-    plain = json.loads(done.stdout.splitlines()[0])  # pydlpack prints further lines at exit
+    completed = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    if completed.returncode:
+        raise RuntimeError(f"the child ended with {completed.returncode}: {completed.stderr.strip()[-300:]}")
+    plain = json.loads(completed.stdout.splitlines()[0])  # pydlpack prints further lines at exit
     entries = [
         Entry(e["label"], e["role"], Timing(**e["timing"]) if e["timing"] else None, e["note"], e["left_out"])
         for e in plain["entries"]
@@ -68,9 +68,10 @@ def remarks(figures: dict[str, float]) -> list[str]:
     """Return a remark on kept destructors."""
     if not figures:
         return []
-    called, kept, grown = (figures[name] for name in (CALLED, KEPT, GROWN))
+    called, destructors, grown = (figures[name] for name in (CALLED, KEPT, GROWN))
     return [
-        f"after {called:,} calls pydlpack keeps {kept:,} destructors; the process grew by {grown:,} bytes"
+        f"after {called:,} calls pydlpack keeps {destructors:,} destructors; "
+        f"the process grew by {grown:,} bytes"
     ]
 
 
@@ -88,8 +89,8 @@ def child(pair: Pair, pace: Pace, calls: int) -> dict[str, Any]:
     figures = {}
     code = entries[-1].label
     if code in able:
-        kept, grown = kept_after(able[code].loop(), calls)
-        figures = {CALLED: calls, KEPT: kept, GROWN: grown}
+        destructors, grown = kept_after(able[code].loop(), calls)
+        figures = {CALLED: calls, KEPT: destructors, GROWN: grown}
     return {"entries": [_plain(entry, timings.get(entry.label)) for entry in entries], "figures": figures}
 
 
@@ -101,10 +102,10 @@ def kept_after(loop: Any, calls: int) -> tuple[int, int]:
 
     loop(range(calls), int)  # the first calls grow the heap in any case
     gc.collect()
-    kept, before = len(Capsule.registered_destructors), resident()
+    earlier, before = len(Capsule.registered_destructors), resident()
     loop(range(calls), int)  # int replaces the clock
     gc.collect()
-    return len(Capsule.registered_destructors) - kept, resident() - before
+    return len(Capsule.registered_destructors) - earlier, resident() - before
 
 
 def _plain(entry: Entry, timing: Timing | Raised | None) -> dict[str, Any]:

@@ -77,14 +77,14 @@ def _probe(before: str, code: str) -> tuple[float, float, bool]:
     variables = environment()
     # Otherwise each interpreter would compile the modules of zerocopy again.
     variables.pop("PYTHONDONTWRITEBYTECODE", None)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", _PROBE.format(before=before, code=code)],
         env=variables,
         capture_output=True,
         text=True,
         check=True,
     )
-    imported, called, has_numba = json.loads(done.stdout)
+    imported, called, has_numba = json.loads(completed.stdout)
     return float(imported), float(called), bool(has_numba)
 
 

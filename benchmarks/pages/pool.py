@@ -102,10 +102,10 @@ def _aligned(cases: list[Case] | None) -> list[str]:
 def _recycle(cases: list[Case] | None) -> list[str]:
     if not cases:
         return []
-    rows, kept = [], []
+    rows, memory_rows = [], []
     for case in cases:
         if not case["entries"]:
-            kept.append(
+            memory_rows.append(
                 [case["name"], *(format_quantity(value, "bytes") for value in case["figures"].values())]
             )
             continue
@@ -117,9 +117,9 @@ def _recycle(cases: list[Case] | None) -> list[str]:
     for entry in next(case for case in cases if case["entries"])["entries"][1:]:
         heads += [f"`{entry['label']}`", "to without"]
     parts = ["### Workloads\n\n" + table(heads, rows)]
-    if kept:
+    if memory_rows:
         names = next(case for case in cases if not case["entries"])["figures"]
         columns = [name.removeprefix("bytes ") for name in names]
         text = "Resident memory after the workloads of a group, minus that before them."
-        parts.append(f"### Kept memory\n\n{text}\n\n" + table(["", *columns], kept))
+        parts.append(f"### Kept memory\n\n{text}\n\n" + table(["", *columns], memory_rows))
     return parts

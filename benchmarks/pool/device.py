@@ -183,9 +183,9 @@ def _pipeline(settings: Settings) -> list[Case]:
     with contenders(*options) as processes:
         case = race(f"{_RUN}{show_size(size)}", "pipeline", size, processes, settings.pace)
     case.figures = taken
-    own, one = show_size(taken[_OWN]), show_size(taken[_ONE])
+    separate, shared = show_size(taken[_OWN]), show_size(taken[_ONE])
     case.remarks.append(
-        f"{case.name}: at most {one} of device memory with one pool, {own} with separate pools "
+        f"{case.name}: at most {shared} of device memory with one pool, {separate} with separate pools "
         "(JAX without its preallocation)"
     )
     return [case]

@@ -66,8 +66,8 @@ def test_table_to_table_methods_give_the_same_table(pair, method, label):
     needs_flights(label)
     for name in ("pyarrow", "polars", "pandas"):
         pytest.importorskip(name)
-    given = frames.Input.of(label, flights_table() if label == frames.FLIGHTS else floats(1000))
-    refused, copied = frames.check(method, pair, given)
+    source_data = frames.Input.of(label, flights_table() if label == frames.FLIGHTS else floats(1000))
+    refused, copied = frames.check(method, pair, source_data)
     assert refused == ""
     if method.role == "ours" and label != frames.FLIGHTS:
         assert copied == 0
@@ -251,9 +251,9 @@ def test_layout_goals_compare_with_copies():
         return Case(layout.case, entries, {"bytes a record": layout.dtype.itemsize})
 
     (section,) = (s for s in load("layout").sections if s.name == "to-columns")
-    kept = {goal.name: goal.met for goal in section.goals([case(LAYOUTS[0], 100, 111)])}
+    met = {goal.name: goal.met for goal in section.goals([case(LAYOUTS[0], 100, 111)])}
     missed = {goal.name: goal.met for goal in section.goals([case(LAYOUTS[0], 100, 84)])}
-    assert list(kept.values()) == [True, True]
+    assert list(met.values()) == [True, True]
     assert list(missed.values()) == [False, False]
 
 

@@ -126,28 +126,28 @@ def test_missing_dependencies_are_reported_with_install_command():
         importlib.util.find_spec = lambda name, *a: None if name in ("rich", "psutil") else find(name, *a)
         runpy.run_module("benchmarks", run_name="__main__")
     """)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", hidden], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 1
-    assert done.stderr.startswith("python -m benchmarks needs psutil, rich: pip install psutil rich")
-    assert "Traceback" not in done.stderr
+    assert completed.returncode == 1
+    assert completed.stderr.startswith("python -m benchmarks needs psutil, rich: pip install psutil rich")
+    assert "Traceback" not in completed.stderr
 
 
 def test_invalid_pool_variable_is_reported_in_one_line():
     for text, message in (("nonsense", "no such kind of pool"), ("auto,limit=many", "limit='many'")):
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-m", "benchmarks", "--list"],
             cwd=ROOT,
             env=os.environ | {"ZEROCOPY_POOL": text},
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 2
-        assert done.stderr.startswith(f"Error: ZEROCOPY_POOL={text!r}: ")
-        assert message in done.stderr
-        assert done.stderr.count("\n") == 1
-        assert done.stdout == ""
+        assert completed.returncode == 2
+        assert completed.stderr.startswith(f"Error: ZEROCOPY_POOL={text!r}: ")
+        assert message in completed.stderr
+        assert completed.stderr.count("\n") == 1
+        assert completed.stdout == ""
 
 
 def test_unsupported_setting_is_reported_before_measuring(registered):

@@ -106,11 +106,11 @@ def test_container_contenders_give_the_same_result(pair, contender, count):
 @pytest.mark.parametrize("pair", pairs(), ids="-".join)
 def test_every_dtype_is_converted_or_refused(pair):
     source, carried = SUBJECTS[pair[0]], {}
-    for name, given in dtypes.arrays(source).items():
-        if isinstance(given, str):
-            assert given.startswith(f"{source.name} cannot make it")
+    for name, array in dtypes.arrays(source).items():
+        if isinstance(array, str):
+            assert array.startswith(f"{source.name} cannot make it")
             continue
-        ours, documented = (dtypes.check(contender, pair, *given) for contender in essential(pair))
+        ours, documented = (dtypes.check(contender, pair, *array) for contender in essential(pair))
         assert ours[0] == "" or ours[0].startswith("refused: "), name
         carried[name] = ours[0] == "", documented[0] == ""
     assert carried["float32"][0]
@@ -233,8 +233,8 @@ def test_conversion_gpu_results_become_a_page(tmp_path):
     from benchmarks.page import page
 
     suite = load("conversion")
-    asked = ["conversion/gpu", "conversion/gpu-bus"]
-    results = Results.begin([suite], Settings(), asked)
+    sections = ["conversion/gpu", "conversion/gpu-bus"]
+    results = Results.begin([suite], Settings(), sections)
     results.facts["machine"]["gpus"] = [{"name": "Example 9000"}]
     times = {("zc.convert(x, 'torch')", "ours"): 3000.0, ("torch.from_dlpack(x)", "documented"): 2000.0}
     entries = [Entry(*which, Timing.of([time])) for which, time in times.items()]
@@ -242,8 +242,8 @@ def test_conversion_gpu_results_become_a_page(tmp_path):
     devices = {gpu.DEVICE.format("zerocopy"): 1500.0, gpu.DEVICE.format("documented"): 0.2}
     rates = {"GB/s zerocopy": 10.0, "GB/s documented": 9.5}
     results.cases = {
-        asked[0]: [Case("cupy -> torch", entries, devices), Case("cupy -> jax", entries[:2])],
-        asked[1]: [Case("numpy -> torch, 256 MiB", entries[:2], rates)],
+        sections[0]: [Case("cupy -> torch", entries, devices), Case("cupy -> jax", entries[:2])],
+        sections[1]: [Case("numpy -> torch, 256 MiB", entries[:2], rates)],
     }
     results.complete = True
     results.save(tmp_path / "gpu.json")

@@ -21,17 +21,17 @@ GPU = {
 }
 
 
-def write_gpu_results(folder, name, *asked, started="2026-01-01T00:00:00+00:00", **more):
+def write_gpu_results(folder, name, *sections, started="2026-01-01T00:00:00+00:00", **more):
     """Write results of sections as a run on a machine with a GPU does."""
     times = {("zc.convert(x)", "ours"): 100.0, ("by_hand(x)", "idiom"): 200.0}
     entries = [Entry(*which, Timing.of([time])) for which, time in times.items()]
     case = Case("12 bytes", entries, {"bytes a record": 12, "records": 1000})
-    suites = dict.fromkeys(section.partition("/")[0] for section in asked)
-    results = Results.begin([Suite(one, "", ()) for one in suites], Settings(), more.get("asked", asked))
+    suites = dict.fromkeys(section.partition("/")[0] for section in sections)
+    results = Results.begin([Suite(one, "", ()) for one in suites], Settings(), more.get("asked", sections))
     results.facts["started"] = started
     results.facts["machine"] = {k: v for k, v in results.facts["machine"].items() if k not in GPU}
     results.facts["machine"] |= more.get("machine", GPU)
-    results.cases = {section: [case] for section in asked}
+    results.cases = {section: [case] for section in sections}
     results.complete = True
     results.save(folder / name)
     return folder / name
@@ -110,7 +110,7 @@ def test_every_suite_with_gpu_sections_has_a_gpu_page():
 
 
 @pytest.mark.parametrize(
-    ("asked", "computer", "name"),
+    ("sections", "computer", "name"),
     [
         ((), {}, "tiny-"),
         (("tiny",), GPU, "tiny-"),
@@ -119,8 +119,8 @@ def test_every_suite_with_gpu_sections_has_a_gpu_page():
         (("tiny/pairs", "tiny"), {}, "tiny-"),
     ],
 )
-def test_file_name_has_sections_and_device(asked, computer, name):
-    results = Results.begin([Suite("tiny", "", ())], Settings(), asked)
+def test_file_name_has_sections_and_device(sections, computer, name):
+    results = Results.begin([Suite("tiny", "", ())], Settings(), sections)
     results.facts["machine"] = computer | {"cpu": "Some CPU"}
     cpu = "" if "9000" in name else "some-cpu-"
     assert results.file_name() == f"{name}{cpu}{results.facts['started'][:10]}.json"

@@ -70,8 +70,8 @@ def test_suite_is_registered():
 
 
 def test_pipeline_needs_all_its_frameworks():
-    asked = Settings(frameworks=("numpy", "torch"))
-    assert [section.tasks(asked) for section in load("pipeline").sections] == [[], [], []]
+    settings = Settings(frameworks=("numpy", "torch"))
+    assert [section.tasks(settings) for section in load("pipeline").sections] == [[], [], []]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=LABELS)
@@ -250,9 +250,9 @@ def test_contenders_with_errors_or_wrong_results_are_left_out(monkeypatch):
 
 
 def test_contenders_without_pandas_run_if_it_is_excluded():
-    asked = Settings(frameworks=cpu().modules, quick=True)
-    assert contest.wanted(asked, cpu())
-    assert list(contest.left_out(asked, cpu())) == ["documented calls"]
+    settings = Settings(frameworks=cpu().modules, quick=True)
+    assert contest.wanted(settings, cpu())
+    assert list(contest.left_out(settings, cpu())) == ["documented calls"]
     assert contest.left_out(Settings(), cpu()) == {}
 
 
@@ -263,13 +263,13 @@ def test_goals_compare_with_code_by_hand():
         figures = {contest.COPIED + label: b for label, b in zip(LABELS, bytes_, strict=True)}
         return Case(name, entries, figures)
 
-    kept = contest.goals(
+    met = contest.goals(
         [case("a -> b", (9.0, 9.0, 1.0), (0, 8, 0)), case(WHOLE, (104.0, 150.0, 100.0), (0, 8, 0))]
     )
     missed = contest.goals(
         [case("a -> b", (1.0, 9.0, 1.0), (8, 8, 0)), case(WHOLE, (106.0, 100.0, 150.0), (8, 8, 0))]
     )
-    assert [(goal.case, goal.met) for goal in kept] == [("a -> b", True), (WHOLE, True)]
+    assert [(goal.case, goal.met) for goal in met] == [("a -> b", True), (WHOLE, True)]
     assert [(goal.case, goal.value, goal.met) for goal in missed] == [
         ("a -> b", 8, False),
         (WHOLE, 1.06, False),
@@ -324,8 +324,8 @@ def test_pipeline_gpu_results_become_a_page_with_cpu_comparison(tmp_path):
         figures = {contest.COPIED + label: 0 for label in LABELS}
         return [Case(name, entries, figures if "->" in name or name == WHOLE else {}) for name in names]
 
-    asked = ["pipeline/stages", "pipeline/gpu"]
-    results = Results.begin([suite], Settings(), asked)
+    sections = ["pipeline/stages", "pipeline/gpu"]
+    results = Results.begin([suite], Settings(), sections)
     results.facts["machine"]["gpus"] = [{"name": "Example 9000"}]
     results.cases = {"pipeline/stages": cases(4e6), "pipeline/gpu": cases(1e6)}
     results.finish([("pipeline", suite.sections[0]), ("pipeline", suite.sections[2])], complete=True)
@@ -338,7 +338,7 @@ def test_pipeline_gpu_results_become_a_page_with_cpu_comparison(tmp_path):
     assert '| torch on CUDA to CuPy | `zc.convert(x, to="cupy")` |' in text
     assert "| 6 of 6 |" in text, "only the goals of the GPU section"
     del results.cases["pipeline/stages"]
-    results.facts["asked"] = asked[1:]
+    results.facts["asked"] = sections[1:]
     results.save(tmp_path / "gpu.json")
     assert "Compared with the CPU" not in page(tmp_path / "gpu.json")
 

@@ -236,7 +236,7 @@ def test_picture_needs_one_time_only(draw, tmp_path):
     assert len(draw(measured, tmp_path)) == 8
 
 
-def kept():
+def drawable_results():
     """Return the pictures of each run in benchmarks/results."""
     files = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
     runs = [(path, read(path)) for path in files if '"sections"' in path.read_text()]
@@ -244,7 +244,7 @@ def kept():
     return [pytest.param(path, names, id=path.stem) for path, names in pictures if names]
 
 
-@pytest.mark.parametrize(("path", "names"), kept())
+@pytest.mark.parametrize(("path", "names"), drawable_results())
 def test_kept_results_can_be_drawn(draw, tmp_path, path, names):
     assert {file.stem for file in draw(read(path), tmp_path)} == names
 
@@ -269,10 +269,10 @@ def test_command_draws_from_files(draw, tmp_path):
     results(tables__frames=PAIRS).save(tables)
     bad.write_text("{}")
     out = tmp_path / "out"
-    done = CliRunner().invoke(main, [str(tables), str(pool), "--out", str(out)])
-    assert done.exit_code == 0, done.output
+    completed = CliRunner().invoke(main, [str(tables), str(pool), "--out", str(out)])
+    assert completed.exit_code == 0, completed.output
     assert sorted(path.name for path in out.iterdir()) == ["pool.png", "pool.svg"]
-    assert "tables.json: nothing to draw" in done.output
+    assert "tables.json: nothing to draw" in completed.output
     assert CliRunner().invoke(main, [str(tables), "--out", str(out)]).exit_code == 1
     refused = CliRunner().invoke(main, [str(bad), "--out", str(out)])
     assert refused.exit_code == 2
@@ -281,7 +281,7 @@ def test_command_draws_from_files(draw, tmp_path):
 
 def test_missing_matplotlib_error_names_install_command(run_python, tmp_path):
     PICTURES["pool"][0].save(tmp_path / "pool.json")
-    done = run_python(f"""
+    completed = run_python(f"""
         import sys
         sys.modules["matplotlib"] = None
         from pathlib import Path
@@ -296,17 +296,17 @@ def test_missing_matplotlib_error_names_install_command(run_python, tmp_path):
                 attempt()
             except ImportError as error:
                 print(error)
-        done = CliRunner().invoke(main, [str(file)])
-        print(done.exit_code, done.output)
+        completed = CliRunner().invoke(main, [str(file)])
+        print(completed.exit_code, done.output)
     """)
-    assert done.stdout.count("pip install matplotlib") == 3, done.stderr
-    assert "1 Error: cannot draw pictures" in done.stdout
+    assert completed.stdout.count("pip install matplotlib") == 3, completed.stderr
+    assert "1 Error: cannot draw pictures" in completed.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["pool.json"]
 
 
 def test_require_does_not_import_matplotlib(run_python):
     """The process that is timed afterwards should not contain matplotlib."""
-    done = run_python("""
+    completed = run_python("""
         import sys
         from benchmarks.plots import require
         try:
@@ -315,7 +315,7 @@ def test_require_does_not_import_matplotlib(run_python):
             pass
         assert not any(name.partition(".")[0] == "matplotlib" for name in sys.modules)
     """)
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_labels_that_pictures_look_up_exist_in_suites():
@@ -393,7 +393,7 @@ def test_pictures_in_docs_match_newest_results(picture, draw, tmp_path):
         if any(section in results.cases for section in picture.sections)
     )
     draw(results, tmp_path)
-    kept = texts(ROOT / "docs" / "pictures" / f"{picture.name}.svg")
-    assert kept == texts(tmp_path / f"{picture.name}.svg")
-    assert any(results.facts["started"][:10] in text for text in kept)
-    assert not [text for text in kept if "quick run" in text or "incomplete" in text]
+    committed = texts(ROOT / "docs" / "pictures" / f"{picture.name}.svg")
+    assert committed == texts(tmp_path / f"{picture.name}.svg")
+    assert any(results.facts["started"][:10] in text for text in committed)
+    assert not [text for text in committed if "quick run" in text or "incomplete" in text]

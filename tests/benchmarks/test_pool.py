@@ -77,9 +77,9 @@ def test_goals_compare_times_with_and_without_pool():
 
     fill, *_, other = GROUPS["large blocks"]
     assert fill.gain == 5
-    kept = recycle.goals([case(fill, Timing.of([20.0])), case(other, Timing.of([105.0]))])
+    met = recycle.goals([case(fill, Timing.of([20.0])), case(other, Timing.of([105.0]))])
     missed = recycle.goals([case(fill, Timing.of([21.0])), case(other, Timing.of([106.0]))])
-    assert [goal.met for goal in kept] == [True, True]
+    assert [goal.met for goal in met] == [True, True]
     assert [goal.met for goal in missed] == [False, False]
     assert recycle.goals([Case("kept after zeros", figures={"bytes without": 0})]) == []
 

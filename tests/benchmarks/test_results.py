@@ -101,8 +101,8 @@ def test_time_that_rounds_to_zero_is_left_out(registered, tmp_path, median):
     case = lambda: [timed("a", 100.0, other=median)]  # noqa: E731
     registered(suite(section("pairs", Task("a", case))))
     assert run("--json", tmp_path / "new.json").exit_code == 0
-    (kept,) = read(tmp_path / "new.json").cases["tiny/pairs"]
-    assert [entry.left_out.partition(" is ")[0] for entry in kept.entries] == [
+    (case_read,) = read(tmp_path / "new.json").cases["tiny/pairs"]
+    assert [entry.left_out.partition(" is ")[0] for entry in case_read.entries] == [
         "",
         "has no valid time: its median",
     ]

@@ -90,33 +90,33 @@ class Liar(Boxes):
 
 def test_grid_in_pipe_is_plain_ascii() -> None:
     pytest.importorskip("torch")
-    done = process("matrix", "--frameworks", "numpy,torch")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert ESCAPE not in done.stdout
-    assert done.stdout.isascii()
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "iris: 150 x 4, float32" in done.stdout
-    assert rows(done.stdout) == {
+    completed = process("matrix", "--frameworks", "numpy,torch")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stderr == ""
+    assert ESCAPE not in completed.stdout
+    assert completed.stdout.isascii()
+    assert max(map(len, completed.stdout.splitlines())) <= 80
+    assert "iris: 150 x 4, float32" in completed.stdout
+    assert rows(completed.stdout) == {
         "numpy": ["= zero-copy", "= zero-copy"],
         "torch": ["= zero-copy", "= zero-copy"],
     }
-    assert re.search(r"\d+ ns|[\d.]+ us", done.stdout)
-    assert "+ Every promise held in 4 conversions: 4 zero-copy." in done.stdout
+    assert re.search(r"\d+ ns|[\d.]+ us", completed.stdout)
+    assert "+ Every promise held in 4 conversions: 4 zero-copy." in completed.stdout
 
 
 def test_all_frameworks_write_nothing_to_stderr() -> None:
     """TensorFlow logs nothing, and each missing framework is listed with its fix."""
-    done = process("matrix", "--repeat", "1")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
-    assert ESCAPE not in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    completed = process("matrix", "--repeat", "1")
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert completed.stderr == ""
+    assert ESCAPE not in completed.stdout
+    assert max(map(len, completed.stdout.splitlines())) <= 80
     for name, info in registry.frameworks().items():
         if info.kind == "tensor":
-            assert name in done.stdout
+            assert name in completed.stdout
         if not info.installed:
-            assert info.install in " ".join(done.stdout.split())
+            assert info.install in " ".join(completed.stdout.split())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
@@ -162,33 +162,35 @@ def test_narrow_grid_is_split(add: Callable[[Framework], None], monkeypatch: Any
     pytest.importorskip("torch")
     add(Copying())
     monkeypatch.setenv("COLUMNS", "40")
-    done = invoke("matrix", "--frameworks", "numpy,torch,boxes")
-    assert done.exit_code == 0
-    assert max(map(len, done.stdout.splitlines())) <= 40
-    assert done.stdout.count("from \\ to") == 2
-    assert done.stdout.count("= zero-copy") == 7 + 1  # and the legend
+    completed = invoke("matrix", "--frameworks", "numpy,torch,boxes")
+    assert completed.exit_code == 0
+    assert max(map(len, completed.stdout.splitlines())) <= 40
+    assert completed.stdout.count("from \\ to") == 2
+    assert completed.stdout.count("= zero-copy") == 7 + 1  # and the legend
 
 
 def test_copies_are_numbered_and_explained(add: Callable[[Framework], None]) -> None:
     add(Copying())
-    done = invoke("matrix", "--frameworks", "numpy,boxes")
-    assert done.exit_code == 0
-    assert rows(done.stdout)["numpy"] == ["= zero-copy", "+ copy"]
-    assert re.search(r"(ns|us) \[1\]", done.stdout)
-    assert "Why it copies\n [1] boxes need contiguous memory\n     fix: use bigger boxes\n" in done.stdout
+    completed = invoke("matrix", "--frameworks", "numpy,boxes")
+    assert completed.exit_code == 0
+    assert rows(completed.stdout)["numpy"] == ["= zero-copy", "+ copy"]
+    assert re.search(r"(ns|us) \[1\]", completed.stdout)
+    assert (
+        "Why it copies\n [1] boxes need contiguous memory\n     fix: use bigger boxes\n" in completed.stdout
+    )
 
 
 def test_broken_promise_is_reported_and_exits_1(add: Callable[[Framework], None]) -> None:
     add(Liar())
-    done = invoke("matrix", "--frameworks", "numpy,boxes")
-    assert done.exit_code == 1
-    assert rows(done.stdout)["numpy"] == ["= zero-copy", "! BROKEN"]
-    assert "Broken promises" in done.stdout
-    assert "copy=False copies" in done.stdout
-    assert "! 1 of 4 conversions broke a promise: 3 zero-copy, 1 BROKEN." in done.stdout
-    done = invoke("matrix", "--frameworks", "numpy,boxes", "--json")
-    assert done.exit_code == 1
-    assert json.loads(done.stdout)["broken"] == 1
+    completed = invoke("matrix", "--frameworks", "numpy,boxes")
+    assert completed.exit_code == 1
+    assert rows(completed.stdout)["numpy"] == ["= zero-copy", "! BROKEN"]
+    assert "Broken promises" in completed.stdout
+    assert "copy=False copies" in completed.stdout
+    assert "! 1 of 4 conversions broke a promise: 3 zero-copy, 1 BROKEN." in completed.stdout
+    completed = invoke("matrix", "--frameworks", "numpy,boxes", "--json")
+    assert completed.exit_code == 1
+    assert json.loads(completed.stdout)["broken"] == 1
 
 
 def test_framework_without_device_is_listed_with_fix(add: Callable[[Framework], None]) -> None:
@@ -197,24 +199,25 @@ def test_framework_without_device_is_listed_with_fix(add: Callable[[Framework], 
             raise DeviceError("", "no device is here", "plug one in")
 
     add(OnGpu())
-    done = invoke("matrix", "--frameworks", "numpy,boxes")
-    assert done.exit_code == 0
-    assert list(rows(done.stdout)) == ["numpy"]
+    completed = invoke("matrix", "--frameworks", "numpy,boxes")
+    assert completed.exit_code == 0
+    assert list(rows(completed.stdout)) == ["numpy"]
     assert (
-        "Installed, and not usable here\n boxes no device is here\n       fix: plug one in\n" in done.stdout
+        "Installed, and not usable here\n boxes no device is here\n       fix: plug one in\n"
+        in completed.stdout
     )
-    done = invoke("matrix", "--frameworks", "boxes")
-    assert done.exit_code == 2
-    assert "nothing was converted" in done.stdout
+    completed = invoke("matrix", "--frameworks", "boxes")
+    assert completed.exit_code == 2
+    assert "nothing was converted" in completed.stdout
 
 
 def test_json_has_the_cells_of_the_grid(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     np.save(tmp_path / "x.npy", np.arange(6, dtype="i2").reshape(2, 3))
     arguments = ["matrix", "--frameworks", "numpy,torch", "--input", str(tmp_path / "x.npy")]
-    done = process(*arguments, "--json", "--repeat", "3")
-    assert done.stderr == ""
-    document = json.loads(done.stdout)
+    completed = process(*arguments, "--json", "--repeat", "3")
+    assert completed.stderr == ""
+    document = json.loads(completed.stdout)
     assert document["zerocopy"] == zc.__version__
     assert document["versions"]["numpy"] == np.__version__
     assert document["machine"]["python"] == ".".join(map(str, sys.version_info[:3]))
@@ -239,25 +242,25 @@ def test_many_columns_make_one_grid(tmp_path: Path) -> None:
     line = ",".join([*("1" if i % 2 else "1.5" for i in range(20)), "abc"])
     path = tmp_path / "wide.csv"
     path.write_text(f"{header}\n{line}\n{line}\n")
-    done = invoke("matrix", "--frameworks", "numpy", "--repeat", "1", "--input", str(path))
-    assert done.exit_code == 0
-    assert done.stdout.count("from \\ to") == 1
+    completed = invoke("matrix", "--frameworks", "numpy", "--repeat", "1", "--input", str(path))
+    assert completed.exit_code == 0
+    assert completed.stdout.count("from \\ to") == 1
     assert "20 arrays (10 float64, 10 int64), each 2 values: column number 0," in " ".join(
-        done.stdout.split()
+        completed.stdout.split()
     )
-    assert "Left out of wide.csv\n [bold]text not numeric: 'abc'" in done.stdout
-    assert ESCAPE not in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "in 20 conversions: 20 zero-copy." in done.stdout
+    assert "Left out of wide.csv\n [bold]text not numeric: 'abc'" in completed.stdout
+    assert ESCAPE not in completed.stdout
+    assert max(map(len, completed.stdout.splitlines())) <= 80
+    assert "in 20 conversions: 20 zero-copy." in completed.stdout
 
 
 def test_arrays_with_different_outcomes_have_separate_grids(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", full=np.ones(3), none=np.ones(0), more=np.ones((2, 2), "i1"))
-    done = invoke("matrix", "--frameworks", "numpy", "--repeat", "1", "--input", str(tmp_path / "x.npz"))
-    assert done.stdout.count("from \\ to") == 2
-    assert "2 arrays (1 float64, 1 int8): full, more" in done.stdout
-    assert "none: 0 values, float64" in done.stdout
-    assert "1 empty" in done.stdout
+    completed = invoke("matrix", "--frameworks", "numpy", "--repeat", "1", "--input", str(tmp_path / "x.npz"))
+    assert completed.stdout.count("from \\ to") == 2
+    assert "2 arrays (1 float64, 1 int8): full, more" in completed.stdout
+    assert "none: 0 values, float64" in completed.stdout
+    assert "1 empty" in completed.stdout
 
 
 @pytest.mark.parametrize(
@@ -286,27 +289,27 @@ def test_wrong_input_exits_2(
             return False
 
     add(Absent())
-    done = invoke("matrix", *arguments)
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    assert message in done.stderr
+    completed = invoke("matrix", *arguments)
+    assert completed.exit_code == 2
+    assert completed.stdout == ""
+    assert message in completed.stderr
     if not arguments[0].startswith(("--repeat", "--wrong")):  # click's own have a line on usage
-        assert done.stderr.count("\n") == 1
+        assert completed.stderr.count("\n") == 1
 
 
 def test_object_arrays_are_not_loaded(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     np.save(path, np.array([print], object), allow_pickle=True)
-    done = invoke("matrix", "--input", str(path))
-    assert done.exit_code == 2
-    assert "holds Python objects" in done.stderr
+    completed = invoke("matrix", "--input", str(path))
+    assert completed.exit_code == 2
+    assert "holds Python objects" in completed.stderr
 
 
 # -- doctor ----------------------------------------------------------------------------
 
 
 def test_doctor_imports_no_framework(run_python: Callable[..., Any]) -> None:
-    done = run_python(
+    completed = run_python(
         """
         import sys
         from zerocopy import registry
@@ -316,8 +319,8 @@ def test_doctor_imports_no_framework(run_python: Callable[..., Any]) -> None:
         assert not roots & set(sys.modules), roots & set(sys.modules)
         """
     )
-    assert done.returncode == 0, done.stderr
-    frameworks = {f["name"]: f for f in json.loads(done.stdout)["frameworks"]}
+    assert completed.returncode == 0, completed.stderr
+    frameworks = {f["name"]: f for f in json.loads(completed.stdout)["frameworks"]}
     assert set(frameworks) == set(registry.frameworks())
     assert frameworks["numpy"]["devices"] == ["cpu"]
     assert all(f["devices"] is None for name, f in frameworks.items() if name != "numpy")
@@ -329,9 +332,9 @@ def test_doctor_import_option_imports_frameworks(add: Callable[[Framework], None
             raise OSError("libgomp.so.1: cannot open\nshared object file")
 
     add(Failing())
-    done = invoke("doctor", "--import")
-    assert done.exit_code == 0
-    lines = done.stdout.splitlines()
+    completed = invoke("doctor", "--import")
+    assert completed.exit_code == 0
+    lines = completed.stdout.splitlines()
     assert any(re.match(r"\+\s+numpy\s+tensor\s+\S+\s+cpu", line) for line in lines)
     assert any(re.match(r"!\s+boxes\s+tensor\s+\?\s+OSError: libgomp", line) for line in lines)
     if registry.frameworks()["torch"].installed:
@@ -370,24 +373,24 @@ def test_doctor_shows_pool_report(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_doctor_reports_wrong_pool_variable() -> None:
     """The command reports the error; importing zerocopy does not raise it."""
-    done = process("doctor", ZEROCOPY_POOL="rms")
-    assert done.returncode == 0, done.stderr
-    assert "ZEROCOPY_POOL" in done.stdout
-    assert "did you mean 'rmm'" in " ".join(done.stdout.split())
+    completed = process("doctor", ZEROCOPY_POOL="rms")
+    assert completed.returncode == 0, completed.stderr
+    assert "ZEROCOPY_POOL" in completed.stdout
+    assert "did you mean 'rmm'" in " ".join(completed.stdout.split())
 
 
 def test_doctor_in_pipe_is_plain_ascii() -> None:
-    done = process("doctor")
-    assert done.returncode == 0, done.stderr
-    assert ESCAPE not in done.stdout
-    assert done.stdout.isascii()
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert f"zerocopy {zc.__version__}" in done.stdout
+    completed = process("doctor")
+    assert completed.returncode == 0, completed.stderr
+    assert ESCAPE not in completed.stdout
+    assert completed.stdout.isascii()
+    assert max(map(len, completed.stdout.splitlines())) <= 80
+    assert f"zerocopy {zc.__version__}" in completed.stdout
     for word in ("Python", "Platform", "CPU", "Memory", "NVIDIA", "Frameworks", "Extras"):
-        assert word in done.stdout
+        assert word in completed.stdout
     for info in registry.frameworks().values():
         if not info.installed:
-            assert info.install in " ".join(done.stdout.split())
+            assert info.install in " ".join(completed.stdout.split())
 
 
 def test_missing_driver_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,13 +454,13 @@ def test_extras_list_missing_requirements(monkeypatch: pytest.MonkeyPatch) -> No
     assert listed["old"]["parts"] == [
         {"name": "numpy[dev]", "wanted": "<1", "version": np.__version__, "fits": False}
     ]
-    done = invoke("doctor")
-    assert "not-a-thing>=1.0" in done.stdout
-    assert "pip install 'zerocopy-interchange[arrow]'" in done.stdout
-    assert f"numpy[dev]<1 (here: {np.__version__})" in done.stdout
+    completed = invoke("doctor")
+    assert "not-a-thing>=1.0" in completed.stdout
+    assert "pip install 'zerocopy-interchange[arrow]'" in completed.stdout
+    assert f"numpy[dev]<1 (here: {np.__version__})" in completed.stdout
 
 
-def test_extras_without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extras_report_missing_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> Any:
         raise metadata.PackageNotFoundError(name)
 
@@ -494,7 +497,7 @@ def test_version_satisfies_specifier(version: str, clause: str, fits: bool) -> N
 # -- the command itself -------------------------------------------------------------------
 
 
-def test_version_and_help() -> None:
+def test_version_and_help_are_printed() -> None:
     assert process("--version").stdout == f"zerocopy {zc.__version__}\n"
     text = invoke("--help").stdout
     assert "matrix" in text
@@ -503,7 +506,7 @@ def test_version_and_help() -> None:
 
 @pytest.mark.parametrize("absent", ["click", "rich"])
 def test_missing_click_or_rich_is_reported(run_python: Callable[..., Any], absent: str) -> None:
-    done = run_python(
+    completed = run_python(
         f"""
         import sys
         sys.modules[{absent!r}] = None
@@ -511,8 +514,9 @@ def test_missing_click_or_rich_is_reported(run_python: Callable[..., Any], absen
         main()
         """
     )
-    assert done.returncode == 1
+    assert completed.returncode == 1
     assert (
-        done.stderr == "zerocopy: the command needs click and rich: pip install 'zerocopy-interchange[cli]'\n"
+        completed.stderr
+        == "zerocopy: the command needs click and rich: pip install 'zerocopy-interchange[cli]'\n"
     )
-    assert done.stdout == ""
+    assert completed.stdout == ""

@@ -315,7 +315,7 @@ def test_iris_has_fishers_values() -> None:
     assert array[[34, 37]].tolist() == np.array([[4.9, 3.1, 1.5, 0.2], [4.9, 3.6, 1.4, 0.1]], "f4").tolist()
 
 
-def test_numpy_files(tmp_path: Path) -> None:
+def test_numpy_files_become_arrays(tmp_path: Path) -> None:
     fortran = np.asfortranarray(sample(">i4", (5, 3)))
     np.save(tmp_path / "one.npy", fortran)
     one = datasets.load(tmp_path / "one.npy").arrays["one"]
@@ -353,7 +353,7 @@ def test_csv_columns_become_arrays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "feather", "arrow", "stream.arrow"])
-def test_arrow_files(tmp_path: Path, suffix: str) -> None:
+def test_arrow_files_become_arrays(tmp_path: Path, suffix: str) -> None:
     pa = pytest.importorskip("pyarrow")
     import pyarrow.feather
     import pyarrow.parquet

@@ -113,7 +113,7 @@ def test_installed_frameworks_keep_every_promise(source: str) -> None:
         assert cell.zero_copy <= (cell.copied_bytes == 0)
 
 
-def test_tensor_framework_as_source() -> None:
+def test_tensor_framework_can_be_a_source() -> None:
     pytest.importorskip("torch")
     cells = tried(["torch"], ["numpy", "pyarrow"], "float32", "bool", "string", "int64 nulls")
     assert cells["torch", "pyarrow", "float32"].outcome == "zero-copy"
@@ -124,7 +124,7 @@ def test_tensor_framework_as_source() -> None:
     assert "tensors do not have" in cell.refusals[0].why or "nulls" in cell.refusals[0].why
 
 
-def test_outcome_of_each_type_in_torch() -> None:
+def test_each_type_has_its_outcome_in_torch() -> None:
     pytest.importorskip("torch")
     cells = {name: cell for (_, _, name), cell in tried(["pyarrow"], ["torch"]).items()}
     outcomes = {name: (cell.outcome, cell.zero_copy, cell.options) for name, cell in cells.items()}
@@ -297,7 +297,7 @@ def test_refusal_is_not_a_broken_promise(add: Callable[[Framework], None]) -> No
 
 def test_refusals_with_options_are_recorded(add: Callable[[Framework], None], run_python: Any) -> None:
     pytest.importorskip("jax")
-    done = run_python(
+    completed = run_python(
         """
         from zerocopy.cli.matrix import columns, samples
         every = samples.samples()
@@ -309,7 +309,7 @@ def test_refusals_with_options_are_recorded(add: Callable[[Framework], None], ru
         assert len(cell.refusals) == 2
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 @pytest.mark.parametrize("where", ["from_table", "table"])
@@ -384,7 +384,7 @@ def test_equal_columns_have_no_differences(ours: Any, theirs: Any) -> None:
     ],
     ids=["zero", "null", "narrow", "zone", "list", "rows"],
 )
-def test_columns_that_differ(ours: Any, theirs: Any, message: str) -> None:
+def test_differences_of_columns_are_reported(ours: Any, theirs: Any, message: str) -> None:
     assert any(
         message in text for text in comparison.column_differences(ours, theirs, allow_type_change=False)
     )
@@ -418,7 +418,7 @@ def test_pick_selects_by_name_and_type() -> None:
         samples.pick(every, ["zzz"])
 
 
-def test_sharing_of_containers() -> None:
+def test_containers_share_memory_if_all_items_do() -> None:
     x = np.arange(8)
     assert checks.sharing(x, {"a": x[:4], "b": x[4:]}) == checks.Sharing(True, True, True)
     assert checks.sharing(x, {"a": x[:4], "b": x.copy()}).whole is False
@@ -436,9 +436,9 @@ def test_each_source_has_a_grid(invoke: Callable[..., Any], monkeypatch: pytest.
     pytest.importorskip("torch")
     monkeypatch.setenv("COLUMNS", "110")
     arguments = ("matrix", "--frameworks", "numpy,torch,pyarrow", "--repeat", "1")
-    done = invoke(*arguments)
-    assert done.exit_code == 0, done.stdout
-    lines = done.stdout.splitlines()
+    completed = invoke(*arguments)
+    assert completed.exit_code == 0, completed.stdout
+    lines = completed.stdout.splitlines()
     assert max(map(len, lines)) <= 110
     start = lines.index("Columns by type, 96 rows, each as the column 'x' of a table")
     assert [line.split() for line in lines[start:] if line.startswith("from ")] == [
@@ -485,11 +485,11 @@ def test_broken_column_exits_1(add: Callable[[Framework], None], invoke: Callabl
 
     add(Copying())
     arguments = ("matrix", "--frameworks", "pyarrow,crates", "--only", "columns", "--types", "float32")
-    done = invoke(*arguments)
-    assert done.exit_code == 1
-    assert "! BROKEN    a promise does not hold" in done.stdout
-    assert "copy=False copies" in done.stdout
-    assert "! 1 of 4 conversions broke a promise" in done.stdout
+    completed = invoke(*arguments)
+    assert completed.exit_code == 1
+    assert "! BROKEN    a promise does not hold" in completed.stdout
+    assert "copy=False copies" in completed.stdout
+    assert "! 1 of 4 conversions broke a promise" in completed.stdout
     document = json.loads(invoke(*arguments, "--json").stdout)
     assert document["broken"] == 1
 
@@ -499,21 +499,21 @@ def test_files_keep_text_dates_and_nulls_as_columns(tmp_path: Path, invoke: Call
     path.write_text(
         "id,year,name,day\n" + "".join(f"{i},2020,{'n' * (i % 3)},2020-01-0{i}\n" for i in range(1, 8))
     )
-    done = invoke("matrix", "--frameworks", "numpy,pyarrow", "--repeat", "1", "--input", str(path))
-    assert done.exit_code == 0, done.stdout
-    assert "Left out" not in done.stdout
+    completed = invoke("matrix", "--frameworks", "numpy,pyarrow", "--repeat", "1", "--input", str(path))
+    assert completed.exit_code == 0, completed.stdout
+    assert "Left out" not in completed.stdout
     for row in ("id, year int64", "name string", "day date32[day]"):
-        assert f"\n{row} " in done.stdout
-    assert "7 rows, each as the column 'x' of a table" in done.stdout
-    done = invoke("matrix", "--frameworks", "numpy", "--repeat", "1", "--input", str(path))
-    assert "Columns by type" not in done.stdout
-    assert "Left out of t.csv" in done.stdout
+        assert f"\n{row} " in completed.stdout
+    assert "7 rows, each as the column 'x' of a table" in completed.stdout
+    completed = invoke("matrix", "--frameworks", "numpy", "--repeat", "1", "--input", str(path))
+    assert "Columns by type" not in completed.stdout
+    assert "Left out of t.csv" in completed.stdout
     path.write_text("a,b\nx,y\n")
-    done = invoke("matrix", "--frameworks", "numpy,pyarrow", "--input", str(path), "--types", "b")
-    assert done.exit_code == 0
-    assert "\nb string " in done.stdout
-    done = invoke("matrix", "--frameworks", "numpy", "--input", str(path))
-    assert done.exit_code == 2
+    completed = invoke("matrix", "--frameworks", "numpy,pyarrow", "--input", str(path), "--types", "b")
+    assert completed.exit_code == 0
+    assert "\nb string " in completed.stdout
+    completed = invoke("matrix", "--frameworks", "numpy", "--input", str(path))
+    assert completed.exit_code == 2
 
 
 @pytest.mark.parametrize(
@@ -537,13 +537,13 @@ def test_wrong_input_exits_2(
 ) -> None:
     np.save(tmp_path / "x.npy", np.arange(3))
     monkeypatch.chdir(tmp_path)
-    done = invoke("matrix", *arguments)
-    assert done.exit_code == 2
-    assert message in done.stderr
+    completed = invoke("matrix", *arguments)
+    assert completed.exit_code == 2
+    assert message in completed.stderr
 
 
 def test_without_pyarrow_only_arrays_are_converted(run_python: Callable[..., Any]) -> None:
-    done = run_python(
+    completed = run_python(
         """
         import sys
         sys.modules["pyarrow"] = None
@@ -552,10 +552,10 @@ def test_without_pyarrow_only_arrays_are_converted(run_python: Callable[..., Any
         command()(["matrix", "--frameworks", "numpy", "--only", "columns"], standalone_mode=True)
         """
     )
-    assert done.returncode == 2, done.stderr
-    assert "Every promise held in 1 conversion: 1 zero-copy." in done.stdout
-    assert "Columns by type need pyarrow: pip install pyarrow" in done.stdout
-    assert "Columns by type need pyarrow: pip install pyarrow" in done.stderr
+    assert completed.returncode == 2, completed.stderr
+    assert "Every promise held in 1 conversion: 1 zero-copy." in completed.stdout
+    assert "Columns by type need pyarrow: pip install pyarrow" in completed.stdout
+    assert "Columns by type need pyarrow: pip install pyarrow" in completed.stderr
 
 
 @pytest.fixture

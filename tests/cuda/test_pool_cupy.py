@@ -1,7 +1,7 @@
 """The real CuPy, RMM and numba-cuda on a pool, without a GPU.
 
-They import without a driver. What asks a device is replaced by answers, and memory is the host's.
-They have an environment of their own: see requirements.txt, and ``.ci/run``.
+All three can be imported without a driver. Functions that query a device are replaced, and all memory
+is host memory. The tests need a separate environment: see requirements.txt and ``.ci/run``.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from zerocopy.protocols import cuda_driver
 
 cupy = pytest.importorskip("cupy")
 if cupy.cuda.is_available():
-    pytest.skip("there is a GPU: tests/gpu has such tests", allow_module_level=True)
+    pytest.skip("there is a GPU: see tests/gpu", allow_module_level=True)
 
 
 @pytest.fixture
-def answers(monkeypatch):
-    """The driver calls of CuPy."""
+def device_queries(monkeypatch):
+    """Replace CuPy's queries of the current device and stream."""
     monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
     monkeypatch.setattr(cupy.cuda, "get_current_stream", lambda: SimpleNamespace(ptr=0))
 
 
 @pytest.fixture
-def driver(monkeypatch, answers):
+def driver(monkeypatch, device_queries):
     fake = FakeDriver()
     monkeypatch.setattr(cuda_driver, "driver", lambda: fake)
     monkeypatch.setattr(install, "visible_gpus", lambda: ([GPU(0, "stand-in", 1 << 30)], None))
@@ -131,7 +131,7 @@ def test_out_of_memory_is_retried_after_synchronisation(driver, restored, monkey
     pool.close()
 
 
-def test_limit_applies_to_cupy(answers, restored, monkeypatch) -> None:
+def test_limit_applies_to_cupy(device_queries, restored, monkeypatch) -> None:
     """RMM's allocator for CuPy needs a device; a stand-in raises its error."""
     import rmm.allocators.cupy as theirs
 

@@ -272,7 +272,7 @@ def run(cells: list[Cell]) -> list[str]:
     """Return the outcome of each cell. One process runs them in turn; after a crash, a new one continues."""
     outcomes: list[str] = []
     while len(outcomes) < len(cells):
-        done = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", CHILD, repr(cells[len(outcomes) :])],
             capture_output=True,
             text=True,
@@ -280,13 +280,13 @@ def run(cells: list[Cell]) -> list[str]:
             cwd=ROOT,
             env={**os.environ, "JAX_ENABLE_X64": "0"},
         )
-        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-        assert lines, done.stderr
+        lines = [json.loads(line) for line in completed.stdout.splitlines() if line.startswith("[")]
+        assert lines, completed.stderr
         outcomes += [outcome for _, outcome in lines if outcome is not None]
-        if done.returncode:
+        if completed.returncode:
             # A positive code is a bug in the child; exceptions raised by a cell are outcomes.
-            assert done.returncode < 0, done.stderr
-            assert lines[-1][1] is None, done.stderr
+            assert completed.returncode < 0, completed.stderr
+            assert lines[-1][1] is None, completed.stderr
             outcomes.append("**crash**")
     return outcomes
 

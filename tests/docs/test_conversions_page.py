@@ -34,7 +34,7 @@ def test_page_matches_conversions() -> None:
     ]
     if missing:
         pytest.skip(f"the page was generated without {', '.join(missing)}")
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, str(ROOT / "docs" / "conversions.py")],
         capture_output=True,
         text=True,
@@ -42,8 +42,8 @@ def test_page_matches_conversions() -> None:
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert done.returncode == 0, done.stderr
-    assert without_versions(done.stdout) == without_versions(COMMITTED)
+    assert completed.returncode == 0, completed.stderr
+    assert without_versions(completed.stdout) == without_versions(COMMITTED)
 
 
 def test_page_lists_every_framework() -> None:

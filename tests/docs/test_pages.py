@@ -60,8 +60,8 @@ def test_examples_run(page: Path, run_python) -> None:
     tables = ("pyarrow", "pandas", "polars", "duckdb", "nanoarrow")
     for framework in ("torch", "jax", "tensorflow", "ml_dtypes", *tables):
         pytest.importorskip(framework)
-    done = run_python(RUNNER.format(page=name(page), blocks=blocks(page)))
-    assert done.returncode == 0, done.stderr
+    completed = run_python(RUNNER.format(page=name(page), blocks=blocks(page)))
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_table_framework_example_runs(run_python) -> None:
@@ -70,7 +70,7 @@ def test_table_framework_example_runs(run_python) -> None:
         pytest.importorskip(framework)
     _, _, _, *files = (block for _, block in blocks(ROOT / "docs" / "adding-a-framework.md"))
     library, framework, use = files
-    done = run_python(
+    completed = run_python(
         f"""
 import sys, types
 library = types.ModuleType("sheets"); sys.modules["sheets"] = library
@@ -80,7 +80,7 @@ exec({framework!r}, file.__dict__)
 exec({use!r}, {{}})
 """
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_few_examples_are_not_run() -> None:

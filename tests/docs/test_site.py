@@ -22,10 +22,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site; warnings are errors."""
     folder = tmp_path_factory.mktemp("site")
     command = ["-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(folder / "doctrees")]
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, *command, str(ROOT / "docs"), str(folder / "html")], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     return folder / "html"
 
 

@@ -90,7 +90,7 @@ def test_container_that_holds_itself_is_refused() -> None:
     assert len(zc.convert([a, a], to="numpy")) == 2  # the same array twice is not a cycle
 
 
-def test_containers_with_custom_constructors() -> None:
+def test_containers_with_custom_constructors_are_rebuilt_or_refused() -> None:
     class OddList(list):
         def __init__(self) -> None:
             super().__init__()

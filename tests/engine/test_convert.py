@@ -93,7 +93,7 @@ def check(x: object, target: str, expected: np.ndarray, **options: object) -> ob
 @pytest.mark.parametrize("copy", [None, True, False])
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_dtype(source: str, target: str, dtype: str, copy: bool | None) -> None:
+def test_every_dtype_keeps_its_values(source: str, target: str, dtype: str, copy: bool | None) -> None:
     name = next(t for t in ALL if t.name == dtype)
     values = sample(to_numpy(name), (12,))
     x = _source_array(source, values)
@@ -106,7 +106,7 @@ def test_every_dtype(source: str, target: str, dtype: str, copy: bool | None) ->
 @pytest.mark.parametrize("copy", [None, True, False])
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_shape(source: str, target: str, shape: str, copy: bool | None) -> None:
+def test_every_shape_keeps_its_values(source: str, target: str, shape: str, copy: bool | None) -> None:
     values = SHAPES[shape]()
     check(_source_array(source, values), target, values, copy=copy)
 
@@ -126,7 +126,7 @@ def test_source_is_unchanged(target: str, shape: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_zero_copy_by_mutation(source: str, target: str) -> None:
+def test_write_to_the_source_changes_aliases_only(source: str, target: str) -> None:
     """A write to the source's memory changes an alias and does not change a copy."""
     memory = sample("f4", (1000,))
     x = zc.convert(memory, to=source)
@@ -143,7 +143,9 @@ def test_zero_copy_by_mutation(source: str, target: str) -> None:
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 @pytest.mark.parametrize("writable", [None, True, False])
 @pytest.mark.parametrize("readonly", [False, True])
-def test_writable(source: str, target: str, writable: bool | None, readonly: bool) -> None:
+def test_writable_result_never_aliases_immutable_memory(
+    source: str, target: str, writable: bool | None, readonly: bool
+) -> None:
     """A result with writable=True never aliases immutable memory."""
     memory = sample("f4", (64,))
     if readonly:
@@ -180,7 +182,7 @@ def test_objects_of_the_target_are_returned_unchanged(framework: str) -> None:
 
 @pytest.mark.parametrize("dtype", sorted(NATIVE_NAMES))
 @pytest.mark.parametrize("target", HOST)
-def test_extreme_values(target: str, dtype: str) -> None:
+def test_extreme_values_are_kept(target: str, dtype: str) -> None:
     kind = np.dtype(dtype)
     if kind.kind in "iu":
         extremes = [np.iinfo(kind).min, np.iinfo(kind).max, 1]

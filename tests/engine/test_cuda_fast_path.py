@@ -267,12 +267,12 @@ def _exporter(cuda: Streams, unordered: list):
 
 
 @pytest.mark.parametrize(
-    ("own", "stream", "is_unordered"), [(0, 1, True), (7, 7, True), (0, 7, False), (7, 1, False)]
+    ("current", "stream", "is_unordered"), [(0, 1, True), (7, 7, True), (0, 7, False), (7, 1, False)]
 )
-def test_torch_exporter_orders_streams_that_differ(own: int, stream: int, is_unordered: bool) -> None:
+def test_torch_exporter_orders_streams_that_differ(current: int, stream: int, is_unordered: bool) -> None:
     unordered: list = []
     tensor = Tensor(sample("f4"))
-    index, export_capsule = _exporter(Streams(own), unordered)(tensor)
+    index, export_capsule = _exporter(Streams(current), unordered)(tensor)
     export_capsule(stream)
     assert index == 0
     assert (bool(unordered), tensor.streams) == (is_unordered, [] if is_unordered else [stream])
@@ -317,7 +317,7 @@ def test_torch_without_cuda_has_no_cuda_form() -> None:
     assert "cuda" not in framework.fast_exporters(torch.Tensor)
 
 
-# -- streams that JAX must not get --------------------------------------------------------
+# -- streams that JAX does not accept --------------------------------------------------------
 
 
 class JaxArray:
@@ -378,7 +378,7 @@ def test_capsules_of_other_devices_are_unchanged() -> None:
 
 
 def test_producers_without_a_framework_have_no_fast_path(cupy) -> None:
-    """Their type says nothing about them, so each object is described."""
+    """Their type does not determine their protocol or device, so each object is described."""
     for bare in (SpeaksDLPack(sample("f4")), SpeaksCAI(data=(POINTER, False), shape=(3,))):
         zc.view(bare)
         assert routes.compose(bare, "cupy") is None

@@ -20,7 +20,7 @@ from zerocopy.protocols import cuda_array_interface, cuda_driver
 
 @pytest.mark.parametrize("producer", [SpeaksDLPack, OldDLPack])
 @pytest.mark.parametrize("make", [lambda a: a, lambda a: a.T, lambda a: a[::2], lambda a: a[:, ::-1]])
-def test_view_of_a_dlpack_producer(producer, make) -> None:
+def test_view_describes_a_dlpack_producer(producer, make) -> None:
     array = make(sample("f4", (4, 6)))
     obj = producer(array, (CUDA, 1))
     view = zc.view(obj)
@@ -30,14 +30,14 @@ def test_view_of_a_dlpack_producer(producer, make) -> None:
     assert obj.streams == [-1], "a description needs no synchronisation"
 
 
-def test_view_of_managed_memory() -> None:
+def test_view_describes_managed_memory() -> None:
     view = zc.view(SpeaksDLPack(sample("f4"), (CUDA_MANAGED, 0)))
     assert view.device.kind == "cuda"
     assert not view.device.is_host
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_view_of_the_cuda_array_interface(version: int) -> None:
+def test_view_describes_the_cuda_array_interface(version: int) -> None:
     array = sample("c8", (3, 4))
     view = zc.view(SpeaksCAI(array, version=version, data=(array.ctypes.data, True)))
     assert (view.ptr, view.shape, view.strides) == (array.ctypes.data, (3, 4), (32, 8))

@@ -30,7 +30,7 @@ class CountedBoxes(Boxes):
 
 
 class RefusedBoxes(CountedBoxes):
-    """It describes its objects, and none can be converted."""
+    """A framework that describes its objects but refuses to convert them."""
 
     def source(self, obj: Any) -> Source:
         source = super().source(obj)
@@ -39,7 +39,7 @@ class RefusedBoxes(CountedBoxes):
 
 
 class FailingBoxes(CountedBoxes):
-    """It fails to describe its objects."""
+    """A framework that fails to describe its objects."""
 
     def source(self, obj: Any) -> Source:
         super().source(obj)
@@ -47,7 +47,7 @@ class FailingBoxes(CountedBoxes):
 
 
 class CopiedBoxes(CountedBoxes):
-    """Its memory must be copied."""
+    """A framework whose memory must be copied."""
 
     def source(self, obj: Any) -> Source:
         source = super().source(obj)
@@ -99,7 +99,7 @@ def _host_source(array: np.ndarray) -> Source:
 
 
 class RefusingTarget(Framework):
-    """A target that has no dtype at all."""
+    """A target that supports no dtype."""
 
     name = "refusing_target"
 

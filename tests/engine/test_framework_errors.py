@@ -42,7 +42,7 @@ def test_error_in_a_description_is_translated(monkeypatch) -> None:
 
 @pytest.mark.parametrize("error", [MemoryError("no memory"), RuntimeError("DefaultCPUAllocator: no memory")])
 def test_out_of_memory_while_composing_keeps_the_result(monkeypatch, error: Exception) -> None:
-    """The conversion has succeeded; a framework lacks memory for an object that it makes once per route."""
+    """The conversion has succeeded; memory runs out while a framework creates an object for the route."""
     pytest.importorskip("torch")
 
     def fast_exporters(self, cls):
@@ -70,7 +70,7 @@ def test_error_while_composing_a_fast_path_is_reported(monkeypatch) -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-def test_errors_that_mean_out_of_memory() -> None:
+def test_errors_that_mean_out_of_memory_are_recognised() -> None:
     torch = pytest.importorskip("torch")
     framework = registry.by_name("torch")
     assert framework.is_out_of_memory(torch.cuda.OutOfMemoryError("CUDA out of memory"))

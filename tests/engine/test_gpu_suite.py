@@ -1,4 +1,4 @@
-"""The GPU tests run over stand-ins in host memory: they check the tests, not a GPU (see gpu_stand_ins)."""
+"""The GPU tests run over stand-ins in host memory, which checks the tests and not a GPU."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ FILES = ("values", "semantics", "routes", "streams", "memory", "hazards")
 
 #: Tests that stand-ins cannot run, and why.
 EXCLUDED = {
-    "test_gpu_streams.py::test_no_sync_stream_reads_old_values": "no work is late, so no value is read early",
-    "test_gpu_memory.py::test_at_the_interpreters_exit": "runs a process without stand-ins",
+    "test_gpu_streams.py::test_no_sync_stream_reads_old_values": "no work is asynchronous",
+    "test_gpu_memory.py::test_interpreter_exits_with_live_arrays": "runs a process without stand-ins",
     "test_gpu_hazards.py::test_jax_exports_without_synchronisation": "runs a process without stand-ins",
     "test_gpu_hazards.py::test_earlier_device_error_is_raised_by_the_transfer": "no device that can fail",
-    "test_gpu_hazards.py::test_a_fork_after_the_import": "stand-ins work after a fork",
+    "test_gpu_hazards.py::test_forked_child_raises_if_the_parent_used_cuda": "stand-ins work after a fork",
 }
 
 #: Reasons to skip that also apply on a GPU; any other reason is a failure of this test.
@@ -28,10 +28,10 @@ NO_TYPE = r"(torch|jax) has no (float8_\w+|complex32)"
 SKIPS = (
     NO_TYPE,
     "torch has no negative strides",
-    "JAX has its own zero-size arrays: see test_layouts",
+    "JAX has its own zero-size arrays: see test_every_layout_keeps_its_values",
     "JAX arrays are immutable",
-    "its own array comes back as it is",
-    "numba does not count what it has handed out",
+    "the target returns its own array unchanged",
+    "numba does not count its allocations",
     "there is one GPU",
 )
 
@@ -96,6 +96,9 @@ def test_gpu_suite_passes_over_stand_ins() -> None:
 
 def test_gpu_suite_passes_over_two_stand_in_devices() -> None:
     passed, skipped = run(
-        "--stand-in-devices=2", "tests/gpu/test_gpu_semantics.py", "-k", "test_to_another_device"
+        "--stand-in-devices=2",
+        "tests/gpu/test_gpu_semantics.py",
+        "-k",
+        "test_conversion_to_another_device_copies",
     )
     assert (passed, skipped) == (16, {})

@@ -92,7 +92,7 @@ def test_arrow_tensors_keep_their_strides() -> None:
     assert zc.shares_memory(x, zc.convert(y, to="torch", copy=False))
 
 
-def test_forms_of_arrow_targets() -> None:
+def test_arrow_targets_select_the_type_of_the_result() -> None:
     x = sample("f4", (4, 3))
     column = zc.convert(x, to="pyarrow.FixedShapeTensorArray", copy=False)
     assert isinstance(column, pa.FixedShapeTensorArray)

@@ -51,16 +51,16 @@ def test_source_outlives_its_result(source: str, target: str) -> None:
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_result_can_be_dropped_in_another_thread(source: str, target: str) -> None:
-    held = [zc.convert(fresh(source), to=target) for _ in range(4)]
+    results = [zc.convert(fresh(source), to=target) for _ in range(4)]
 
     def drop() -> None:
-        held.clear()
+        results.clear()
         gc.collect()
 
     thread = threading.Thread(target=drop)
     thread.start()
     thread.join()
-    assert not held
+    assert not results
 
 
 @pytest.mark.parametrize("target", HOST)
@@ -86,7 +86,7 @@ def test_dropping_source_and_result_frees_the_memory(target: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_no_leak(source: str, target: str) -> None:
+def test_conversions_do_not_leak_memory(source: str, target: str) -> None:
     """10,000 conversions of 64 KiB do not grow the resident set.
 
     A leak grows it in every batch; warming allocators and late garbage collection do not.
@@ -122,7 +122,7 @@ def test_errors_do_not_leak_the_object() -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_interpreter_exit(run_python, source: str, target: str) -> None:
+def test_interpreter_exits_with_live_results(run_python, source: str, target: str) -> None:
     if source == target:
         pytest.skip("the object itself")
     process = run_python(
@@ -140,7 +140,7 @@ def test_interpreter_exit(run_python, source: str, target: str) -> None:
     assert process.returncode == 0, process.stderr
 
 
-def test_sixteen_threads_at_once(run_python) -> None:
+def test_sixteen_threads_convert_at_once(run_python) -> None:
     """All threads together make the first lookups in the registry and the first routes."""
     process = run_python(
         f"""
@@ -169,7 +169,7 @@ def test_sixteen_threads_at_once(run_python) -> None:
 
 
 @pytest.mark.parametrize("target", HOST)
-def test_first_import_in_many_threads(run_python, target: str) -> None:
+def test_many_threads_can_make_the_first_import(run_python, target: str) -> None:
     """A module that another thread is still importing is not used: torch would crash."""
     process = run_python(
         f"""
@@ -188,7 +188,7 @@ def test_first_import_in_many_threads(run_python, target: str) -> None:
     assert process.returncode == 0, process.stderr
 
 
-def test_first_lookup_of_dtypes_in_many_threads(run_python) -> None:
+def test_many_threads_can_make_the_first_lookup_of_dtypes(run_python) -> None:
     """No thread sees a partly filled table of dtypes; threads switch as often as possible."""
     process = (
         run_python(
@@ -215,7 +215,7 @@ def test_first_lookup_of_dtypes_in_many_threads(run_python) -> None:
     assert process is None or process.returncode == 0, process.stderr
 
 
-def test_registering_while_converting() -> None:
+def test_frameworks_can_be_registered_during_conversions() -> None:
     from zerocopy import registry
 
     x, stop = sample("f4"), threading.Event()

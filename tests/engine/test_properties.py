@@ -52,7 +52,9 @@ def strided(draw: st.DrawFn) -> np.ndarray:
 @pytest.mark.filterwarnings("ignore:Numpy built-in array:DeprecationWarning")
 @SETTINGS
 @given(x=strided(), copy=st.sampled_from([None, True, False]), writable=st.sampled_from([None, True, False]))
-def test_any_array_any_option(target: str, x: np.ndarray, copy: bool | None, writable: bool | None) -> None:
+def test_any_array_with_any_option_keeps_the_promises(
+    target: str, x: np.ndarray, copy: bool | None, writable: bool | None
+) -> None:
     before = bits(x)
     options = {k: v for k, v in {"copy": copy, "writable": writable}.items() if v is not None}
     plan = zc.explain(x, target, **options)

@@ -173,11 +173,11 @@ def test_cupy_exports_dtypes_that_its_exporter_lacks(cupy) -> None:
     array = np.zeros(4, "u1")
     x = zc.convert(SpeaksDLPack(array, dtype=dtype), to="cupy")
     producer = describe_array(x).producer
-    asked = {}
+    received = {}
 
     class Plain:
         def __dlpack__(self, **options):
-            asked.update(options)
+            received.update(options)
             return capsule_on(array)
 
         def __dlpack_device__(self):
@@ -186,10 +186,10 @@ def test_cupy_exports_dtypes_that_its_exporter_lacks(cupy) -> None:
     assert producer._plain.dtype == np.uint8
     producer._plain = Plain()
     assert dlpack.read(dlpack.request(producer, stream=9), producer).dtype is dtype
-    assert asked == {"stream": 9, "max_version": dlpack.MAX_VERSION}
+    assert received == {"stream": 9, "max_version": dlpack.MAX_VERSION}
 
 
-# -- both, over host memory that passes for two devices' -----------------------
+# -- both, over host memory that simulates two devices -----------------------
 
 BOTH = ["cupy", "numba"]
 LAYOUTS = {
@@ -245,7 +245,7 @@ def test_layouts_are_copied_to_the_host_and_on_the_device(
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "complex128", "bool"])
 @pytest.mark.parametrize(("source", "target"), [("cupy", "numba"), ("numba", "cupy")])
-def test_layouts_between_cupy_and_numba(machine, source, target, dtype, layout, copy) -> None:
+def test_layouts_are_kept_between_cupy_and_numba(machine, source, target, dtype, layout, copy) -> None:
     values = sample(to_numpy(by_name(dtype)), (4, 6))
     x, expected = LAYOUTS[layout](put(source, values)), LAYOUTS[layout](values)
     plan = zc.explain(x, target, copy=copy)
@@ -269,7 +269,7 @@ def test_broadcast_arrays_keep_their_strides(machine, name: str) -> None:
     wide = np.lib.stride_tricks.as_strided(row._host, (4, 3), (0, 4))
     x = zc.convert(row, to="numba")
     x._host, x.shape, x.strides = wide, wide.shape, wide.strides
-    assert x.__cuda_array_interface__["strides"] is None, "the stub does as Numba does"
+    assert x.__cuda_array_interface__["strides"] is None, "the stub omits the strides, as Numba does"
     assert zc.view(x).strides == (0, 4)
     assert cuda_array_interface.read(describe_array(x).producer)[0].strides == (0, 4)
     result = zc.convert(x, to="cupy")
@@ -279,7 +279,7 @@ def test_broadcast_arrays_keep_their_strides(machine, name: str) -> None:
 
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_to_another_device(machine, name: str, layout: str) -> None:
+def test_conversion_to_another_device_copies(machine, name: str, layout: str) -> None:
     values = sample("f4", (4, 6))
     x, expected = LAYOUTS[layout](put(name, values)), LAYOUTS[layout](values)
     for target in BOTH:
@@ -350,7 +350,7 @@ def test_numba_transfers_on_the_given_stream(machine) -> None:
     x = zc.convert(sample("f4"), to="numba", stream=9)
     # After earlier uses of its memory, which allocators order on the default stream.
     assert machine.log == [("record", 1), ("wait", 9), ("copy_to_device", 0, 9), ("synchronize", 9)]
-    assert x.stream.handle.value == 9, "an array made for a stream is bound to it, as Numba has it"
+    assert x.stream.handle.value == 9, "an array created on a stream is bound to it, as in Numba"
     machine.log.clear()
     zc.convert(x, to="numpy")
     assert machine.log == [("copy_to_host", 9), ("synchronize", 9)]
@@ -380,15 +380,15 @@ def test_numba_imports_and_holds_capsules_of_any_dtype(machine, dtype: str) -> N
     class Owner(np.ndarray):
         pass
 
-    held = by_name(dtype)
-    array = np.zeros((4, 6), held.storage).view(Owner)
-    obj = SpeaksDLPack(array[1:, ::2], dtype=held)
+    capsule_dtype = by_name(dtype)
+    array = np.zeros((4, 6), capsule_dtype.storage).view(Owner)
+    obj = SpeaksDLPack(array[1:, ::2], dtype=capsule_dtype)
     alive, ptr = weakref.ref(array), obj.array.ctypes.data
     del array
     plan, result = zc.explain(obj, "numba"), zc.convert(obj, to="numba")
     assert obj.streams[-1] == 1, "the legacy default stream"
     assert zc.view(result).ptr == ptr
-    assert result.dtype == to_numpy(held)
+    assert result.dtype == to_numpy(capsule_dtype)
     assert plan.zero_copy == zc.shares_memory(obj, result) is True
     del obj, plan
     gc.collect()
@@ -422,7 +422,7 @@ def test_numba_exports_the_stream_of_pending_work(machine, bound, ready: int) ->
     assert machine.log == [("record", 0 if ready == 1 else ready), ("wait", 7, 0 if ready == 1 else ready)]
 
 
-def test_numba_per_thread_default_stream(machine, monkeypatch) -> None:
+def test_numba_accepts_the_per_thread_default_stream(machine, monkeypatch) -> None:
     monkeypatch.setenv("NUMBA_CUDA_PER_THREAD_DEFAULT_STREAM", "1")
     obj = SpeaksDLPack(sample("f4"))
     zc.convert(obj, to="numba")
@@ -438,7 +438,7 @@ def test_numba_copies_negative_strides(machine) -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_zero_size(machine, name: str) -> None:
+def test_zero_size_arrays_are_converted(machine, name: str) -> None:
     x = put(name, np.empty((0, 5), "f4"))
     view = zc.view(x)
     assert (view.size, view.shape, str(view.device)) == (0, (0, 5), "cuda:0")
@@ -456,7 +456,7 @@ def test_records_and_dates_are_refused_by_name(machine, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_the_devices(machine, name: str) -> None:
+def test_frameworks_list_their_devices(machine, name: str) -> None:
     assert zc.frameworks()[name].devices == ("cuda:0", "cuda:1")
     with pytest.raises(zc.DeviceError, match="2 CUDA devices"):
         zc.convert(sample("f4"), to=name, device="cuda:2")

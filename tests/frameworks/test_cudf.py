@@ -52,21 +52,21 @@ def calls(machine, name):
     ]
 
 
-# -- who owns what --------------------------------------------------------------
+# -- types and their frameworks --------------------------------------------------------------
 
 
 def test_types_belong_to_the_framework_of_their_module() -> None:
-    for made in (frame(a=[1]), series([1]), Index(upload(pa.array([1]))), RangeIndex(3)):
-        assert registry.by_type(type(made)).name == "cudf"
-    for made in (frame(a=[1]).to_pylibcudf()[0], upload(pa.array([1]))):
-        assert registry.by_type(type(made)).name == "pylibcudf"
+    for obj in (frame(a=[1]), series([1]), Index(upload(pa.array([1]))), RangeIndex(3)):
+        assert registry.by_type(type(obj)).name == "cudf"
+    for obj in (frame(a=[1]).to_pylibcudf()[0], upload(pa.array([1]))):
+        assert registry.by_type(type(obj)).name == "pylibcudf"
 
 
 @pytest.mark.parametrize(("name", "package"), [("cudf", "cudf-cu13"), ("pylibcudf", "pylibcudf-cu13")])
 def test_absent_cudf_is_not_imported_and_the_remedy_names_the_wheel(
     run_python, name: str, package: str
 ) -> None:
-    done = run_python(
+    completed = run_python(
         f"""
         import sys
         import numpy, zerocopy as zc
@@ -76,9 +76,9 @@ def test_absent_cudf_is_not_imported_and_the_remedy_names_the_wheel(
         except zc.FrameworkNotInstalledError as error: print(error)
         """
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("table False\n")
-    assert f"pip install {package}" in done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith("table False\n")
+    assert f"pip install {package}" in completed.stdout
 
 
 # -- to tensors -------------------------------------------------------------------
@@ -86,7 +86,7 @@ def test_absent_cudf_is_not_imported_and_the_remedy_names_the_wheel(
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dtype", [*NUMBERS, "bool"])
-def test_a_column_of_numbers_is_aliased(machine, target: str, dtype: str) -> None:
+def test_number_column_is_aliased(machine, target: str, dtype: str) -> None:
     values = np.array([0, 1, 1, 0, 1]).astype(dtype)
     source = DataFrame({"a": series(pa.array(values)), "b": series([1.0, 2.0, 3.0, 4.0, 5.0])})
     plan = zc.explain(source, target)
@@ -101,7 +101,7 @@ def test_a_column_of_numbers_is_aliased(machine, target: str, dtype: str) -> Non
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_series_is_one_tensor(target: str) -> None:
+def test_series_becomes_one_tensor(target: str) -> None:
     source = series([1, 2, 3])
     assert str(zc.view(source).device) == "cuda:0"
     result = zc.convert(source, to=target)
@@ -124,7 +124,7 @@ def test_slice_keeps_its_offset(target: str) -> None:
     assert host(zc.convert(part, to=target, nulls=-1)).tolist() == [-1, 5, -1, 7, 8, -1]
 
 
-def test_empty_columns() -> None:
+def test_empty_columns_copy_no_bytes() -> None:
     source = frame(a=pa.array([], pa.int32()))
     result = zc.convert(source, to="cupy")
     assert result["a"].shape == (0,)
@@ -196,7 +196,7 @@ def test_nulls_are_filled_on_the_device(machine) -> None:
 
 
 def test_null_dates_are_filled_on_the_host(machine) -> None:
-    """cuDF's fill takes a date; the caller passed the integer."""
+    """cuDF's fill requires a date, but the caller passed an integer."""
     source = series([1, None], pa.timestamp("us"))
     result = zc.convert(source, to="cupy", encode=True, nulls=-1)
     assert host(result.values).tolist() == [1, -1]
@@ -208,10 +208,10 @@ def test_older_pylibcudf_fills_nulls_on_the_host(monkeypatch) -> None:
     assert host(zc.convert(series([1, None, 3]), to="cupy", nulls=5)).tolist() == [1, 5, 3]
 
 
-# -- what tensors have no type for ------------------------------------------------
+# -- types that tensors lack ------------------------------------------------
 
 
-def test_dates_as_integers_with_their_unit() -> None:
+def test_dates_are_encoded_as_integers_with_their_unit() -> None:
     when = [datetime(2024, 1, 1, tzinfo=UTC), None, datetime(2025, 6, 1, tzinfo=UTC)]
     source = DataFrame({"t": series(pa.array(when, pa.timestamp("ns", "Europe/Oslo")))})
     with pytest.raises(zc.UnsupportedConversionError, match=r"'t': it is timestamp\[ns, tz=Europe/Oslo\]"):
@@ -229,7 +229,7 @@ def test_dates_are_dates_in_numpy() -> None:
     assert zc.convert(series([3], pa.duration("s")), to="numpy").dtype == "m8[s]"
 
 
-def test_decimals_as_scaled_integers() -> None:
+def test_decimals_are_encoded_as_scaled_integers() -> None:
     values = [Decimal("1.25"), Decimal("-3.50")]
     narrow = series(pa.array(values, pa.decimal64(9, 2)))
     result = zc.convert(narrow, to="cupy", encode=True)
@@ -252,7 +252,7 @@ def test_categorical_column_is_codes_and_categories() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
-def test_text_with_its_offsets(machine, kind) -> None:
+def test_text_is_encoded_as_bytes_with_offsets(machine, kind) -> None:
     source = series(pa.array(["zero", "", "två", "three"], kind))
     result = zc.convert(source, to="cupy", encode=True)
     col, _ = source.to_pylibcudf()
@@ -263,10 +263,10 @@ def test_text_with_its_offsets(machine, kind) -> None:
     assert zc.view(part.offsets).ptr == col.child(0).data().ptr + (8 if kind == pa.large_string() else 4)
     assert part.to_pylist() == ["", "två"]
     wide = 8 if kind == pa.large_string() else 4
-    assert ("fetch", wide, 1) in machine.log, "one offset comes to the host, and no other"
+    assert ("fetch", wide, 1) in machine.log, "only one offset is copied to the host"
 
 
-def test_lists_and_structs_by_their_children() -> None:
+def test_lists_and_structs_are_encoded_by_their_children() -> None:
     lists = series([[1, 2], [], [3]], pa.list_(pa.int32()))
     result = zc.convert(lists, to="cupy", encode=True)
     col, _ = lists.to_pylibcudf()
@@ -358,7 +358,7 @@ def test_multiindex_levels_are_copied() -> None:
     assert host(zc.convert(source, to="cupy")["y"]).tolist() == [4, 5, 6]
 
 
-def test_the_index_goes_from_cudf_to_cudf() -> None:
+def test_copy_of_a_frame_keeps_its_index() -> None:
     source = DataFrame(frame(a=[1, 2])._data, Index(upload(pa.array([7, 8])), ["i"]))
     result = zc.convert(source, to="cudf", copy=True)
     assert isinstance(result, DataFrame)
@@ -391,7 +391,7 @@ def test_device_tensors_are_aliased(machine) -> None:
     assert ("export", 1) in machine.log, "CuPy orders its work before cuDF's stream"
 
 
-def test_a_tensor_is_a_series() -> None:
+def test_tensor_becomes_a_series() -> None:
     x = zc.convert(np.arange(3), to="cupy")
     result = zc.convert(x, to="cudf")
     assert isinstance(result, Series)
@@ -411,7 +411,7 @@ def test_cudf_waits_for_the_producers_stream(machine) -> None:
     assert not calls(machine, "order")
 
 
-def test_the_source_lives_as_long_as_the_frame() -> None:
+def test_source_lives_as_long_as_the_frame() -> None:
     x = zc.convert(np.arange(3.0), to="cupy")
     alive = weakref.ref(x)
     result = zc.convert({"a": x}, to="cudf")
@@ -451,7 +451,7 @@ def test_copy_true_never_aliases() -> None:
     ],
 )
 @pytest.mark.parametrize("on", ["cupy", "numpy"])
-def test_tensors_that_cudf_lacks(values, why: str, on: str) -> None:
+def test_tensors_that_cudf_lacks_are_refused(values, why: str, on: str) -> None:
     with pytest.raises(zc.UnsupportedConversionError, match=why):
         zc.convert({"x": zc.convert(values, to=on)}, to="cudf")
 
@@ -488,7 +488,7 @@ def test_host_table_is_transferred_once(machine) -> None:
         zc.convert(table, to="cudf", copy=False)
 
 
-def test_host_columns() -> None:
+def test_host_columns_become_series() -> None:
     result = zc.convert(pa.chunked_array([[1, 2], [3]]), to="cudf")
     assert isinstance(result, Series)
     assert result.to_arrow().to_pylist() == [1, 2, 3]
@@ -496,7 +496,7 @@ def test_host_columns() -> None:
     assert {n: result[n].to_arrow().to_pylist() for n in result} == {"a": [0, 1, 2], "b": [1, 1, 1]}
 
 
-def test_types_that_cudf_stores_as_another_type() -> None:
+def test_types_that_cudf_stores_as_another_type_are_reported() -> None:
     table = pa.table(
         {
             "view": pa.array(["a", "b"], pa.string_view()),
@@ -532,7 +532,7 @@ def test_types_that_cudf_stores_as_another_type() -> None:
     ],
     ids=lambda a: str(a.type),
 )
-def test_types_that_cudf_lacks(array) -> None:
+def test_types_that_cudf_lacks_are_refused(array) -> None:
     with pytest.raises(zc.UnsupportedConversionError, match=r"'x': it is .*, which cuDF lacks") as caught:
         zc.convert(pa.table({"ok": [1], "x": array}), to="cudf")
     assert "'ok'" not in str(caught.value).split("which cuDF lacks")[0].split("column")[1]
@@ -544,7 +544,7 @@ def test_duplicate_names_are_refused() -> None:
         zc.convert(table, to="cudf")
 
 
-def test_the_types_of_cudf_survive() -> None:
+def test_cudf_types_survive_pylibcudf() -> None:
     """pylibcudf has neither categories nor time zones, so these columns pass as series."""
     zone = pa.array([0, 1], pa.timestamp("ns", "UTC"))
     source = DataFrame(
@@ -561,7 +561,7 @@ def test_the_types_of_cudf_survive() -> None:
 # -- pylibcudf ------------------------------------------------------------------
 
 
-def test_pylibcudf_to_cudf_and_back() -> None:
+def test_pylibcudf_and_cudf_alias_each_other() -> None:
     source = frame(a=[1, None], s=["x", "y"])
     inner, _ = source.to_pylibcudf()
     result = zc.convert(inner, to="cudf")
@@ -590,7 +590,7 @@ def test_address_of_older_buffers_is_read_from_their_interface(monkeypatch) -> N
     assert zc.view(zc.convert(source, to="cupy")).ptr == pointer
 
 
-def test_frameworks_own_types_of_their_own_modules_only() -> None:
+def test_types_of_other_modules_are_not_owned() -> None:
     source = frame(a=[1])
     del sys.modules["cudf"]
     inner, _ = source.to_pylibcudf()

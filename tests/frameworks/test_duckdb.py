@@ -1,4 +1,4 @@
-"""DuckDB: relations are read by running them, and made without copying."""
+"""DuckDB: reading a relation runs it; creating one does not copy."""
 
 from __future__ import annotations
 
@@ -110,15 +110,15 @@ def test_types_that_tensors_lack_are_encoded(numbers: Any) -> None:
     assert zc.convert(city, "numpy", encode=True)["c"].to_pylist() == ["c0", "c1"] * 3
 
 
-def test_results_in_several_chunks(con: Any) -> None:
+def test_results_in_several_chunks_are_complete(con: Any) -> None:
     """DuckDB returns 131,072 rows per chunk."""
     relation = con.sql("select i, ('e' || i % 3)::enum('e0', 'e1', 'e2') as e from range(300_000) t(i)")
     assert relation.to_arrow_table()["i"].num_chunks > 1
     converted = zc.convert(relation, "numpy", encode=True)
     assert np.array_equal(converted["i"], np.arange(300_000))
     assert np.array_equal(converted["e"].values, np.arange(300_000) % 3)
-    kept = zc.convert(relation, "pyarrow")
-    assert kept["i"].num_chunks == relation.to_arrow_table()["i"].num_chunks
+    table = zc.convert(relation, "pyarrow")
+    assert table["i"].num_chunks == relation.to_arrow_table()["i"].num_chunks
 
 
 def test_results_share_no_memory(con: Any) -> None:
@@ -155,7 +155,7 @@ def test_duplicate_names_of_a_query(con: Any) -> None:
 # -- errors ---------------------------------------------------------------------
 
 
-def test_failing_query(con: Any) -> None:
+def test_failing_query_is_reported(con: Any) -> None:
     relation = con.sql("select error('no such luck')::bigint as x")
     assert zc.explain(relation, "numpy").possible  # it did not run
     with pytest.raises(zc.UnsupportedConversionError, match=r"the query failed: .*no such luck") as caught:
@@ -174,7 +174,7 @@ def test_types_that_no_target_takes_are_refused_before_the_query_runs(con: Any) 
     assert zc.convert(texts, "numpy", columns=["x"])["x"].tolist() == [0, 1, 2]
 
 
-def test_closed_connection() -> None:
+def test_closed_connection_is_reported() -> None:
     connection = duckdb.connect()
     relation = connection.sql("select 1 as x")
     connection.close()
@@ -184,7 +184,7 @@ def test_closed_connection() -> None:
     assert not zc.explain(relation, "numpy").possible
 
 
-def test_a_connection_with_an_open_result(con: Any) -> None:
+def test_connection_with_an_open_result_is_refused(con: Any) -> None:
     """A connection has one open result: a conversion refuses a second one, and leaves none open."""
     relation = con.sql("select i from range(5) t(i)")
     reader = relation.to_arrow_reader()
@@ -282,8 +282,13 @@ def test_types_are_known_before_the_query_runs(con: Any, kind: str) -> None:
     def formats(field: Field | None) -> Any:
         if field is None:
             return None
-        own = "tsu:tz" if field.timezone else field.format
-        return own, field.extension, [formats(child) for child in field.children], formats(field.dictionary)
+        arrow_format = "tsu:tz" if field.timezone else field.format
+        return (
+            arrow_format,
+            field.extension,
+            [formats(child) for child in field.children],
+            formats(field.dictionary),
+        )
 
     assert formats(table.columns[0].field) == formats(expected)
 
@@ -426,7 +431,7 @@ def test_types_that_duckdb_lacks_are_named(array: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "kept"),
+    ("names", "accepted"),
     [
         (["a", "a"], False),
         (["a", "A"], False),
@@ -436,9 +441,9 @@ def test_types_that_duckdb_lacks_are_named(array: Any) -> None:
         (["x y", 'say "x"'], True),
     ],
 )
-def test_names_that_duckdb_would_change_are_refused(names: list[str], kept: bool) -> None:
+def test_names_that_duckdb_would_change_are_refused(names: list[str], accepted: bool) -> None:
     table = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=names)
-    if kept:
+    if accepted:
         assert zc.convert(table, "duckdb").columns == names
         return
     assert duckdb.connect().from_arrow(table).columns != names

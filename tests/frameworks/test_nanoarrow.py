@@ -1,4 +1,4 @@
-"""nanoarrow: Arrow memory handed on, and what nanoarrow itself gets wrong on the way."""
+"""nanoarrow: aliases of Arrow memory, and hazards of nanoarrow's own exporters."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_each_type_in_each_shape_survives(kind: str, shape: str, form: str) -> N
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", [k for k in KINDS if k not in ("null", "string_view")])
-def test_each_type_reaches_numpy(kind: str, shape: str) -> None:
+def test_each_type_keeps_its_values_in_numpy(kind: str, shape: str) -> None:
     array = na.Array(pa.table({"x": shaped(KINDS[kind], shape)}))
     table = zc.convert(array, "pyarrow")
     options = {"nulls": "mask", "encode": True}
@@ -94,7 +94,7 @@ def test_numbers_are_aliased(target: str) -> None:
         assert np.array_equal(np.asarray(converted[name]), column.to_numpy())
 
 
-def test_single_columns() -> None:
+def test_single_columns_are_aliased() -> None:
     values = np.arange(8.0)
     for array in (na.Array(values, na.float64()), na.c_array(values)):
         converted = zc.convert(array, "numpy", copy=False)
@@ -102,9 +102,9 @@ def test_single_columns() -> None:
         assert zc.shares_memory(converted, values)
         assert not converted.flags.writeable
         assert zc.shares_memory(zc.convert(array, "pyarrow", copy=False), values)
-    made = zc.convert(values, "nanoarrow", copy=False)
-    assert type(made) is na.Array
-    assert zc.shares_memory(made, values)
+    result = zc.convert(values, "nanoarrow", copy=False)
+    assert type(result) is na.Array
+    assert zc.shares_memory(result, values)
     with pytest.raises(zc.LossyConversionError, match="it has 1 null"):
         zc.convert(na.Array([1, None], na.int32()), "numpy")
 
@@ -222,13 +222,13 @@ t = pa.table({'s': pa.array(['a', 'b' * 20], pa.string_view())})
 
 def test_hazard_arrays_with_views_abort_the_process(run_python) -> None:
     """nanoarrow itself crashes, in a separate process."""
-    done = run_python(_VIEWS + "pa.table(na.Array(t)).to_pydict()\nprint('alive')")
-    assert done.returncode != 0
-    assert "alive" not in done.stdout
+    completed = run_python(_VIEWS + "pa.table(na.Array(t)).to_pydict()\nprint('alive')")
+    assert completed.returncode != 0
+    assert "alive" not in completed.stdout
 
 
 def test_arrays_with_views_are_refused_before_they_are_read(run_python) -> None:
-    done = run_python(
+    completed = run_python(
         _VIEWS
         + """
 array = na.Array(t)
@@ -254,8 +254,8 @@ assert pa.table(cast).to_pydict() == t.to_pydict()
 print("alive")
 """
     )
-    assert done.returncode == 0, done.stderr
-    assert "alive" in done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert "alive" in completed.stdout
 
 
 @pytest.mark.parametrize(

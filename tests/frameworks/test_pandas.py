@@ -279,9 +279,9 @@ def test_private_column_iterator_agrees_with_public_api() -> None:
 
     frame = pd.concat([make().to_frame() for make in ARROW.values()], axis=1)
     frame["x"], frame["y"], frame["t"] = 1, np.array([1.5, 2.5, 3.5]), pd.Timestamp("2020")
-    ours, theirs = list(column_arrays(pd, frame)), list(column_arrays_by_series(frame))
-    assert len(ours) == len(theirs) == frame.shape[1]
-    for a, b in zip(ours, theirs, strict=True):
+    private, public = list(column_arrays(pd, frame)), list(column_arrays_by_series(frame))
+    assert len(private) == len(public) == frame.shape[1]
+    for a, b in zip(private, public, strict=True):
         assert storage(pd.Series(a, copy=False)) == storage(pd.Series(b, copy=False))
 
 

@@ -30,14 +30,14 @@ INDEXES = {
 
 
 @pytest.mark.parametrize(("index", "levels"), INDEXES.values(), ids=INDEXES)
-@pytest.mark.parametrize("asked", [None, True, False])
-def test_index_is_kept_or_left_out(index, levels: int, asked: bool | None) -> None:
+@pytest.mark.parametrize("index_option", [None, True, False])
+def test_index_is_kept_or_left_out(index, levels: int, index_option: bool | None) -> None:
     frame = pd.DataFrame({"x": [1.5, 2.5, 3.5]}, index=index)
-    options = {} if asked is None else {"index": asked}
-    count = {None: levels, True: index.nlevels, False: 0}[asked]
+    options = {} if index_option is None else {"index": index_option}
+    count = {None: levels, True: index.nlevels, False: 0}[index_option]
     table = zc.convert(frame, "pyarrow", **options)
     assert table.num_columns == 1 + count
-    expected = frame if count or asked is None else frame.reset_index(drop=True)
+    expected = frame if count or index_option is None else frame.reset_index(drop=True)
     # pyarrow's own reader, then zerocopy: both restore the index and its name.
     assert_frame_equal(table.to_pandas(), expected)
     back = zc.convert(table, "pandas")
@@ -139,7 +139,7 @@ def test_duplicate_labels_are_refused_for_dicts() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (3, 0), (0, 2)])
-def test_empty_frames(shape) -> None:
+def test_empty_frames_keep_their_columns(shape) -> None:
     frame = pd.DataFrame(np.zeros(shape), columns=[f"c{i}" for i in range(shape[1])])
     table = zc.convert(frame, "pyarrow")
     assert table.column_names == list(frame.columns)

@@ -147,7 +147,7 @@ def sample_of(kind) -> pa.ChunkedArray:
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
-def test_types_of_arrow_in_pandas(kind) -> None:
+def test_arrow_types_keep_their_values_in_pandas(kind) -> None:
     array = sample_of(kind)
     table = pa.table({"x": array})
     plan = zc.explain(table, "pandas")
@@ -169,7 +169,7 @@ def test_types_of_arrow_in_pandas(kind) -> None:
 
 
 def test_list_views_are_not_cast() -> None:
-    """apache/arrow#50976: the cast forgets the sizes."""
+    """apache/arrow#50976: the cast ignores the sizes."""
     views = pa.ListViewArray.from_arrays(
         pa.array([2, 0, 1], pa.int32()), pa.array([1, 2, 0], pa.int32()), pa.array([7, 8, 9])
     )
@@ -186,9 +186,9 @@ def test_hazard_to_pandas_copies() -> None:
     """Hazard 6: ``Table.to_pandas`` copies, and turns integers with nulls into floats."""
     table = pa.table({"x": [1, None, 3]})
     assert table.to_pandas()["x"].dtype == "float64"
-    ours = zc.convert(table, "pandas", copy=False)
-    assert ours["x"].dtype == "int64[pyarrow]"
-    assert storage(ours["x"]) == list(buffers(table["x"]))
+    converted = zc.convert(table, "pandas", copy=False)
+    assert converted["x"].dtype == "int64[pyarrow]"
+    assert storage(converted["x"]) == list(buffers(table["x"]))
 
 
 def test_aliases_escape_copy_on_write() -> None:
@@ -250,7 +250,7 @@ def test_copy_of_a_frame_keeps_values_and_types_in_new_memory() -> None:
 
 def test_jax_refuses_64_bits_with_x64_off(run_python) -> None:
     """Hazard 7: ``jax.numpy.asarray(series)`` truncates 64 bits to 32 silently."""
-    done = run_python(
+    completed = run_python(
         """
         import jax, numpy as np, pandas as pd, zerocopy as zc
         frame = pd.DataFrame({"x": [2**40, 1], "y": np.ones(2, "f4")})
@@ -264,7 +264,7 @@ def test_jax_refuses_64_bits_with_x64_off(run_python) -> None:
         assert zc.convert(frame, "jax")["x"][0] == 2**40
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 @pytest.mark.parametrize("dtype", ["int16", "uint64", "float32", "bool"])

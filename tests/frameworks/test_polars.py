@@ -34,7 +34,7 @@ def test_columns_to_arrow_are_aliased_chunk_by_chunk(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALIASED)
 @pytest.mark.parametrize("rows", [slice(1, 3), slice(0, 0), slice(2, 3)])
-def test_slices_and_empty_columns(name: str, rows: slice) -> None:
+def test_slices_and_empty_columns_are_aliased(name: str, rows: slice) -> None:
     part = ALIASED[name][rows]
     array = zc.convert(part, "pyarrow", copy=False)
     assert array.to_pylist() == part.to_list()
@@ -46,16 +46,16 @@ def test_slices_and_empty_columns(name: str, rows: slice) -> None:
 
 @pytest.mark.parametrize("dtype", [pl.Categorical, pl.List(pl.Categorical)])
 def test_categorical_is_copied(dtype: object) -> None:
-    made = pl.DataFrame({"x": series([["a"], ["b"]] if dtype == pl.List else ["a", "b"], dtype)})
-    plan = zc.explain(made, "pyarrow")
+    frame = pl.DataFrame({"x": series([["a"], ["b"]] if dtype == pl.List else ["a", "b"], dtype)})
+    plan = zc.explain(frame, "pyarrow")
     assert not leaf(plan).zero_copy
     assert leaf(plan).copied_bytes
     assert "for each export" in str(leaf(plan).reasons[0])
     with pytest.raises(CopyRequiredError, match="Categorical"):
-        zc.convert(made, "pyarrow", copy=False)
-    table = zc.convert(made, "pyarrow")
-    assert table["x"].to_pylist() == made["x"].to_list()
-    assert zc.convert(table, "polars").equals(made)
+        zc.convert(frame, "pyarrow", copy=False)
+    table = zc.convert(frame, "pyarrow")
+    assert table["x"].to_pylist() == frame["x"].to_list()
+    assert zc.convert(table, "polars").equals(frame)
 
 
 def test_format_table_agrees_with_the_stream() -> None:
@@ -72,17 +72,17 @@ def test_numbers_to_tensors_are_aliased(to: str) -> None:
         {"a": [1.0, 2.0, 3.0], "b": [1, 2, 3], "c": [[1, 2]] * 3},
         schema_overrides={"c": pl.Array(pl.Int32, 2)},
     )
-    for given in (frame, frame[1:]):
+    for source in (frame, frame[1:]):
         # The second call uses the fast path, if there is one.
         for _ in range(2):
-            converted = zc.convert(given, to)
+            converted = zc.convert(source, to)
             for name, column in converted.items():
-                assert np.array_equal(np.asarray(column), given[name].to_numpy())
+                assert np.array_equal(np.asarray(column), source[name].to_numpy())
         if to != "jax":  # it aliases memory at multiples of 64 bytes only
-            assert zc.explain(given, to, copy=False).zero_copy
+            assert zc.explain(source, to, copy=False).zero_copy
             for name, column in converted.items():
-                assert zc.view(column).ptr == given[name].to_numpy().ctypes.data
-                assert zc.shares_memory(given[name], column)
+                assert zc.view(column).ptr == source[name].to_numpy().ctypes.data
+                assert zc.shares_memory(source[name], column)
 
 
 def test_plain_series_is_a_tensor() -> None:
@@ -116,7 +116,7 @@ def test_fast_path_keeps_time_zones() -> None:
 
 
 def test_tensors_need_no_pyarrow(run_python) -> None:
-    done = run_python("""
+    completed = run_python("""
         import sys, numpy as np, polars as pl, torch, zerocopy as zc
         frame = pl.DataFrame({"a": [1, 2], "b": [1.5, 2.5], "s": ["x", "y"], "e": [True, None]})
         zc.convert(frame, "torch", columns=["a", "b"])
@@ -128,7 +128,7 @@ def test_tensors_need_no_pyarrow(run_python) -> None:
         zc.convert(made["a"], "polars.DataFrame")
         assert "pyarrow" not in sys.modules
     """)
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_lazy_frame_is_refused() -> None:

@@ -22,7 +22,7 @@ def test_hazard_pyarrow_casts_list_views_incorrectly() -> None:
 def test_hazard_dictionaries_in_lists_lose_rows_and_panic() -> None:
     kind = pa.large_list(pa.dictionary(pa.int8(), pa.string()))
     column = pa.chunked_array([pa.array([], kind), pa.array([["a"], ["b", "a"]], kind)])
-    assert len(pl.Series(Streamed(column))) == 0, "polars keeps the rows now: the guard can go"
+    assert len(pl.Series(Streamed(column))) == 0, "polars keeps the rows: the guard can be removed"
     assert zc.convert(column, "polars").to_list() == [["a"], ["b", "a"]]
     hollow = pa.chunked_array([pa.array([[None]], kind)])
     with pytest.raises(UnsupportedConversionError, match="without values"):
@@ -84,7 +84,7 @@ def test_datetimes_are_aliased() -> None:
 
 
 def test_hazard_small_decimals_in_a_struct_are_wrong_in_polars(run_python) -> None:
-    done = run_python("""
+    completed = run_python("""
         import polars as pl, pyarrow as pa
         from decimal import Decimal
         import zerocopy as zc
@@ -93,5 +93,5 @@ def test_hazard_small_decimals_in_a_struct_are_wrong_in_polars(run_python) -> No
         assert zc.convert(table, "polars")["x"].to_list() == given
         print("right" if pl.from_arrow(table)["x"].to_list() == given else "wrong")
     """)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["wrong"], "polars reads them right now: the cast can go"
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.split() == ["wrong"], "polars reads them correctly: the cast can be removed"

@@ -169,18 +169,18 @@ def test_misaligned_memory_is_copied_with_a_reason() -> None:
 
 
 def test_tensors_in_a_column_become_an_array_of_that_shape() -> None:
-    given = np.arange(24.0).reshape(4, 3, 2)
-    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(given)
+    values = np.arange(24.0).reshape(4, 3, 2)
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(values)
     plan, frame = (
         zc.explain(pa.table({"x": tensors}), "polars"),
         zc.convert(pa.table({"x": tensors}), "polars"),
     )
     assert frame["x"].dtype == pl.Array(pl.Float64, (3, 2))
     assert leaf(plan).zero_copy
-    assert blocks(frame["x"]) == {given.ctypes.data}
-    assert np.array_equal(zc.convert(frame, "numpy")["x"], given)
+    assert blocks(frame["x"]) == {values.ctypes.data}
+    assert np.array_equal(zc.convert(frame, "numpy")["x"], values)
     part = zc.convert(pa.table({"x": tensors[1:3]}), "polars")
-    assert np.array_equal(zc.convert(part, "numpy")["x"], given[1:3])
+    assert np.array_equal(zc.convert(part, "numpy")["x"], values[1:3])
     kind = pa.fixed_shape_tensor(pa.float64(), [3, 2], permutation=[1, 0])
     turned = pa.ExtensionArray.from_storage(kind, tensors.storage)
     with pytest.raises(UnsupportedConversionError, match="permuted"):
@@ -227,14 +227,14 @@ def test_enum_and_categorical_survive_arrow() -> None:
 
 
 @pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["a"]), pl.Enum([])])
-def test_unused_categories(dtype: object) -> None:
+def test_unused_categories_are_kept(dtype: object) -> None:
     frame = pl.DataFrame({"x": series([None, None], dtype)})
     back = zc.convert(zc.convert(frame, "pyarrow"), "polars")
     assert back.schema == frame.schema
     assert back.equals(frame)
 
 
-def test_frames_without_columns_or_rows() -> None:
+def test_frames_without_columns_or_rows_are_converted() -> None:
     empty = pl.DataFrame(height=3)
     assert zc.convert(empty, "pyarrow").num_columns == 0
     table = pa.table({"a": [1, 2, 3]}).select([])
@@ -262,7 +262,7 @@ def test_empty_column_name_is_kept() -> None:
     )
 
 
-def test_forms() -> None:
+def test_polars_targets_select_the_type_of_the_result() -> None:
     frame = pl.DataFrame({"a": [1, 2], "b": [3, 4]})
     assert zc.convert(frame, "polars.DataFrame") is frame
     with pytest.raises(UnsupportedConversionError, match="2 columns is not one"):
@@ -289,7 +289,9 @@ def test_forms() -> None:
         (np.array(["2020-01-01", "NaT"], "M8[D]"), pl.Date, "M8[D]", False),
     ],
 )
-def test_dates_of_numpy(array: np.ndarray, dtype: object, stored: str, aliased: bool) -> None:
+def test_numpy_dates_are_aliased_or_copied(
+    array: np.ndarray, dtype: object, stored: str, aliased: bool
+) -> None:
     plan, frame = zc.explain({"x": array}, "polars"), zc.convert({"x": array}, "polars")
     assert frame["x"].dtype == dtype
     assert leaf(plan).zero_copy == aliased == (blocks(frame["x"]) == {array.ctypes.data})
@@ -348,7 +350,7 @@ def test_1d_array_becomes_a_series_and_2d_a_frame() -> None:
             zc.convert(np.ones(3, complex), "polars")
 
 
-def test_a_result_outlives_its_source() -> None:
+def test_result_outlives_its_source() -> None:
     frame = zc.convert({"x": np.arange(1000)}, "polars")
     table = zc.convert(frame, "pyarrow")
     tensors = zc.convert(table, "numpy")

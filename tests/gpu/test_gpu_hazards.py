@@ -25,7 +25,7 @@ pytestmark = MARKS
 def run(code: str, **given: object) -> None:
     """Run a program with these names in a separate process, which must exit with 0 in time."""
     assignments = "".join(f"{name} = {value!r}\n" for name, value in given.items())
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", assignments + textwrap.dedent(code)],
         capture_output=True,
         text=True,
@@ -33,7 +33,7 @@ def run(code: str, **given: object) -> None:
         cwd=Path(__file__).parents[2],
         env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert completed.returncode == 0, f"{completed.stdout}\n{completed.stderr}"
 
 
 # -- memory that both sides can address ---------------------------------------------------
@@ -54,7 +54,7 @@ def _managed(name: str, values: np.ndarray):
 @pytest.mark.parametrize("target", NAMES)
 @pytest.mark.parametrize("source", ["cupy", "numba"])
 @pytest.mark.parametrize("copy", [None, True])
-def test_managed_memory(source: str, target: str, copy: bool | None) -> None:
+def test_managed_memory_is_converted_as_planned(source: str, target: str, copy: bool | None) -> None:
     """Managed memory belongs to its device; the plan states whether it is aliased or copied."""
     side(source)
     target = side(target)
@@ -68,14 +68,14 @@ def test_managed_memory(source: str, target: str, copy: bool | None) -> None:
 
 
 @pytest.mark.parametrize("source", ["cupy", "numba"])
-def test_managed_memory_to_numpy(source: str) -> None:
+def test_managed_memory_is_copied_to_numpy(source: str) -> None:
     side(source)
     assert np.array_equal(zc.convert(_managed(source, sample()), to="numpy"), sample())
 
 
 @pytest.mark.parametrize("target", NAMES)
 @pytest.mark.parametrize("source", ["cupy", "torch", "numba", "numba, mapped"])
-def test_page_locked_memory(source: str, target: str) -> None:
+def test_page_locked_memory_is_read_synchronously(source: str, target: str) -> None:
     """Page-locked memory is host memory whichever framework locked it, and is read synchronously."""
     side(source.partition(",")[0])
     target = side(target)
@@ -124,7 +124,7 @@ def test_memory_survives_a_kernel_that_outlives_the_source(source: str, target: 
     assert junk
 
 
-# -- a stream that is none ----------------------------------------------------------------
+# -- streams without synchronisation ----------------------------------------------------------------
 
 NO_ORDER = """
 import jax, numpy as np, zerocopy as zc
@@ -209,7 +209,7 @@ use()
 
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
-def test_a_fork_after_the_import(name: str, begun: bool) -> None:
+def test_forked_child_raises_if_the_parent_used_cuda(name: str, begun: bool) -> None:
     """JAX is left out: it starts threads at import, and warns that it does not support fork."""
     side(name)
     run(FORKED, names=[name], begun=begun)

@@ -46,7 +46,7 @@ def _settle() -> None:
         cupy = importlib.import_module("cupy")
         cupy.get_default_memory_pool().free_all_blocks()
     if have("numba"):
-        # It frees late: up to ten arrays at once (numba.cuda.cudadrv.driver._PendingDeallocs).
+        # Numba defers deallocation: up to ten arrays at once (numba.cuda.cudadrv.driver._PendingDeallocs).
         importlib.import_module("numba.cuda").current_context().memory_manager.deallocations.clear()
 
 
@@ -60,7 +60,7 @@ def _used(name: str) -> int:
         stats = importlib.import_module("jax").devices("cuda")[0].memory_stats()
         if stats:
             return stats["bytes_in_use"]
-    pytest.skip(f"{name} does not count what it has handed out")
+    pytest.skip(f"{name} does not count its allocations")
 
 
 def _eventually(true: Callable[[], bool]) -> bool:
@@ -74,7 +74,7 @@ def _eventually(true: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_a_result_outlives_its_source(source: str, target: str) -> None:
+def test_result_outlives_its_source(source: str, target: str) -> None:
     source, target = side(source), side(target)
     values = sample(shape=(512, 512))
     result = zc.convert(source.make(values), to=target.name)
@@ -86,7 +86,7 @@ def test_a_result_outlives_its_source(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_a_source_outlives_its_result(source: str, target: str) -> None:
+def test_source_outlives_its_result(source: str, target: str) -> None:
     source, target = side(source), side(target)
     values = sample(shape=(512, 512))
     x = source.make(values)
@@ -138,7 +138,7 @@ def test_bare_producer_stays_alive_while_aliased(target: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_dropped_in_another_thread(source: str, target: str) -> None:
+def test_result_can_be_dropped_in_another_thread(source: str, target: str) -> None:
     source, target = side(source), side(target)
     for _ in range(20):
         box = [zc.convert(source.make(sample()), to=target.name)]
@@ -185,7 +185,7 @@ def test_no_leak_over_copies(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_leak_over_transfers(name: str) -> None:
-    own, host = side(name), np.ones(65_536, "f4")
+    framework, host = side(name), np.ones(65_536, "f4")
     for _ in range(100):
         zc.convert(zc.convert(host, to=name, device=DEVICE), to="numpy")
     _settle()
@@ -193,7 +193,7 @@ def test_no_leak_over_transfers(name: str) -> None:
     for _ in range(1000):
         x = zc.convert(host, to=name, device=DEVICE)
         zc.convert(x, to="numpy")
-    own.values(x)
+    framework.values(x)
     del x
     assert _eventually(lambda: _settle() or before - free_bytes() < 64 * MIB)
 
@@ -216,7 +216,7 @@ def test_out_of_memory_raises_memory_error(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_threads(source: str, target: str) -> None:
+def test_threads_convert_private_and_shared_arrays(source: str, target: str) -> None:
     """Eight threads, each with private arrays and one shared array."""
     source, target = side(source), side(target)
     shared = source.make(sample())
@@ -241,7 +241,7 @@ def test_threads(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("source", NAMES)
-def test_at_the_interpreters_exit(source: str) -> None:
+def test_interpreter_exits_with_live_arrays(source: str) -> None:
     """Deleters also run after modules are cleared: no crash, no message."""
     side(source)
     targets = [target for target in NAMES if target != source and have(target)]
@@ -253,7 +253,7 @@ def test_at_the_interpreters_exit(source: str) -> None:
         assert all(zc.shares_memory(x, y) for y in aliases)
         others = [zc.convert(zc.convert(host, to={source!r}, device="cuda:0"), to=t) for t in {targets!r}]
     """
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
@@ -261,6 +261,6 @@ def test_at_the_interpreters_exit(source: str) -> None:
         cwd=Path(__file__).parents[2],
         env={**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
     )
-    assert done.returncode == 0, done.stderr
-    assert "Exception ignored" not in done.stderr
-    assert "Traceback" not in done.stderr
+    assert completed.returncode == 0, completed.stderr
+    assert "Exception ignored" not in completed.stderr
+    assert "Traceback" not in completed.stderr

@@ -40,12 +40,12 @@ def test_fast_path_is_registered(source: str, target: str) -> None:
 @pytest.mark.parametrize(("source", "target"), FAST)
 def test_fast_path_agrees_with_the_slow_path_or_raises(source: str, target: str, dtype: str) -> None:
     """For each dtype, the result of the slow path; or BufferError, and convert takes the slow path."""
-    own, taker = side(source), side(target)
+    source_side, target_side = side(source), side(target)
     route = _kept(source, target)
-    if not own.holds(dtype):
+    if not source_side.holds(dtype):
         pytest.skip(f"{source} has no {dtype}")
     values = sample(dtype)
-    x = own.make(values)
+    x = source_side.make(values)
     if not zc.explain(x, to=target).possible:
         with pytest.raises(zc.ZeroCopyError):
             zc.convert(x, to=target)
@@ -53,7 +53,7 @@ def test_fast_path_agrees_with_the_slow_path_or_raises(source: str, target: str,
     planned = make_plan(Call(x, target, {})).run()
     try:
         fast = route(x)
-    except Exception:  # noqa: BLE001 - whatever it raises leaves it to the planned way
+    except Exception:  # noqa: BLE001 - after any exception, convert takes the slow path
         assert dtype not in NATIVE_NAMES
     else:
         a, b = zc.view(fast), zc.view(planned)
@@ -64,7 +64,7 @@ def test_fast_path_agrees_with_the_slow_path_or_raises(source: str, target: str,
             b.dtype,
             b.device,
         )
-    same(taker, zc.convert(x, to=target), values)
+    same(target_side, zc.convert(x, to=target), values)
 
 
 CUTS = {
@@ -80,13 +80,17 @@ CUTS = {
 
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize(("source", "target"), FAST)
-def test_layouts_after_a_plain_array(source: str, target: str, cut: str) -> None:
+def test_route_does_not_depend_on_the_layout(source: str, target: str, cut: str) -> None:
     """Routes depend on the type alone: one array's layout must not be assumed for the next."""
     if source == "torch" and "reversed" in cut:
         pytest.skip("torch has no negative strides")
-    own, taker = side(source), side(target)
+    source_side, target_side = side(source), side(target)
     _kept(source, target)
-    same(taker, zc.convert(CUTS[cut](own.make(sample())), to=target), np.array(CUTS[cut](sample())))
+    same(
+        target_side,
+        zc.convert(CUTS[cut](source_side.make(sample())), to=target),
+        np.array(CUTS[cut](sample())),
+    )
 
 
 def test_lazy_torch_tensors_leave_the_fast_path() -> None:
@@ -96,13 +100,13 @@ def test_lazy_torch_tensors_leave_the_fast_path() -> None:
     _kept("torch", "cupy")
     z = torch.tensor([1 + 2j, 3 - 4j], device="cuda:0", dtype=torch.complex64)
     for lazy in (z.conj(), z.conj().imag):
-        got = side("cupy").values(zc.convert(lazy, to="cupy"))
-        assert np.array_equal(got, lazy.resolve_conj().resolve_neg().cpu().numpy())
+        values = side("cupy").values(zc.convert(lazy, to="cupy"))
+        assert np.array_equal(values, lazy.resolve_conj().resolve_neg().cpu().numpy())
     with pytest.raises(zc.UnsupportedConversionError, match="grad"):
         zc.convert(torch.ones(3, device="cuda:0", requires_grad=True), to="cupy")
 
 
-def test_a_host_tensor_after_one_on_the_device() -> None:
+def test_route_does_not_depend_on_the_device() -> None:
     """One type on host and device: the second array is transferred."""
     side("torch")
     side("cupy")
@@ -116,7 +120,7 @@ def test_a_host_tensor_after_one_on_the_device() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("order", ["C", "F", "strided"])
-def test_numpy_to_cupy(dtype: str, order: str) -> None:
+def test_numpy_arrays_are_transferred_to_cupy(dtype: str, order: str) -> None:
     """A transfer, on the fast path from the second call on; the source may change when it returns."""
     cupy = side("cupy")
     zc.convert(sample(), to="cupy")
@@ -131,7 +135,7 @@ def test_numpy_to_cupy(dtype: str, order: str) -> None:
     assert result.strides == planned.strides
 
 
-def test_the_forms_that_are_offered() -> None:
+def test_cupy_exports_and_imports_the_expected_forms() -> None:
     side("cupy")
     cupy = importlib.import_module("cupy")
     assert set(registry.by_name("cupy").fast_exporters(cupy.ndarray)) == {"cuda"}

@@ -18,7 +18,7 @@ MUTABLE = [pair for pair in PAIRS if pair[0] != "jax"]
 
 
 @pytest.mark.parametrize(("source", "target"), MUTABLE)
-def test_copy_by_mutation(source: str, target: str) -> None:
+def test_write_to_the_source_changes_aliases_only(source: str, target: str) -> None:
     """A write to the source is visible in an alias, not in a copy."""
     source, target = side(source), side(target)
     x = source.make(sample())
@@ -33,7 +33,7 @@ def test_copy_by_mutation(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_a_write_to_the_result_of_copy_true(source: str, target: str) -> None:
+def test_write_to_a_copy_does_not_change_the_source(source: str, target: str) -> None:
     source, target = side(source), side(target)
     if target.name == "jax":
         pytest.skip("JAX arrays are immutable")
@@ -47,7 +47,7 @@ def test_a_write_to_the_result_of_copy_true(source: str, target: str) -> None:
 @pytest.mark.parametrize("writable", [None, True, False])
 @pytest.mark.parametrize("copy", [None, True, False])
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_explain_is_shares_memory(source, target, copy, writable) -> None:
+def test_explain_agrees_with_shares_memory(source, target, copy, writable) -> None:
     source, target = side(source), side(target)
     x = source.make(sample())
     options = {"copy": copy, "writable": writable, "device": DEVICE}
@@ -72,34 +72,34 @@ def test_jax_arrays_are_immutable(target: str) -> None:
     plan = zc.explain(x, target.name)
     assert plan.zero_copy
     assert "would change the source" in plan.warnings[0]
-    mine = zc.convert(x, to=target.name, writable=True)
-    target.fill(mine, 9)
-    target.values(mine)
+    writable_result = zc.convert(x, to=target.name, writable=True)
+    target.fill(writable_result, 9)
+    target.values(writable_result)
     same(jax, x, sample())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_own_array_is_returned_unchanged(name: str) -> None:
-    own = side(name)
-    x = own.make(sample())
+def test_array_of_the_target_is_returned_unchanged(name: str) -> None:
+    framework = side(name)
+    x = framework.make(sample())
     assert zc.convert(x, to=name) is x
     assert zc.convert(x, to=name, device=DEVICE) is x
     assert zc.convert(x, to=name, copy=False) is x
     fresh = zc.convert(x, to=name, copy=True)
-    assert own.pointer(fresh) != own.pointer(x)
+    assert framework.pointer(fresh) != framework.pointer(x)
     assert not zc.shares_memory(x, fresh)
-    same(own, fresh, sample())
+    same(framework, fresh, sample())
 
 
 @pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "complex128", "bool"])
-def test_an_own_strided_array_is_copied(name: str, dtype: str) -> None:
-    own = side(name)
+def test_strided_array_of_the_target_is_copied(name: str, dtype: str) -> None:
+    framework = side(name)
     values = sample(dtype, (8, 6))
-    x = own.make(values)[:, 1]
+    x = framework.make(values)[:, 1]
     fresh = zc.convert(x, to=name, copy=True)
     assert not zc.shares_memory(x, fresh)
-    same(own, fresh, values[:, 1])
+    same(framework, fresh, values[:, 1])
 
 
 # -- devices ------------------------------------------------------------------
@@ -115,13 +115,13 @@ def test_missing_device_is_refused(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["cupy", "numba"])
-def test_no_arrays_on_the_host(target: str) -> None:
+def test_host_device_is_refused_by_cupy_and_numba(target: str) -> None:
     side(target)
     with pytest.raises(zc.DeviceError, match="cuda"):
         zc.convert(sample(), to=target, device="cpu")
 
 
-def test_the_frameworks_own_device_objects() -> None:
+def test_device_objects_of_frameworks_are_accepted() -> None:
     if have("torch"):
         torch = importlib.import_module("torch")
         assert zc.convert(sample(), to="torch", device=torch.device("cuda")).is_cuda
@@ -137,7 +137,7 @@ def test_the_frameworks_own_device_objects() -> None:
 
 @pytest.mark.parametrize("target", NAMES)
 @pytest.mark.parametrize("source", NAMES)
-def test_to_another_device(source: str, target: str) -> None:
+def test_conversion_to_another_device_copies(source: str, target: str) -> None:
     source, target = side(source), side(target)
     if cuda_driver.count() < 2:
         pytest.skip("there is one GPU")
@@ -199,7 +199,7 @@ def test_cupy_records_and_dates_are_refused_by_name(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_malformed_interfaces(target: str) -> None:
+def test_malformed_interfaces_are_refused(target: str) -> None:
     cupy, _ = side("cupy"), side(target)
     x = cupy.make(sample())
     for entries, error in (
@@ -220,7 +220,7 @@ def test_objects_that_are_not_streams_are_refused(target: str, stream: object) -
         zc.convert(cupy.make(sample()), to=target, stream=stream)
 
 
-def test_jax_without_64_bits_refuses() -> None:
+def test_64_bit_values_are_refused_by_jax_without_x64() -> None:
     cupy, _ = side("cupy"), side("jax")
     jax = importlib.import_module("jax")
     x = cupy.make(np.array([2**40 + 5]))
@@ -236,7 +236,7 @@ def test_jax_without_64_bits_refuses() -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_containers(source: str, target: str) -> None:
+def test_containers_are_converted_leaf_by_leaf(source: str, target: str) -> None:
     source, target = side(source), side(target)
     x = {"a": source.make(sample()), "b": [source.make(sample(shape=(3,)))]}
     result = zc.convert(x, to=target.name)
@@ -245,7 +245,7 @@ def test_containers(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_nothing_warns(source: str, target: str) -> None:
+def test_conversions_issue_no_python_warnings(source: str, target: str) -> None:
     """Warnings are in the plan, not issued through `warnings`."""
     source, target = side(source), side(target)
     x = source.make(sample())

@@ -1,9 +1,9 @@
 """P8: the consumer's stream waits for the producer's work, and the host waits for no device.
 
-A stream is kept busy for some 200 ms, then the producer writes on it; the consumer
-reads on another stream. That the busy stream is not done when ``convert`` returns
-shows both: the device ordered the work, and the host did not wait. Each step runs once before,
-idle: the first launch of a kernel loads it, and may wait for the whole device.
+A stream is kept busy for about 200 ms, then the producer writes on it; the consumer reads on another
+stream. If the busy stream has pending work when ``convert`` returns and the consumer reads the new
+values, the device ordered the work and the host did not wait. Each step runs once in advance, because
+the first launch of a kernel loads it and may wait for the whole device.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUSY_CYCLES = 400_000_000  # 200 ms at 2 GHz
 
 def _torch():
     if not have("torch"):
-        pytest.skip("torch is what keeps a stream busy here")
+        pytest.skip("the test needs torch to keep a stream busy")
     return importlib.import_module("torch")
 
 
@@ -129,26 +129,26 @@ def snapshot(name: str, x, on):
     return np.array(x + 0)  # JAX has one compute stream, and waits for it
 
 
-SOURCES = ["cupy", "torch", "numba"]  # JAX has no streams to put a producer on
+SOURCES = ["cupy", "torch", "numba"]  # JAX's streams are private
 
 
-def _run(source: str, target: str, given: str, cycles: int):
-    """Write late on one stream, convert, read on another; return the values and whether convert waited."""
-    own = side(source)
-    x = own.make(np.full(SHAPE, OLD, "f4"))
+def _run(source: str, target: str, stream_form: str, cycles: int):
+    """Write on a busy stream, convert, read on another; return the values and whether convert waited."""
+    framework = side(source)
+    x = framework.make(np.full(SHAPE, OLD, "f4"))
     if target in ("cupy", "torch"):
         _room(target)
     _torch().cuda.synchronize()
     first, then = stream(), stream()
     busy(first, cycles)
-    handed = write(source, x, first)
+    exported = write(source, x, first)
     with current(source, first):
-        if given == "default":
+        if stream_form == "default":
             with current(target, then):
-                result = zc.convert(handed, to=target)
+                result = zc.convert(exported, to=target)
         else:
-            asked = {"handle": then.cuda_stream, "object": then, "none": -1}[given]
-            result = zc.convert(handed, to=target, stream=asked)
+            stream_option = {"handle": then.cuda_stream, "object": then, "none": -1}[stream_form]
+            result = zc.convert(exported, to=target, stream=stream_option)
     waited = first.query()
     values = snapshot(target, result, then)
     first.synchronize()
@@ -160,14 +160,14 @@ def _twice(*args):
     return _run(*args, BUSY_CYCLES)
 
 
-@pytest.mark.parametrize("given", ["handle", "object"])
+@pytest.mark.parametrize("stream_form", ["handle", "object"])
 @pytest.mark.parametrize("target", ["cupy", "torch", "numba"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_passed_stream_orders_the_consumer(source: str, target: str, given: str) -> None:
+def test_passed_stream_orders_the_consumer(source: str, target: str, stream_form: str) -> None:
     side(target)
     if source == target:
-        pytest.skip("its own array comes back as it is")
-    values, waited = _twice(source, target, given)
+        pytest.skip("the target returns its own array unchanged")
+    values, waited = _twice(source, target, stream_form)
     assert np.all(values == NEW)
     assert not waited, "the host, or the whole device, has waited for the producer"
 
@@ -177,14 +177,14 @@ def test_passed_stream_orders_the_consumer(source: str, target: str, given: str)
 def test_current_stream_orders_the_consumer(source: str, target: str) -> None:
     side(target)
     if source == target:
-        pytest.skip("its own array comes back as it is")
+        pytest.skip("the target returns its own array unchanged")
     values, waited = _twice(source, target, "default")
     assert np.all(values == NEW)
     assert not waited
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_jax_reads_what_was_written(source: str) -> None:
+def test_jax_reads_the_values_of_pending_writes(source: str) -> None:
     side("jax")
     values, _ = _twice(source, "jax", "handle")
     assert np.all(values == NEW)
@@ -196,7 +196,7 @@ def test_no_sync_stream_reads_old_values(source: str, target: str) -> None:
     """Stream -1 requests no order: the consumer overtakes the producer and reads the old values."""
     side(target)
     if source == target:
-        pytest.skip("its own array comes back as it is")
+        pytest.skip("the target returns its own array unchanged")
     values, waited = _twice(source, target, "none")
     assert not waited
     assert np.all(values == OLD), "the stream was not busy for long enough to show an order"
@@ -214,8 +214,8 @@ def test_consumer_waits_for_the_interfaces_stream(target: str) -> None:
         busy(first, cycles)
         write("cupy", x, first)
         bare = InterfaceAlone(x, stream=first.cuda_stream)
-        asked = None if target == "jax" else then.cuda_stream
-        result = zc.convert(bare, to=target, stream=asked)
+        stream_option = None if target == "jax" else then.cuda_stream
+        result = zc.convert(bare, to=target, stream=stream_option)
         waited = first.query()
         values = snapshot(target, result, then)
         assert np.all(values == NEW)
@@ -226,28 +226,28 @@ def test_consumer_waits_for_the_interfaces_stream(target: str) -> None:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_fetching_waits_for_the_producer(source: str) -> None:
-    own = side(source)
+    framework = side(source)
     for cycles in (1000, BUSY_CYCLES):
-        x = own.make(np.full(SHAPE, OLD, "f4"))
+        x = framework.make(np.full(SHAPE, OLD, "f4"))
         _torch().cuda.synchronize()
         first = stream()
         busy(first, cycles)
-        handed = write(source, x, first)
+        exported = write(source, x, first)
         with current(source, first):
-            assert np.all(zc.convert(handed, to="numpy") == NEW)
+            assert np.all(zc.convert(exported, to="numpy") == NEW)
 
 
 @pytest.mark.parametrize("source", ["cupy", "numba"])
-def test_fetching_on_a_given_stream(source: str) -> None:
-    own = side(source)
+def test_fetching_on_a_stream_waits_for_the_producer(source: str) -> None:
+    framework = side(source)
     for cycles in (1000, BUSY_CYCLES):
-        x = own.make(np.full(SHAPE, OLD, "f4"))
+        x = framework.make(np.full(SHAPE, OLD, "f4"))
         _torch().cuda.synchronize()
         first, then = stream(), stream()
         busy(first, cycles)
-        handed = write(source, x, first)
+        exported = write(source, x, first)
         with current(source, first):
-            assert np.all(zc.convert(handed, to="numpy", stream=then) == NEW)
+            assert np.all(zc.convert(exported, to="numpy", stream=then) == NEW)
 
 
 @pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
@@ -262,26 +262,26 @@ def test_transfers_do_not_wait_for_the_device(name: str) -> None:
         x = zc.convert(sample(), to=name, device=DEVICE, stream=on)
         with current(name, on):
             back = zc.convert(x, to="numpy", stream=on)
-        done = other.query()
+        other_finished = other.query()
         assert np.array_equal(back, sample())
         other.synchronize()
         del x
     if name != "numba":  # each allocation calls the driver, which may synchronise
-        assert not done
+        assert not other_finished
 
 
 @pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
-def test_a_copy_on_a_stream(name: str) -> None:
+def test_copy_on_a_stream_waits_for_the_producer(name: str) -> None:
     """copy=True within one framework reads after the work on the array's own stream."""
-    own = side(name)
+    framework = side(name)
     first, then = stream(), stream()  # the same twice, as above
     for cycles in (1000, BUSY_CYCLES):
-        x = own.make(np.full(SHAPE, OLD, "f4"))
+        x = framework.make(np.full(SHAPE, OLD, "f4"))
         _torch().cuda.synchronize()
         busy(first, cycles)
-        handed = write(name, x, first)
+        exported = write(name, x, first)
         with current(name, first):
-            copied = zc.convert(handed, to=name, copy=True, stream=then)
+            copied = zc.convert(exported, to=name, copy=True, stream=then)
         waited = first.query()
         assert np.all(snapshot(name, copied, then) == NEW)
         first.synchronize()
@@ -290,7 +290,7 @@ def test_a_copy_on_a_stream(name: str) -> None:
         assert not waited
 
 
-def test_the_source_may_change_once_a_transfer_returns() -> None:
+def test_source_may_change_after_a_transfer_returns() -> None:
     """The device reads pinned memory asynchronously, unless the host waits."""
     torch = _torch()
     side("torch")
@@ -305,7 +305,7 @@ def test_the_source_may_change_once_a_transfer_returns() -> None:
 
 
 @pytest.mark.parametrize("name", ["torch", "cupy", "numba"])
-def test_the_frameworks_own_stream_objects(name: str) -> None:
+def test_stream_objects_of_frameworks_are_accepted(name: str) -> None:
     side(name)
     cupy = side("cupy")
     x = cupy.make(sample())

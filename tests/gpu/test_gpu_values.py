@@ -64,7 +64,7 @@ def check(x, source, target, expected, **options) -> None:
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_a_plain_array_is_aliased(source: str, target: str) -> None:
+def test_plain_array_is_aliased(source: str, target: str) -> None:
     source, target = side(source), side(target)
     expected = sample()
     x = source.make(expected)
@@ -80,7 +80,7 @@ def test_a_plain_array_is_aliased(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_types(source: str, target: str, dtype: str) -> None:
+def test_every_type_keeps_its_values(source: str, target: str, dtype: str) -> None:
     source, target = side(source), side(target)
     if not source.holds(dtype):
         pytest.skip(f"{source.name} has no {dtype}")
@@ -96,7 +96,7 @@ def test_types(source: str, target: str, dtype: str) -> None:
 @pytest.mark.parametrize("copy", [None, True, False])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_layouts(source: str, target: str, layout: str, copy: bool | None) -> None:
+def test_every_layout_keeps_its_values(source: str, target: str, layout: str, copy: bool | None) -> None:
     source, target = side(source), side(target)
     shape, change = LAYOUTS[layout]
     if source.name == "torch" and "reversed" in layout:
@@ -106,7 +106,7 @@ def test_layouts(source: str, target: str, layout: str, copy: bool | None) -> No
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-def test_broadcast_arrays(source: str, target: str) -> None:
+def test_broadcast_arrays_keep_their_values(source: str, target: str) -> None:
     source, target = side(source), side(target)
     values = sample(shape=(4,))
     x = source.broadcast(values, (6, 4))
@@ -116,11 +116,11 @@ def test_broadcast_arrays(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_view(name: str) -> None:
-    own = side(name)
-    x = own.make(sample("complex64"))
+def test_view_describes_device_memory(name: str) -> None:
+    framework = side(name)
+    x = framework.make(sample("complex64"))
     view = zc.view(x)
-    assert (view.ptr, view.shape, str(view.device)) == (own.pointer(x), (6, 4), DEVICE)
+    assert (view.ptr, view.shape, str(view.device)) == (framework.pointer(x), (6, 4), DEVICE)
     assert view.dtype.name == "complex64"
     assert view.c_contiguous
     assert view.readonly == (name == "jax")
@@ -132,7 +132,7 @@ def test_view(name: str) -> None:
 
 @pytest.mark.parametrize("target", NAMES)
 @pytest.mark.parametrize("source", ["cupy", "torch", "jax"])
-def test_dlpack_alone(source: str, target: str) -> None:
+def test_dlpack_alone_is_sufficient(source: str, target: str) -> None:
     source, target = side(source), side(target)
     expected = sample()
     x = source.make(expected)
@@ -148,7 +148,7 @@ def test_dlpack_alone(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", NAMES)
 @pytest.mark.parametrize("source", ["cupy", "torch", "numba"])
-def test_the_cuda_array_interface_alone(source: str, target: str) -> None:
+def test_cuda_array_interface_alone_is_sufficient(source: str, target: str) -> None:
     """To JAX too, which imports only DLPack: another framework relays the memory."""
     source, target = side(source), side(target)
     if target.name == "jax":
@@ -168,7 +168,7 @@ def test_the_cuda_array_interface_alone(source: str, target: str) -> None:
 @pytest.mark.parametrize("target", NAMES)
 @pytest.mark.parametrize("layout", ["transposed", "every other", "reversed", "reversed columns"])
 @pytest.mark.parametrize("wrapper", [DLPackAlone, InterfaceAlone])
-def test_layouts_of_bare_producers(wrapper: type, layout: str, target: str) -> None:
+def test_layouts_of_bare_producers_keep_their_values(wrapper: type, layout: str, target: str) -> None:
     """Negative strides too: torch aborts for them, so it must not relay such memory."""
     cupy, target = side("cupy"), side(target)
     shape, change = LAYOUTS[layout]
@@ -181,7 +181,7 @@ def test_layouts_of_bare_producers(wrapper: type, layout: str, target: str) -> N
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_immutable_memory_of_an_interface(target: str) -> None:
+def test_immutable_memory_of_an_interface_has_a_warning(target: str) -> None:
     """torch refuses the read-only flag; the plan warns that writes would change the source."""
     cupy, target = side("cupy"), side(target)
     expected = sample()
@@ -211,10 +211,10 @@ def test_misaligned_memory_is_copied(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_zero_size_by_the_interface(target: str) -> None:
+def test_zero_size_arrays_of_an_interface_are_converted(target: str) -> None:
     cupy, target = side("cupy"), side(target)
     if target.name == "jax":
-        pytest.skip("JAX has its own zero-size arrays: see test_layouts")
+        pytest.skip("JAX has its own zero-size arrays: see test_every_layout_keeps_its_values")
     bare = InterfaceAlone(cupy.make(sample(shape=(0, 3))))
     result = zc.convert(bare, to=target.name)
     assert tuple(result.shape) == (0, 3)
@@ -240,31 +240,31 @@ HOST = {
 
 @pytest.mark.parametrize("layout", HOST)
 @pytest.mark.parametrize("name", NAMES)
-def test_from_numpy_and_back(name: str, layout: str) -> None:
-    own, values = side(name), HOST[layout]()
+def test_values_survive_numpy_and_back(name: str, layout: str) -> None:
+    framework, values = side(name), HOST[layout]()
     plan = zc.explain(values, name, device=DEVICE)
     assert not plan.zero_copy
     assert plan.copied_bytes == values.nbytes
     x = zc.convert(values, to=name, device=DEVICE)
-    assert own.is_array(x)
-    same(own, x, values.astype("f4"))
+    assert framework.is_array(x)
+    same(framework, x, values.astype("f4"))
     back = zc.convert(x, to="numpy")
     assert isinstance(back, np.ndarray)
     assert np.array_equal(back, values)
     assert back.dtype == np.float32
     back[...] = 0  # its own memory
-    same(own, x, values.astype("f4"))
+    same(framework, x, values.astype("f4"))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NAMES)
-def test_types_from_numpy_and_back(name: str, dtype: str) -> None:
-    own = side(name)
-    if not own.holds(dtype):
+def test_types_survive_numpy_and_back(name: str, dtype: str) -> None:
+    framework = side(name)
+    if not framework.holds(dtype):
         pytest.skip(f"{name} has no {dtype}")
     values = sample(dtype)
     x = zc.convert(values, to=name, device=DEVICE)
-    same(own, x, values)
+    same(framework, x, values)
     back = zc.convert(x, to="numpy")
     assert back.dtype == to_numpy(by_name(dtype))
     assert np.array_equal(bits(back), bits(values))
@@ -272,29 +272,29 @@ def test_types_from_numpy_and_back(name: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", NAMES)
-def test_every_layout_to_numpy(name: str, layout: str) -> None:
-    own = side(name)
+def test_every_layout_is_fetched_to_numpy(name: str, layout: str) -> None:
+    framework = side(name)
     shape, change = LAYOUTS[layout]
     if name == "torch" and "reversed" in layout:
         pytest.skip("torch has no negative strides")
     values = sample(shape=shape)
-    assert np.array_equal(zc.convert(own.lay(values, change), to="numpy"), change(values))
+    assert np.array_equal(zc.convert(framework.lay(values, change), to="numpy"), change(values))
 
 
 @pytest.mark.parametrize("name", ["cupy", "numba"])
 def test_target_name_transfers_host_memory(name: str) -> None:
-    own = side(name)
+    framework = side(name)
     x = zc.convert(sample(), to=name)
-    assert own.is_array(x)
-    same(own, x, sample())
+    assert framework.is_array(x)
+    same(framework, x, sample())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_pyarrow(name: str) -> None:
+def test_pyarrow_arrays_are_transferred(name: str) -> None:
     pa = pytest.importorskip("pyarrow")
-    own = side(name)
+    framework = side(name)
     x = zc.convert(pa.array([1.0, 2.0, 3.0]), to=name, device=DEVICE)
-    same(own, x, np.array([1.0, 2.0, 3.0]))
+    same(framework, x, np.array([1.0, 2.0, 3.0]))
     back = zc.convert(x, to="pyarrow")
     assert back.to_pylist() == [1.0, 2.0, 3.0]
     with pytest.raises(zc.CopyRequiredError):
@@ -304,18 +304,18 @@ def test_pyarrow(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_pandas(name: str) -> None:
+def test_pandas_columns_are_transferred(name: str) -> None:
     pd = pytest.importorskip("pandas")
-    own = side(name)
+    framework = side(name)
     expected = {"a": np.array([1.0, 2.0, 3.0]), "b": np.array([4, 5, 6], "i4")}
     columns = zc.convert(pd.DataFrame(expected), to=name, device=DEVICE)
     for key, values in expected.items():
-        assert own.is_array(columns[key])
-        same(own, columns[key], values)
+        assert framework.is_array(columns[key])
+        same(framework, columns[key], values)
     back = zc.convert(columns, to="pandas")
     assert {key: back[key].tolist() for key in back} == {"a": [1.0, 2.0, 3.0], "b": [4, 5, 6]}
     assert [str(dtype) for dtype in back.dtypes] == ["float64", "int32"]
-    same(own, zc.convert(pd.Series(expected["a"]), to=name, device=DEVICE), expected["a"])
+    same(framework, zc.convert(pd.Series(expected["a"]), to=name, device=DEVICE), expected["a"])
     with pytest.raises(zc.CopyRequiredError):
         zc.convert(columns, to="pandas", copy=False)
     with pytest.raises(zc.LossyConversionError):
@@ -324,12 +324,12 @@ def test_pandas(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("host", ["torch", "jax"])
-def test_host_tensors_and_back(host: str, name: str) -> None:
-    own, _ = side(name), side(host)
+def test_host_tensors_are_transferred_and_back(host: str, name: str) -> None:
+    framework, _ = side(name), side(host)
     expected = sample()
     on_host = zc.convert(expected.copy(), to=host, device="cpu")
     x = zc.convert(on_host, to=name, device=DEVICE)
-    same(own, x, expected)
+    same(framework, x, expected)
     back = zc.convert(x, to=host, device="cpu")
     assert str(zc.view(back).device).startswith("cpu")
     assert np.array_equal(zc.convert(back, to="numpy"), expected)

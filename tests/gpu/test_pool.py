@@ -28,7 +28,7 @@ def test_every_framework_allocates_from_the_pool(run, kind: str) -> None:
         """
         pool = begin(kind, strict=kind == "driver")  # the kind that all can use
         for each in sides():
-            each.values(each.take(1))  # JAX and TensorFlow read their variables here
+            each.values(each.allocate(1))  # JAX and TensorFlow read their variables here
             row = pool.report()[each.name]
             if each.name in ("jax", "tensorflow") and kind != "driver":
                 assert row.status == "unsupported" and "no external allocator" in row.detail, row
@@ -52,13 +52,13 @@ def test_freed_memory_is_shared_between_frameworks(run) -> None:
         size, same = 64 * MIB, 0
         for first in takers:
             for then in takers:
-                x = first.take(size)
+                x = first.allocate(size)
                 at = first.pointer(x)
                 before = used()
                 del x
                 assert until(lambda: used() <= before - size), first.name
                 held = reserved()
-                y = then.take(size, 3)
+                y = then.allocate(size, 3)
                 settle()
                 same += then.pointer(y) == at
                 assert then.pointer(y) == at or reserved() <= held, (first.name, then.name)
@@ -79,13 +79,13 @@ def test_release_threshold_survives_all_frameworks(run) -> None:
         pool.deallocate(pool.allocate(1), 1)
         assert threshold() == KEEP_ALL
         for each in sides():
-            each.values(each.take(MIB))
+            each.values(each.allocate(MIB))
             print(f"after {each.name}: {threshold()}" + (" (all)" if threshold() == KEEP_ALL else ""))
         pool.refresh()
         assert threshold() == KEEP_ALL
         before = used()
         for each in sides():
-            x = each.take(256 * MIB)
+            x = each.allocate(256 * MIB)
             del x
             assert until(lambda: used() < before + MIB), each.name
             assert reserved() >= 256 * MIB, f"{each.name}: what it freed went back to the device"
@@ -93,7 +93,7 @@ def test_release_threshold_survives_all_frameworks(run) -> None:
     )
 
 
-def test_custom_release_threshold(run) -> None:
+def test_custom_release_threshold_is_kept(run) -> None:
     """It is in place after all are used, or after refresh(); it does not limit any framework.
 
     CuPy's MemoryAsyncPool writes its own into the pool when it is made, and takes what it finds
@@ -103,13 +103,13 @@ def test_custom_release_threshold(run) -> None:
         """
         pool = begin("driver", release_threshold="128MiB")
         takers = list(sides())
-        for each in takers: each.values(each.take(MIB))
+        for each in takers: each.values(each.allocate(MIB))
         print(f"after all: {threshold()}")
         pool.refresh()
         assert threshold() == 128 * MIB
         before = used()
         for each in takers:
-            x = each.take(384 * MIB, 5)  # more than the threshold
+            x = each.allocate(384 * MIB, 5)  # more than the threshold
             assert each.values(x)[-1] == 5
             del x
             assert until(lambda: used() < before + MIB), each.name
@@ -154,7 +154,7 @@ def test_driver_is_not_called_before_allocation(run) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
-def test_frameworks_imported_before_install(run, kind: str) -> None:
+def test_frameworks_imported_before_installation_are_attached(run, kind: str) -> None:
     """Imported and not used: all but torch's backend can still be attached."""
     run(
         """
@@ -171,7 +171,7 @@ def test_frameworks_imported_before_install(run, kind: str) -> None:
                 assert report[each.name].status == "installed", report[each.name]
                 moves(each, pool)
         if present("jax") and kind == "driver" and side("jax"):
-            side("jax").values(side("jax").take(1))
+            side("jax").values(side("jax").allocate(1))
             assert pool.report()["jax"].status == "installed"
             moves(side("jax"), pool)
         """,
@@ -180,12 +180,12 @@ def test_frameworks_imported_before_install(run, kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["torch", "numba", "jax", "tensorflow"])
-def test_too_late(run, name: str) -> None:
+def test_late_installation_is_reported(run, name: str) -> None:
     """After a first allocation: the report has the remedy; strict changes nothing."""
     run(
         """
         each = side(name)
-        x = each.take(MIB, 3)
+        x = each.allocate(MIB, 3)
         others = [other for other in present("cupy", "rmm")]
         for other in others: importlib.import_module(other if other != "rmm" else "rmm.mr")
         def state():
@@ -210,7 +210,7 @@ def test_too_late(run, name: str) -> None:
         pool = zc.install_pool("driver", frameworks=[*others, name])
         row = pool.report()[name]
         assert row.status == "too_late" and "before" in row.remedy, row
-        assert (each.values(x) == 3).all() and (each.values(each.take(MIB, 4)) == 4).all()
+        assert (each.values(x) == 3).all() and (each.values(each.allocate(MIB, 4)) == 4).all()
         for other in others: moves(side(other), pool)
         """,
         name=name,
@@ -232,12 +232,12 @@ def test_torch_on_rmm_attaches_until_first_tensor(run) -> None:
     run(
         """
         need("rmm")
-        x = side("torch").take(MIB, 3)
+        x = side("torch").allocate(MIB, 3)
         pool = begin("rmm")
         row = pool.report()["torch"]
         assert row.status == "too_late" and "before the first tensor goes to a GPU" in row.remedy
         before = in_use(pool)
-        y = side("torch").take(8 * MIB, 4)
+        y = side("torch").allocate(8 * MIB, 4)
         assert in_use(pool) == before  # it keeps its own allocator
         assert (side("torch").values(x) == 3).all()
         """
@@ -249,7 +249,7 @@ def test_cupy_arrays_outlive_allocator_change(run) -> None:
     run(
         """
         cupy = side("cupy")
-        before = cupy.take(8 * MIB, 3)
+        before = cupy.allocate(8 * MIB, 3)
         own = cupy.module.cuda.get_allocator()
         pool = begin("driver", strict=True, frameworks="cupy")
         moves(cupy, pool)
@@ -297,7 +297,7 @@ def test_variable_installs_pool(run) -> None:
     )
 
 
-def test_a_second_device(run) -> None:
+def test_pool_serves_a_second_device(run) -> None:
     run(
         """
         if cuda_driver.count() < 2: skip("there is one device")

@@ -20,7 +20,7 @@ def run(run_python: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
-def test_close_with_live_arrays(run, kind: str) -> None:
+def test_close_keeps_live_arrays_valid(run, kind: str) -> None:
     """Values stay, arrays are freed without an error, and allocators are restored as reported."""
     run(
         """
@@ -31,7 +31,7 @@ def test_close_with_live_arrays(run, kind: str) -> None:
             import rmm.mr
             before["rmm"] = type(rmm.mr.get_per_device_resource(0))
         pool = begin(kind, frameworks=names)
-        held = [(each, each.take(8 * MIB, 3 + i)) for i, each in enumerate(sides(*names))]
+        held = [(each, each.allocate(8 * MIB, 3 + i)) for i, each in enumerate(sides(*names))]
         pool.close()
         pool.close()
         report = pool.report()
@@ -41,20 +41,20 @@ def test_close_with_live_arrays(run, kind: str) -> None:
             assert report["cupy"].status == "restored"
             assert side("cupy").module.cuda.get_allocator() == before["cupy"]
             taken = in_use(pool)
-            y = side("cupy").take(8 * MIB, 9)
+            y = side("cupy").allocate(8 * MIB, 9)
             assert in_use(pool) == taken  # no longer from the pool
         if "rmm" in names:
             assert report["rmm"].status == "restored"
             assert type(rmm.mr.get_per_device_resource(0)) is before["rmm"]
-            assert (side("rmm").values(side("rmm").take(MIB, 8)) == 8).all()
+            assert (side("rmm").values(side("rmm").allocate(MIB, 8)) == 8).all()
         if "numba" in names:
             assert report["numba"].status == "restored"
             taken = in_use(pool)
-            z = side("numba").take(8 * MIB, 6)
+            z = side("numba").allocate(8 * MIB, 6)
             assert (side("numba").values(z) == 6).all() and in_use(pool) == taken  # from Numba's own manager
         if "torch" in names:
             assert report["torch"].status == "installed" and "began with" in report["torch"].detail
-            assert (side("torch").values(side("torch").take(MIB, 7)) == 7).all()
+            assert (side("torch").values(side("torch").allocate(MIB, 7)) == 7).all()
         refused(zc.PoolClosedError, lambda: pool.allocate(1))
         for i, (each, x) in enumerate(held): assert (each.values(x) == 3 + i).all(), each.name
         held.clear(); each = x = None
@@ -64,19 +64,19 @@ def test_close_with_live_arrays(run, kind: str) -> None:
     )
 
 
-def test_close_with_live_torch_tensors_on_rmm(run) -> None:
+def test_close_keeps_live_torch_tensors_on_rmm_valid(run) -> None:
     """torch frees into the resource of the device, which therefore stays."""
     run(
         """
         need("rmm")
         torch = side("torch")
         pool = begin("rmm", frameworks=("torch", "rmm"))
-        x = torch.take(8 * MIB, 3)
+        x = torch.allocate(8 * MIB, 3)
         pool.close()
         row = pool.report()["rmm"]
         assert row.status == "installed" and "torch frees into" in row.detail
         assert (torch.values(x) == 3).all()
-        y = torch.take(8 * MIB, 4)
+        y = torch.allocate(8 * MIB, 4)
         assert (torch.values(x) == 3).all() and (torch.values(y) == 4).all()
         del x, y
         assert until(lambda: in_use(pool) == 0)
@@ -89,7 +89,7 @@ def test_close_returns_memory(run) -> None:
         """
         pool = begin("rmm", frameworks=present("cupy", "rmm"), initial="512MiB")
         cupy = side("cupy")
-        cupy.values(cupy.take(MIB))
+        cupy.values(cupy.allocate(MIB))
         settle()
         before = free()
         pool.close()
@@ -99,13 +99,13 @@ def test_close_returns_memory(run) -> None:
     )
 
 
-def test_second_pool_after_close(run) -> None:
+def test_second_pool_can_be_installed_after_close(run) -> None:
     """Frameworks that cannot be attached again report it, and do not use the closed pool."""
     run(
         """
         need("rmm")
         first = begin("driver", frameworks=present("cupy", "numba", "rmm"))
-        held = [(each, each.take(8 * MIB, 3)) for each in sides("cupy", "numba", "rmm")]
+        held = [(each, each.allocate(8 * MIB, 3)) for each in sides("cupy", "numba", "rmm")]
         first.close()
         second = begin("rmm", frameworks=present("cupy", "numba", "rmm"))
         report = second.report()
@@ -128,7 +128,7 @@ RACE = """
 torch = side("torch").module
 if not hasattr(torch.cuda, "_sleep"): skip("this torch has no torch.cuda._sleep")
 def hunt(record):
-    "How many of ten times the other stream read what was written afterwards."
+    "Return how often, of ten times, the other stream read values that were written later."
     count, raced = 4 * MIB, 0
     other = torch.cuda.Stream()
     for _ in range(10):
@@ -147,7 +147,7 @@ def hunt(record):
 """
 
 
-def test_no_stream_race_with_driver_kind(run) -> None:
+def test_driver_kind_has_no_stream_race(run) -> None:
     """With record_stream there is none; without it there is one, which shows that the test detects it."""
     run(
         "pool = begin('driver', frameworks=('torch',))\n"
@@ -162,7 +162,7 @@ if not without: skip("no race without record_stream either: the hunt shows nothi
     )
 
 
-def test_stream_race_with_torch_on_rmm(run) -> None:
+def test_torch_on_rmm_has_a_stream_race(run) -> None:
     """record_stream has no effect there, which is why it needs opt-in."""
     run(
         "pool = begin('rmm', frameworks=('torch', 'rmm'))\n"
@@ -184,14 +184,14 @@ def test_array_outlives_its_stream(run, kind: str, track: bool) -> None:
         """
         pool = begin(kind, track=track)
         cupy = side("cupy").module
-        side("cupy").values(side("cupy").take(MIB))
+        side("cupy").values(side("cupy").allocate(MIB))
         settle()
         before = in_use(pool)
         held = []
         for number in range(20):
             stream = cupy.cuda.Stream(non_blocking=True)
             with stream:
-                held.append(side("cupy").take(MIB, number))
+                held.append(side("cupy").allocate(MIB, number))
             stream.synchronize()
             del stream
         gc.collect()
@@ -199,7 +199,7 @@ def test_array_outlives_its_stream(run, kind: str, track: bool) -> None:
         held.clear()
         x = None
         assert until(lambda: in_use(pool) <= before)
-        assert (side("cupy").values(side("cupy").take(MIB, 3)) == 3).all()
+        assert (side("cupy").values(side("cupy").allocate(MIB, 3)) == 3).all()
         """,
         kind=kind,
         track=track,
@@ -207,7 +207,7 @@ def test_array_outlives_its_stream(run, kind: str, track: bool) -> None:
 
 
 @pytest.mark.parametrize(("kind", "track"), [("driver", False), ("driver", True), ("rmm", True)])
-def test_threads(run, kind: str, track: bool) -> None:
+def test_threads_allocate_and_free_at_once(run, kind: str, track: bool) -> None:
     """Frameworks and the interface in parallel threads: right values, and all memory freed."""
     run(
         """
@@ -215,7 +215,7 @@ def test_threads(run, kind: str, track: bool) -> None:
         pool = begin(kind, track=track)
         takers = [each for each in sides("cupy", "numba", "rmm", "torch", "jax")
                   if pool.report()[each.name].served]
-        for each in takers: each.values(each.take(MIB))
+        for each in takers: each.values(each.allocate(MIB))
         settle()
         before = in_use(pool)
         wrong = []
@@ -224,7 +224,7 @@ def test_threads(run, kind: str, track: bool) -> None:
             try:
                 for step in range(60):
                     value = (step + seed) % 251
-                    held[step % 5] = value, each.take(chance.randint(1, MIB), value)
+                    held[step % 5] = value, each.allocate(chance.randint(1, MIB), value)
                     value, x = chance.choice(list(held.values()))
                     if not (each.values(x) == value).all(): wrong.append((each.name, step))
             except BaseException as error:
@@ -289,12 +289,12 @@ def test_forked_child_can_use_cuda(run, imported: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
-def test_interpreter_exit_with_live_arrays(run, kind: str) -> None:
+def test_interpreter_exits_with_live_arrays(run, kind: str) -> None:
     """Five programs in parallel, because each needs seconds for its imports."""
     with ThreadPoolExecutor() as pool:
-        for done in pool.map(lambda end: run(TAKING + ENDING, kind=kind, end=end), ENDS):
+        for completed in pool.map(lambda end: run(TAKING + ENDING, kind=kind, end=end), ENDS):
             for word in ("Traceback", "Exception ignored", "terminate called", "CUDA error"):
-                assert word not in done.stderr, done.stderr
+                assert word not in completed.stderr, completed.stderr
 
 
 TAKING = """
@@ -305,6 +305,6 @@ pool = begin(kind, track=end in ("global", "thread"))
 with_torch = kind == "driver" and end != "daemon"
 takers = list(sides("cupy", "numba", "rmm", *["torch"] * with_torch))
 def take():
-    return [Block(pool, MIB, 1, 0, "x"), *(each.take(MIB) for each in takers)]
+    return [Block(pool, MIB, 1, 0, "x"), *(each.allocate(MIB) for each in takers)]
 take()
 """

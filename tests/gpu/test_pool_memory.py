@@ -23,18 +23,17 @@ def test_allocation_past_the_limit_is_refused(run, name: str) -> None:
         """
         need("rmm")
         pool = begin("rmm", limit="64MiB")
-        if name == "allocate()": take = pool.allocate
-        else: take = side(name).take
-        if name != "allocate()": side(name).values(take(MIB))
+        allocate = pool.allocate if name == "allocate()" else side(name).allocate
+        if name != "allocate()": side(name).values(allocate(MIB))
         settle()
         held = pool.allocate(16 * MIB)
         kind = MemoryError if name == "rmm" else zc.PoolLimitError  # direct users of RMM get RMM's error
-        error = refused(kind, lambda: take(128 * MIB))
+        error = refused(kind, lambda: allocate(128 * MIB))
         print(error)
         if kind is zc.PoolLimitError:
-            got = (error.requested, error.in_use, error.limit, error.source)
-            assert got == (128 * MIB, 16 * MIB, 64 * MIB, "limit="), got
-        x = take(16 * MIB)
+            figures = (error.requested, error.in_use, error.limit, error.source)
+            assert figures == (128 * MIB, 16 * MIB, 64 * MIB, "limit="), figures
+        x = allocate(16 * MIB)
         assert in_use(pool) >= 32 * MIB
         if name == "allocate()": pool.deallocate(x, 16 * MIB)
         else: assert (side(name).values(x) == 1).all()
@@ -52,15 +51,15 @@ def test_torch_past_the_limit_is_refused(run) -> None:
         need("rmm", "torch")
         pool = begin("rmm", limit="64MiB", frameworks=("torch", "rmm"))
         torch = side("torch")
-        torch.values(torch.take(MIB))
-        error = refused((RuntimeError, MemoryError), lambda: torch.take(128 * MIB))
+        torch.values(torch.allocate(MIB))
+        error = refused((RuntimeError, MemoryError), lambda: torch.allocate(128 * MIB))
         print(type(error), error)
-        assert (torch.values(torch.take(16 * MIB, 9)) == 9).all()
+        assert (torch.values(torch.allocate(16 * MIB, 9)) == 9).all()
         """
     )
 
 
-def test_limit_sources(run) -> None:
+def test_limit_is_the_smallest_of_all_sources(run) -> None:
     run(
         """
         need("rmm")
@@ -104,7 +103,7 @@ def test_numba_reports_the_limit(run) -> None:
         need("rmm")
         pool = begin("rmm", limit="64MiB")
         numba = side("numba")
-        x = numba.take(16 * MIB)
+        x = numba.allocate(16 * MIB)
         info = numba.module.current_context().get_memory_info()
         assert (info.free, info.total) == (48 * MIB, 64 * MIB), info
         """
@@ -138,12 +137,12 @@ def test_leaks_name_their_requester(run, kind: str) -> None:
     run(
         """
         pool = begin(kind, track=True)
-        for each in sides("cupy", "numba", "rmm"): each.values(each.take(MIB))
+        for each in sides("cupy", "numba", "rmm"): each.values(each.allocate(MIB))
         settle()
         assert pool.check_leaks() == []
-        def a_leak_of_cupy(): return side("cupy").take(3 * MIB)
-        def a_leak_of_numba(): return side("numba").take(4 * MIB)
-        def a_leak_of_rmm(): return side("rmm").take(5 * MIB)
+        def a_leak_of_cupy(): return side("cupy").allocate(3 * MIB)
+        def a_leak_of_numba(): return side("numba").allocate(4 * MIB)
+        def a_leak_of_rmm(): return side("rmm").allocate(5 * MIB)
         def a_leak_of_allocate(): return pool.allocate(6 * MIB)
         held = {}
         for name in present("cupy", "numba"): held[name] = globals()[f"a_leak_of_{name}"]()
@@ -174,12 +173,12 @@ def test_scope_has_its_own_peak_and_leaks(run, kind: str) -> None:
         import warnings
         pool = begin(kind)
         each = side("cupy")
-        each.values(each.take(256 * MIB))  # a peak before the block
-        kept = each.take(8 * MIB)
+        each.values(each.allocate(256 * MIB))  # a peak before the block
+        kept = each.allocate(8 * MIB)
         settle()
         base = in_use(pool)
         with pool:
-            x = each.take(64 * MIB)
+            x = each.allocate(64 * MIB)
             del x
             settle()
         scope = pool.scopes[0]
@@ -188,7 +187,7 @@ def test_scope_has_its_own_peak_and_leaks(run, kind: str) -> None:
         assert 64 * MIB <= own < 72 * MIB and scope.leaks == []
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            with pool: left = each.take(5 * MIB)
+            with pool: left = each.allocate(5 * MIB)
         assert [w.category for w in caught] == [ResourceWarning], caught
         (leak,) = pool.scopes[0].leaks
         assert leak.nbytes >= 5 * MIB
@@ -205,7 +204,7 @@ def test_trim_returns_memory(run, kind: str) -> None:
         pool = begin(kind, frameworks=present("cupy", "numba", "rmm"))
         takers = list(sides("cupy", "numba", "rmm"))
         for each in takers:
-            x = each.take(256 * MIB)
+            x = each.allocate(256 * MIB)
             del x
             settle()
         assert until(lambda: in_use(pool) == 0)
@@ -222,7 +221,7 @@ def test_trim_returns_memory(run, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm"])
-def test_pool_without_frameworks(run, kind: str) -> None:
+def test_pool_works_without_frameworks(run, kind: str) -> None:
     """Without a context of a framework, memory stays valid from call to call."""
     run(
         """
@@ -247,7 +246,7 @@ def test_pool_without_frameworks(run, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["driver", "rmm", "custom"])
-def test_external_allocator_interface(run, kind: str) -> None:
+def test_any_code_can_allocate_from_the_pool(run, kind: str) -> None:
     """Any code can allocate, on any stream, and create an array over the memory."""
     run(
         """
@@ -306,14 +305,14 @@ def test_managed_memory_exceeds_free_memory(run) -> None:
         """
         pool = begin("managed", frameworks=("cupy", "rmm"))
         cupy = side("cupy")
-        assert int(cupy.take(MIB, 5).sum(dtype=np.uint64)) == 5 * MIB
+        assert int(cupy.allocate(MIB, 5).sum(dtype=np.uint64)) == 5 * MIB
         settle()
         plain = DriverAllocator()
         size = free() - 512 * MIB
         ballast = plain.allocate(size, 0)
         try:
             refused(MemoryError, lambda: plain.allocate(1024 * MIB, 0))
-            x = cupy.take(1024 * MIB, 5)
+            x = cupy.allocate(1024 * MIB, 5)
             assert pointer_attribute(cupy.pointer(x), 8) == 1  # CU_POINTER_ATTRIBUTE_IS_MANAGED
             assert int(x.sum(dtype=np.uint64)) == 5 * 1024 * MIB
         finally:
@@ -350,7 +349,7 @@ def test_managed_memory_is_prefetched(run) -> None:
     )
 
 
-def test_pinned_memory(run) -> None:
+def test_pinned_memory_is_page_locked_and_reused(run) -> None:
     """The driver reports it as page-locked, transfers are right, and memory is reused."""
     run(
         """

@@ -76,7 +76,7 @@ class SpeaksCAI:
         return dict(self.entries)
 
 
-# -- a framework that lives on fake GPUs --------------------------------------
+# -- a framework with fake GPUs --------------------------------------
 
 
 class FakeArray:
@@ -120,7 +120,7 @@ class FakeGPU(Framework):
             return self._fresh(obj.view, obj.view.device)
 
         def no_host():
-            raise AssertionError("device memory was asked for as host memory")
+            raise AssertionError("zerocopy requested device memory as host memory")
 
         return Source(
             "fakegpu.Array",

@@ -1,9 +1,8 @@
 """Stubs of CuPy and ``numba.cuda`` over host memory, for tests without a GPU.
 
-As much of both as zerocopy calls, with what their own would refuse or do late: an
-exporter that knows no float8, kernels that fault on misaligned memory, copies to the
-host that need their stream waited for. Nothing here shows that the true ones behave
-so; tests/gpu does that.
+The stubs have the functions that zerocopy calls, with the limits of CuPy and Numba: an exporter
+without float8, kernels that fail on misaligned memory, asynchronous copies to the host. tests/gpu
+checks that CuPy and Numba behave in this way.
 """
 
 from __future__ import annotations
@@ -242,7 +241,7 @@ def cupy_over(machine: Machine) -> types.ModuleType:
     def from_dlpack(capsule):
         view = dlpack.read(capsule)
         if not view.dtype.in_numpy and view.dtype.name not in KNOWN:
-            raise SystemError("CuPy 13 would have killed the process")
+            raise SystemError("CuPy 13 would crash the process")
         memory = UnownedMemory(view.ptr, 0, capsule, view.device.id)
         return ndarray(view.shape, to_numpy(view.dtype), MemoryPointer(memory, 0), view.strides)
 
@@ -329,7 +328,7 @@ def numba_over(machine: Machine) -> types.ModuleType:
             return self._host.copy()
 
         def copy_to_device(self, other, stream=0):
-            if isinstance(other, np.ndarray):  # across the bus
+            if isinstance(other, np.ndarray):  # between host and device
                 assert other.flags.forc
                 machine.log.append(("copy_to_device", machine.current, stream and stream.handle.value))
                 self._host[...] = other

@@ -1,8 +1,8 @@
 """Stubs of cuDF and pylibcudf over host memory, for tests without a GPU.
 
-As much of both as zerocopy calls, as their documentation has it, on top of the CuPy and the
-driver of ``cuda_stubs``. What aliases there aliases here, what copies copies, and what must
-not be called raises. Nothing here shows that the true ones behave so; tests/gpu does that.
+The stubs have the functions that zerocopy calls, as cuDF's documentation describes them, and use the
+stubs of CuPy and the driver in ``cuda_stubs``. A function aliases or copies as in cuDF; a function that
+zerocopy must not call raises. tests/gpu checks that cuDF and pylibcudf behave in this way.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DataType:
 
 
 class Span:
-    """A buffer of cuDF 26.x: its address and its owner, the only attributes that may be used."""
+    """A buffer of cuDF 26.x: its address and its owner, the only attributes that zerocopy may use."""
 
     def __init__(self, block):
         self.ptr, self.owner = block.ctypes.data, block
@@ -111,7 +111,7 @@ class Column:
         return cls(DataType(kind), size, gpumemoryview(obj), None, 0, 0, [])
 
     def to_dlpack(self):
-        raise AssertionError("it copies")
+        raise AssertionError("to_dlpack copies")
 
 
 Column.__module__ = "pylibcudf.column"
@@ -134,9 +134,9 @@ Table.__module__ = "pylibcudf.table"
 class Scalar:
     @staticmethod
     def from_py(value, dtype):
-        made = Scalar()
-        made.value, made.dtype = value, dtype
-        return made
+        scalar = Scalar()
+        scalar.value, scalar.dtype = value, dtype
+        return scalar
 
 
 # -- host and "device" ---------------------------------------------------------
@@ -325,14 +325,14 @@ class Series:
 
     @property
     def __cuda_array_interface__(self):
-        raise AssertionError("its mask begins at the wrong row")
+        raise AssertionError("the mask of this interface begins at the wrong row")
 
     def to_dlpack(self):
-        raise AssertionError("it copies")
+        raise AssertionError("to_dlpack copies")
 
     @property
     def values(self):
-        raise AssertionError("it copies where there are nulls, and makes floats of integers")
+        raise AssertionError("values copies if there are nulls, and converts integers to floats")
 
 
 def _dtype_of(array):
@@ -381,9 +381,9 @@ class RangeIndex(Index):
 class MultiIndex(Index):
     @classmethod
     def from_frame(cls, frame):
-        made = cls.__new__(cls)
-        made._frame, made.names = frame, list(frame)
-        return made
+        index = cls.__new__(cls)
+        index._frame, index.names = frame, list(frame)
+        return index
 
     def __len__(self):
         return len(self._frame)
@@ -437,14 +437,14 @@ class DataFrame:
             raise TypeError("data must be an instance of pyarrow.Table")
         machine.log.append("from_arrow")
         names = table.column_names
-        made = cls(
+        frame = cls(
             {n: Series(upload(c), dtype=_dtype_of(c)) for n, c in zip(names, table.columns, strict=True)}
         )
-        made.pandas_metadata = table.schema.pandas_metadata
-        return made
+        frame.pandas_metadata = table.schema.pandas_metadata
+        return frame
 
     def to_dlpack(self):
-        raise AssertionError("it copies")
+        raise AssertionError("to_dlpack copies")
 
 
 class _Empty:

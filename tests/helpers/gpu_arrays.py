@@ -2,15 +2,15 @@
 
     python -m pytest tests/gpu
 
-Nothing here uses zerocopy to make an array or to read one: what is tested is not its
-own measure. A framework that is absent, or that sees no GPU, has its tests skipped.
+Arrays are created and read without zerocopy, so that it does not check itself. Tests of a framework
+that is not installed or finds no GPU are skipped.
 """
 
 from __future__ import annotations
 
 import os
 
-# Before JAX is imported: otherwise it takes three quarters of the memory, and the others fail.
+# Set before JAX is imported, which otherwise reserves three quarters of the GPU's memory.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import importlib
@@ -46,7 +46,7 @@ class Side:
     name = ""
 
     def missing(self) -> str | None:
-        """Return why it cannot be tested on this machine, or None."""
+        """Return why the framework cannot be tested on this machine, or None."""
         raise NotImplementedError
 
     def plain(self, array: np.ndarray) -> Any:
@@ -64,11 +64,11 @@ class Side:
         return self.view_as(self.plain(array.view(by_name(name).storage)), array.dtype)
 
     def lay(self, array: np.ndarray, change: Callable[[Any], Any]) -> Any:
-        """Return what `change` (a transpose, a slice) makes of a fresh array with those values."""
+        """Return a fresh array with these values after `change`, such as a transpose or a slice."""
         return change(self.make(array))
 
     def values(self, x: Any) -> np.ndarray:
-        """Return its values after its work is done; for dtypes outside NumPy the bits."""
+        """Return an array's values after pending work; for dtypes that NumPy lacks, their bits."""
         raise NotImplementedError
 
     def pointer(self, x: Any) -> int:
@@ -93,7 +93,7 @@ class CuPySide(Side):
 
     def missing(self):
         cupy = importlib.import_module("cupy")
-        return None if cupy.is_available() else "CuPy sees no GPU"
+        return None if cupy.is_available() else "CuPy finds no GPU"
 
     def plain(self, array):
         return importlib.import_module("cupy").array(array)
@@ -117,7 +117,7 @@ class TorchSide(Side):
 
     def missing(self):
         torch = importlib.import_module("torch")
-        return None if torch.cuda.is_available() else "torch sees no GPU"
+        return None if torch.cuda.is_available() else "torch finds no GPU"
 
     def plain(self, array):
         torch = importlib.import_module("torch")
@@ -159,7 +159,7 @@ class JaxSide(Side):
         try:
             jax.devices("cuda")
         except RuntimeError as error:
-            return f"JAX sees no GPU: {error}"
+            return f"JAX finds no GPU: {error}"
         jax.config.update("jax_enable_x64", True)
         return None
 
@@ -192,7 +192,7 @@ class NumbaSide(Side):
 
     def missing(self):
         cuda = importlib.import_module("numba.cuda")
-        return None if cuda.is_available() else "Numba sees no GPU, or lacks NVVM: numba -s says which"
+        return None if cuda.is_available() else "Numba finds no GPU, or lacks NVVM: see numba -s"
 
     def plain(self, array):
         return importlib.import_module("numba.cuda").to_device(np.array(array, order="C"))
@@ -200,7 +200,7 @@ class NumbaSide(Side):
     def lay(self, array, change):
         laid = change(array)
         if laid.flags.f_contiguous and not laid.flags.c_contiguous:
-            # Its own .T is not a view: a kernel, compiled in each call, writes a row-major copy.
+            # Numba's .T is not a view: a kernel, compiled in each call, writes a row-major copy.
             return importlib.import_module("numba.cuda").to_device(laid)
         return super().lay(array, change)
 
@@ -208,12 +208,12 @@ class NumbaSide(Side):
         cuda = importlib.import_module("numba.cuda")
         cuda.synchronize()
         plain = _native(x, x.dtype.name, self)
-        if any(s < 0 for s in plain.strides):  # which copy_to_host refuses
+        if any(s < 0 for s in plain.strides):  # copy_to_host refuses them
             fresh = cuda.device_array(plain.shape, plain.dtype)
             fresh[:] = plain
             plain = fresh
         array = plain.copy_to_host()
-        cuda.synchronize()  # for an array bound to a stream it is asynchronous
+        cuda.synchronize()  # the copy of an array with a stream is asynchronous
         return array
 
     def pointer(self, x):
@@ -257,12 +257,12 @@ def have(*names: str) -> bool:
 
 
 def sample(dtype: str = "float32", shape: tuple[int, ...] = (6, 4)) -> np.ndarray:
-    """Return distinct small values of a dtype, negative and complex if it has them."""
+    """Return distinct small values of a dtype, including negative and complex ones if it has them."""
     numpy_type = to_numpy(by_name(dtype))
     numbers = np.arange(int(np.prod(shape, dtype=int))) % 7
     if dtype == "bool":
         numbers = numbers % 2
-    elif dtype == "float8_e8m0fnu":  # powers of two alone
+    elif dtype == "float8_e8m0fnu":  # only powers of two
         numbers = 2.0 ** (numbers % 4)
     elif not dtype.startswith("uint"):
         numbers = numbers - 3
@@ -273,17 +273,17 @@ def sample(dtype: str = "float32", shape: tuple[int, ...] = (6, 4)) -> np.ndarra
 
 
 def bits(array: np.ndarray) -> np.ndarray:
-    """Return values in comparable form: dtypes outside NumPy as their bits."""
+    """Return values in comparable form: dtypes that NumPy lacks as their bits."""
     name = array.dtype.name
     return array if name in NATIVE_NAMES else array.view(by_name(name).storage)
 
 
 def same(side: Side, x: Any, expected: np.ndarray) -> None:
     """Check an array's shape, dtype and values with the framework's own functions."""
-    got, wanted = side.values(x), bits(expected)
-    assert got.dtype == wanted.dtype
-    assert got.shape == wanted.shape
-    assert np.array_equal(got, wanted), f"{got!r} is not {wanted!r}"
+    values, expected = side.values(x), bits(expected)
+    assert values.dtype == expected.dtype
+    assert values.shape == expected.shape
+    assert np.array_equal(values, expected), f"{values!r} is not {expected!r}"
 
 
 class DLPackAlone:
@@ -294,7 +294,7 @@ class DLPackAlone:
 
     def __dlpack__(self, **options: Any) -> Any:
         if type(self._x).__module__.startswith("jax") and options.get("stream") == -1:
-            options["stream"] = 1  # XLA reads -1 as a stream's handle
+            options["stream"] = 1  # XLA uses -1 as a stream handle
         return self._x.__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:

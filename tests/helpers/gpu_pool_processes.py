@@ -61,11 +61,11 @@ def programs(run_python: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
         environment = {name: str(value) for name, value in names.items() if name.isupper()}
         lines = ["from tests.helpers.gpu_pool_programs import *", *given, textwrap.dedent(code)]
         with _turn(code):
-            done = run_python("\n".join(lines), **environment)
-        if done.returncode == SKIPPED:
-            pytest.skip(done.stdout.strip().splitlines()[-1])
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-        print(done.stdout)  # shown by python -m pytest -rP
-        return done
+            completed = run_python("\n".join(lines), **environment)
+        if completed.returncode == SKIPPED:
+            pytest.skip(completed.stdout.strip().splitlines()[-1])
+        assert completed.returncode == 0, f"{completed.stdout}\n{completed.stderr}"
+        print(completed.stdout)  # shown by python -m pytest -rP
+        return completed
 
     return check

@@ -231,18 +231,18 @@ def side(name: str) -> Side:
     need(name)
     result = _made.setdefault(name, _made.get(name) or _KINDS[name]())
     if not result.usable():
-        skip(f"{name} sees no GPU")
+        skip(f"{name} finds no GPU")
     return result
 
 
 def sides(*names: str) -> Iterator[Side]:
-    """Import the installed frameworks, and yield those that see a GPU."""
+    """Import the installed frameworks, and yield those that find a GPU."""
     for name in present(*names):
         result = _made.setdefault(name, _made.get(name) or _KINDS[name]())
         if result.usable():
             yield result
         else:
-            print(f"{name} sees no GPU")
+            print(f"{name} finds no GPU")
 
 
 # -- pools and figures ----------------------------------------------------------------
@@ -360,13 +360,13 @@ def pointer_attribute(ptr: int, number: int) -> int:
 def moves(framework: Side, pool: zc.Pool, nbytes: int = 8 * MIB) -> None:
     """Check that an array uses memory of the pool until it dies, and has the right values."""
     name = framework.name
-    framework.values(framework.take(MIB))  # created once: kernels, handles
+    framework.values(framework.allocate(MIB))  # created once: kernels, handles
     settle()
     before = in_use(pool)
-    x = framework.take(nbytes, 7)
+    x = framework.allocate(nbytes, 7)
     settle()
     more = in_use(pool) - before
-    assert more >= nbytes, f"{name}: {nbytes} bytes were taken, the pool gave {more}"
+    assert more >= nbytes, f"{name}: {nbytes} bytes were allocated, the pool provided {more}"
     assert (framework.values(x) == 7).all(), name
     del x
     assert until(lambda: in_use(pool) < before + MIB), f"{name}: {in_use(pool) - before} bytes stay in use"

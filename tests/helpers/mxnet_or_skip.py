@@ -12,12 +12,12 @@ import pytest
 from zerocopy import registry
 
 HAS_MXNET = registry.by_name("mxnet").installed()
-REASON = "MXNet is not here: it needs an environment of its own (tests/mxnet/requirements.txt)"
+REASON = "MXNet is not installed: it needs a separate environment (tests/mxnet/requirements.txt)"
 
 
 def mxnet_or_skip() -> ModuleType:
     """Return MXNet, or skip the calling module."""
-    # Not pytest.importorskip: to Python this very folder is a package called mxnet.
+    # Not pytest.importorskip: Python would import the folder tests/mxnet as a namespace package.
     if not HAS_MXNET:
         pytest.skip(REASON, allow_module_level=True)
     return importlib.import_module("mxnet")

@@ -17,7 +17,7 @@ pa = pytest.importorskip("pyarrow")
 DAY = dt.datetime(2024, 2, 29, 12, 30)
 
 
-LONG = "more than twelve bytes, so that it lies outside its view"
+LONG = "more than twelve bytes, so that it is stored outside its view"
 
 
 def series(values: list, dtype: object = None, name: str = "x") -> pl.Series:

@@ -44,7 +44,7 @@ def test_columns_of_one_type_are_the_rows_of_a_matrix(rows: int, fields: list[st
         assert bits(zc.convert(columns, "numpy", layout="matrix")[:, number]) == bits(records[name])
 
 
-def test_titles_overlaps_padding_and_dotted_names() -> None:
+def test_titles_overlaps_padding_and_dotted_names_are_supported() -> None:
     titled = np.array([(1, 2)], [(("Title", "a"), "i4"), ("b", "i2")])
     assert list(aos_to_soa(titled)) == ["a", "b"]
     overlap = np.dtype({"names": ["whole", "low"], "formats": ["<u4", "<u2"], "offsets": [0, 0]})
@@ -59,7 +59,7 @@ def test_titles_overlaps_padding_and_dotted_names() -> None:
     assert soa_to_aos(columns).tolist() == dotted.tolist()
 
 
-def test_fields_without_bytes_and_records_without_fields() -> None:
+def test_fields_without_bytes_and_records_without_fields_are_converted() -> None:
     records = np.zeros(4, [("s", "S0"), ("v", "V0"), ("u", "U0"), ("n", "f4", (0,)), ("e", []), ("i", "i4")])
     columns = aos_to_soa(records)
     assert list(columns) == ["s", "v", "u", "n", "i"]  # a record without fields has no column
@@ -77,7 +77,7 @@ def test_fields_without_bytes_and_records_without_fields() -> None:
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("shape", [(), (3, 4), (2, 3, 4), (0, 3), (3, 0, 2)])
-def test_records_of_any_shape(shape: tuple[int, ...], order: str) -> None:
+def test_records_of_any_shape_are_converted(shape: tuple[int, ...], order: str) -> None:
     records = np.asarray(filled(TREE, shape), order=order)
     for source in (
         records,
@@ -116,8 +116,8 @@ RECORDS = FIELDS.filter(lambda dtype: dtype.names is not None)
 
 @given(RECORDS.flatmap(lambda d: npst.arrays(d, st.integers(0, 9), fill=st.nothing())))
 @settings(max_examples=60, deadline=None)
-def test_round_trip_of_generated_records(records: np.ndarray) -> None:
-    """So few records that NumPy converts them."""
+def test_round_trip_keeps_generated_records(records: np.ndarray) -> None:
+    """NumPy converts so few records, without the kernels."""
     columns = aos_to_soa(records)
     back = soa_to_aos(columns, records.dtype, copy=True)
     assert back.dtype == records.dtype

@@ -186,7 +186,7 @@ EVERY = every_format()
 
 
 @pytest.mark.parametrize("options", [{}, {"uint": False}, {"character_as_bytes": True}], ids=str)
-def test_every_format(options: dict[str, bool], implementation: None) -> None:
+def test_every_format_equals_astropys_columns(options: dict[str, bool], implementation: None) -> None:
     with fits.open(io.BytesIO(EVERY), **options) as file:
         data = file[1].data
         for part in (data, data[::3], data[::-1], data[:1]):
@@ -212,7 +212,7 @@ def test_converted_fields_need_a_copy() -> None:
         assert same(views["text"], shown(data, "text"))
 
 
-def test_every_format_in_tables() -> None:
+def test_every_format_converts_to_tables() -> None:
     with fits.open(io.BytesIO(EVERY)) as file:
         data = file[1].data
         names = [name for name in data.dtype.names if name not in ("c", "m")]  # Arrow has no complex numbers

@@ -65,7 +65,7 @@ def guarded(shape: tuple[int, ...], dtype: np.dtype, shift: int) -> tuple[np.nda
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_records_to_columns(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_equal_those_of_numpy(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     dtype = LAYOUTS[layout]
     kind = leaves(dtype)
     for where, records in arranged(dtype, length):
@@ -85,7 +85,7 @@ def test_records_to_columns(layout: str, length: int, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_records_to_out(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_are_written_to_out(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a cache line, where stores may bypass the caches, and one byte later."""
     dtype = LAYOUTS[layout]
     kind = leaves(dtype)
@@ -105,7 +105,7 @@ def test_records_to_out(layout: str, length: int, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_columns_to_records(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_equal_those_of_numpy(layout: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The padding becomes zero, in memory that was not zero before."""
     dtype = LAYOUTS[layout]
     kind = leaves(dtype)
@@ -197,7 +197,9 @@ def test_record_types_cover_every_group() -> None:
 
 
 @pytest.mark.parametrize("layout", ["particle", "big-endian", "complex, text, bytes", "pairs"])
-def test_selected_fields(layout: str, kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selected_fields_equal_those_of_numpy(
+    layout: str, kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One field, several, all in another order; each with several threads."""
     monkeypatch.setattr(threads, "MIN_PART_BYTES", 1)
     dtype = LAYOUTS[layout]
@@ -228,7 +230,7 @@ def test_numpy_copies_unsupported_fields(kernels: str) -> None:
 
 def test_no_byte_outside_the_arrays_is_accessed(run_python) -> None:
     """Records and columns next to a page that is neither readable nor writable."""
-    done = run_python(
+    completed = run_python(
         """
         import ctypes, mmap, sys
         import numpy as np
@@ -279,4 +281,4 @@ def test_no_byte_outside_the_arrays_is_accessed(run_python) -> None:
         print("done")
         """
     )
-    assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr[-2000:]
+    assert (completed.returncode, completed.stdout.strip()) == (0, "done"), completed.stderr[-2000:]

@@ -70,7 +70,7 @@ def records_of(overlap: bool) -> st.SearchStrategy[np.dtype]:
     stores=st.sampled_from(["streaming", "ordinary"]),
     strided=st.integers(0, 3),
 )
-def test_generated_records(
+def test_generated_records_equal_those_of_numpy(
     dtype: np.dtype, length: int, step: int, shift: int, stores: str, strided: int
 ) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -121,7 +121,7 @@ RUNS = [("f4", 3), (">f4", 3), ("f4", 7), (">f4", 7), ("f4", 1), ("f4", 2), ("u1
 @given(
     runs=st.lists(st.sampled_from(RUNS), min_size=1, max_size=6), length=st.sampled_from([1, 64, 130, 400])
 )
-def test_generated_runs_of_fields(runs: list[tuple[str, int]], length: int) -> None:
+def test_generated_runs_of_fields_equal_those_of_numpy(runs: list[tuple[str, int]], length: int) -> None:
     """Groups of three are copied as four: adjacent to each other, at the end, and before padding."""
     formats, offsets, end = [], [], 0
     for kind, count in runs:

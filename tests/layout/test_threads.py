@@ -30,7 +30,7 @@ def round_trip(records: np.ndarray, threads: int | None) -> bool:
 
 
 @pytest.mark.parametrize("count", [None, 1, 2, 4, 1000])
-def test_round_trip_with_any_number_of_threads(count: int | None) -> None:
+def test_any_number_of_threads_keeps_the_records(count: int | None) -> None:
     assert round_trip(filled(400_000), count)
 
 
@@ -50,19 +50,19 @@ def test_concurrent_calls_from_python_threads() -> None:
 
 def test_run_waits_for_all_tasks_if_one_fails() -> None:
     """The other tasks write to the same memory."""
-    done = threading.Event()
+    late_finished = threading.Event()
     slow = threading.Event()
 
     def late() -> None:
         slow.wait(0.2)
-        done.set()
+        late_finished.set()
 
     def fails() -> None:
         raise KeyError("this one")
 
     with pytest.raises(KeyError, match="this one"):
         threads.run([fails, late])
-    assert done.is_set()
+    assert late_finished.is_set()
     with pytest.raises(KeyError, match="this one"):
         threads.run([lambda: None, fails])
 
@@ -114,7 +114,7 @@ def with_layer(layer: str) -> None:
 def test_numbas_threading_layers_are_not_entered(run_python, layer: str) -> None:
     """While another thread is in such a layer, before a fork and after it."""
     with_layer(layer)
-    done = run_python(
+    completed = run_python(
         BUSY
         + PARALLEL
         + """
@@ -134,35 +134,35 @@ print(bad, forked())
 """,
         NUMBA_THREADING_LAYER=layer,
     )
-    assert (done.returncode, done.stdout.strip()) == (0, "[] 0"), done.stderr[-2000:]
+    assert (completed.returncode, completed.stdout.strip()) == (0, "[] 0"), completed.stderr[-2000:]
 
 
 def test_hazard_numbas_workqueue_ends_the_process(run_python) -> None:
     """If two Python threads enter it at the same time, which a library cannot prevent."""
     with_layer("workqueue")
-    done = run_python(
+    completed = run_python(
         BUSY
         + PARALLEL
         + "run_concurrently(*[lambda: [total(numbers) for _ in range(300)]] * 4)\nprint('alive')",
         NUMBA_THREADING_LAYER="workqueue",
     )
-    assert done.returncode == -signal.SIGABRT
-    assert "Concurrent access has been detected" in done.stderr
+    assert completed.returncode == -signal.SIGABRT
+    assert "Concurrent access has been detected" in completed.stderr
 
 
 def test_hazard_gnu_openmp_ends_a_forked_child(run_python) -> None:
     with_layer("omp")
-    done = run_python(
+    completed = run_python(
         BUSY + PARALLEL + "right = lambda: total(numbers) == numbers.size\nprint(forked())",
         NUMBA_THREADING_LAYER="omp",
     )
-    assert done.stdout.strip() == str(-signal.SIGTERM), done.stderr
-    assert "fork() called from a process already using GNU OpenMP" in done.stderr
+    assert completed.stdout.strip() == str(-signal.SIGTERM), completed.stderr
+    assert "fork() called from a process already using GNU OpenMP" in completed.stderr
 
 
 def test_concurrent_first_calls(run_python) -> None:
     """Each call may be the one that loads the kernels and starts the thread pool."""
-    done = run_python(
+    completed = run_python(
         BUSY
         + """
 start, answers = threading.Barrier(4), []
@@ -175,18 +175,18 @@ for t in workers: t.join()
 print(answers)
 """
     )
-    assert (done.returncode, done.stdout.strip()) == (0, str([True] * 4)), done.stderr[-2000:]
+    assert (completed.returncode, completed.stdout.strip()) == (0, str([True] * 4)), completed.stderr[-2000:]
 
 
 def test_forked_child_starts_its_own_threads(run_python) -> None:
-    done = run_python(BUSY + "print(right(), forked(), forked(), right())")
-    assert (done.returncode, done.stdout.strip()) == (0, "True 0 0 True"), done.stderr[-2000:]
+    completed = run_python(BUSY + "print(right(), forked(), forked(), right())")
+    assert (completed.returncode, completed.stdout.strip()) == (0, "True 0 0 True"), completed.stderr[-2000:]
 
 
 @pytest.mark.parametrize("delay", [0, 0.01, 0.03])
 def test_fork_while_other_threads_convert(run_python, delay: float) -> None:
     """Also while they load the kernels and hold locks, of which the child inherits copies."""
-    done = run_python(
+    completed = run_python(
         BUSY
         + f"""
 import time
@@ -203,14 +203,16 @@ for t in workers: t.join()
 print(children, bad)
 """
     )
-    assert (done.returncode, done.stdout.strip()) == (0, "[0, 0, 0, 0, 0] []"), done.stderr[-2000:]
+    assert (completed.returncode, completed.stdout.strip()) == (0, "[0, 0, 0, 0, 0] []"), completed.stderr[
+        -2000:
+    ]
 
 
 @pytest.mark.parametrize("before", ["", "right()"], ids=["first", "again"])
 def test_conversion_at_interpreter_exit(run_python, before: str) -> None:
     """Threads can no longer be started, so one thread runs all parts."""
-    done = run_python(BUSY + f"{before}\nimport atexit\natexit.register(lambda: print(right()))")
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "True", "")
+    completed = run_python(BUSY + f"{before}\nimport atexit\natexit.register(lambda: print(right()))")
+    assert (completed.returncode, completed.stdout.strip(), completed.stderr) == (0, "True", "")
 
 
 # -- Numba ------------------------------------------------------------------------------
@@ -251,9 +253,9 @@ def cold(tmp_path: Path, run_python) -> Callable[..., list[str]]:
     def run(**env: str) -> list[str]:
         code = f"import sys\nsys.path.insert(0, {str(tmp_path)!r})\n{RIGHT}\nprint(zc.__file__)"
         nowhere = {"NUMBA_CACHE_DIR": "/dev/null/no", "XDG_CACHE_HOME": "/dev/null/no"}
-        done = run_python(code, PYTHONDONTWRITEBYTECODE="1", **(nowhere | env))
-        assert done.returncode == 0, done.stderr
-        *printed, file = done.stdout.splitlines()
+        completed = run_python(code, PYTHONDONTWRITEBYTECODE="1", **(nowhere | env))
+        assert completed.returncode == 0, completed.stderr
+        *printed, file = completed.stdout.splitlines()
         assert file == str(package / "__init__.py")
         return printed
 
@@ -261,7 +263,7 @@ def cold(tmp_path: Path, run_python) -> Callable[..., list[str]]:
 
 
 def test_numba_is_not_imported_for_small_records_and_views(run_python) -> None:
-    done = run_python(
+    completed = run_python(
         """
         import sys
         import numpy as np, zerocopy as zc
@@ -273,7 +275,7 @@ def test_numba_is_not_imported_for_small_records_and_views(run_python) -> None:
         print({"numba", "llvmlite"} & {name.partition(".")[0] for name in sys.modules})
         """
     )
-    assert done.stdout.strip() == "set()", done.stderr
+    assert completed.stdout.strip() == "set()", completed.stderr
 
 
 def test_cached_machine_code_is_loaded_without_numba(cold, tmp_path: Path) -> None:
@@ -302,8 +304,10 @@ def test_unwritable_cache_warns(cold) -> None:
     "gone", ["sys.modules['numba'] = None", "sys.path[:] = [p for p in sys.path if 'site-packages' not in p]"]
 )
 def test_numpy_converts_without_numba(run_python, gone: str) -> None:
-    done = run_python(f"import sys, numpy\n{gone}\n{RIGHT}")
-    assert (done.returncode, done.stdout.splitlines()) == (0, ["True True", "", "False"]), done.stderr
+    completed = run_python(f"import sys, numpy\n{gone}\n{RIGHT}")
+    assert (completed.returncode, completed.stdout.splitlines()) == (0, ["True True", "", "False"]), (
+        completed.stderr
+    )
 
 
 def test_failing_import_of_numba_warns_once(cold, tmp_path: Path) -> None:
@@ -364,7 +368,7 @@ def test_part_runs_once_and_its_error_is_raised() -> None:
 
 def test_conversion_if_threads_cannot_be_started(run_python) -> None:
     """The executor queues a task before it fails to start a thread; the task must not run twice."""
-    done = run_python(
+    completed = run_python(
         """
         import threading
         import numpy as np, zerocopy as zc
@@ -379,4 +383,4 @@ def test_conversion_if_threads_cannot_be_started(run_python) -> None:
             assert zc.aos_to_soa(np.ones(300_000, kind), threads=2)["b"].sum() == 300_000
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr

@@ -84,7 +84,7 @@ def accesses(dtype: object, **options: object) -> set[int]:
     return set(table[:, ACCESS].tolist())
 
 
-def test_accesses_by_alignment() -> None:
+def test_access_width_depends_on_the_alignment() -> None:
     assert accesses("f4,f8") == {ALIGNED}
     assert accesses("f4,f8", head=4) == {ALIGNED}
     assert accesses("f4,f8", head=3) == {SHIFTED}

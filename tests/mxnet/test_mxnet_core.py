@@ -39,56 +39,56 @@ DTYPES = [
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_legacy_dlpack_into_numpy(dtype: str) -> None:
+def test_legacy_dlpack_is_aliased_by_numpy(dtype: str) -> None:
     """Before 1.25, NumPy does not import booleans, and it marks all imports as read-only."""
-    given = sample(dtype)
-    before = given.copy()
-    result = zc.convert(Legacy(given), "numpy", copy=False)
-    assert result.dtype == given.dtype
+    source = sample(dtype)
+    before = source.copy()
+    result = zc.convert(Legacy(source), "numpy", copy=False)
+    assert result.dtype == source.dtype
     assert bits(result) == bits(before)
     assert result.flags.writeable
     result[0, 0] = 0 if result[0, 0] else 1
-    assert given[0, 0] == result[0, 0] != before[0, 0]
-    assert zc.shares_memory(given, result)
+    assert source[0, 0] == result[0, 0] != before[0, 0]
+    assert zc.shares_memory(source, result)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "float32", "int64"])
-def test_legacy_dlpack_into_mxnet(dtype: str) -> None:
-    given = sample(dtype)
-    result = zc.convert(Legacy(given), "mxnet", copy=False)
-    assert bits(result.asnumpy()) == bits(given)
-    given[0, 0] = 0 if given[0, 0] else 1
-    assert bits(result.asnumpy()) == bits(given)
+def test_legacy_dlpack_is_imported_by_mxnet(dtype: str) -> None:
+    source = sample(dtype)
+    result = zc.convert(Legacy(source), "mxnet", copy=False)
+    assert bits(result.asnumpy()) == bits(source)
+    source[0, 0] = 0 if source[0, 0] else 1
+    assert bits(result.asnumpy()) == bits(source)
 
 
 @pytest.mark.parametrize("copy", [None, True])
-def test_strided_dlpack_into_mxnet(copy: bool | None) -> None:
-    given = sample("float32")[::-1, ::2]
+def test_strided_dlpack_is_imported_by_mxnet(copy: bool | None) -> None:
+    source = sample("float32")[::-1, ::2]
     result = zc.convert(Legacy(sample("float32")[:, ::2]), "mxnet", copy=copy)
     assert bits(result.asnumpy()) == bits(sample("float32")[:, ::2])
-    assert bits(zc.convert(given, "mxnet", copy=copy).asnumpy()) == bits(given)
+    assert bits(zc.convert(source, "mxnet", copy=copy).asnumpy()) == bits(source)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "source",
     [bytearray(range(8)), array.array("f", [1, 2]), memoryview(bytes(8)), np.float32(3) * np.ones(2)],
-    ids=lambda given: type(given).__name__,
+    ids=lambda source: type(source).__name__,
 )
-def test_buffers_into_mxnet(given: Any) -> None:
-    result = zc.convert(given, "mxnet", copy=False)
-    assert bits(result.asnumpy()) == bytes(memoryview(given).cast("B"))
-    assert zc.shares_memory(given, result)
-    assert result.writable is not memoryview(given).readonly
+def test_buffers_are_aliased_by_mxnet(source: Any) -> None:
+    result = zc.convert(source, "mxnet", copy=False)
+    assert bits(result.asnumpy()) == bytes(memoryview(source).cast("B"))
+    assert zc.shares_memory(source, result)
+    assert result.writable is not memoryview(source).readonly
 
 
-def test_containers_both_ways() -> None:
-    given = {"x": sample("float32"), "y": [sample("int8"), (sample("bool"),)]}
-    there = zc.convert(given, "mxnet", copy=False)
-    back = zc.convert(there, "numpy", copy=False)
-    assert isinstance(there["y"][1][0], mx.nd.NDArray)
-    assert zc.shares_memory(given["x"], back["x"])
-    assert zc.shares_memory(given["y"][1][0], back["y"][1][0])
-    assert zc.explain(given, "mxnet").zero_copy
+def test_containers_are_aliased_in_both_directions() -> None:
+    source = {"x": sample("float32"), "y": [sample("int8"), (sample("bool"),)]}
+    converted = zc.convert(source, "mxnet", copy=False)
+    back = zc.convert(converted, "numpy", copy=False)
+    assert isinstance(converted["y"][1][0], mx.nd.NDArray)
+    assert zc.shares_memory(source["x"], back["x"])
+    assert zc.shares_memory(source["y"][1][0], back["y"][1][0])
+    assert zc.explain(source, "mxnet").zero_copy
 
 
 def test_byte_swapped_memory_is_swapped() -> None:

@@ -29,33 +29,33 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 # -- the engine ---------------------------------------------------------------------
 
 
-def test_a_conversion_waits_for_pending_writes() -> None:
+def test_conversion_waits_for_pending_writes() -> None:
     ones = mx.nd.ones((1500, 1500))
-    given = mx.nd.dot(ones, ones)  # runs later, on another thread
-    assert (zc.convert(given, "numpy") == 1500).all()
+    array = mx.nd.dot(ones, ones)  # runs later, on another thread
+    assert (zc.convert(array, "numpy") == 1500).all()
 
 
-def test_a_conversion_waits_for_pending_reads() -> None:
+def test_conversion_waits_for_pending_reads() -> None:
     """Queued operators must read the memory before the alias's owner writes to it."""
-    given = mx.nd.ones((1500, 1500))
-    given.wait_to_read()
+    array = mx.nd.ones((1500, 1500))
+    array.wait_to_read()
     for i in range(1, 4):
-        pending = mx.nd.dot(given, given)
-        zc.convert(given, "numpy")[:] = i + 1
+        pending = mx.nd.dot(array, array)
+        zc.convert(array, "numpy")[:] = i + 1
         assert (pending.asnumpy() == i * i * 1500).all()
 
 
-def test_a_copy_is_finished_when_it_is_returned() -> None:
-    given = np.ones((3000, 3000), "float32")
-    result = zc.convert(given, "mxnet", copy=True)
-    given[:] = 2
+def test_copy_is_finished_when_it_is_returned() -> None:
+    array = np.ones((3000, 3000), "float32")
+    result = zc.convert(array, "mxnet", copy=True)
+    array[:] = 2
     assert (result.asnumpy() == 1).all()
 
 
 def test_failed_operator_raises_with_its_error() -> None:
-    given = mx.nd.random.normal(0, -1, (2, 2))  # raises nothing: it runs later
+    array = mx.nd.random.normal(0, -1, (2, 2))  # raises nothing: it runs later
     with pytest.raises(UnsupportedConversionError, match="scale parameter in gaussian") as caught:
-        zc.convert(given, "numpy")
+        zc.convert(array, "numpy")
     assert isinstance(caught.value.__cause__, mx.MXNetError)
 
 
@@ -63,33 +63,33 @@ def test_failed_operator_raises_with_its_error() -> None:
 
 
 def test_onednn_layout_is_copied() -> None:
-    given = in_onednn_layout()
+    array = in_onednn_layout()
     with pytest.raises(mx.MXNetError):
-        given.to_dlpack_for_read()  # no strides can describe it
-    plan = zc.explain(given, "numpy")
+        array.to_dlpack_for_read()  # no strides can describe it
+    plan = zc.explain(array, "numpy")
     assert not plan.zero_copy
-    assert plan.copied_bytes == 4 * given.size
+    assert plan.copied_bytes == 4 * array.size
     assert "oneDNN" in str(plan)
-    result = zc.convert(given, "numpy")
-    assert bits(result) == bits(given.asnumpy())
-    assert not zc.shares_memory(given, result)
+    result = zc.convert(array, "numpy")
+    assert bits(result) == bits(array.asnumpy())
+    assert not zc.shares_memory(array, result)
     result[:] = 0
-    assert given.asnumpy().any()
+    assert array.asnumpy().any()
     with pytest.raises(CopyRequiredError, match="oneDNN"):
-        zc.convert(given, "numpy", copy=False)
+        zc.convert(array, "numpy", copy=False)
     with pytest.raises(CopyRequiredError, match="oneDNN"):
-        zc.view(given)
-    assert zc.explain(given.copy(), "numpy").zero_copy  # as the remedy says
+        zc.view(array)
+    assert zc.explain(array.copy(), "numpy").zero_copy  # as the remedy says
 
 
 INFERENCE = """
     import sys, numpy as np, mxnet as mx, zerocopy as zc
     weights = np.random.RandomState(0).rand(16, 3, 3, 3).astype("float32")
     before = weights.copy()
-    held = zc.convert(weights, "mxnet", copy=COPY)
+    aliased = zc.convert(weights, "mxnet", copy=COPY)
     data = mx.nd.ones((2, 3, 32, 32))
-    mx.nd.Convolution(data, held, no_bias=True, kernel=(3, 3), num_filter=16).asnumpy()
-    assert (held.asnumpy() == before).all()
+    mx.nd.Convolution(data, aliased, no_bias=True, kernel=(3, 3), num_filter=16).asnumpy()
+    assert (aliased.asnumpy() == before).all()
     print("kept" if (weights == before).all() else "rewritten")
 """
 
@@ -100,16 +100,16 @@ INFERENCE = """
 def test_inference_rewrites_aliased_weights(
     run_python: Run, copy: bool | None, enabled: str, outcome: str
 ) -> None:
-    """The hazard in the notes of the class, which zerocopy cannot prevent: both remedies work."""
-    done = run_python(INFERENCE.replace("COPY", repr(copy)), MXNET_MKLDNN_ENABLED=enabled)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == outcome
+    """zerocopy cannot prevent this hazard, which the class documents; both remedies work."""
+    completed = run_python(INFERENCE.replace("COPY", repr(copy)), MXNET_MKLDNN_ENABLED=enabled)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.strip() == outcome
 
 
 # -- devices ------------------------------------------------------------------------
 
 
-def test_devices() -> None:
+def test_mxnet_devices_are_parsed() -> None:
     assert zc.frameworks()["mxnet"].devices == ("cpu",)
     assert MXNET.parse_device(mx.gpu(1)) == Device(CUDA, 1)
     assert MXNET.parse_device(mx.cpu()) == HOST
@@ -123,40 +123,40 @@ def test_devices() -> None:
 
 
 @pytest.mark.parametrize("context", ["cpu", "cpu_pinned", "cpu_shared"])
-def test_every_kind_of_host_memory(context: str) -> None:
-    given = mx.nd.ones((3,), ctx=mx.Context(context))
-    result = zc.convert(given, "numpy", copy=False)
-    assert address(result) == address(given)
-    assert zc.view(given).device.is_host
+def test_every_kind_of_host_memory_is_aliased(context: str) -> None:
+    array = mx.nd.ones((3,), ctx=mx.Context(context))
+    result = zc.convert(array, "numpy", copy=False)
+    assert address(result) == address(array)
+    assert zc.view(array).device.is_host
 
 
 def test_copy_to_device_waits_for_the_copy() -> None:
-    given = mx.nd.ones((3,))
-    result = MXNET.copy_to_device(given, HOST, None)
-    assert address(result) != address(given)
+    array = mx.nd.ones((3,))
+    result = MXNET.copy_to_device(array, HOST, None)
+    assert address(result) != address(array)
     assert result.asnumpy().tolist() == [1, 1, 1]
 
 
-def test_device_memory_by_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_memory_is_imported_with_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """The code for device memory, run with host memory: MXNet's wheel is built without CUDA."""
     monkeypatch.setattr(type(MXNET), "check_device", lambda self, device: None)
-    asked = []
+    streams = []
 
     class Producer:
         def __dlpack__(self, *, stream=None):
-            asked.append(stream)
-            return with_gil(given.__dlpack__())  # as those of device memory do it themselves
+            streams.append(stream)
+            return with_gil(array.__dlpack__())  # as producers of device memory do
 
-    given = sample("float32")
+    array = sample("float32")
     view = StridedView(
-        address(given), given.shape, given.strides, by_name("float32"), Device(CUDA, 0), False, given
+        address(array), array.shape, array.strides, by_name("float32"), Device(CUDA, 0), False, array
     )
-    source = Source("mine", view, lambda: given, producer=Producer())
+    source = Source("mine", view, lambda: array, producer=Producer())
     result = MXNET.from_device(source, None)
-    assert address(result) == address(given)
-    assert asked == [1]
+    assert address(result) == address(array)
+    assert streams == [1]
     with pytest.raises(UnsupportedConversionError, match="does not export DLPack"):
-        MXNET.from_device(Source("mine", view, lambda: given, producer=object()), None)
+        MXNET.from_device(Source("mine", view, lambda: array, producer=object()), None)
     flags = StridedView(64, (3,), (1,), by_name("bool"), Device(CUDA, 0), False, None)
     with pytest.raises(UnsupportedConversionError, match="no bool"):
         MXNET.device_copy_reasons(flags)
@@ -167,13 +167,13 @@ def test_strides_of_size_one_dimensions_become_row_major() -> None:
     new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
         ("PyCapsule_New", ctypes.pythonapi)
     )
-    given = sample("float32")
+    array = sample("float32")
     shape, strides = (ctypes.c_int64 * 3)(3, 1, 3), (ctypes.c_int64 * 3)(3, 1, 1)
     tensor = dlpack.DLTensor(
-        data=address(given), device_type=1, ndim=3, code=2, bits=32, lanes=1, shape=shape, strides=strides
+        data=address(array), device_type=1, ndim=3, code=2, bits=32, lanes=1, shape=shape, strides=strides
     )
-    tensor.byte_offset = given.strides[0]
-    managed = dlpack.DLManagedTensor(dl_tensor=tensor)  # without a deleter: this frame owns it all
+    tensor.byte_offset = array.strides[0]
+    managed = dlpack.DLManagedTensor(dl_tensor=tensor)  # without a deleter: this function owns the memory
     with pytest.raises(mx.MXNetError, match="compact"):
         mx.nd.from_dlpack(new(ctypes.addressof(managed), b"dltensor", None))
     capsule = new(ctypes.addressof(managed), b"dltensor", None)
@@ -181,7 +181,7 @@ def test_strides_of_size_one_dimensions_become_row_major() -> None:
     result = mx.nd.from_dlpack(canonical(capsule))
     assert view.strides != contiguous_strides(view.shape, 4)
     assert result.shape == (3, 1, 3)
-    assert bits(result.asnumpy()) == bits(given[1:])
+    assert bits(result.asnumpy()) == bits(array[1:])
     del result
 
 
@@ -189,21 +189,19 @@ def test_strides_of_size_one_dimensions_become_row_major() -> None:
 
 
 def test_mxnet_is_imported_only_when_needed(run_python: Run) -> None:
-    done = run_python(
+    completed = run_python(
         """
         import sys, numpy, zerocopy as zc
         zc.frameworks(); zc.convert(numpy.ones(3), "numpy"); zc.explain("text", "numpy")
         assert "mxnet" not in sys.modules
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
-def test_a_folder_called_mxnet_is_not_mxnet(
-    tmp_path, monkeypatch: pytest.MonkeyPatch, run_python: Run
-) -> None:
+def test_folder_called_mxnet_is_not_mxnet(tmp_path, monkeypatch: pytest.MonkeyPatch, run_python: Run) -> None:
     (tmp_path / "mxnet").mkdir()
-    done = run_python(
+    completed = run_python(
         f"""
         import sys
         sys.path[:] = [{str(tmp_path)!r}] + [p for p in sys.path if "site-packages" not in p]
@@ -225,13 +223,13 @@ def test_a_folder_called_mxnet_is_not_mxnet(
             raise SystemExit("it was converted")
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_import_error_with_new_numpy_is_explained(
     run_python: Run,
 ) -> None:
-    done = run_python(
+    completed = run_python(
         """
         import numpy, zerocopy as zc
         numpy.__deprecated_attrs__.pop("bool")  # as NumPy 1.24 has it
@@ -244,4 +242,4 @@ def test_import_error_with_new_numpy_is_explained(
             raise SystemExit("it was converted")
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr

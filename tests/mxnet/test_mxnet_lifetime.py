@@ -41,10 +41,10 @@ def no_gc():
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_mxnet_keeps_numpys_memory(no_gc: None, dtype: str) -> None:
-    given = np.ones(ELEMENTS, dtype)
-    alive = weakref.ref(given)
-    result = zc.convert(given, "mxnet", copy=False)
-    del given
+    source = np.ones(ELEMENTS, dtype)
+    alive = weakref.ref(source)
+    result = zc.convert(source, "mxnet", copy=False)
+    del source
     assert alive() is not None
     assert (result.asnumpy() == 1).all()
     part, shaped = result[5:9], result.reshape((100, -1))
@@ -59,24 +59,24 @@ def test_mxnet_keeps_numpys_memory(no_gc: None, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dropping_mxnets_side_first_leaves_the_source(no_gc: None, dtype: str) -> None:
-    given = np.ones(ELEMENTS, dtype)
-    alive = weakref.ref(given)
-    result = zc.convert(given, "mxnet", copy=False)
+    source = np.ones(ELEMENTS, dtype)
+    alive = weakref.ref(source)
+    result = zc.convert(source, "mxnet", copy=False)
     del result
-    assert (given == 1).all()
-    del given
+    assert (source == 1).all()
+    del source
     assert alive() is None
 
 
 def test_numpy_keeps_mxnets_memory() -> None:
     results = [zc.convert(mx.nd.full((ELEMENTS,), i), "numpy", copy=False) for i in range(50)]
-    others = [mx.nd.full((ELEMENTS,), -1) for _ in range(50)]  # would take memory that was given back
+    others = [mx.nd.full((ELEMENTS,), -1) for _ in range(50)]  # would reuse memory that was freed
     mx.nd.waitall()
     assert all((result == i).all() for i, result in enumerate(results))
     del others
 
 
-def test_a_view_keeps_mxnets_memory() -> None:
+def test_view_keeps_mxnets_memory() -> None:
     view = zc.view(mx.nd.full((ELEMENTS,), 7))
     others = [mx.nd.full((ELEMENTS,), -1) for _ in range(50)]
     mx.nd.waitall()
@@ -84,15 +84,15 @@ def test_a_view_keeps_mxnets_memory() -> None:
     del others
 
 
-def test_a_chain_of_conversions_is_one_memory(no_gc: None) -> None:
-    given = np.ones(ELEMENTS, "float32")
-    alive = weakref.ref(given)
-    result = given
+def test_chain_of_conversions_shares_one_memory(no_gc: None) -> None:
+    source = np.ones(ELEMENTS, "float32")
+    alive = weakref.ref(source)
+    result = source
     for _ in range(20):
         result = zc.convert(zc.convert(result, "mxnet", copy=False), "numpy", copy=False)
-    given[3] = 5
+    source[3] = 5
     assert result[3] == 5
-    del given
+    del source
     assert alive() is not None
     assert result[3] == 5
     del result
@@ -103,32 +103,32 @@ def test_a_chain_of_conversions_is_one_memory(no_gc: None) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_dropped_in_another_thread(dtype: str) -> None:
-    given = np.ones(ELEMENTS, dtype)
-    alive = weakref.ref(given)
-    held = [zc.convert(given, "mxnet")]
-    del given
-    thread = threading.Thread(target=held.clear)
+def test_result_can_be_dropped_in_another_thread(dtype: str) -> None:
+    source = np.ones(ELEMENTS, dtype)
+    alive = weakref.ref(source)
+    aliases = [zc.convert(source, "mxnet")]
+    del source
+    thread = threading.Thread(target=aliases.clear)
     thread.start()
     thread.join()
     assert alive() is None
 
 
-def test_dropped_by_mxnets_own_thread() -> None:
+def test_result_can_be_dropped_by_mxnets_thread() -> None:
     """The engine holds queued arrays, and releases the last reference on a thread without the GIL."""
     alive = []
     for _ in range(200):
-        given = np.ones((300, 300), "float32")
-        alive.append(weakref.ref(given))
-        held = zc.convert(given, "mxnet")
-        pending = mx.nd.dot(held, held)
-        del given, held, pending
+        source = np.ones((300, 300), "float32")
+        alive.append(weakref.ref(source))
+        alias = zc.convert(source, "mxnet")
+        pending = mx.nd.dot(alias, alias)
+        del source, alias, pending
     mx.nd.waitall()
     for _ in range(100):
         if not any(reference() is not None for reference in alive):
             return
         threading.Event().wait(0.05)  # the engine releases it after it reports completion
-    pytest.fail("MXNet did not give the memory back")
+    pytest.fail("MXNet did not release the memory")
 
 
 def test_the_deleter_takes_the_gil(run_python: Run) -> None:
@@ -137,39 +137,39 @@ def test_the_deleter_takes_the_gil(run_python: Run) -> None:
         import numpy as np, mxnet as mx, zerocopy as zc
         for dtype in ("float32", "bool"):
             for _ in range(100):
-                given = np.ones(10_000, dtype)
-                held = zc.convert(given, "mxnet")
-                pending = held + 1
-                del given, held, pending
+                source = np.ones(10_000, dtype)
+                alias = zc.convert(source, "mxnet")
+                pending = alias + 1
+                del source, alias, pending
         mx.nd.waitall()
         print("alive")
     """
-    done = run_python(code, PYTHONMALLOC="debug")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "alive"
+    completed = run_python(code, PYTHONMALLOC="debug")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.strip() == "alive"
 
 
 def test_numpy_deleter_without_the_gil_crashes(run_python: Run) -> None:
     """NumPy before 1.24 (numpy/numpy#22507): if this test fails, the plain capsule is sufficient."""
     code = """
         import numpy as np, mxnet as mx
-        held = mx.nd.from_dlpack(np.ones(10_000, "float32").__dlpack__())
-        del held
+        alias = mx.nd.from_dlpack(np.ones(10_000, "float32").__dlpack__())
+        del alias
     """
-    done = run_python(code, PYTHONMALLOC="debug")
-    assert done.returncode != 0
-    assert "without holding the GIL" in done.stderr
+    completed = run_python(code, PYTHONMALLOC="debug")
+    assert completed.returncode != 0
+    assert "without holding the GIL" in completed.stderr
 
 
-def test_many_threads_at_once() -> None:
+def test_many_threads_convert_at_once() -> None:
     wrong = []
 
     def work(number: int) -> None:
         for i in range(200):
-            given = np.full(100, number * 1000 + i, "int32")
-            there = zc.convert(given, "mxnet")
-            back = zc.convert(there, "numpy")
-            if not zc.shares_memory(given, back) or (back != number * 1000 + i).any():
+            source = np.full(100, number * 1000 + i, "int32")
+            converted = zc.convert(source, "mxnet")
+            back = zc.convert(converted, "numpy")
+            if not zc.shares_memory(source, back) or (back != number * 1000 + i).any():
                 wrong.append((number, i))
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
@@ -180,9 +180,9 @@ def test_many_threads_at_once() -> None:
     assert not wrong
 
 
-def test_the_first_conversion_in_many_threads(run_python: Run) -> None:
+def test_many_threads_can_make_the_first_conversion(run_python: Run) -> None:
     """Other threads wait while one imports MXNet, and then see the complete module."""
-    done = run_python(
+    completed = run_python(
         """
         import threading, time, numpy as np, zerocopy as zc
         errors = []
@@ -198,20 +198,20 @@ def test_the_first_conversion_in_many_threads(run_python: Run) -> None:
         assert not errors, errors
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 # -- at interpreter exit --------------------------------------------------------------
 
 HOLDERS = {
-    "a global": "held = make()",
-    "a cycle": "class A: pass\nA.held, A.itself = make(), A",
-    "a module of its own": "import types, sys; sys.modules['m'] = m = types.ModuleType('m'); m.held = make()",
-    "builtins": "import builtins; builtins.held = make()",
-    "a thread's locals": "import threading; here = threading.local(); here.held = make()",
-    "a default argument": "import sys; sys.excepthook = lambda *a, held=make(): None",
+    "a global": "alias = make()",
+    "a cycle": "class A: pass\nA.alias, A.itself = make(), A",
+    "a module": "import types, sys; sys.modules['m'] = m = types.ModuleType('m'); m.alias = make()",
+    "builtins": "import builtins; builtins.alias = make()",
+    "a thread's locals": "import threading; here = threading.local(); here.alias = make()",
+    "a default argument": "import sys; sys.excepthook = lambda *a, alias=make(): None",
     "a reference that leaked": "import ctypes; ctypes.pythonapi.Py_IncRef(ctypes.py_object(make()))",
-    "work that is queued": "held = make(); big = mx.nd.ones((900, 900)); pending = mx.nd.dot(big, big)",
+    "work that is queued": "alias = make(); big = mx.nd.ones((900, 900)); pending = mx.nd.dot(big, big)",
 }
 THINGS = {
     "mxnet's alias of numpy": "zc.convert(np.ones(1000, 'float32'), 'mxnet')",
@@ -222,13 +222,13 @@ THINGS = {
 
 @pytest.mark.parametrize("thing", THINGS)
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_at_interpreter_exit(run_python: Run, holder: str, thing: str) -> None:
+def test_interpreter_exits_with_live_arrays(run_python: Run, holder: str, thing: str) -> None:
     code = (
         "import numpy as np, mxnet as mx, zerocopy as zc\n"
         f"def make(): return [{THINGS[thing]} for _ in range(20)]\n{HOLDERS[holder]}\n"
     )
-    done = run_python(code, PYTHONWARNINGS="ignore")
-    assert (done.returncode, done.stderr) == (0, "")
+    completed = run_python(code, PYTHONWARNINGS="ignore")
+    assert (completed.returncode, completed.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("thing", THINGS)
@@ -243,11 +243,11 @@ def test_arrays_held_by_modules_cleared_after_mxnet(run_python: Run, thing: str,
     """
     code = (
         "import ctypes, io, threading\nimport numpy as np, mxnet as mx, zerocopy as zc\n"
-        f"io.held = threading.held = np.held = [{THINGS[thing]} for _ in range(20)]\n"
+        f"io.alias = threading.alias = np.alias = [{THINGS[thing]} for _ in range(20)]\n"
         f"io.module = {module}\n"
     )
-    done = run_python(code, PYTHONWARNINGS="ignore", PYTHONMALLOC="debug")
-    assert (done.returncode, done.stderr) == (0, "")
+    completed = run_python(code, PYTHONWARNINGS="ignore", PYTHONMALLOC="debug")
+    assert (completed.returncode, completed.stderr) == (0, "")
 
 
 def test_conversions_at_exit(run_python: Run) -> None:
@@ -258,11 +258,11 @@ def test_conversions_at_exit(run_python: Run) -> None:
             io.kept = zc.convert(np.arange(4, dtype="float32"), "mxnet")
             print(io.kept.asnumpy().sum(), zc.convert(io.kept, "numpy").sum())
         atexit.register(late)  # called after the hook that the first conversion registers
-        held = zc.convert(np.ones(3), "mxnet")
+        alias = zc.convert(np.ones(3), "mxnet")
     """
-    done = run_python(code, PYTHONWARNINGS="ignore", PYTHONMALLOC="debug")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.split() == ["6.0", "6.0"]
+    completed = run_python(code, PYTHONWARNINGS="ignore", PYTHONMALLOC="debug")
+    assert (completed.returncode, completed.stderr) == (0, "")
+    assert completed.stdout.split() == ["6.0", "6.0"]
 
 
 # -- leaks ----------------------------------------------------------------------------

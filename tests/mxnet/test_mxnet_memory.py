@@ -55,34 +55,34 @@ def np_shape():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_into_mxnet_aliases(dtype: str) -> None:
-    given = sample(dtype)
-    before = given.copy()
-    result = zc.convert(given, "mxnet", copy=False)
+def test_numpy_memory_is_aliased_by_mxnet(dtype: str) -> None:
+    source = sample(dtype)
+    before = source.copy()
+    result = zc.convert(source, "mxnet", copy=False)
     assert type(result) is mx.nd.NDArray
-    assert np.dtype(result.dtype) == given.dtype
-    assert result.shape == given.shape
+    assert np.dtype(result.dtype) == source.dtype
+    assert result.shape == source.shape
     assert bits(result.asnumpy()) == bits(before)
-    assert address(result) == address(given)
-    given[1, 2] = 0 if given[1, 2] else 1
-    assert result.asnumpy()[1, 2] == given[1, 2] != before[1, 2]
-    mx.nd.ones(given.shape, dtype=dtype).copyto(result)  # MXNet cannot assign to a slice of booleans
+    assert address(result) == address(source)
+    source[1, 2] = 0 if source[1, 2] else 1
+    assert result.asnumpy()[1, 2] == source[1, 2] != before[1, 2]
+    mx.nd.ones(source.shape, dtype=dtype).copyto(result)  # MXNet cannot assign to a slice of booleans
     result.wait_to_read()
-    assert (given == 1).all()
+    assert (source == 1).all()
 
 
 def test_the_source_stays_writable() -> None:
     """Only mx.nd.from_numpy marks its argument as read-only."""
-    given = sample("float32")
-    plain = given.view()
+    source = sample("float32")
+    plain = source.view()
     mx.nd.from_numpy(plain)
     assert not plain.flags.writeable
-    zc.convert(given, "mxnet")  # the slow path, then the fast path
-    zc.convert(given, "mxnet")
-    assert given.flags.writeable
+    zc.convert(source, "mxnet")  # the slow path, then the fast path
+    zc.convert(source, "mxnet")
+    assert source.flags.writeable
 
 
-def test_bfloat16_goes_in_and_out() -> None:
+def test_bfloat16_is_converted_in_both_directions() -> None:
     raw = (np.arange(6, dtype="float32").view("uint32") >> 16).astype("uint16").reshape(2, 3)
     result = zc.convert(Legacy(raw, "bfloat16"), "mxnet", copy=False)
     assert np.dtype(result.dtype).names == ("bfloat16",)
@@ -117,30 +117,30 @@ def test_dtypes_that_mxnet_lacks_are_refused_by_name(dtype: str) -> None:
     ids=["transposed", "stepped", "reversed", "broadcast", "misaligned", "packed field"],
 )
 def test_other_layouts_are_copied(make: Callable[[], np.ndarray]) -> None:
-    given = make()
-    plan = zc.explain(given, "mxnet")
+    source = make()
+    plan = zc.explain(source, "mxnet")
     assert not plan.zero_copy
-    assert plan.copied_bytes == given.nbytes
+    assert plan.copied_bytes == source.nbytes
     assert plan.reasons
     for _ in range(2):  # the slow path, then the fast path
-        result = zc.convert(given, "mxnet")
-        assert bits(result.asnumpy()) == bits(given)
-        assert not zc.shares_memory(given, result)
+        result = zc.convert(source, "mxnet")
+        assert bits(result.asnumpy()) == bits(source)
+        assert not zc.shares_memory(source, result)
     with pytest.raises(CopyRequiredError):
-        zc.convert(given, "mxnet", copy=False)
+        zc.convert(source, "mxnet", copy=False)
 
 
 def test_size_one_dimensions_have_any_strides() -> None:
-    given = np.lib.stride_tricks.as_strided(sample("float32"), (4, 1, 3), (12, 999 * 4, 4))
-    assert address(zc.convert(given, "mxnet", copy=False)) == address(given)
+    source = np.lib.stride_tricks.as_strided(sample("float32"), (4, 1, 3), (12, 999 * 4, 4))
+    assert address(zc.convert(source, "mxnet", copy=False)) == address(source)
 
 
 @pytest.mark.parametrize("ndim", [1, 8, 32])
-def test_as_many_dimensions_as_numpy(ndim: int) -> None:
-    given = aligned(np.arange(6, dtype="float32")).reshape((1,) * (ndim - 1) + (6,))
-    result = zc.convert(given, "mxnet", copy=False)
-    assert result.shape == given.shape
-    assert (result + 1).shape == given.shape
+def test_all_dimensions_of_numpy_are_supported(ndim: int) -> None:
+    source = aligned(np.arange(6, dtype="float32")).reshape((1,) * (ndim - 1) + (6,))
+    result = zc.convert(source, "mxnet", copy=False)
+    assert result.shape == source.shape
+    assert (result + 1).shape == source.shape
 
 
 def test_more_dimensions_are_refused() -> None:
@@ -160,46 +160,48 @@ def test_too_many_elements_are_refused() -> None:
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2)])
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-def test_shapes_that_mean_unknown_are_refused(shape: tuple[int, ...], dtype: str) -> None:
-    given = np.ones(shape, dtype)
+def test_shapes_that_mxnet_treats_as_unknown_are_refused(shape: tuple[int, ...], dtype: str) -> None:
+    source = np.ones(shape, dtype)
     for _ in range(2):
         with pytest.raises(UnsupportedConversionError, match="unknown") as caught:
-            zc.convert(given, "mxnet")
+            zc.convert(source, "mxnet")
     assert "set_np_shape" in str(caught.value)
-    assert not zc.explain(given, "mxnet").possible
+    assert not zc.explain(source, "mxnet").possible
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool"])
-def test_0d_with_numpy_shapes(np_shape: None, dtype: str) -> None:
-    given = np.ones((), dtype)
-    result = zc.convert(given, "mxnet", copy=False)
+def test_0d_arrays_are_aliased_with_numpy_shapes(np_shape: None, dtype: str) -> None:
+    source = np.ones((), dtype)
+    result = zc.convert(source, "mxnet", copy=False)
     assert result.shape == ()
     assert result.asnumpy() == 1
-    assert address(result) == address(given)
-    given[()] = 0
+    assert address(result) == address(source)
+    source[()] = 0
     assert result.asnumpy() == 0
     assert (result.astype("float32") + 1).asnumpy() == 1  # operators take it
     back = zc.convert(result, "numpy", copy=False)
     assert back.shape == ()
-    assert address(back) == address(given)
+    assert address(back) == address(source)
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0, 2)])
 @pytest.mark.parametrize("copy", [None, False, True])
-def test_zero_size_with_numpy_shapes(np_shape: None, shape: tuple[int, ...], copy: bool | None) -> None:
-    given = np.ones(shape, "int8")
-    plan = zc.explain(given, "mxnet", copy=copy)
-    result = zc.convert(given, "mxnet", copy=copy)
+def test_zero_size_arrays_are_imported_with_numpy_shapes(
+    np_shape: None, shape: tuple[int, ...], copy: bool | None
+) -> None:
+    source = np.ones(shape, "int8")
+    plan = zc.explain(source, "mxnet", copy=copy)
+    result = zc.convert(source, "mxnet", copy=copy)
     assert result.shape == shape
-    assert np.dtype(result.dtype) == given.dtype
+    assert np.dtype(result.dtype) == source.dtype
     assert plan.possible
     assert not plan.zero_copy
     assert plan.copied_bytes == 0
-    assert not zc.shares_memory(given, result)
+    assert not zc.shares_memory(source, result)
     assert zc.convert(result, "numpy", copy=copy).shape == shape
 
 
-def test_zero_size_comes_out_without_numpy_shapes() -> None:
+def test_zero_size_arrays_are_exported_without_numpy_shapes() -> None:
     result = zc.convert(mx.nd.array([]), "numpy")
     assert result.shape == (0,)
     assert result.dtype == np.float32
@@ -210,61 +212,61 @@ def test_zero_size_comes_out_without_numpy_shapes() -> None:
 
 @pytest.mark.parametrize("kind", CLASSES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_out_of_mxnet_aliases(kind: str, dtype: str) -> None:
+def test_mxnet_memory_is_aliased_by_numpy(kind: str, dtype: str) -> None:
     values = sample(dtype)
-    given = CLASSES[kind](values)
+    source = CLASSES[kind](values)
     for _ in range(2):  # the slow path, then the fast path
-        result = zc.convert(given, "numpy")
+        result = zc.convert(source, "numpy")
         assert result.dtype == values.dtype
         assert bits(result) == bits(values)
-        assert address(result) == address(given)
+        assert address(result) == address(source)
         assert result.flags.writeable
-    assert zc.explain(given, "numpy").zero_copy
-    assert zc.shares_memory(given, result)
+    assert zc.explain(source, "numpy").zero_copy
+    assert zc.shares_memory(source, result)
     result[1, 2] = 1
-    assert given.asnumpy()[1, 2] == 1
-    CLASSES[kind](np.ones(values.shape, dtype)).copyto(given)
-    given.wait_to_read()
+    assert source.asnumpy()[1, 2] == 1
+    CLASSES[kind](np.ones(values.shape, dtype)).copyto(source)
+    source.wait_to_read()
     assert (result == 1).all()
 
 
 def test_mxnet_views_keep_their_offset() -> None:
-    given = mx.nd.arange(12).reshape((4, 3))
-    part = given[1:3]
+    source = mx.nd.arange(12).reshape((4, 3))
+    part = source[1:3]
     result = zc.convert(part, "numpy", copy=False)
-    assert address(result) == address(given) + 12
+    assert address(result) == address(source) + 12
     assert result.tolist() == [[3, 4, 5], [6, 7, 8]]
     result[:] = -1
-    assert given.asnumpy()[:, 0].tolist() == [0, -1, -1, 9]
-    assert zc.shares_memory(part, given)
-    assert not zc.shares_memory(given[:1], given[1:])
+    assert source.asnumpy()[:, 0].tolist() == [0, -1, -1, 9]
+    assert zc.shares_memory(part, source)
+    assert not zc.shares_memory(source[:1], source[1:])
 
 
 def test_transposed_mxnet_array_is_a_copy() -> None:
-    given = mx.nd.arange(6).reshape((2, 3))
-    assert zc.convert(given.T, "numpy").tolist() == [[0, 3], [1, 4], [2, 5]]
+    source = mx.nd.arange(6).reshape((2, 3))
+    assert zc.convert(source.T, "numpy").tolist() == [[0, 3], [1, 4], [2, 5]]
 
 
 def test_sparse_is_refused_with_a_remedy() -> None:
     for kind in ("csr", "row_sparse"):
-        given = mx.nd.array([[0, 1], [0, 0]]).tostype(kind)
+        source = mx.nd.array([[0, 1], [0, 0]]).tostype(kind)
         with pytest.raises(UnsupportedConversionError, match=f"sparse \\({kind}\\)") as caught:
-            zc.convert(given, "numpy")
+            zc.convert(source, "numpy")
         assert "tostype('default')" in str(caught.value)
-        assert zc.convert(given.tostype("default"), "numpy").tolist() == [[0, 1], [0, 0]]
-        assert zc.convert(given, "mxnet") is given
+        assert zc.convert(source.tostype("default"), "numpy").tolist() == [[0, 1], [0, 0]]
+        assert zc.convert(source, "mxnet") is source
 
 
-def test_no_values_is_refused() -> None:
-    for given in (mx.nd.NDArray(mx.nd.ndarray._new_empty_handle()), mx.nd.NDArray(None)):
+def test_arrays_without_values_are_refused() -> None:
+    for source in (mx.nd.NDArray(mx.nd.ndarray._new_empty_handle()), mx.nd.NDArray(None)):
         with pytest.raises(UnsupportedConversionError, match=r"has no values yet|no handle"):
-            zc.convert(given, "numpy")
+            zc.convert(source, "numpy")
 
 
 def test_objects_that_are_not_arrays_are_refused() -> None:
-    for given in (mx.sym.var("x"), mx.cpu()):
+    for source in (mx.sym.var("x"), mx.cpu()):
         with pytest.raises(UnsupportedConversionError):
-            zc.convert(given, "numpy")
+            zc.convert(source, "numpy")
 
 
 # -- copy, writable, itself -------------------------------------------------------
@@ -272,69 +274,69 @@ def test_objects_that_are_not_arrays_are_refused() -> None:
 
 @pytest.mark.parametrize(("source", "target"), [("numpy", "mxnet"), ("mxnet", "numpy"), ("mxnet", "mxnet")])
 def test_copy_true_never_aliases(source: str, target: str) -> None:
-    given = zc.convert(sample("float32"), source)
-    result = zc.convert(given, target, copy=True)
-    assert address(result) != address(given)
-    assert not zc.shares_memory(given, result)
-    assert not zc.explain(given, target, copy=True).zero_copy
-    there = zc.convert(given, "numpy")
-    there[:] = 100
+    array = zc.convert(sample("float32"), source)
+    result = zc.convert(array, target, copy=True)
+    assert address(result) != address(array)
+    assert not zc.shares_memory(array, result)
+    assert not zc.explain(array, target, copy=True).zero_copy
+    converted = zc.convert(array, "numpy")
+    converted[:] = 100
     assert bits(zc.convert(result, "numpy")) == bits(sample("float32"))
 
 
 @pytest.mark.parametrize(("source", "target"), [("numpy", "mxnet"), ("mxnet", "numpy")])
 @pytest.mark.parametrize("copy", [None, False])
 def test_copy_none_and_false_alias(source: str, target: str, copy: bool | None) -> None:
-    given = zc.convert(sample("float32"), source)
-    result = zc.convert(given, target, copy=copy)
-    assert address(result) == address(given)
-    assert zc.explain(given, target, copy=copy).zero_copy == zc.shares_memory(given, result) is True
-    zc.convert(given, "numpy")[:] = 100
+    array = zc.convert(sample("float32"), source)
+    result = zc.convert(array, target, copy=copy)
+    assert address(result) == address(array)
+    assert zc.explain(array, target, copy=copy).zero_copy == zc.shares_memory(array, result) is True
+    zc.convert(array, "numpy")[:] = 100
     assert (zc.convert(result, "numpy") == 100).all()
 
 
 @pytest.mark.parametrize("kind", CLASSES)
 def test_mxnet_arrays_are_returned_unchanged(kind: str) -> None:
-    given = CLASSES[kind](sample("float32"))
+    source = CLASSES[kind](sample("float32"))
     for options in ({}, {}, {"copy": False}, {"device": "cpu"}, {"device": mx.cpu()}, {"writable": True}):
-        assert zc.convert(given, "mxnet", **options) is given
+        assert zc.convert(source, "mxnet", **options) is source
 
 
 def test_immutable_memory_is_marked_with_a_warning() -> None:
-    given = sample("float32")
-    given.flags.writeable = False
-    plan = zc.explain(given, "mxnet")
+    source = sample("float32")
+    source.flags.writeable = False
+    plan = zc.explain(source, "mxnet")
     assert plan.zero_copy
     assert "immutable" in plan.warnings[0]
-    result = zc.convert(given, "mxnet")
-    assert address(result) == address(given)
+    result = zc.convert(source, "mxnet")
+    assert address(result) == address(source)
     assert not result.writable
     assert zc.view(result).readonly
     with pytest.raises(ValueError, match="readonly"):
         result += 1
     assert not zc.convert(result, "numpy").flags.writeable  # the way back keeps it
-    own = zc.convert(given, "mxnet", writable=True)
-    own += 1
-    own.wait_to_read()
-    assert bits(given) == bits(sample("float32"))
-    assert own.writable
+    writable_copy = zc.convert(source, "mxnet", writable=True)
+    writable_copy += 1
+    writable_copy.wait_to_read()
+    assert bits(source) == bits(sample("float32"))
+    assert writable_copy.writable
     with pytest.raises(CopyRequiredError):
-        zc.convert(given, "mxnet", writable=True, copy=False)
+        zc.convert(source, "mxnet", writable=True, copy=False)
 
 
-def test_bytes_go_in_read_only() -> None:
-    given = np.arange(4, dtype="int32").tobytes()
-    result = zc.convert(np.frombuffer(given, "int32"), "mxnet", copy=False)
+def test_bytes_are_imported_read_only() -> None:
+    source = np.arange(4, dtype="int32").tobytes()
+    result = zc.convert(np.frombuffer(source, "int32"), "mxnet", copy=False)
     assert result.asnumpy().tolist() == [0, 1, 2, 3]
     assert not result.writable
 
 
-def test_writable_false_marks() -> None:
-    given = sample("float32")
-    result = zc.convert(given, "mxnet", writable=False)
-    assert address(result) == address(given)
+def test_writable_false_marks_the_result_read_only() -> None:
+    source = sample("float32")
+    result = zc.convert(source, "mxnet", writable=False)
+    assert address(result) == address(source)
     assert not result.writable
-    assert given.flags.writeable
+    assert source.flags.writeable
     assert not zc.convert(result, "numpy").flags.writeable
 
 

@@ -27,21 +27,21 @@ def driver(monkeypatch):
 
 @pytest.fixture
 def pool(driver):
-    made = zc.install_pool("driver", frameworks=())
-    yield made
-    made.close()
+    new_pool = zc.install_pool("driver", frameworks=())
+    yield new_pool
+    new_pool.close()
 
 
 def test_driver_is_not_called_before_allocation(driver) -> None:
-    made = zc.install_pool("driver", frameworks=())
-    assert made.report().kind == "driver"
-    assert made.stats().current_bytes == 0
-    assert made.trim() == 0
-    assert made.refresh() == []
-    with made:
+    new_pool = zc.install_pool("driver", frameworks=())
+    assert new_pool.report().kind == "driver"
+    assert new_pool.stats().current_bytes == 0
+    assert new_pool.trim() == 0
+    assert new_pool.refresh() == []
+    with new_pool:
         pass
     assert driver.calls == []  # a forked child could still use CUDA
-    made.close()
+    new_pool.close()
 
 
 def test_allocate_and_free(driver, pool) -> None:
@@ -66,9 +66,9 @@ def test_threshold_is_restored_by_refresh(driver, pool) -> None:
     assert driver.threshold == 0  # the initial value
 
 
-def test_threshold_and_initial(driver) -> None:
-    made = DriverPool(0, Settings.read("driver", release_threshold="2MiB", initial="1MiB"))
-    made.deallocate(made.allocate(8, 1), 8, 1)
+def test_threshold_and_initial_size_are_set(driver) -> None:
+    new_pool = DriverPool(0, Settings.read("driver", release_threshold="2MiB", initial="1MiB"))
+    new_pool.deallocate(new_pool.allocate(8, 1), 8, 1)
     assert driver.threshold == 2 * MIB
     assert driver.reserved == MIB
     assert driver.used == 0
@@ -76,26 +76,26 @@ def test_threshold_and_initial(driver) -> None:
 
 def test_stats_include_frameworks_once_a_context_exists(driver) -> None:
     """torch and JAX allocate from the driver's pool without calling the pool."""
-    made = zc.install_pool("driver", frameworks=())
+    new_pool = zc.install_pool("driver", frameworks=())
     driver.used, driver.high, driver.reserved, driver.threshold = 300, 400, 900, 1 << 30
-    assert made.stats().current_bytes == 0  # no context exists, and none is created
+    assert new_pool.stats().current_bytes == 0  # no context exists, and none is created
     assert "cuInit" not in driver.calls
     driver.awake = True
-    assert (made.stats().current_bytes, made.stats().peak_bytes) == (300, 400)
+    assert (new_pool.stats().current_bytes, new_pool.stats().peak_bytes) == (300, 400)
     assert driver.threshold == KEEP_ALL
     driver.threshold = 1 << 30
-    assert "is now 1 GiB" in str(made.report())
-    made.refresh()
+    assert "is now 1 GiB" in str(new_pool.report())
+    new_pool.refresh()
     assert driver.threshold == KEEP_ALL
-    assert made.trim() == 600
+    assert new_pool.trim() == 600
     driver.used = 0
-    made.close()
+    new_pool.close()
 
 
 def test_initial_size_is_reserved_at_install(driver) -> None:
-    made = zc.install_pool("driver", frameworks=(), initial=MIB)
+    new_pool = zc.install_pool("driver", frameworks=(), initial=MIB)
     assert (driver.reserved, driver.used) == (MIB, 0)
-    made.close()
+    new_pool.close()
     driver.capacity, driver.threshold = 10, 7
     with pytest.raises(zc.PoolUnavailableError, match="initial=1048576"):
         zc.install_pool("driver", frameworks=(), initial=MIB)
@@ -113,7 +113,7 @@ def test_peak_survives_reads(driver, pool) -> None:
     assert pool.stats().peak_bytes == MIB
 
 
-def test_device_out_of_memory(driver, pool) -> None:
+def test_device_out_of_memory_raises_memory_error(driver, pool) -> None:
     driver.capacity = MIB
     with pytest.raises(MemoryError, match="the device is out of memory") as caught:
         pool.allocate(2 * MIB)
@@ -130,22 +130,22 @@ def test_trim_returns_unused_memory(driver, pool) -> None:
 
 def test_scope_has_its_own_peak(driver, pool) -> None:
     pool.deallocate(pool.allocate(MIB), MIB)
-    kept = pool.allocate(10)
+    outstanding = pool.allocate(10)
     with pool:
         pool.deallocate(pool.allocate(100), 100)
     scope = pool.scopes[0]
     assert (scope.stats.peak_bytes, scope.leaks) == (110, [])
-    pool.deallocate(kept, 10)
+    pool.deallocate(outstanding, 10)
 
 
 def test_leaks_name_their_requester(driver) -> None:
-    with zc.install_pool("driver", frameworks=(), track=True) as made:
-        ptr = made.allocate(100)
-        (leak,) = made.check_leaks()
-        assert "ptr = made.allocate(100)" in leak.stack
-        made.deallocate(ptr, 100)
-        assert made.check_leaks() == []
-    made.close()
+    with zc.install_pool("driver", frameworks=(), track=True) as new_pool:
+        ptr = new_pool.allocate(100)
+        (leak,) = new_pool.check_leaks()
+        assert "ptr = new_pool.allocate(100)" in leak.stack
+        new_pool.deallocate(ptr, 100)
+        assert new_pool.check_leaks() == []
+    new_pool.close()
 
 
 def test_limit_is_refused() -> None:
@@ -164,7 +164,7 @@ def test_block_frees_its_memory(driver, pool) -> None:
     assert Block(pool, 0, 5, 0, "framework").ptr == 0
 
 
-def test_memory_info(driver, pool) -> None:
+def test_memory_info_returns_free_and_total_bytes(driver, pool) -> None:
     assert pool.memory_info(0) == (1 << 30, 1 << 30)
 
 
@@ -191,9 +191,9 @@ def test_doctor_lists_devices(driver) -> None:
 
 
 def test_report_names_untracked_frameworks(driver) -> None:
-    made = zc.install_pool("driver", frameworks=(), track=True)
-    (note,) = (note for note in made.report().notes if note.startswith("tracked are"))
+    new_pool = zc.install_pool("driver", frameworks=(), track=True)
+    (note,) = (note for note in new_pool.report().notes if note.startswith("tracked are"))
     assert note == (
         "tracked are CuPy, Numba and allocate(); RMM, torch, cuDF, JAX and TensorFlow do not call the pool"
     )
-    made.close()
+    new_pool.close()

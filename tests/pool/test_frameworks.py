@@ -47,9 +47,9 @@ def run(run_python, monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
     def check(code: str, **env: str) -> str:
-        done = run_python(SIMULATED_GPU + textwrap.dedent(code), **env)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        completed = run_python(SIMULATED_GPU + textwrap.dedent(code), **env)
+        assert completed.returncode == 0, completed.stderr
+        return completed.stdout
 
     return check
 
@@ -405,17 +405,17 @@ def test_variable_installs_pool_on_import(run_python) -> None:
     try: zc.install_pool(track=True)
     except zc.PoolOptionError as error: print(error)
     """
-    done = run_python(code, ZEROCOPY_POOL="auto,host=recycle")
-    assert done.returncode == 0, done.stderr
-    assert "the environment specifies another pool: ZEROCOPY_POOL=auto,host=recycle" in done.stdout
-    done = run_python("import zerocopy", ZEROCOPY_POOL="rmm,limt=8GiB")
-    assert done.returncode == 1
-    assert "did you mean 'limit'" in done.stderr
+    completed = run_python(code, ZEROCOPY_POOL="auto,host=recycle")
+    assert completed.returncode == 0, completed.stderr
+    assert "the environment specifies another pool: ZEROCOPY_POOL=auto,host=recycle" in completed.stdout
+    completed = run_python("import zerocopy", ZEROCOPY_POOL="rmm,limt=8GiB")
+    assert completed.returncode == 1
+    assert "did you mean 'limit'" in completed.stderr
 
 
 @needs("rmm")
 def test_fork_does_not_deadlock(run_python) -> None:
-    done = run_python(
+    completed = run_python(
         """
         import os, threading, time
         import zerocopy as zc
@@ -447,7 +447,7 @@ def test_fork_does_not_deadlock(run_python) -> None:
         assert pool.check_leaks() == []
         """
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
 @needs("rmm")
@@ -462,5 +462,5 @@ def test_interpreter_exit_with_outstanding_memory(run_python, end: str) -> None:
             buffer = rmm.DeviceBuffer(size=1 << 16, mr=rmm.mr.get_per_device_resource(0))
             return [buffer, Block(pool, 1 << 16, 1, 0, "x")]
         """
-    done = run_python(f"end = {end!r}\n{textwrap.dedent(code)}{ENDING}")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    completed = run_python(f"end = {end!r}\n{textwrap.dedent(code)}{ENDING}")
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")

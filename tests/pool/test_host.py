@@ -93,29 +93,29 @@ REFUSED = """
     ],
 )
 def test_debugging_allocator_is_refused(run_python, env, before, reason, remedy):
-    done = run_python(REFUSED.format(before=before), **env)
-    assert done.returncode == 0, done.stderr
-    for line in done.stdout.splitlines()[:2]:
+    completed = run_python(REFUSED.format(before=before), **env)
+    assert completed.returncode == 0, completed.stderr
+    for line in completed.stdout.splitlines()[:2]:
         why, _, fix = line.partition(" | ")
         assert reason in why
         assert remedy in fix
-    assert done.stdout.endswith("10000.0\n")
+    assert completed.stdout.endswith("10000.0\n")
 
 
 def test_preloaded_allocator_is_refused(run_python, tmp_path):
     """A preloaded library with its own malloc, such as jemalloc and tcmalloc."""
     if shutil.which("gcc") is None:
-        pytest.skip("a library has to be compiled for it")
+        pytest.skip("the test compiles a library")
     source, library = tmp_path / "own.c", tmp_path / "own.so"
     source.write_text(
         "#include <stddef.h>\nextern void *__libc_malloc(size_t);\n"
         "void *malloc(size_t size) { return __libc_malloc(size); }\n"
     )
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
-    done = run_python(REFUSED.format(before=""), LD_PRELOAD=str(library))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count(f"that of {library}") == 2
-    assert "LD_PRELOAD" in done.stdout
+    completed = run_python(REFUSED.format(before=""), LD_PRELOAD=str(library))
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.count(f"that of {library}") == 2
+    assert "LD_PRELOAD" in completed.stdout
 
 
 def test_unsupported_systems_are_refused(monkeypatch):
@@ -146,7 +146,7 @@ def test_unsupported_systems_are_refused(monkeypatch):
 
 def test_replaced_numpy_allocator_is_refused(run_python):
     """Another package has replaced NumPy's functions first."""
-    done = run_python("""
+    completed = run_python("""
         import ctypes
         from zerocopy.pool.host import parse, data_handler
         handler = data_handler._handler()
@@ -170,10 +170,10 @@ def test_replaced_numpy_allocator_is_refused(run_python):
         mode.restore()
         assert handler.allocator.malloc == before
     """)
-    assert done.returncode == 0, done.stderr
-    assert "the malloc of NumPy's default allocator is not NumPy's own" in done.stdout
-    assert "version 2" in done.stdout
-    assert "since: it is not changed; glibc no longer" in done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert "the malloc of NumPy's default allocator is not NumPy's own" in completed.stdout
+    assert "version 2" in completed.stdout
+    assert "since: it is not changed; glibc no longer" in completed.stdout
 
 
 def test_missing_driver_has_a_remedy():
@@ -209,7 +209,7 @@ def test_system_python_uses_glibc_malloc():
     code = (
         "from zerocopy.pool.host import c_library as c; print(c._is_stub(c.address('malloc')), c._replaced())"
     )
-    done = subprocess.run([system, "-c", code], capture_output=True, text=True, cwd=ROOT, env={})
-    if done.stdout.startswith("False"):
-        pytest.skip("it is linked otherwise")
-    assert done.stdout == "True None\n", done.stderr
+    completed = subprocess.run([system, "-c", code], capture_output=True, text=True, cwd=ROOT, env={})
+    if completed.stdout.startswith("False"):
+        pytest.skip("this Python is linked differently")
+    assert completed.stdout == "True None\n", completed.stderr

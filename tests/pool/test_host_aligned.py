@@ -74,7 +74,7 @@ def check(sizes):
 
 @x86
 def test_every_constructor_is_aligned_at_every_size(run_python):
-    done = run_python(
+    completed = run_python(
         ALIGNED
         + CONSTRUCTORS
         + """
@@ -88,14 +88,14 @@ Context().run(check, [1000, 10**5])
 print("checked", mode.describe())
 """
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert done.stdout.startswith("checked aligned: NumPy's arrays are 64-byte aligned;")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stderr == ""
+    assert completed.stdout.startswith("checked aligned: NumPy's arrays are 64-byte aligned;")
 
 
 def test_foreign_memory_is_not_moved(run_python):
     """Memory that NumPy does not allocate keeps its address: pickled arrays are Python bytes."""
-    done = run_python(
+    completed = run_python(
         ALIGNED
         + """
 x = np.arange(100_000)
@@ -104,13 +104,13 @@ assert (x == y).all() and not y.flags.owndata
 print(offset(np.frombuffer(bytes(4096))) in range(0, 64, 16), offset(y.copy()))
 """
     )
-    assert done.stdout == "True 0\n", done.stderr
+    assert completed.stdout == "True 0\n", completed.stderr
 
 
 @x86
 def test_jax_imports_every_array_without_copy(run_python):
     pytest.importorskip("jax")
-    done = run_python(
+    completed = run_python(
         """
 import numpy as np
 import zerocopy as zc
@@ -132,12 +132,12 @@ for a in arrays:
 print(all(before), all(after))
 """
     )
-    assert done.stdout == "False True\n", done.stderr
+    assert completed.stdout == "False True\n", completed.stderr
 
 
 @x86
-def test_zeros_in_reused_memory(run_python):
-    done = run_python(
+def test_zeros_in_reused_memory_are_zero(run_python):
+    completed = run_python(
         ALIGNED
         + """
 r = random.Random(0)
@@ -154,13 +154,13 @@ for n in sizes * 3 + [r.randrange(1, 1 << r.randrange(1, 27)) for _ in range(300
 print("zero")
 """
     )
-    assert done.stdout == "zero\n", done.stderr
+    assert completed.stdout == "zero\n", completed.stderr
 
 
 @x86
 @pytest.mark.parametrize("mode", ["aligned", "recycle"])
 def test_large_zeros_are_lazy(run_python, mode):
-    done = run_python(
+    completed = run_python(
         f"""
 import numpy as np
 from zerocopy.pool.host import c_library, parse
@@ -178,13 +178,13 @@ assert not y[:: 1 << 20].any() and not x.any()
 print(taken < 1 << 20)
 """
     )
-    assert done.stdout == "True\n", done.stderr
+    assert completed.stdout == "True\n", completed.stderr
 
 
 @x86
 def test_realloc_keeps_content(run_python):
     """Random calls of the functions, compared with the expected content."""
-    done = run_python(
+    completed = run_python(
         """
 import ctypes, random
 from zerocopy.pool.host import data_handler, machine_code
@@ -231,11 +231,11 @@ for n, m in [(1 << 32, 1 << 32), (1 << 63, 2), (3, (1 << 63) + 1), ((1 << 64) - 
 print("kept")
 """
     )
-    assert done.stdout == "kept\n", done.stderr
+    assert completed.stdout == "kept\n", completed.stderr
 
 
 def test_out_of_memory_is_a_memory_error(run_python):
-    done = run_python(
+    completed = run_python(
         ALIGNED
         + """
 for make in (np.empty, np.zeros):
@@ -250,7 +250,7 @@ except MemoryError:
     print(x.sum())
 """
     )
-    assert done.stdout == "refused\nrefused\n45\n", done.stderr
+    assert completed.stdout == "refused\nrefused\n45\n", completed.stderr
 
 
 @x86
@@ -276,7 +276,7 @@ def test_machine_code_matches_its_assembly():
 
 def test_alignment_without_machine_code(run_python):
     """Linux 6.3 and later can be configured to refuse executable pages."""
-    done = run_python(
+    completed = run_python(
         """
 import ctypes
 PR_SET_MDWE, REFUSE_EXEC_GAIN = 65, 1
@@ -301,10 +301,10 @@ del before, held
 assert np.ones(100).sum() == 100
 """
     )
-    if "old kernel" in done.stderr:
+    if "old kernel" in completed.stderr:
         pytest.skip("the kernel cannot refuse them")
-    assert done.returncode == 0, done.stderr
-    description, restored = done.stdout.splitlines()
+    assert completed.returncode == 0, completed.stderr
+    description, restored = completed.stdout.splitlines()
     assert "except zeros and resized arrays" in description
     assert "executable" in description
     assert restored == "True None"
@@ -348,13 +348,13 @@ def test_interpreter_exit_with_live_arrays(run_python, mode, end):
     code = (
         ALIGNED.replace('"aligned"', repr(mode)) + "SIZES = (1, 100, 10**4, 10**6, 5 * 10**6)\n" + ENDS[end]
     )
-    done = run_python(code)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    completed = run_python(code)
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")
 
 
 @x86
 def test_fork_keeps_both_processes_working(run_python):
-    done = run_python(
+    completed = run_python(
         ALIGNED
         + CONSTRUCTORS
         + """
@@ -372,13 +372,13 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 print("both")
 """
     )
-    assert done.stdout == "both\n", done.stderr
+    assert completed.stdout == "both\n", completed.stderr
 
 
 @x86
 def test_threads_allocate_while_modes_change(run_python):
     """Each call uses one consistent set of functions."""
-    done = run_python(
+    completed = run_python(
         ALIGNED
         + """
 mode.restore()
@@ -420,11 +420,11 @@ for thread in threads:
 print(failed)
 """
     )
-    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    assert (completed.returncode, completed.stdout) == (0, "[]\n"), completed.stderr
 
 
 def test_arrays_outlive_mode_changes(run_python):
-    done = run_python(
+    completed = run_python(
         """
 import numpy as np
 from zerocopy.pool.host import data_handler, parse
@@ -456,13 +456,13 @@ both[1].restore()
 assert functions() == found
 """
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("glibc no longer adapts its mmap threshold")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith("glibc no longer adapts its mmap threshold")
 
 
 def test_custom_handler_of_context_is_reported(run_python):
     """A handler of another package is not changed (NEP 49)."""
-    done = run_python(
+    completed = run_python(
         ALIGNED
         + """
 import ctypes
@@ -483,11 +483,11 @@ print(mode.describe().count("this context allocates with 'mine'"))
 os._exit(0 if sys.stdout.flush() is None else 1)
 """
     )
-    assert done.stdout == "0\n1\n", done.stderr
+    assert completed.stdout == "0\n1\n", completed.stderr
 
 
 def test_tracemalloc_may_start_later(run_python):
-    done = run_python(
+    completed = run_python(
         ALIGNED
         + """
 import tracemalloc
@@ -502,4 +502,4 @@ y = np.ones(10**5)
 print(traced > 8 * 10**5)
 """
     )
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert (completed.returncode, completed.stdout) == (0, "True\n"), completed.stderr

@@ -80,7 +80,7 @@ def test_trim_frees_kept_blocks_only(pool, source):
 
 @pytest.mark.parametrize("dtype", ["f4", "u1", "c16", "M8[ns]", "S3", [("a", "i1"), ("b", "f8")]])
 @pytest.mark.parametrize("shape", [10, (3, 5), (2, 3, 4), (), (0, 3)])
-def test_array_shape_dtype_and_flags(pool, shape, dtype):
+def test_array_has_the_requested_shape_dtype_and_flags(pool, shape, dtype):
     x = pool.empty(shape, dtype)
     like = np.empty(shape, dtype)
     assert (x.shape, x.dtype, x.strides) == (like.shape, like.dtype, like.strides)
@@ -146,10 +146,10 @@ def test_garbage_collection_inside_pool_does_not_deadlock(pool):
     cycle = [pool.empty(MIB, "u1")]
     cycle.append(cycle)
     del cycle
-    done = threading.Event()
-    thread = threading.Thread(target=lambda: (pool.allocate(3 * MIB), done.set()), daemon=True)
+    completed = threading.Event()
+    thread = threading.Thread(target=lambda: (pool.allocate(3 * MIB), completed.set()), daemon=True)
     thread.start()
-    assert done.wait(30)
+    assert completed.wait(30)
     assert (pool.in_use, pool.kept) == (3 * MIB, MIB)
 
 
@@ -207,7 +207,7 @@ def test_kept_blocks_are_freed_when_memory_is_short():
         ([], ()),
     ],
 )
-def test_shapes_in_numpy_forms(pool, shape, like):
+def test_numpys_forms_of_shapes_are_accepted(pool, shape, like):
     x = pool.empty(shape, "f4")
     assert x.shape == like == np.empty(shape, "f4").shape
     assert pool.in_use == size_class(x.nbytes)
@@ -325,17 +325,17 @@ go.wait()
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_the_interpreter_ends_with_live_arrays(run_python, end):
-    done = run_python(
+def test_interpreter_exits_with_live_arrays(run_python, end):
+    completed = run_python(
         "import sys, threading, time\n"
         "from zerocopy.pool.host import LibcMemory, PinnedPool\n"
         "MIB = 1 << 20\npool = PinnedPool(LibcMemory())\n" + ENDS[end]
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")
 
 
 def test_fork_while_thread_is_in_pool(run_python):
-    done = run_python("""
+    completed = run_python("""
         import os, threading
         from zerocopy.pool.host import LibcMemory, PinnedPool
         inside, go = threading.Event(), threading.Event()
@@ -356,4 +356,4 @@ def test_fork_while_thread_is_in_pool(run_python):
         thread.join()
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """)
-    assert done.stdout == "0\n", done.stderr
+    assert completed.stdout == "0\n", completed.stderr

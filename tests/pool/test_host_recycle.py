@@ -26,7 +26,7 @@ def touched(nbytes):
 
 
 def test_large_block_is_reused_with_its_pages(run_python):
-    done = run_python(
+    completed = run_python(
         RECYCLE
         + """
 touched(64 * M)
@@ -39,11 +39,11 @@ assert {at for at, _ in again} == {first}
 print(plain >= 30, sum(n for _, n in again) < 10)
 """
     )
-    assert done.stdout == "True True\n", done.stderr
+    assert completed.stdout == "True True\n", completed.stderr
 
 
 def test_blocks_of_any_size_are_kept_in_threads(run_python):
-    done = run_python(
+    completed = run_python(
         RECYCLE
         + """
 mode.install()
@@ -58,12 +58,12 @@ for _ in range(3):
 print(max(found) < 10)
 """
     )
-    assert done.stdout == "True\n", done.stderr
+    assert completed.stdout == "True\n", completed.stderr
 
 
 def test_torch_reuses_kept_blocks(run_python):
     pytest.importorskip("torch")
-    done = run_python(
+    completed = run_python(
         RECYCLE
         + """
 import torch
@@ -76,12 +76,12 @@ def fill():
 print(min(fill() for _ in range(30)) < 100)
 """
     )
-    assert done.stdout == "True\n", done.stderr
+    assert completed.stdout == "True\n", completed.stderr
 
 
 @pytest.mark.parametrize("name", ["recycle", "aligned"])
 def test_trim_returns_memory(run_python, name):
-    done = run_python(
+    completed = run_python(
         RECYCLE.replace('"recycle"', repr(name))
         + """
 mode.install()
@@ -101,11 +101,11 @@ assert mode.trim() < 32 * M
 print("trimmed")
 """
     )
-    assert done.stdout == "trimmed\n", done.stderr
+    assert completed.stdout == "trimmed\n", completed.stderr
 
 
 def test_restore_reports_what_glibc_cannot_undo(run_python):
-    done = run_python(
+    completed = run_python(
         RECYCLE
         + """
 mode.install()
@@ -128,12 +128,12 @@ first = touched(64 * M)[0]
 assert touched(64 * M) == (first, 0)
 """
     )
-    assert done.returncode == 0, done.stderr
-    assert "no longer adapts its mmap threshold" in done.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert "no longer adapts its mmap threshold" in completed.stdout
 
 
 def test_two_modes_share_settings(run_python):
-    done = run_python(
+    completed = run_python(
         RECYCLE
         + """
 aligned, recycle = parse("aligned+recycle")
@@ -146,4 +146,4 @@ assert touched(64 * M) == (first, 0)
 print(recycle.restore() != "")
 """
     )
-    assert done.stdout == "True\n", done.stderr
+    assert completed.stdout == "True\n", completed.stderr

@@ -1,4 +1,4 @@
-"""Callbacks after imports, for all finders and loaders that a module may come from.
+"""Callbacks after imports, for all kinds of finders and loaders.
 
 Each test runs in a separate process, because a failure would break the imports of other tests.
 """
@@ -25,9 +25,9 @@ def run(run_python, tmp_path):
     (tmp_path / "later.py").write_text("import sys\nvalue = 3\n")
 
     def check(code: str, *before: str) -> str:
-        done = run_python(START + "\n".join(before) + textwrap.dedent(code), HERE=str(tmp_path))
-        assert done.returncode == 0, done.stderr
-        return done.stdout + done.stderr
+        completed = run_python(START + "\n".join(before) + textwrap.dedent(code), HERE=str(tmp_path))
+        assert completed.returncode == 0, completed.stderr
+        return completed.stdout + completed.stderr
 
     return check
 
@@ -184,7 +184,7 @@ sys.meta_path.insert(0, Finder())
 
 
 @pytest.mark.parametrize("kind", LOADERS)
-def test_callback_with_loader(run, kind) -> None:
+def test_callback_does_not_change_the_loader(run, kind) -> None:
     run(
         """
         before = dict(vars(Loader))
@@ -217,7 +217,7 @@ def test_builtin_importer_is_unchanged(run) -> None:
     )
 
 
-def test_shared_loader_of_zip(run, tmp_path) -> None:
+def test_shared_loader_of_a_zip_file_is_supported(run, tmp_path) -> None:
     import zipfile
 
     with zipfile.ZipFile(tmp_path / "z.zip", "w") as packed:

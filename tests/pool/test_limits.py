@@ -18,11 +18,11 @@ def _limit(gpu=A100, environ=None, **options):
     return limits.device_limit(Settings.read("rmm", **options), gpu, environ or {})
 
 
-def test_no_limit_by_default() -> None:
+def test_default_pool_has_no_limit() -> None:
     assert _limit() is None
 
 
-def test_least_limit_and_its_source() -> None:
+def test_least_limit_applies_and_names_its_source() -> None:
     assert _limit(limit="8GiB").source == "limit="
     assert _limit(limit="60GiB", fraction=0.5) == limits.Limit(40 * GIB, "fraction=0.5")
     assert _limit(reserve="4GiB", limit="79GiB") == limits.Limit(76 * GIB, "reserve=4 GiB")
@@ -31,7 +31,7 @@ def test_least_limit_and_its_source() -> None:
     assert "2 GiB (from CUDA_MPS_PINNED_DEVICE_MEM_LIMIT)" in str(cap)
 
 
-def test_mps_limit_alone() -> None:
+def test_mps_limit_applies_to_its_device() -> None:
     assert _limit(environ={limits.MPS: "1=512MB"}) is None
     assert _limit(GPU(1, "A100", 80 * GIB), {limits.MPS: "0=1G, 1=512MB"}).nbytes == 512 << 20
 
@@ -91,7 +91,7 @@ def test_fraction_without_gpu_is_refused() -> None:
         limits.device_limit(Settings.read(allocator=allocator, fraction=0.5), None, {})
 
 
-def test_note_about_other_processes() -> None:
+def test_other_processes_are_noted() -> None:
     busy = GPU(0, "A100", 80 * GIB, others=5 * GIB)
     note, seen = limits.sharing_note(busy, None, {})
     assert seen
@@ -134,7 +134,7 @@ def nvml(monkeypatch):
         ("", []),
     ],
 )
-def test_visible_devices(nvml, variable, names) -> None:
+def test_visible_devices_follow_the_variable(nvml, variable, names) -> None:
     nvml(WHOLE)
     visible, reason = gpus.visible_gpus({} if variable is None else {"CUDA_VISIBLE_DEVICES": variable})
     assert [gpu.name for gpu in visible] == names
@@ -142,14 +142,14 @@ def test_visible_devices(nvml, variable, names) -> None:
     assert (reason is None) == bool(names)
 
 
-def test_memory_of_other_processes(nvml) -> None:
+def test_memory_of_other_processes_is_reported(nvml) -> None:
     nvml(WHOLE)
     assert [gpu.others for gpu in gpus.visible_gpus({})[0]] == [0, 100 << 20]
     nvml([WHOLE[0] | {"used": 10 << 20}], processes=1)
     assert gpus.visible_gpus({})[0][0].others == 10 << 20
 
 
-def test_mig_slices(nvml) -> None:
+def test_mig_slice_is_the_visible_gpu(nvml) -> None:
     part = {"name": "A100 MIG 1g.10gb", "uuid": "MIG-x", "total": 10 * GIB}
     nvml(WHOLE[:1], slices={0: part})
     for environ in ({}, {"CUDA_VISIBLE_DEVICES": "MIG-x"}, {"CUDA_VISIBLE_DEVICES": "0"}):
@@ -157,7 +157,7 @@ def test_mig_slices(nvml) -> None:
         assert (gpu.name, gpu.total, gpu.mig, reason) == ("A100 MIG 1g.10gb", 10 * GIB, True, None)
 
 
-def test_no_driver(monkeypatch) -> None:
+def test_missing_driver_is_the_reason(monkeypatch) -> None:
     monkeypatch.setattr(gpus, "_nvml", lambda: None)
     monkeypatch.setattr(gpus.cuda_driver, "driver", lambda: None)
     visible, reason = gpus.visible_gpus({})

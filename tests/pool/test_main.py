@@ -55,14 +55,14 @@ def test_program_runs_on_pool(pool, program) -> None:
     path = program(
         PRINT_SETTINGS + "print(__name__, sys.argv[1:], sys.path[0] == os.path.dirname(__file__), __spec__)\n"
     )
-    done = pool("--host", "recycle", "--report", "--", path, "a", "--kind")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+    completed = pool("--host", "recycle", "--report", "--", path, "a", "--kind")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.splitlines() == [
         "auto,host=recycle True",
         "auto,host=recycle",
         "__main__ ['a', '--kind'] True None",
     ]
-    assert "host: recycle" in done.stderr
+    assert "host: recycle" in completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_program_runs_on_pool(pool, program) -> None:
     ],
 )
 def test_options_override_the_variable(pool, program, options, variable, settings) -> None:
-    done = pool(*options, "--", program(PRINT_SETTINGS), ZEROCOPY_POOL=variable)
-    assert done.stdout.splitlines() == [f"{settings} True", settings], done.stderr
+    completed = pool(*options, "--", program(PRINT_SETTINGS), ZEROCOPY_POOL=variable)
+    assert completed.stdout.splitlines() == [f"{settings} True", settings], completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -102,17 +102,17 @@ def test_options_override_the_variable(pool, program, options, variable, setting
 @pytest.mark.parametrize("runs", [True, False])
 def test_invalid_option_is_a_one_line_error(pool, program, options, variable, message, runs) -> None:
     rest = ["--", program("print('it ran')")] if runs else []
-    done = pool(*options, *rest, ZEROCOPY_POOL=variable)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("python -m zerocopy.pool: error: ")
+    completed = pool(*options, *rest, ZEROCOPY_POOL=variable)
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert message in completed.stderr
+    assert completed.stderr.count("\n") == 1
+    assert completed.stderr.startswith("python -m zerocopy.pool: error: ")
 
 
 def test_help_needs_no_pool(pool) -> None:
-    done = pool("--help", ZEROCOPY_POOL="rrm")
-    assert done.returncode == 0, done.stderr
-    assert "ZEROCOPY_POOL" in done.stdout
+    completed = pool("--help", ZEROCOPY_POOL="rrm")
+    assert completed.returncode == 0, completed.stderr
+    assert "ZEROCOPY_POOL" in completed.stdout
 
 
 def test_preview_changes_nothing(pool, tmp_path) -> None:
@@ -126,10 +126,10 @@ def test_preview_changes_nothing(pool, tmp_path) -> None:
     )
     path = os.pathsep.join((str(tmp_path), str(ROOT)))
     for options, variable in (([], "auto,host=recycle"), (["--host", "aligned"], "auto,host=recycle")):
-        done = pool(*options, ZEROCOPY_POOL=variable, PYTHONPATH=path)
-        assert done.returncode == 0, done.stderr
-        assert f"host: {options[1] if options else 'recycle'}" in done.stdout
-        assert "at the end: [] None" in done.stdout
+        completed = pool(*options, ZEROCOPY_POOL=variable, PYTHONPATH=path)
+        assert completed.returncode == 0, completed.stderr
+        assert f"host: {options[1] if options else 'recycle'}" in completed.stdout
+        assert "at the end: [] None" in completed.stdout
 
 
 @pytest.mark.parametrize(
@@ -141,17 +141,17 @@ def test_preview_changes_nothing(pool, tmp_path) -> None:
         ("-m", "zerocopy.pool.__main__"),
     ],
 )
-def test_forms_of_the_command(pool, program, before) -> None:
-    done = pool(
+def test_options_may_precede_or_follow_the_module(pool, program, before) -> None:
+    completed = pool(
         "--kind", "auto", "--", program(PRINT_SETTINGS), before=before, ZEROCOPY_POOL="auto,host=recycle"
     )
-    assert done.stdout.startswith("auto True\n"), done.stderr
+    assert completed.stdout.startswith("auto True\n"), completed.stderr
 
 
 @pytest.mark.parametrize("arguments", [("-m", "zerocopy.pool"), ("zerocopy.pool",)])
 def test_other_programs_get_the_pool_of_the_variable(pool, program, arguments) -> None:
-    done = pool(*arguments, before=(str(program(PRINT_SETTINGS)),), ZEROCOPY_POOL="auto,host=recycle")
-    assert done.stdout.startswith("auto,host=recycle True\n"), done.stderr
+    completed = pool(*arguments, before=(str(program(PRINT_SETTINGS)),), ZEROCOPY_POOL="auto,host=recycle")
+    assert completed.stdout.startswith("auto,host=recycle True\n"), completed.stderr
 
 
 # -- the program, as under Python ----------------------------------------------------
@@ -201,7 +201,7 @@ def test_module_runs_as_under_python(pool, program, tmp_path, monkeypatch) -> No
     assert run("--", "-m", "package.part", "x").stderr == "['-m', 'x'] True\n"
 
 
-def test_directory_archive_and_compiled_code(pool, program, tmp_path) -> None:
+def test_directory_archive_and_compiled_code_run_as_programs(pool, program, tmp_path) -> None:
     import py_compile
 
     (tmp_path / "app").mkdir()
@@ -229,10 +229,10 @@ def test_directory_archive_and_compiled_code(pool, program, tmp_path) -> None:
     ],
 )
 def test_missing_program_is_an_error(pool, arguments, message) -> None:
-    done = pool("--", *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    completed = pool("--", *arguments)
+    assert completed.returncode == 2
+    assert message in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 def test_main_module_is_the_program_until_exit(pool, program) -> None:
@@ -253,6 +253,6 @@ def test_main_module_is_the_program_until_exit(pool, program) -> None:
                     print(processes.map(work, [1]))
         """
     )
-    done = pool("--host", "recycle", "--", path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [*["[(1, 'auto,host=recycle')]"] * 2, "True", "True"]
+    completed = pool("--host", "recycle", "--", path)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.splitlines() == [*["[(1, 'auto,host=recycle')]"] * 2, "True", "True"]

@@ -40,7 +40,7 @@ def install(host):
     assert imports._FINDER not in __import__("sys").meta_path
 
 
-def test_external_allocator_interface(install, host) -> None:
+def test_any_code_can_allocate_from_the_pool(install, host) -> None:
     pool = install()
     ptr = pool.allocate(1000)
     other = pool.allocate(24, stream=77)
@@ -168,7 +168,7 @@ def test_scope_has_its_own_stats(install, track: bool) -> None:
     assert pool.stats().total_count == 4
 
 
-def test_overlapping_scopes_in_threads(install) -> None:
+def test_scopes_in_threads_may_overlap(install) -> None:
     pool = install(track=True)
     first, second = threading.Event(), threading.Event()
     leaks = []
@@ -212,7 +212,7 @@ def test_exit_without_enter_is_refused(install) -> None:
         install().__exit__(None, None, None)
 
 
-def test_close_inside_with_block(install, host) -> None:
+def test_pool_can_be_closed_inside_its_with_block(install, host) -> None:
     pool = install()
     ptr = pool.allocate(100)
     with pool:
@@ -387,7 +387,7 @@ def test_refresh_attaches_again(install) -> None:
     assert pool.report()["rmm"].status == "installed"
 
 
-def test_rmm_resource_as_allocator(host) -> None:
+def test_rmm_resource_can_be_the_allocator(host) -> None:
     base = rmm.mr.CallbackMemoryResource(
         lambda n, stream: host.allocate(n, 1), lambda p, n, stream: host.deallocate(p, n, 1)
     )
@@ -481,7 +481,7 @@ def test_named_kind_without_gpu_is_refused(kind: str) -> None:
 
 
 def test_missing_rmm_is_an_error(run_python) -> None:
-    done = run_python(
+    completed = run_python(
         """
         import sys
         sys.modules["rmm"] = None
@@ -493,11 +493,11 @@ def test_missing_rmm_is_an_error(run_python) -> None:
             print(error)
         """
     )
-    assert "RMM is not installed" in done.stdout, done.stderr
-    assert "pip install rmm-cu13 for CUDA 13" in done.stdout
+    assert "RMM is not installed" in completed.stdout, completed.stderr
+    assert "pip install rmm-cu13 for CUDA 13" in completed.stdout
 
 
-def test_pinned_arrays(host, monkeypatch) -> None:
+def test_pinned_arrays_come_from_the_pool(host, monkeypatch) -> None:
     """Over ordinary memory; tests/gpu checks that it is page-locked."""
     import numpy as np
 

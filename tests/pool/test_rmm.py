@@ -26,19 +26,19 @@ def host():
 
 @pytest.fixture
 def make(host):
-    made = []
+    pools = []
 
     def build(kind="rmm", cap=None, **options):
         upstream = mr.CallbackMemoryResource(
             lambda n, stream: host.allocate(n, 1), lambda p, n, stream: host.deallocate(p, n, 1)
         )
         limit = None if cap is None else Limit(cap, "limit=")
-        made.append(RMMPool(0, Settings.read(kind, **options), limit, upstream))
-        return made[-1]
+        pools.append(RMMPool(0, Settings.read(kind, **options), limit, upstream))
+        return pools[-1]
 
     yield build
-    while made:
-        made.pop().release(False)
+    while pools:
+        pools.pop().release(False)
     gc.collect()
     assert host.out == {}
 
@@ -61,18 +61,18 @@ def test_initial_size_is_rounded_to_alignment(make, host) -> None:
 @pytest.mark.parametrize("track", [False, True])
 def test_allocate_and_free(make, kind: str, track: bool) -> None:
     if kind == "managed":
-        pytest.skip("prefetching asks the driver")
+        pytest.skip("prefetching calls the driver")
     pool = make(kind, track=track)
     sizes = [1, 255, 256, 257, 4096, MIB, 5 * MIB]
-    held = [(pool.allocate(size, 1), size) for size in sizes]
+    blocks = [(pool.allocate(size, 1), size) for size in sizes]
     assert pool.stats().current_bytes == sum(sizes)
     assert pool.stats().current_count == len(sizes)
-    assert all(ptr % 256 == 0 for ptr, _ in held)
+    assert all(ptr % 256 == 0 for ptr, _ in blocks)
     if track:
         assert sorted(leak.nbytes for leak in pool.outstanding()) == sizes
-        assert {leak.ptr for leak in pool.outstanding()} == {ptr for ptr, _ in held}
+        assert {leak.ptr for leak in pool.outstanding()} == {ptr for ptr, _ in blocks}
         assert all("rmm" in leak.stack for leak in pool.outstanding())
-    for ptr, size in held:
+    for ptr, size in blocks:
         pool.deallocate(ptr, size, 1)
     assert pool.stats().current_bytes == 0
     assert pool.outstanding() == []
@@ -81,14 +81,14 @@ def test_allocate_and_free(make, kind: str, track: bool) -> None:
 @pytest.mark.parametrize("cap", [MIB, MIB + 1, MIB + 255])
 def test_limit_bounds_reserved_memory(make, host, cap: int) -> None:
     pool = make(cap=cap)
-    held = [pool.allocate(64 << 10, 1) for _ in range(16)]
+    blocks = [pool.allocate(64 << 10, 1) for _ in range(16)]
     with pytest.raises(MemoryError):
         pool.allocate(64 << 10, 1)
     assert sum(host.out.values()) <= cap
     assert pool.in_use() == MIB
-    pool.deallocate(held.pop(), 64 << 10, 1)
-    held.append(pool.allocate(64 << 10, 1))
-    for ptr in held:
+    pool.deallocate(blocks.pop(), 64 << 10, 1)
+    blocks.append(pool.allocate(64 << 10, 1))
+    for ptr in blocks:
         pool.deallocate(ptr, 64 << 10, 1)
 
 

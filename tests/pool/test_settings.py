@@ -126,7 +126,7 @@ def test_settings_round_trip_through_text(options, kind: str) -> None:
     assert Settings.from_text(str(settings)) == settings
 
 
-def test_empty_and_boolean_environment_values() -> None:
+def test_empty_and_boolean_environment_values_are_parsed() -> None:
     for text in ("", " ", "off", "0", "no"):
         assert Settings.from_environment({"ZEROCOPY_POOL": text}) is None
     assert Settings.from_environment({}) is None
@@ -273,13 +273,13 @@ def test_every_kind_is_accepted() -> None:
         ([0], None),
     ],
 )
-def test_device_number_from_all_forms(value, number) -> None:
+def test_every_form_of_a_device_is_parsed(value, number) -> None:
     assert device_number(value) == number
     if number is not None:
         assert Settings.read(devices=value) == Settings.read(devices=[value]) == Settings.read(devices=number)
 
 
-def test_several_devices_in_all_forms() -> None:
+def test_every_form_of_several_devices_is_parsed() -> None:
     for value in (
         "0+1",
         "0,1",
@@ -293,14 +293,14 @@ def test_several_devices_in_all_forms() -> None:
     assert Settings.read(devices=[1, 0]).devices == (1, 0)
 
 
-def test_device_number_from_torch_device() -> None:
+def test_torch_device_is_parsed() -> None:
     torch = pytest.importorskip("torch")
     assert device_number(torch.device("cuda:1")) == 1
     assert device_number(torch.device("cpu")) is None
 
 
 @pytest.mark.parametrize("value", [0.5, np.float32(0.5), np.float64(0.5), fractions.Fraction(1, 2), "0.5"])
-def test_fraction_from_all_numeric_types(value) -> None:
+def test_every_numeric_type_is_a_fraction(value) -> None:
     assert Settings.read(fraction=value) == Settings.read(fraction=0.5)
     assert type(Settings.read(fraction=value).fraction) is float
 
@@ -330,7 +330,7 @@ def test_options_are_listed_in_order() -> None:
 
 
 def test_host_modes_are_parsed_without_numpy(run_python) -> None:
-    done = run_python(
+    completed = run_python(
         """
         import sys
         from zerocopy.pool.settings import Settings
@@ -338,7 +338,7 @@ def test_host_modes_are_parsed_without_numpy(run_python) -> None:
         print(sorted({"numpy", "torch"} & set(sys.modules)))
         """
     )
-    assert done.stdout == "[]\n", done.stderr
+    assert completed.stdout == "[]\n", completed.stderr
 
 
 def test_host_modes_from_list() -> None:
@@ -350,5 +350,5 @@ def test_host_mode_as_kind_is_refused() -> None:
         zc.install_pool("aligned")
 
 
-def test_kubernetes_size_units() -> None:
+def test_kubernetes_size_units_are_parsed() -> None:
     assert parse_size("8Gi") == 8 * GIB

@@ -22,7 +22,7 @@ class Poisoned:
         self.x = x
 
     def poison(self, *args, **kwargs):
-        raise AssertionError("another way than the Arrow C data interface was taken")
+        raise AssertionError("a protocol other than the Arrow C data interface was used")
 
     __array__ = __dataframe__ = to_numpy = to_pandas = to_arrow = poison
 
@@ -47,7 +47,7 @@ CHUNKED = pa.concat_tables([TABLE, TABLE])
 
 
 @pytest.mark.parametrize("kind", [OnlyArray, OnlyStream, OnlyDevice])
-def test_a_table_by_one_protocol_aliases(kind: type) -> None:
+def test_table_with_one_protocol_is_aliased(kind: type) -> None:
     batch = TABLE.to_batches()[0]
     source = kind(TABLE if kind is OnlyStream else batch)
     converted = zc.convert(source, to="numpy")
@@ -59,7 +59,7 @@ def test_a_table_by_one_protocol_aliases(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", [OnlyArray, OnlyStream, OnlyDevice])
-def test_a_column_by_one_protocol_aliases(kind: type) -> None:
+def test_column_with_one_protocol_is_aliased(kind: type) -> None:
     column = pa.array(np.arange(6.0))
     converted = zc.convert(kind(pa.chunked_array([column]) if kind is OnlyStream else column), to="numpy")
     assert zc.shares_memory(converted, column)
@@ -68,7 +68,7 @@ def test_a_column_by_one_protocol_aliases(kind: type) -> None:
 
 @pytest.mark.parametrize("kind", [OnlyArray, OnlyStream])
 @pytest.mark.parametrize("target", ["pyarrow", "pyarrow.Table"])
-def test_to_pyarrow_by_one_protocol(kind: type, target: str) -> None:
+def test_pyarrow_aliases_producers_with_one_protocol(kind: type, target: str) -> None:
     batch = TABLE.to_batches()[0]
     converted = zc.convert(kind(TABLE if kind is OnlyStream else batch), to=target)
     assert converted.equals(TABLE)
@@ -94,7 +94,7 @@ def test_explain_does_not_read_a_reader() -> None:
     assert converted["a"].tolist() == CHUNKED["a"].to_pylist()
 
 
-def test_a_stream_that_fails_in_the_middle() -> None:
+def test_stream_that_fails_in_the_middle_is_reported() -> None:
     def batches():
         yield TABLE.to_batches()[0]
         raise OSError("the disk is gone")
@@ -106,7 +106,7 @@ def test_a_stream_that_fails_in_the_middle() -> None:
         assert "OnlyStream" in str(caught.value)
 
 
-def test_a_stream_that_fails_at_once() -> None:
+def test_stream_that_fails_at_once_is_reported() -> None:
     class Failing:
         def __arrow_c_stream__(self, requested_schema=None):
             raise RuntimeError("no connection")
@@ -117,7 +117,7 @@ def test_a_stream_that_fails_at_once() -> None:
         assert caught.value.__cause__ is not None
 
 
-def test_a_capsule_consumed_twice() -> None:
+def test_capsule_that_was_consumed_is_refused() -> None:
     class Same:
         def __init__(self) -> None:
             self.capsule = TABLE.__arrow_c_stream__()
@@ -132,7 +132,7 @@ def test_a_capsule_consumed_twice() -> None:
             zc.convert(source, to=target)
 
 
-def test_a_capsule_of_another_name() -> None:
+def test_capsule_with_another_name_is_refused() -> None:
     class Wrong:
         def __arrow_c_array__(self, requested_schema=None):
             return TABLE["a"].chunk(0).__arrow_c_array__()[::-1]
@@ -161,7 +161,7 @@ class Mismatch:
         (pa.struct([("x", pa.int64()), ("y", pa.int64())]), pa.array([{"x": 1}]), "2 children"),
     ],
 )
-def test_a_schema_that_does_not_match_its_array(schema, array, what: str) -> None:
+def test_schema_that_does_not_match_its_array_is_refused(schema, array, what: str) -> None:
     with pytest.raises(zc.UnsupportedConversionError, match=what):
         zc.convert(Mismatch(schema, array), to="numpy")
 
@@ -183,7 +183,7 @@ def test_inconsistent_lengths_are_refused() -> None:
             zc.convert(Broken(**values), to="numpy")
 
 
-def test_released_structs() -> None:
+def test_released_structs_are_refused() -> None:
     class Released:
         def __arrow_c_array__(self, requested_schema=None):
             schema, capsule = pa.array([1, 2, 3]).__arrow_c_array__()
@@ -276,15 +276,15 @@ def test_metadata_is_read_from_bytes() -> None:
     assert (ours.name, ours.nullable, ours.metadata) == ("x", False, {b"k": b"v", b"": b"\x00\xff"})
 
 
-def test_the_structs_have_the_sizes_of_the_specification() -> None:
+def test_structs_have_the_sizes_of_the_specification() -> None:
     assert ctypes.sizeof(ArrowSchema) == 72
     assert ctypes.sizeof(arrow_c.ArrowArray) == 80
     assert ctypes.sizeof(arrow_c.ArrowArrayStream) == 40
     assert ctypes.sizeof(arrow_c.ArrowDeviceArray) == 128
 
 
-def test_a_reader_whose_batches_change_their_schema() -> None:
-    """A half-read reader must not be read again: the rest of it is not the table."""
+def test_reader_whose_batches_change_their_schema_is_refused() -> None:
+    """A partly read reader must not be read again, because its remaining rows are not the table."""
 
     def batches():
         yield TABLE.to_batches()[0]
@@ -303,7 +303,7 @@ def test_a_reader_whose_batches_change_their_schema() -> None:
         ({"offset": 4}, "needs 10 rows of each child"),
     ],
 )
-def test_children_shorter_than_their_parent(change: dict[str, int], what: str) -> None:
+def test_children_shorter_than_their_parent_are_refused(change: dict[str, int], what: str) -> None:
     class Short:
         def __arrow_c_array__(self, requested_schema=None):
             schema, capsule = TABLE.to_batches()[0].__arrow_c_array__()

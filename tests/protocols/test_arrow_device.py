@@ -76,7 +76,7 @@ def test_memory_without_event_needs_no_wait(machine) -> None:
     assert machine.log == []
 
 
-def test_slices_and_masks(machine) -> None:
+def test_slices_and_masks_have_the_right_offset(machine) -> None:
     source = pa.array([0, None, 2, 3, None, 5, 6, None, 8, 9])[2:9]
     table = OnDevice(source)
     with pytest.raises(zc.LossyConversionError, match="2 nulls"):
@@ -91,7 +91,7 @@ def test_slices_and_masks(machine) -> None:
     assert not zc.explain(table, "cupy", nulls=-1).zero_copy
 
 
-def test_a_mask_of_no_nulls_is_on_the_device_too() -> None:
+def test_mask_without_nulls_is_on_the_device_too() -> None:
     values, mask = zc.convert(OnDevice(pa.array([1, 2])), to="numba", nulls="mask")
     assert str(zc.view(mask).device) == str(zc.view(values).device) == "cuda:0"
     assert host(mask).tolist() == [False, False]
@@ -125,7 +125,7 @@ def test_text_lists_and_tensors(machine) -> None:
     assert (host(lists.values).tolist(), host(lists.offsets).tolist()) == ([1, 2, 3], [0, 1, 3])
 
 
-def test_to_numpy_by_the_driver_alone(machine) -> None:
+def test_numpy_copies_are_made_by_the_driver_alone(machine) -> None:
     table = OnDevice(batch(a=pa.array([1, 2]), d=pa.array([0, 1], pa.date32())))
     plan = zc.explain(table, "numpy")
     assert not plan.zero_copy
@@ -153,7 +153,7 @@ def test_host_tables_refuse_device_memory(target: str) -> None:
         zc.convert(table, to=target)
 
 
-def test_a_description_is_a_view_of_the_device() -> None:
+def test_description_is_a_view_of_device_memory() -> None:
     source = pa.array([1, 2])
     view = zc.view(OnDevice(source))
     assert (str(view.device), view.ptr) == ("cuda:0", source.buffers()[1].address)
@@ -180,7 +180,7 @@ def test_device_arrow_is_aliased_by_cudf(machine) -> None:
     assert plan.zero_copy, str(plan)
     result = zc.convert(table, to="cudf")
     assert list(result) == ["a", "s", "v", "r", "t"]
-    assert result["a"]._col.null_count() == 1, "-1 would drop the mask: cuDF takes it for none"
+    assert result["a"]._col.null_count() == 1, "cuDF would drop the mask for a null count of -1"
     assert result["a"]._col.data().ptr == source.column(0).buffers()[1].address
     assert result["s"]._col.data().ptr == source.column(1).buffers()[2].address
     for name in ("a", "s", "v", "t"):
@@ -252,18 +252,18 @@ def driver(monkeypatch):
     monkeypatch.undo()
 
     def install(**options):
-        made = Driver(**options)
-        monkeypatch.setattr(cuda_driver, "driver", lambda: made)
-        return made
+        library = Driver(**options)
+        monkeypatch.setattr(cuda_driver, "driver", lambda: library)
+        return library
 
     return install
 
 
 def test_the_driver_fetches_in_the_context_of_the_device(driver) -> None:
     library = driver(current=1)
-    there, here = np.arange(4, dtype="i8"), np.zeros(4, "i8")
-    cuda_driver.fetch(here.ctypes.data, there.ctypes.data, 32, 1, 1)
-    assert here.tolist() == [0, 1, 2, 3]
+    device_memory, host_memory = np.arange(4, dtype="i8"), np.zeros(4, "i8")
+    cuda_driver.fetch(host_memory.ctypes.data, device_memory.ctypes.data, 32, 1, 1)
+    assert host_memory.tolist() == [0, 1, 2, 3]
     assert library.calls == ["cuCtxGetDevice", "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize"]
     assert library.log[-1] == ("cuStreamSynchronize", 1)
 
@@ -301,7 +301,7 @@ def test_driver_error_raises_device_error(driver) -> None:
     assert library.calls[-2:] == ["cuCtxPopCurrent_v2", "cuDevicePrimaryCtxRelease_v2"]
 
 
-def test_without_a_driver_memory_on_a_device_is_an_error(driver, monkeypatch) -> None:
+def test_device_memory_without_a_driver_is_an_error(driver, monkeypatch) -> None:
     monkeypatch.setattr(cuda_driver, "driver", lambda: None)
     with pytest.raises(zc.DeviceError, match="no NVIDIA driver"):
         zc.convert(OnDevice(pa.array([1, 2])), to="numpy")

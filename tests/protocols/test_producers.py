@@ -86,7 +86,7 @@ def test_one_protocol_is_enough(name: str, target: str) -> None:
         assert zc.convert(result, to="numpy").tolist() == sample("f4", (16,)).tolist()
 
 
-def test_bytes_mmaps_and_memmaps(tmp_path) -> None:
+def test_bytes_mmaps_and_memmaps_are_aliased(tmp_path) -> None:
     file = tmp_path / "data.bin"
     file.write_bytes(bytes(range(64)))
     with file.open("r+b") as opened:
@@ -106,7 +106,7 @@ def test_bytes_mmaps_and_memmaps(tmp_path) -> None:
         zc.convert(closed, to="numpy")
 
 
-def test_other_libraries_by_protocol_alone() -> None:
+def test_other_libraries_are_converted_by_protocol_alone() -> None:
     x = sample("f4", (16,))
     nanoarrow = pytest.importorskip("nanoarrow")
     column = nanoarrow.Array(x.tolist(), nanoarrow.float32())
@@ -120,7 +120,7 @@ def test_other_libraries_by_protocol_alone() -> None:
         zc.convert(nanoarrow.Array(["a"], nanoarrow.string()), to="numpy")
 
 
-def test_tvm_ffi() -> None:
+def test_tvm_ffi_tensors_are_aliased() -> None:
     tvm_ffi = pytest.importorskip("tvm_ffi")
     x = sample("f4", (16,))
     y = tvm_ffi.from_dlpack(x)
@@ -130,7 +130,7 @@ def test_tvm_ffi() -> None:
 
 
 @pytest.mark.skipif(not NEW_NUMPY, reason="NumPy exports versioned capsules from 2.1 on")
-def test_version_negotiation() -> None:
+def test_dlpack_version_is_negotiated() -> None:
     x = sample("f4")
     new, old = Versioned(x), Legacy(x)
     assert dlpack.name_of(dlpack.request(new)) == dlpack.VERSIONED
@@ -141,7 +141,7 @@ def test_version_negotiation() -> None:
 
 
 @pytest.mark.skipif(not NEW_NUMPY, reason="NumPy exports versioned capsules from 2.1 on")
-def test_read_only_flag() -> None:
+def test_read_only_flag_is_respected() -> None:
     x = sample("f4")
     assert not dlpack.read(dlpack.request(Versioned(x))).readonly
     x.flags.writeable = False
@@ -253,7 +253,7 @@ def _other_capsule():
         (Bad(None, device=RuntimeError("gone")), zc.UnsupportedConversionError, "gone"),
     ],
 )
-def test_bad_exporters(x: Bad, error: type, match: str, target: str) -> None:
+def test_bad_exporters_are_refused(x: Bad, error: type, match: str, target: str) -> None:
     with pytest.raises(error, match=match) as caught:
         zc.convert(x, to=target)
     assert caught.value.remedy
@@ -287,7 +287,7 @@ def test_address_by_abi_equals_address_by_interface() -> None:
     assert array_interface._layout_holds()
 
 
-def test_aligned_memory() -> None:
+def test_allocated_memory_is_aligned() -> None:
     for dtype in ("u1", "f4", "c16"):
         for shape in ((), (0,), (7,), (3, 5)):
             x = array_interface.aligned_empty(shape, np.dtype(dtype))

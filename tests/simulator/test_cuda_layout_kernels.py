@@ -93,13 +93,13 @@ LENGTHS = (0, 1, 63, 64, 65, 127)
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("layout", ON_DEVICE)
-def test_lengths_around_a_tile(layout: str, length: int) -> None:
+def test_lengths_around_a_tile_are_converted(layout: str, length: int) -> None:
     dtype = ON_DEVICE[layout]
     check_both(dtype, length if dtype.itemsize < 1000 else length // 8)
 
 
 @pytest.mark.parametrize("layout", [name for name in ON_DEVICE if name != "long"])
-def test_several_tiles_of_whole_blocks(layout: str) -> None:
+def test_several_tiles_of_whole_blocks_are_converted(layout: str) -> None:
     dtype = ON_DEVICE[layout]
     rows = tile_plan(tuple(leaves(dtype)), dtype.itemsize).rows
     check_both(dtype, max(1000, rows + 3) if dtype.itemsize < 100 else 2 * rows + 3)
@@ -107,7 +107,7 @@ def test_several_tiles_of_whole_blocks(layout: str) -> None:
 
 @pytest.mark.parametrize("shift", [1, 2, 4, 7])
 @pytest.mark.parametrize("layout", ["x, y, z: f4", "particle", "big-endian, sub-array", "long"])
-def test_records_at_any_address(layout: str, shift: int) -> None:
+def test_records_may_start_at_any_address(layout: str, shift: int) -> None:
     """Slices of a buffer; no byte outside is read or written."""
     dtype = ON_DEVICE[layout]
     all_leaves = leaves(dtype)
@@ -127,7 +127,7 @@ def test_records_at_any_address(layout: str, shift: int) -> None:
 
 @pytest.mark.parametrize("shift", [0, 1, 2, 3])
 @pytest.mark.parametrize("layout", ["i8, f8, i4, u1", "i8, f8, i4, u1, aligned", "nested, text", "halves"])
-def test_columns_at_any_multiple_of_their_items(layout: str, shift: int) -> None:
+def test_columns_may_start_at_any_multiple_of_their_items(layout: str, shift: int) -> None:
     dtype = ON_DEVICE[layout]
     rows, all_leaves = records(dtype, 131), leaves(dtype)
     memory_blocks, outs = [], []
@@ -162,7 +162,7 @@ def test_columns_share_one_aligned_allocation() -> None:
     assert all((start - starts[0]) % 256 == 0 for start in starts)
 
 
-def test_selected_fields() -> None:
+def test_selected_fields_are_converted() -> None:
     """For few fields of long records, only their sectors are read; else whole tiles."""
     for name, fields in (("64 x f4", ("f3", "f40")), ("particle", ("type", "m"))):
         dtype = ON_DEVICE[name]
@@ -174,7 +174,7 @@ def test_selected_fields() -> None:
 
 
 @pytest.mark.parametrize("itemsize", [12, 9000])
-def test_overlapping_fields(itemsize: int) -> None:
+def test_last_of_overlapping_fields_is_written(itemsize: int) -> None:
     """All are read; the last one determines what is written, as with NumPy."""
     dtype = np.dtype(
         {
@@ -195,7 +195,7 @@ def test_overlapping_fields(itemsize: int) -> None:
     assert result.copy_to_host().tobytes() == expected.tobytes()
 
 
-def test_leaves_without_bytes() -> None:
+def test_leaves_without_bytes_are_converted() -> None:
     dtype = np.dtype([("none", "S0"), ("x", "f4"), ("empty", "i4", (0, 2))])
     rows, all_leaves = records(dtype, 5), leaves(dtype)
     result = aos_to_soa(on_device(rows), all_leaves, dtype.itemsize)
@@ -206,7 +206,7 @@ def test_leaves_without_bytes() -> None:
     assert aos_to_soa(on_device(rows), [], dtype.itemsize) == []
 
 
-def test_structured_arrays_and_streams() -> None:
+def test_structured_arrays_and_streams_are_accepted() -> None:
     dtype = ON_DEVICE["x, y, z: f4"]
     rows, all_leaves = records(dtype, 7), leaves(dtype)
     for stream in (None, 1, 2, -1, cuda.default_stream() if hasattr(cuda, "default_stream") else 1):
@@ -217,7 +217,7 @@ def test_structured_arrays_and_streams() -> None:
     assert out.copy_to_host().tobytes() == rows.tobytes()
 
 
-def test_offsets_past_two_and_four_gigabytes() -> None:
+def test_offsets_past_two_and_four_gigabytes_are_right() -> None:
     """Runs only the last block of arrays whose other pages are never accessed, and take no memory."""
     from numba.cuda.simulator.kernel import (
         BlockManager,

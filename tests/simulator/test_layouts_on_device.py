@@ -26,7 +26,7 @@ def rows(n: int = 100) -> np.ndarray:
     return np.random.default_rng(n).integers(0, 255, n * NESTED.itemsize, np.uint8).view(NESTED)
 
 
-def test_round_trip() -> None:
+def test_round_trip_keeps_the_records() -> None:
     source = rows()
     columns = zc.aos_to_soa(cuda.to_device(source.view(np.uint8)), dtype=NESTED)
     assert list(columns) == ["id", "at", "v"]
@@ -47,7 +47,7 @@ def test_round_trip() -> None:
     assert host(native)["id"].tolist() == source["id"].tolist()
 
 
-def test_selected_fields_and_out() -> None:
+def test_selected_fields_are_written_to_out() -> None:
     source = rows()
     out = {"v": cuda.to_device(np.zeros((100, 3), np.uint8))}
     columns = zc.aos_to_soa(cuda.to_device(source.view(np.uint8)), dtype=NESTED, fields=["v"], out=out)
@@ -64,7 +64,7 @@ def test_selected_fields_and_out() -> None:
     assert host(records).tobytes() == source.tobytes()
 
 
-def test_refusals() -> None:
+def test_invalid_arguments_are_refused() -> None:
     buffer = cuda.to_device(rows().view(np.uint8))
     with pytest.raises(zc.UnsupportedConversionError, match="has no fields"):
         zc.aos_to_soa(buffer)

@@ -1,4 +1,4 @@
-"""Numba's CUDA simulator, in a process of its own, since it replaces ``numba.cuda`` for good.
+"""Numba's CUDA simulator, in a separate process, because it replaces ``numba.cuda`` permanently.
 
     NUMBA_ENABLE_CUDASIM=1 python -m pytest tests/simulator
 
@@ -63,7 +63,7 @@ def test_copy_false_is_refused() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_shapes(shape: str) -> None:
+def test_shapes_survive_the_device(shape: str) -> None:
     x = SHAPES[shape]()
     d = zc.convert(x, to="numba")
     back = zc.convert(d, to="numpy")
@@ -72,7 +72,7 @@ def test_shapes(shape: str) -> None:
 
 
 @pytest.mark.parametrize("name", HELD)
-def test_dtypes(name: str) -> None:
+def test_dtypes_survive_the_device(name: str) -> None:
     x = make(name)
     d = zc.convert(x, to="numba")
     assert d.dtype == x.dtype
@@ -96,7 +96,7 @@ def test_device_array_is_described_as_host_memory() -> None:
 
 
 @pytest.mark.parametrize("target", ["torch", "jax", "tensorflow", "pyarrow"])
-def test_to_host_frameworks(target: str) -> None:
+def test_device_arrays_convert_to_host_frameworks(target: str) -> None:
     if not zc.frameworks()[target].installed:
         pytest.skip(f"{target} is not installed")
     d = cuda.to_device(np.arange(64, dtype="f4"))
@@ -107,7 +107,7 @@ def test_to_host_frameworks(target: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["torch", "jax", "tensorflow", "pyarrow"])
-def test_from_host_frameworks(source: str) -> None:
+def test_host_frameworks_convert_to_device_arrays(source: str) -> None:
     if not zc.frameworks()[source].installed:
         pytest.skip(f"{source} is not installed")
     x = zc.convert(np.arange(64, dtype="f4"), to=source)
@@ -128,7 +128,7 @@ def test_kernel_reads_and_writes_converted_arrays() -> None:
     assert zc.convert(d, to="numpy").tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
 
 
-def test_numba_arrays_pass_through() -> None:
+def test_numba_arrays_are_returned_unchanged() -> None:
     d = cuda.to_device(np.arange(4.0))
     assert zc.convert(d, to="numba") is d
     assert zc.explain(d, "numba").zero_copy
@@ -170,7 +170,7 @@ def test_records_and_dates_are_refused_by_name() -> None:
         zc.convert(record, to="numpy")
 
 
-def test_lifetimes() -> None:
+def test_results_keep_their_source_alive() -> None:
     d = cuda.to_device(np.arange(1000.0))
     alive = weakref.ref(d)
     back = zc.convert(d, to="numpy")
@@ -182,7 +182,7 @@ def test_lifetimes() -> None:
     assert alive() is None
 
 
-def test_writable() -> None:
+def test_writable_results_can_be_written_to() -> None:
     x = np.arange(4.0)
     x.flags.writeable = False
     d = zc.convert(x, to="numba", writable=True)

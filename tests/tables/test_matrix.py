@@ -27,13 +27,13 @@ def address(x: object) -> int:
 def apart(rows: int = 5, dtype: str = "f8") -> dict[str, np.ndarray]:
     """Columns in separate memory, at different distances."""
     pads = [np.empty(3 * i + 1) for i in range(3)]
-    made = {n: (np.arange(rows) * 10 + i).astype(dtype) for i, n in enumerate(NAMES)}
+    columns = {n: (np.arange(rows) * 10 + i).astype(dtype) for i, n in enumerate(NAMES)}
     del pads
     whole = np.empty(4 * rows + 200, dtype)  # c before a: never at equal, positive distances
     for place, n in zip((rows + 80, 2 * rows + 180, 0), NAMES, strict=True):
-        whole[place : place + rows] = made[n]
-        made[n] = whole[place : place + rows]
-    return made
+        whole[place : place + rows] = columns[n]
+        columns[n] = whole[place : place + rows]
+    return columns
 
 
 def one_array(rows: int = 5, gap: int = 0) -> tuple[np.ndarray, pa.Table]:
@@ -54,18 +54,18 @@ def takes_columns(target: str) -> bool:
 def test_columns_of_one_array_are_a_matrix(target: str, layout: str) -> None:
     matrix, table = one_array(8)
     plan = zc.explain(table, target, layout=layout)
-    made = zc.convert(table, target, layout=layout)
-    assert np.array_equal(zc.convert(made, "numpy"), matrix)
-    assert plan.zero_copy == (address(made) == matrix.ctypes.data)
+    result = zc.convert(table, target, layout=layout)
+    assert np.array_equal(zc.convert(result, "numpy"), matrix)
+    assert plan.zero_copy == (address(result) == matrix.ctypes.data)
     assert plan.copied_bytes == (0 if plan.zero_copy else matrix.nbytes)
     if layout == "matrix:C" or not takes_columns(target):
         assert not plan.zero_copy
-        assert zc.view(made).c_contiguous
+        assert zc.view(result).c_contiguous
         with pytest.raises(zc.CopyRequiredError):
             zc.convert(table, target, layout=layout, copy=False)
     else:
         assert plan.zero_copy
-        assert zc.view(made).strides == (8, 64)
+        assert zc.view(result).strides == (8, 64)
         assert address(zc.convert(table, target, layout=layout, copy=False)) == matrix.ctypes.data
         fresh = zc.convert(table, target, layout=layout, copy=True)
         assert not zc.shares_memory(fresh, matrix)
@@ -77,27 +77,27 @@ def test_columns_of_one_array_are_a_matrix(target: str, layout: str) -> None:
 def test_gaps_smaller_than_padding_are_aliased(rows: int) -> None:
     for gap in (0, 1, 7):
         matrix, table = one_array(rows, gap)
-        made = zc.convert(table, "torch", layout="matrix", copy=False)
-        assert made.data_ptr() == matrix.ctypes.data
-        assert np.array_equal(made.numpy(), matrix)
+        result = zc.convert(table, "torch", layout="matrix", copy=False)
+        assert result.data_ptr() == matrix.ctypes.data
+        assert np.array_equal(result.numpy(), matrix)
     for gap in (8, 100):
         _, table = one_array(rows, gap)
         with pytest.raises(zc.CopyRequiredError, match="separate memory"):
             zc.convert(table, "torch", layout="matrix", copy=False)
 
 
-def test_padded_buffers_of_one_allocation_alias() -> None:
+def test_padded_buffers_of_one_allocation_are_aliased() -> None:
     """The memory of Arrow IPC: one body with padded buffers."""
     table = pa.table({n: np.arange(5, dtype="i4") + i for i, n in enumerate(NAMES)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as out:
         out.write_table(table)
     read = pa.ipc.open_stream(sink.getvalue()).read_all()
-    made = zc.convert(read, "numpy", layout="matrix", copy=False)
-    assert made.strides == (4, 24)
-    assert made.tolist() == [[i, i + 1, i + 2] for i in range(5)]
-    assert address(made) == read["a"].chunk(0).buffers()[1].address
-    assert not made.flags.writeable
+    result = zc.convert(read, "numpy", layout="matrix", copy=False)
+    assert result.strides == (4, 24)
+    assert result.tolist() == [[i, i + 1, i + 2] for i in range(5)]
+    assert address(result) == read["a"].chunk(0).buffers()[1].address
+    assert not result.flags.writeable
 
 
 def test_rows_of_one_array_are_a_matrix() -> None:
@@ -111,17 +111,17 @@ def test_rows_of_one_array_are_a_matrix() -> None:
         (["d"], whole[:, 3:4]),
     ]:
         for layout in ("matrix", "matrix:C"):
-            made = zc.convert(frame, "torch", layout=layout, columns=columns, copy=False)
-            assert made.data_ptr() == expected.ctypes.data
-            assert np.array_equal(made.numpy(), expected)
+            result = zc.convert(frame, "torch", layout=layout, columns=columns, copy=False)
+            assert result.data_ptr() == expected.ctypes.data
+            assert np.array_equal(result.numpy(), expected)
     for columns in (list("edc"), list("abe"), ["a", "a"]):
         plan = zc.explain(frame, "torch", layout="matrix", columns=columns)
         assert not plan.zero_copy
-        made = zc.convert(frame, "torch", layout="matrix", columns=columns)
-        assert np.array_equal(made.numpy(), frame[columns].to_numpy())
-    made = zc.convert(frame, "torch", layout="matrix:F")
-    assert made.stride() == (1, 8)
-    assert np.array_equal(made.numpy(), whole)
+        result = zc.convert(frame, "torch", layout="matrix", columns=columns)
+        assert np.array_equal(result.numpy(), frame[columns].to_numpy())
+    result = zc.convert(frame, "torch", layout="matrix:F")
+    assert result.stride() == (1, 8)
+    assert np.array_equal(result.numpy(), whole)
 
 
 def test_polars_columns_in_one_array_are_a_matrix() -> None:
@@ -129,43 +129,43 @@ def test_polars_columns_in_one_array_are_a_matrix() -> None:
     whole = np.asfortranarray(np.arange(30.0).reshape(10, 3))
     frame = pl.DataFrame({n: pl.Series(n, whole[:, i]) for i, n in enumerate(NAMES)})
     plan = zc.explain(frame, "torch", layout="matrix")
-    made = zc.convert(frame, "torch", layout="matrix")
-    assert np.array_equal(made.numpy(), whole)
-    assert plan.zero_copy == (made.data_ptr() == frame["a"].to_numpy().ctypes.data)
+    result = zc.convert(frame, "torch", layout="matrix")
+    assert np.array_equal(result.numpy(), whole)
+    assert plan.zero_copy == (result.data_ptr() == frame["a"].to_numpy().ctypes.data)
 
 
 def test_one_column_is_a_matrix() -> None:
     for layout in ("matrix", "matrix:C", "matrix:F"):
         table = pa.table({"x": np.arange(4.0)})
         for target in ("torch", "jax", "numpy"):
-            made = zc.convert(table, target, layout=layout)
-            assert made.shape == (4, 1)
-            assert np.asarray(made)[:, 0].tolist() == [0, 1, 2, 3]
+            result = zc.convert(table, target, layout=layout)
+            assert result.shape == (4, 1)
+            assert np.asarray(result)[:, 0].tolist() == [0, 1, 2, 3]
         plan = zc.explain(table, "numpy", layout=layout)
         assert plan.zero_copy
 
 
-def test_an_alias_keeps_each_column_alive() -> None:
+def test_alias_keeps_each_column_alive() -> None:
     class Kept(np.ndarray):
         """Weakly referenced."""
 
     matrix = np.asfortranarray(np.arange(12.0).reshape(4, 3))
-    kept = [matrix[:, i].view(Kept) for i in range(3)]
+    columns_alive = [matrix[:, i].view(Kept) for i in range(3)]
     address_ = matrix.ctypes.data
-    watched = [weakref.ref(one) for one in kept]
+    watched = [weakref.ref(one) for one in columns_alive]
     table = pa.table(
         {
             n: pa.Array.from_buffers(pa.float64(), 4, [None, pa.py_buffer(k)])
-            for n, k in zip(NAMES, kept, strict=True)
+            for n, k in zip(NAMES, columns_alive, strict=True)
         }
     )
-    made = zc.convert(table, "numpy", layout="matrix", copy=False)
-    del table, kept, matrix
+    result = zc.convert(table, "numpy", layout="matrix", copy=False)
+    del table, columns_alive, matrix
     gc.collect()
     assert all(one() is not None for one in watched)
-    assert made.ctypes.data == address_
-    assert made[:, 2].tolist() == [2, 5, 8, 11]
-    del made
+    assert result.ctypes.data == address_
+    assert result[:, 2].tolist() == [2, 5, 8, 11]
+    del result
     gc.collect()
     assert all(one() is None for one in watched)
 
@@ -181,11 +181,11 @@ def test_separate_columns_are_copied_in_the_requested_order(source: str, target:
         assert not plan.zero_copy
         assert plan.copied_bytes == expected.nbytes
         assert "separate memory" in plan.reasons[0].why
-        made = zc.convert(table, target, layout=layout)
-        assert np.array_equal(np.asarray(zc.convert(made, "numpy")), expected)
+        result = zc.convert(table, target, layout=layout)
+        assert np.array_equal(np.asarray(zc.convert(result, "numpy")), expected)
         by_column = layout == "matrix:F" and takes_columns(target)
-        assert zc.view(made).strides == ((8, 40) if by_column else (24, 8))
-        assert address(made) % 64 == 0
+        assert zc.view(result).strides == ((8, 40) if by_column else (24, 8))
+        assert address(result) % 64 == 0
     with pytest.raises(zc.CopyRequiredError, match="separate memory"):
         zc.convert(table, target, layout="matrix", copy=False)
 
@@ -194,11 +194,11 @@ def test_separate_columns_are_copied_in_the_requested_order(source: str, target:
 def test_blocks_cover_all_rows(rows: int) -> None:
     columns = apart(rows)
     for layout in ("matrix:C", "matrix:F"):
-        made = zc.convert(pa.table(columns), "numpy", layout=layout)
-        assert made.shape == (rows, 3)
-        assert not rows or (made.flags.writeable and made.ctypes.data % 64 == 0)
+        result = zc.convert(pa.table(columns), "numpy", layout=layout)
+        assert result.shape == (rows, 3)
+        assert not rows or (result.flags.writeable and result.ctypes.data % 64 == 0)
         for i, n in enumerate(NAMES):
-            assert np.array_equal(made[:, i], columns[n])
+            assert np.array_equal(result[:, i], columns[n])
 
 
 @given(st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), min_size=2, max_size=3), st.booleans())
@@ -211,9 +211,9 @@ def test_chunks_are_written_one_by_one(sizes: list[list[int]], by_column: bool) 
         pieces = np.split(flat, np.cumsum(parts)[:-1])
         columns[f"c{k}"] = pa.chunked_array([pa.array(p) for p in pieces], pa.int32()).slice(0, rows)
     table = pa.table(columns)
-    made = zc.convert(table, "numpy", layout="matrix:F" if by_column else "matrix:C")
-    assert made.dtype == "i4"
-    assert np.array_equal(made, np.stack([c.to_numpy() for c in columns.values()], 1))
+    result = zc.convert(table, "numpy", layout="matrix:F" if by_column else "matrix:C")
+    assert result.dtype == "i4"
+    assert np.array_equal(result, np.stack([c.to_numpy() for c in columns.values()], 1))
 
 
 def test_chunks_are_a_copy_reason() -> None:
@@ -229,8 +229,8 @@ def test_bits_are_unpacked_and_nulls_filled() -> None:
         zc.convert(flags, "torch", layout="matrix")
     assert zc.convert(flags, "torch", layout="matrix", nulls=True).tolist() == [[True, False], [False, True]]
     floats = pa.table({"x": [1.0, None], "y": [None, 2.0]})
-    made = zc.convert(floats, "numpy", layout="matrix", nulls="nan")
-    assert np.array_equal(made, [[1, np.nan], [np.nan, 2]], equal_nan=True)
+    result = zc.convert(floats, "numpy", layout="matrix", nulls="nan")
+    assert np.array_equal(result, [[1, np.nan], [np.nan, 2]], equal_nan=True)
     assert zc.convert(floats, "numpy", layout="matrix", nulls={"x": 0, "y": 5}).tolist() == [[1, 5], [0, 2]]
     with pytest.raises(zc.UnsupportedConversionError, match="it would have a mask") as caught:
         zc.convert(floats, "numpy", layout="matrix", nulls="mask")
@@ -240,9 +240,9 @@ def test_bits_are_unpacked_and_nulls_filled() -> None:
 def test_dates_of_one_unit_are_a_datetime64_matrix() -> None:
     days = np.array(["2020-01-01", "2021-01-01"], "M8[us]")
     table = pa.table({"x": days, "y": days + np.timedelta64(1, "D")})
-    made = zc.convert(table, "numpy", layout="matrix")
-    assert made.dtype == "M8[us]"
-    assert np.array_equal(made, np.stack([days, days + np.timedelta64(1, "D")], 1))
+    result = zc.convert(table, "numpy", layout="matrix")
+    assert result.dtype == "M8[us]"
+    assert np.array_equal(result, np.stack([days, days + np.timedelta64(1, "D")], 1))
     with pytest.raises(zc.UnsupportedConversionError, match="'x': it is timestamp"):
         zc.convert(table, "torch", layout="matrix")
     with pytest.raises(zc.UnsupportedConversionError, match="not plain numbers"):
@@ -266,24 +266,24 @@ def test_columns_of_several_types_are_refused() -> None:
 
 
 @pytest.mark.parametrize("target", TENSORS)
-def test_empty_matrix(target: str) -> None:
+def test_empty_table_becomes_an_empty_matrix(target: str) -> None:
     empty = pa.table({"x": pa.array([], pa.float32()), "y": pa.array([], pa.float32())})
-    made = zc.convert(empty, target, layout="matrix", copy=False)
-    assert tuple(made.shape) == (0, 2)
-    assert zc.view(made).dtype.name == "float32"
+    result = zc.convert(empty, target, layout="matrix", copy=False)
+    assert tuple(result.shape) == (0, 2)
+    assert zc.view(result).dtype.name == "float32"
     plan = zc.explain(empty, target, layout="matrix")
     assert (plan.zero_copy, plan.copied_bytes) == (False, 0)
     rows_only = pa.table({"x": [1, 2, 3]}).select([])
-    made = zc.convert(rows_only, target, layout="matrix")
-    assert tuple(made.shape) == (3, 0)
-    assert zc.view(made).dtype.name == "float64"
+    result = zc.convert(rows_only, target, layout="matrix")
+    assert tuple(result.shape) == (3, 0)
+    assert zc.view(result).dtype.name == "float64"
 
 
 def test_writable_copies_arrow_memory() -> None:
     matrix, table = one_array()
-    made = zc.convert(table, "torch", layout="matrix:F", writable=True)
-    assert made.stride() == (1, 5)
-    made[0, 0] = 99
+    result = zc.convert(table, "torch", layout="matrix:F", writable=True)
+    assert result.stride() == (1, 5)
+    result[0, 0] = 99
     assert matrix[0, 0] == 0
     assert not zc.convert(table, "numpy", layout="matrix").flags.writeable
     assert "immutable" in zc.explain(table, "torch", layout="matrix").warnings[0]
@@ -291,7 +291,7 @@ def test_writable_copies_arrow_memory() -> None:
 
 @pytest.mark.parametrize("target", TENSORS)
 @pytest.mark.parametrize("dtype", [POINTS, [("x", "f4")], [("n", "i2"), ("m", "i2")], [("a", "i1"), *POINTS]])
-def test_records_as_a_matrix(target: str, dtype: list[tuple[str, str]]) -> None:
+def test_records_of_one_type_are_a_matrix(target: str, dtype: list[tuple[str, str]]) -> None:
     rows = aligned(np.zeros(20, dtype))
     rows.view(np.uint8)[...] = np.arange(rows.nbytes, dtype=np.uint8) % 60
     if len({kind for _, kind in dtype}) > 1:
@@ -301,19 +301,19 @@ def test_records_as_a_matrix(target: str, dtype: list[tuple[str, str]]) -> None:
     expected = np.stack([rows[name] for name in rows.dtype.names], axis=1)
     for options in ({}, {"copy": True}):
         plan = zc.explain(rows, target, layout="matrix", **options)
-        made = zc.convert(rows, target, layout="matrix", **options)
-        assert plan.zero_copy == zc.shares_memory(rows, made)
-        assert np.asarray(made).tobytes() == expected.tobytes()
+        result = zc.convert(rows, target, layout="matrix", **options)
+        assert plan.zero_copy == zc.shares_memory(rows, result)
+        assert np.asarray(result).tobytes() == expected.tobytes()
     assert zc.explain(rows, "numpy", layout="matrix", copy=False).zero_copy
 
 
 @pytest.mark.parametrize("target", STRIDED)
 def test_columns_of_records_are_a_matrix(target: str) -> None:
     columns = aos_to_soa(np.zeros(5000, POINTS))
-    made = zc.convert(columns, target, layout="matrix", copy=False)
-    assert zc.shares_memory(columns["w"], made)
+    result = zc.convert(columns, target, layout="matrix", copy=False)
+    assert zc.shares_memory(columns["w"], result)
     columns["z"][4321] = 3
-    assert made[4321, 2] == 3
+    assert result[4321, 2] == 3
 
 
 def test_columns_with_data_between_them_are_copied() -> None:
@@ -324,11 +324,11 @@ def test_columns_with_data_between_them_are_copied() -> None:
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_matrix_of_bfloat16(order: str) -> None:
+def test_matrix_keeps_bfloat16(order: str) -> None:
     """The kernel copies bytes: NumPy would cast bfloat16 to the integers that store it."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     rows = np.zeros(3, [("a", ml_dtypes.bfloat16), ("b", ml_dtypes.bfloat16)])
     rows["a"] = np.array([1, 2, 3], ml_dtypes.bfloat16)
-    made = zc.convert(rows, "numpy", layout=f"matrix:{order}", copy=True)
-    assert made[:, 0].astype("f4").tolist() == [1, 2, 3]
-    assert made.dtype == ml_dtypes.bfloat16
+    result = zc.convert(rows, "numpy", layout=f"matrix:{order}", copy=True)
+    assert result[:, 0].astype("f4").tolist() == [1, 2, 3]
+    assert result.dtype == ml_dtypes.bfloat16

@@ -18,7 +18,7 @@ HOST_TABLES = [n for n in TABLES if "cpu" in registry.by_name(n).device_kinds]
 PAIRS = [(a, b) for a in HOST_TABLES for b in HOST_TABLES]
 
 
-def looks(obj: object) -> bool:
+def exports_memory(obj: object) -> bool:
     """Whether an object has memory before it is read, and exports it without a copy."""
     table = describe(obj)
     if isinstance(table, Source):
@@ -29,11 +29,10 @@ def looks(obj: object) -> bool:
 def inside(result: object, source: object) -> bool:
     """Whether the values of the result lie in memory of the source.
 
-    Bitmaps of nulls do not count: polars moves one that does not begin at a byte when it
-    is asked for it, and not when it takes it.
+    Bitmaps of nulls do not count: on export, polars copies a bitmap that does not begin at a byte.
     """
-    theirs = list(_bounds(source))
-    return all(any(low <= a and b <= high for low, high in theirs) for a, b in _bounds(result))
+    source_bounds = list(_bounds(source))
+    return all(any(low <= a and b <= high for low, high in source_bounds) for a, b in _bounds(result))
 
 
 def _bounds(obj: object):
@@ -59,10 +58,10 @@ def convert(obj: object, to: str):
 
 def same_values(converted, expected) -> None:
     """Compare two chunked columns; NaN equals NaN, and a wider type is equal."""
-    ours, theirs = converted.to_pylist(), expected.to_pylist()
+    converted_rows, expected_rows = converted.to_pylist(), expected.to_pylist()
     if converted.type != expected.type:
-        ours, theirs = _plainly(ours), _plainly(theirs)
-    assert ours == theirs
+        converted_rows, expected_rows = _plainly(converted_rows), _plainly(expected_rows)
+    assert converted_rows == expected_rows
 
 
 def _plainly(values: list) -> list:
@@ -84,18 +83,18 @@ def _plainly(values: list) -> list:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_round_trip_from_arrow(target: str, kind: str, shape: str) -> None:
+def test_round_trip_from_arrow_keeps_the_values(target: str, kind: str, shape: str) -> None:
     """A round trip keeps the values, and aliases memory if the plan does."""
     column = shaped(KINDS[kind], shape)
     source = pa.table({"x": column})
     before = column.to_pylist()
-    done = convert(source, target)
+    outcome = convert(source, target)
     assert column.to_pylist() == before
-    if done is None:
+    if outcome is None:
         return
-    result, plan = done
+    result, plan = outcome
     leaf = plan.leaves.get("['x']", plan)
-    if looks(result) and len(column) and column.nbytes:
+    if exports_memory(result) and len(column) and column.nbytes:
         assert leaf.zero_copy == inside(result, source), str(plan)
     back = convert(result, "pyarrow.Table")
     assert back is not None
@@ -111,17 +110,17 @@ def test_round_trip_from_arrow(target: str, kind: str, shape: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("origin", "target"), PAIRS)
-def test_pairs_of_table_frameworks(origin: str, target: str, kind: str) -> None:
+def test_every_pair_of_table_frameworks_keeps_the_values(origin: str, target: str, kind: str) -> None:
     column = shaped(KINDS[kind], "nulls")
-    made = convert(pa.table({"x": column}), origin)
-    if made is None:
+    origin_outcome = convert(pa.table({"x": column}), origin)
+    if origin_outcome is None:
         pytest.skip(f"{origin} cannot hold {kind}")
-    source, _ = made
-    done = convert(source, target)
-    if done is None:
+    source, _ = origin_outcome
+    outcome = convert(source, target)
+    if outcome is None:
         return
-    result, plan = done
-    if plan.zero_copy and looks(result) and looks(source):
+    result, plan = outcome
+    if plan.zero_copy and exports_memory(result) and exports_memory(source):
         assert zc.shares_memory(source, result)
     table = zc.convert(result, to="pyarrow.Table")
     same_values(table["x"], column)
@@ -130,7 +129,7 @@ def test_pairs_of_table_frameworks(origin: str, target: str, kind: str) -> None:
 @pytest.mark.parametrize("shape", ["plain", "nulls", "chunks", "empty"])
 @pytest.mark.parametrize("target", TENSORS)
 @pytest.mark.parametrize("origin", HOST_TABLES)
-def test_tables_to_tensors(origin: str, target: str, shape: str) -> None:
+def test_tables_of_every_framework_give_the_same_tensors(origin: str, target: str, shape: str) -> None:
     """Every table framework gives the same numbers, for every policy for nulls."""
     columns = {n: shaped(KINDS[n], shape) for n in ("int8", "uint32", "int64", "float", "double", "bool")}
     whole = pa.table(columns)
@@ -144,34 +143,34 @@ def test_tables_to_tensors(origin: str, target: str, shape: str) -> None:
         result = zc.convert(source, to=target, **options)
         assert list(result) == list(columns)
         for name, column in columns.items():
-            held, expected = result[name], column.to_pylist()
+            values, expected = result[name], column.to_pylist()
             if "mask" in options.values():
-                assert zc.convert(held.mask, "numpy").tolist() == [v is None for v in expected]
-                held = held.values
+                assert zc.convert(values.mask, "numpy").tolist() == [v is None for v in expected]
+                values = values.values
             elif options:
                 expected = [1 if v is None else v for v in expected]
-            converted = zc.convert(held, "numpy")
+            converted = zc.convert(values, "numpy")
             assert [v for v, e in zip(converted.tolist(), expected, strict=True) if e is not None] == [
                 e for e in expected if e is not None
             ]
             leaf = plan.leaves.get(f"[{name!r}]") or plan.leaves.get(f"[{name!r}].values")
-            if leaf is not None and looks(source):
-                assert leaf.zero_copy == zc.shares_memory(held, source), name
+            if leaf is not None and exports_memory(source):
+                assert leaf.zero_copy == zc.shares_memory(values, source), name
 
 
 @pytest.mark.parametrize(
     "dtype", ["int8", "uint16", "int32", "uint64", "float16", "float32", "float64", "bool"]
 )
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_dicts_of_tensors_to_tables(target: str, dtype: str) -> None:
+def test_dicts_of_tensors_become_tables(target: str, dtype: str) -> None:
     whole = (np.arange(24) % 2).astype(dtype).reshape(12, 2)
     columns = {"flat": whole[:, 0].copy(), "strided": whole[:, 0], "again": np.flip(whole[:, 1])}
-    done = convert(columns, target)
-    if done is None:
+    outcome = convert(columns, target)
+    if outcome is None:
         assert dtype == "float16"
         return
-    result, plan = done
-    if looks(result):
+    result, plan = outcome
+    if exports_memory(result):
         assert plan.leaves["['flat']"].zero_copy == zc.shares_memory(columns["flat"], result)
     table = zc.convert(result, to="pyarrow.Table")
     for name, column in columns.items():
@@ -180,7 +179,7 @@ def test_dicts_of_tensors_to_tables(target: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("origin", TENSORS)
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_tensors_of_every_framework_to_tables(origin: str, target: str) -> None:
+def test_tensors_of_every_framework_become_tables(origin: str, target: str) -> None:
     x = np.arange(12, dtype="f4")
     tensor = zc.convert(x, to=origin)
     table = zc.convert({"a": tensor, "b": tensor}, to=target)
@@ -192,7 +191,7 @@ def test_tensors_of_every_framework_to_tables(origin: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_tensors_that_are_not_tables(target: str) -> None:
+def test_tensors_that_are_not_tables_are_refused(target: str) -> None:
     with pytest.raises(zc.UnsupportedConversionError, match="3 names for 2 columns"):
         zc.convert(np.ones((4, 2)), to=target, names=["a", "b", "c"])
     with pytest.raises(zc.UnsupportedConversionError, match="several columns are called a"):
@@ -212,25 +211,25 @@ def test_tensors_that_are_not_tables(target: str) -> None:
 @pytest.mark.parametrize("target", HOST_TABLES)
 def test_tensors_of_more_dimensions_become_columns_of_tensors(target: str) -> None:
     x = np.arange(24, dtype="f4").reshape(4, 3, 2)
-    done = convert({"x": x, "y": np.arange(4)}, target)
-    if done is None:
+    outcome = convert({"x": x, "y": np.arange(4)}, target)
+    if outcome is None:
         return
-    converted = zc.convert(done[0], to="numpy")["x"]
+    converted = zc.convert(outcome[0], to="numpy")["x"]
     np.testing.assert_array_equal(converted, x)
 
 
 @pytest.mark.parametrize(("origin", "target"), PAIRS)
-def test_order_names_and_selection(origin: str, target: str) -> None:
+def test_order_names_and_selection_are_kept(origin: str, target: str) -> None:
     whole = pa.table({"b": [1, 2], "a": [3, 4], "Ä ö": [5, 6], " ": [7, 8]})
-    made = convert(whole, origin)
-    if made is None:
+    origin_outcome = convert(whole, origin)
+    if origin_outcome is None:
         pytest.fail(f"{origin} refuses such names")
-    done = convert(made[0], target)
-    assert done is not None
-    back = zc.convert(done[0], to="pyarrow.Table")
+    outcome = convert(origin_outcome[0], target)
+    assert outcome is not None
+    back = zc.convert(outcome[0], to="pyarrow.Table")
     assert back.to_pydict() == whole.to_pydict()
     assert back.column_names == whole.column_names
-    some = zc.convert(zc.convert(made[0], to=target, columns=["a", "b"]), to="numpy")
+    some = zc.convert(zc.convert(origin_outcome[0], to=target, columns=["a", "b"]), to="numpy")
     assert {k: v.tolist() for k, v in some.items()} == {"a": [3, 4], "b": [1, 2]}
     assert list(some) == ["a", "b"]
 
@@ -239,12 +238,12 @@ def test_order_names_and_selection(origin: str, target: str) -> None:
 def test_copy_true_copies_and_copy_false_does_not(target: str) -> None:
     source = pa.table({"a": np.arange(100.0), "s": pa.array(["text"] * 100, pa.large_string())})
     copied = zc.convert(source, to=target, copy=True)
-    if looks(copied):
+    if exports_memory(copied):
         assert not zc.shares_memory(copied, source)
     plan = zc.explain(source, target, copy=False)
     if plan.possible:
-        kept = zc.convert(source, to=target, copy=False)
-        assert not looks(kept) or inside(kept, source)
+        alias = zc.convert(source, to=target, copy=False)
+        assert not exports_memory(alias) or inside(alias, source)
     else:
         with pytest.raises(zc.CopyRequiredError, match=r"\['s'\]"):
             zc.convert(source, to=target, copy=False)
@@ -262,9 +261,9 @@ def test_column_that_no_target_can_hold_is_named(target: str) -> None:
 @pytest.mark.parametrize("target", HOST_TABLES)
 def test_empty_column_name_is_kept_or_refused(target: str) -> None:
     whole = pa.table({"a": [1], "": [2], "b": [3]})
-    done = convert(whole, target)
-    if done is not None:
-        assert zc.convert(done[0], to="pyarrow.Table").column_names == ["a", "", "b"]
+    outcome = convert(whole, target)
+    if outcome is not None:
+        assert zc.convert(outcome[0], to="pyarrow.Table").column_names == ["a", "", "b"]
 
 
 @pytest.mark.parametrize("target", HOST_TABLES)
@@ -272,9 +271,9 @@ def test_duplicate_names_are_kept_or_refused(target: str) -> None:
     """The fast path, cached after the first call, refuses the same names as the slow path."""
     zc.convert(pa.table({"a": [1], "b": [2]}), to=target)
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
-    done = convert(twice, target)
-    if done is not None:
-        back = zc.convert(done[0], to="pyarrow.Table")
+    outcome = convert(twice, target)
+    if outcome is not None:
+        back = zc.convert(outcome[0], to="pyarrow.Table")
         assert back.column_names == ["a", "a"]
         assert [column.to_pylist() for column in back.columns] == [[1], [2]]
 
@@ -285,10 +284,10 @@ def test_second_call_equals_the_first(origin: str, target: str) -> None:
     plain = {"a": [1, 2, 3], "b": [0.5, 1.5, 2.5]}
     sources = [pa.table(plain), pa.table({**plain, "s": ["x", None, "z"]}), pa.table({"": [1]})]
     for table in (*sources, pa.concat_tables(sources[:1] * 2), pa.table({"n": [1, None]})):
-        made = convert(table, origin)
-        if made is None:
+        origin_outcome = convert(table, origin)
+        if origin_outcome is None:
             continue
-        results = [convert(made[0], target) for _ in range(3)]
+        results = [convert(origin_outcome[0], target) for _ in range(3)]
         if results[0] is None:
             assert results == [None] * 3
             continue

@@ -22,7 +22,7 @@ QUIET = settings(
     derandomize=True,
 )
 
-# With a zone: pyarrow's strategies skip the test for types without a zone, and reject every decimal.
+# With a zone, because pyarrow's strategies skip timestamps without one; they also reject every decimal.
 _ZONED = st.builds(
     pa.timestamp,
     unit=st.sampled_from(["s", "ms", "us", "ns"]),
@@ -61,27 +61,29 @@ def storage(array) -> list:
     kind, types = array.type, pa.types
     if types.is_struct(kind):
         fields = {f.name: storage(array.field(i)) for i, f in enumerate(kind)}
-        made = [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
-        made = made if fields else [{} for _ in range(len(array))]
+        items = [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
+        items = items if fields else [{} for _ in range(len(array))]
     elif types.is_list(kind) or types.is_large_list(kind) or "list" in str(kind).partition("<")[0]:
-        made = [storage(row.values) if row.is_valid else None for row in array]
+        items = [storage(row.values) if row.is_valid else None for row in array]
     elif types.is_temporal(kind):
-        made = array.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).to_pylist()
+        items = array.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).to_pylist()
     else:
-        made = array.to_pylist()
-    return [value if valid else None for value, valid in zip(made, array.is_valid().to_pylist(), strict=True)]
+        items = array.to_pylist()
+    return [
+        value if valid else None for value, valid in zip(items, array.is_valid().to_pylist(), strict=True)
+    ]
 
 
-def alike(ours: object, theirs: object) -> bool:
+def alike(left: object, right: object) -> bool:
     """Compare nested lists and dicts; NaN is NaN, and -0.0 is not 0.0."""
-    if isinstance(theirs, dict):
-        return isinstance(ours, dict) and all(alike(ours[key], theirs[key]) for key in theirs)
-    if isinstance(theirs, (list, tuple, np.ndarray)) and isinstance(ours, (list, tuple, np.ndarray)):
-        return len(ours) == len(theirs) and all(map(alike, ours, theirs))
-    if isinstance(theirs, float) and isinstance(ours, float):
-        both = math.isnan(ours) and math.isnan(theirs)
-        return both or (ours == theirs and math.copysign(1, ours) == math.copysign(1, theirs))
-    return ours == theirs
+    if isinstance(right, dict):
+        return isinstance(left, dict) and all(alike(left[key], right[key]) for key in right)
+    if isinstance(right, (list, tuple, np.ndarray)) and isinstance(left, (list, tuple, np.ndarray)):
+        return len(left) == len(right) and all(map(alike, left, right))
+    if isinstance(right, float) and isinstance(left, float):
+        both = math.isnan(left) and math.isnan(right)
+        return both or (left == right and math.copysign(1, left) == math.copysign(1, right))
+    return left == right
 
 
 @QUIET
@@ -98,7 +100,7 @@ def test_encoded_array_keeps_its_values(array) -> None:
 @QUIET
 @given(st.data())
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_table_round_trip(target: str, data) -> None:
+def test_round_trip_keeps_the_table(target: str, data) -> None:
     columns = data.draw(st.lists(_CHUNKED, min_size=1, max_size=3))
     size = min(map(len, columns))
     table = pa.table({f"c{i}": column.slice(0, size) for i, column in enumerate(columns)})
@@ -106,9 +108,9 @@ def test_table_round_trip(target: str, data) -> None:
     if not plan.possible:
         assert "column 'c" in str(plan.error)
         return
-    there = zc.convert(table, to=target)
+    arrow_table = zc.convert(table, to=target)
     try:
-        back = zc.convert(there, to="pyarrow.Table")
+        back = zc.convert(arrow_table, to="pyarrow.Table")
     except zc.LossyConversionError:
         return  # DuckDB's results cannot hold all of its intervals, and such a query is refused
     assert back.num_rows == table.num_rows
@@ -132,5 +134,5 @@ def test_explain_agrees_with_convert(array, nulls: object, encode: bool) -> None
         result = zc.convert(source, to="numpy", **options)
         if plan.zero_copy:
             assert zc.shares_memory(result, array)
-        kept = zc.explain(source, "numpy", copy=False, **options)
-        assert kept.possible == (plan.copied_bytes == 0) or not len(array)
+        strict_plan = zc.explain(source, "numpy", copy=False, **options)
+        assert strict_plan.possible == (plan.copied_bytes == 0) or not len(array)

@@ -37,21 +37,21 @@ def flights():
 
 
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_flights_round_trip(target: str, flights) -> None:
+def test_round_trip_keeps_the_flights(target: str, flights) -> None:
     plan = zc.explain(flights, target)
     assert plan.possible, plan
-    there = zc.convert(flights, to=target)
-    back = zc.convert(there, to="pyarrow.Table")
+    stored = zc.convert(flights, to=target)
+    back = zc.convert(stored, to="pyarrow.Table")
     assert back.column_names == flights.column_names
     for name in flights.column_names:
-        ours, theirs = back[name], flights[name]
-        assert ours.null_count == theirs.null_count
-        assert ours.cast(theirs.type).equals(theirs), name
+        converted, expected = back[name], flights[name]
+        assert converted.null_count == expected.null_count
+        assert converted.cast(expected.type).equals(expected), name
 
 
 @pytest.mark.parametrize("origin", HOST_TABLES)
 @pytest.mark.parametrize("target", TENSORS)
-def test_flights_to_tensors(target: str, origin: str, flights) -> None:
+def test_flights_become_tensors(target: str, origin: str, flights) -> None:
     numeric = [f.name for f in flights.schema if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
     source = zc.convert(flights, to=origin)
     with pytest.raises(zc.UnsupportedConversionError) as caught:
@@ -72,7 +72,7 @@ def test_flights_to_tensors(target: str, origin: str, flights) -> None:
     assert encoded["carrier"].values.to_pylist()[:5] == flights["carrier"].slice(0, 5).to_pylist()
 
 
-def test_flights_as_a_matrix(flights) -> None:
+def test_flights_become_a_matrix(flights) -> None:
     columns = ["distance", "hour", "minute", "month"]
     matrix = zc.convert(flights, to="torch", columns=columns, layout="matrix")
     assert tuple(matrix.shape) == (336_776, 4)
@@ -105,14 +105,14 @@ def parquet(tmp_path_factory):
 
 
 @pytest.mark.parametrize("target", HOST_TABLES)
-def test_parquet_round_trip(target: str, parquet) -> None:
+def test_round_trip_keeps_the_parquet_table(target: str, parquet) -> None:
     back = zc.convert(zc.convert(parquet, to=target), to="pyarrow.Table")
     for name in parquet.column_names:
-        ours, theirs = back[name], parquet[name]
-        assert ours.to_pylist() == theirs.to_pylist(), name
+        converted, expected = back[name], parquet[name]
+        assert converted.to_pylist() == expected.to_pylist(), name
 
 
-def test_parquet_encoded(parquet) -> None:
+def test_parquet_columns_are_encoded(parquet) -> None:
     converted = zc.convert(parquet, to="numpy", encode=True, nulls={"score": "nan"})
     assert converted["price"].scale == 2
     assert converted["price"].values[:, 0].tolist() == list(range(1000))

@@ -45,7 +45,7 @@ def test_records_survive_arrow() -> None:
 
 
 @pytest.mark.parametrize("source", TABLES)
-def test_records_of_tables(source: str) -> None:
+def test_tables_become_records(source: str) -> None:
     day = pa.array([1, 2], pa.int32()).view(pa.date32())
     table = pa.table(
         {
@@ -69,7 +69,7 @@ def test_records_of_tables(source: str) -> None:
     assert not zc.convert(table, "numpy", layout="records", writable=False).flags.writeable
 
 
-def test_nulls_in_records() -> None:
+def test_nulls_are_refused_or_filled_in_records() -> None:
     table = pa.table({"f": [1.0, None], "t": pa.array([None, 1], pa.timestamp("s"))})
     with pytest.raises(zc.LossyConversionError, match=r"'f': it has 1 null.*'t': it has 1 null"):
         zc.convert(table, "numpy", layout="records")
@@ -107,7 +107,7 @@ def test_types_that_records_lack_are_named() -> None:
         zc.convert(table, "numpy", layout="records", encode=True)
 
 
-def test_records_without_columns_or_rows() -> None:
+def test_tables_without_columns_or_rows_become_records() -> None:
     empty = zc.convert(pa.table({"x": pa.array([], pa.int32())}), "numpy", layout="records", copy=False)
     assert (empty.shape, empty.dtype) == ((0,), np.dtype([("x", "i4")]))
     rows_only = pa.table({"x": [1, 2, 3]}).select([])

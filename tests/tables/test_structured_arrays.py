@@ -12,13 +12,13 @@ from zerocopy.layout.aos_to_soa import aos_to_soa
 from zerocopy.layout.soa_to_aos import soa_to_aos
 
 
-def test_records_to_tensors() -> None:
+def test_records_become_tensors() -> None:
     rows = np.zeros(
         9, [("y", "i8"), ("m", "f8", (2, 3)), ("c", "c8"), ("x", ">f4"), ("k", "?", (4,)), ("h", "M8[h]")]
     )
     rows["x"], rows["y"], rows["m"] = np.arange(9), np.arange(9) - 4, np.arange(54).reshape(9, 2, 3)
-    made = zc.convert(rows, "torch", columns=["x", "y", "m", "c", "k"])
-    for n, tensor in made.items():
+    result = zc.convert(rows, "torch", columns=["x", "y", "m", "c", "k"])
+    for n, tensor in result.items():
         assert tuple(tensor.shape) == rows[n].shape
         assert np.array_equal(tensor.numpy(), rows[n])
         assert tensor.data_ptr() % 64 == 0
@@ -37,7 +37,7 @@ def test_records_to_tensors() -> None:
 
 
 def test_records_to_tensors_import_no_pyarrow(run_python) -> None:
-    done = run_python(
+    completed = run_python(
         """
         import sys, numpy as np, torch, zerocopy as zc
         rows = np.zeros(3, [("x", "f4"), ("m", "f4", (2,)), ("n", [("y", "i4")])])
@@ -46,7 +46,7 @@ def test_records_to_tensors_import_no_pyarrow(run_python) -> None:
         print("pyarrow" in sys.modules)
         """
     )
-    assert done.stdout.strip() == "False", done.stderr
+    assert completed.stdout.strip() == "False", completed.stderr
 
 
 def test_records_of_other_shapes_and_masks_are_refused() -> None:
@@ -83,7 +83,7 @@ def test_fields_that_arrow_lacks_are_named() -> None:
 
 
 @pytest.mark.parametrize("target", TABLES)
-def test_records_to_tables(target: str) -> None:
+def test_records_become_tables(target: str) -> None:
     rows = np.zeros(
         4,
         [
@@ -130,15 +130,15 @@ def test_unused_fields_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 @pytest.mark.parametrize("kind", ["M", "m"])
-def test_dates_and_durations_alias(unit: str, kind: str) -> None:
+def test_dates_and_durations_are_aliased(unit: str, kind: str) -> None:
     x = np.array([5, -3, 0, 9], f"{kind}8[{unit}]")
     x[2] = "NaT"
     expected = pa.timestamp(unit) if kind == "M" else pa.duration(unit)
-    made = zc.convert(x, "pyarrow", copy=False)
-    assert made.type == expected
-    assert made.buffers()[1].address == x.ctypes.data
-    assert made.to_numpy(zero_copy_only=False).tobytes() == x.tobytes()
-    assert made.null_count == 1
+    result = zc.convert(x, "pyarrow", copy=False)
+    assert result.type == expected
+    assert result.buffers()[1].address == x.ctypes.data
+    assert result.to_numpy(zero_copy_only=False).tobytes() == x.tobytes()
+    assert result.null_count == 1
     assert zc.explain(x, "pyarrow").zero_copy
     for target in TABLES:
         table = zc.convert({"t": x, "n": np.arange(4)}, target)
@@ -159,9 +159,9 @@ def test_other_units_are_copied(dtype: str) -> None:
     )
     with pytest.raises(zc.CopyRequiredError):
         zc.convert(x, "pyarrow", copy=False)
-    made = zc.convert(x, "pyarrow")
-    assert np.array_equal(made.to_numpy(zero_copy_only=False).astype(x.dtype.newbyteorder("=")), x)
-    assert made.type == pa.date32() if dtype == "M8[D]" else made.type != pa.date32()
+    result = zc.convert(x, "pyarrow")
+    assert np.array_equal(result.to_numpy(zero_copy_only=False).astype(x.dtype.newbyteorder("=")), x)
+    assert result.type == pa.date32() if dtype == "M8[D]" else result.type != pa.date32()
 
 
 def test_dates_out_of_range_are_refused() -> None:
@@ -173,11 +173,11 @@ def test_dates_out_of_range_are_refused() -> None:
             zc.convert(x, "pyarrow")
 
 
-def test_bytes_and_text() -> None:
+def test_bytes_are_aliased_and_text_is_copied() -> None:
     x = np.array([b"ab", b"c"], "S4")
-    made = zc.convert(x, "pyarrow", copy=False)
-    assert made.to_pylist() == [b"ab\0\0", b"c\0\0\0"]
-    assert made.buffers()[1].address == x.ctypes.data
+    result = zc.convert(x, "pyarrow", copy=False)
+    assert result.to_pylist() == [b"ab\0\0", b"c\0\0\0"]
+    assert result.buffers()[1].address == x.ctypes.data
     strided = np.array([b"ab", b"c", b"d"], "S4")[::2]
     assert zc.convert(strided, "pyarrow").to_pylist() == [b"ab\0\0", b"d\0\0\0"]
     raw = zc.convert(strided, "torch", encode=True, copy=False).values
@@ -204,11 +204,11 @@ def test_one_field_is_aliased(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", STRIDED)
-def test_all_fields_with_copy_false(target: str) -> None:
+def test_copy_false_aliases_all_fields(target: str) -> None:
     rows = np.zeros(50, POINTS)
-    made = zc.convert(rows, target, copy=False, layout="columns")
-    assert list(made) == ["x", "y", "z", "w"]
-    assert all(zc.shares_memory(rows, column) for column in made.values())
+    result = zc.convert(rows, target, copy=False, layout="columns")
+    assert list(result) == ["x", "y", "z", "w"]
+    assert all(zc.shares_memory(rows, column) for column in result.values())
     assert zc.explain(rows, target, copy=False, layout="columns").zero_copy
     # By default they are columns, from one pass over the records.
     assert not zc.explain(rows, target, layout="columns").zero_copy

@@ -87,7 +87,7 @@ def test_nulls_mask_aliases_the_values_and_marks_every_column() -> None:
     assert zc.shares_memory(without["b"].values, table["b"])
 
 
-def test_nulls_filled() -> None:
+def test_nulls_are_filled() -> None:
     table = pa.table(
         {"i": [1, None, 3], "f": [0.5, None, float("nan")], "u": pa.array([1, 2, 3], pa.uint8())}
     )
@@ -117,7 +117,7 @@ def test_fill_value_that_does_not_fit_is_refused(kind: str, fill: object) -> Non
 @pytest.mark.parametrize(
     ("kind", "fill"), [("float", 0.1), ("double", 3), ("bool", True), ("uint64", 2**64 - 1)]
 )
-def test_fill_value_that_fits(kind: str, fill: object) -> None:
+def test_fill_value_that_fits_keeps_the_dtype(kind: str, fill: object) -> None:
     column = shaped(KINDS[kind], "nulls")
     result = zc.convert(column, to="numpy", nulls=fill)
     expected = [result.dtype.type(fill) if v is None else v for v in column.to_pylist()]
@@ -125,7 +125,7 @@ def test_fill_value_that_fits(kind: str, fill: object) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["fill", [1], object(), {"a": "zero"}])
-def test_invalid_nulls_option(wrong: object) -> None:
+def test_invalid_nulls_options_are_refused(wrong: object) -> None:
     with pytest.raises(ValueError, match='nulls is "mask"'):
         zc.convert(pa.table({"a": [1]}), to="numpy", nulls=wrong)
 
@@ -181,9 +181,9 @@ def test_dates_become_numpy_datetime64(kind: str) -> None:
     assert converted.dtype.kind in "mM"
     assert zc.shares_memory(converted.view("i8"), column)
     assert converted.view("i8").tolist() == storage(column)
-    held = shaped(KINDS[kind], "nulls")
-    filled = zc.convert(pa.table({"t": held}), to="numpy", nulls="nan")["t"]
-    assert np.isnat(filled).tolist() == [v is None for v in held.to_pylist()]
+    dates = shaped(KINDS[kind], "nulls")
+    filled = zc.convert(pa.table({"t": dates}), to="numpy", nulls="nan")["t"]
+    assert np.isnat(filled).tolist() == [v is None for v in dates.to_pylist()]
 
 
 def test_hazard_4_bits_and_nulls_are_views_too() -> None:
@@ -219,13 +219,11 @@ def test_lists_of_one_length_are_tensors() -> None:
         zc.convert(pa.array([[1, None], [3, 4]], pa.list_(pa.int8(), 2)), to="numpy", nulls=0)
 
 
-def test_columns_of_tensors_with_permuted_dimensions() -> None:
+def test_tensor_column_keeps_permuted_dimensions() -> None:
     kind = pa.fixed_shape_tensor(pa.int32(), [2, 3], permutation=[1, 0])
     column = pa.ExtensionArray.from_storage(kind, values(pa.list_(pa.int32(), 6), 4))
     converted = zc.convert(column, to="numpy", copy=False)
-    np.testing.assert_array_equal(
-        converted, column.to_numpy_ndarray() if converted.shape[1] == 3 else converted
-    )
+    np.testing.assert_array_equal(converted, column.to_numpy_ndarray())
     assert converted.shape == (4, 3, 2)
     np.testing.assert_array_equal(converted[0], np.arange(6).reshape(2, 3).T)
 
@@ -273,7 +271,7 @@ def test_tables_without_columns_or_rows() -> None:
 
 
 @pytest.mark.parametrize("option", [{"layout": "rows"}, {"encode": "yes"}, {"index": 3}, {"names": "ab"}])
-def test_invalid_options(option: dict) -> None:
+def test_invalid_options_are_refused(option: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(option))):
         zc.convert(pa.table({"a": [1]}), to="numpy", **option)
 
@@ -288,7 +286,7 @@ def test_options_for_tables_are_refused_for_tensors() -> None:
 
 def test_64_bits_into_jax_are_refused_with_x64_off(run_python) -> None:
     pytest.importorskip("jax")
-    done = run_python(
+    completed = run_python(
         """
         import pyarrow as pa, zerocopy as zc
         stamp = pa.array([1], pa.timestamp("s"))
@@ -299,9 +297,9 @@ def test_64_bits_into_jax_are_refused_with_x64_off(run_python) -> None:
         print(zc.convert(table, to="jax", columns=["ok"])["ok"].dtype)
         """
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("column 'wide'") == done.stdout.count("column 't'") == 2
-    assert done.stdout.rstrip().endswith("int32")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.count("column 'wide'") == completed.stdout.count("column 't'") == 2
+    assert completed.stdout.rstrip().endswith("int32")
 
 
 def test_unsigned_integers_keep_their_type_in_torch() -> None:
@@ -333,7 +331,7 @@ def test_each_column_keeps_its_memory_alive() -> None:
     assert pa.total_allocated_bytes() == before
 
 
-def test_text_of_plans() -> None:
+def test_plan_of_a_table_is_printed_by_column() -> None:
     table = pa.table({"a": [1.0, 2.0], "flag": [True, False]})
     assert str(zc.explain(table, "numpy")).splitlines() == [
         "pyarrow.Table (2, 2) -> numpy: copies 2 bytes",
@@ -400,9 +398,9 @@ def test_text_and_objects_keep_their_values() -> None:
     import datetime as dt
 
     def objects(*values: object) -> np.ndarray:
-        held = np.empty(len(values), object)
-        held[:] = values
-        return held
+        array = np.empty(len(values), object)
+        array[:] = values
+        return array
 
     assert zc.convert({"u": np.array(["a\0b", "c"])}, to="pyarrow")["u"].to_pylist() == ["a\0b", "c"]
     day = dt.date(2020, 1, 1)
@@ -414,8 +412,8 @@ def test_text_and_objects_keep_their_values() -> None:
     ):
         with pytest.raises(zc.UnsupportedConversionError, match="column 'o': it holds"):
             zc.convert({"o": changed}, to="pyarrow")
-    kept = zc.convert({"o": objects([1, 2], [3], None)}, to="pyarrow")["o"]
-    assert kept.to_pylist() == [[1, 2], [3], None]
+    column = zc.convert({"o": objects([1, 2], [3], None)}, to="pyarrow")["o"]
+    assert column.to_pylist() == [[1, 2], [3], None]
 
 
 def test_rows_without_columns_are_kept() -> None:
@@ -438,7 +436,7 @@ def test_to_pylist_agrees_with_arrow() -> None:
         assert zc.convert(column, to="numpy", encode=True).to_pylist() == column.to_pylist()
 
 
-def test_record_batch_reader_to_each_table_framework() -> None:
+def test_record_batch_reader_converts_to_each_table_framework() -> None:
     table = pa.table({"a": [1, 2], "s": ["x", None]})
     for target in TABLES:
         if "cpu" in zc.frameworks()[target].devices:
@@ -453,8 +451,8 @@ def test_bool8_becomes_numpy_bool_in_pandas() -> None:
     assert back["x"].dtype == bool
     assert len(back[back["x"]]) == 2
     assert zc.shares_memory(frame, back)
-    held = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, None, 0], pa.int8()))
-    assert zc.convert(pa.table({"x": held}), to="pandas")["x"].tolist()[::2] == [True, False]
+    flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, None, 0], pa.int8()))
+    assert zc.convert(pa.table({"x": flags}), to="pandas")["x"].tolist()[::2] == [True, False]
 
 
 def test_writes_to_the_source_are_warned_of_if_the_target_is_immutable() -> None:
@@ -470,15 +468,15 @@ def test_writes_to_the_source_are_warned_of_if_the_target_is_immutable() -> None
 def test_matrix_leaves_out_the_index() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"a": [1.0, 2, 3], "b": [4.0, 5, 6]})
-    kept = frame[frame["a"] > 1]
-    assert zc.convert(kept, to="torch", layout="matrix").tolist() == [[2, 5], [3, 6]]
-    plan = zc.explain(kept, "torch")
+    filtered = frame[frame["a"] > 1]
+    assert zc.convert(filtered, to="torch", layout="matrix").tolist() == [[2, 5], [3, 6]]
+    plan = zc.explain(filtered, "torch")
     assert "the index comes as '__index_level_0__': index=False leaves it out" in plan.warnings
-    assert not any("the index" in w for w in zc.explain(kept, "torch", index=False).warnings)
+    assert not any("the index" in w for w in zc.explain(filtered, "torch", index=False).warnings)
     assert any("NaN in a column" in warning for warning in zc.explain(frame, "polars").warnings)
 
 
-def test_masked_column_to_a_table() -> None:
+def test_masked_column_becomes_a_column_with_nulls() -> None:
     column = pa.array([1, None, 3])
     for origin in TENSORS:
         masked = zc.convert(column, to=origin, nulls="mask")

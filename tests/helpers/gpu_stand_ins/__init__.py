@@ -2,9 +2,8 @@
 
     PYTHONPATH=tests python -m pytest -p helpers.gpu_stand_ins.plugin tests/gpu/test_gpu_values.py
 
-CuPy and Numba are stand-ins throughout; torch and JAX are the true ones for the CPU, with host
-memory that they take for a device's. So the tests run, and the library makes the calls that it
-would make. What is shown is that the tests are written right and that the calls are the right
-ones. Nothing is shown of a GPU: all work is done when a call returns, so no order of streams
-can be wrong, and what each framework does with a call is what these files say that it does.
+CuPy and Numba are replaced entirely. torch and JAX are the CPU builds, patched to treat some host
+memory as device memory. The tests check that the GPU tests are correct and that zerocopy makes the
+expected calls. They cannot check the behaviour of a GPU: all work has finished when a call returns,
+so streams cannot be out of order, and the stand-ins define how each framework responds to a call.
 """

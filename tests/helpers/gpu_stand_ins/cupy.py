@@ -1,8 +1,8 @@
 """CuPy: the stub of ``cuda_stubs``, plus the functions that the GPU tests call.
 
-It pretends that kernels have run when their call returns, and that managed memory differs from
-other memory in its DLPack number alone. It cannot show which kernels CuPy compiles, what its
-pools keep, or when it waits.
+Kernels have finished when their call returns, and managed memory differs from other memory only in
+its DLPack device type. The kernels that CuPy compiles, the memory that its pools keep and its
+synchronisation are not simulated.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def _arrays(cupy: types.ModuleType) -> None:
     def setitem(self, key, values):
         self._host[key] = values._host if isinstance(values, ndarray) else values
 
-    def copyto(there, here):
-        there[...] = here
+    def copyto(destination, source):
+        destination[...] = source
 
     def broadcast_to(array, shape):
         strides = np.broadcast_to(array._host, shape).strides

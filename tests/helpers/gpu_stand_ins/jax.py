@@ -1,8 +1,8 @@
 """JAX for the CPU, with CPU devices that it treats as CUDA devices.
 
-It pretends that JAX's second CPU device and those after it are GPUs. Arrays on them are true
-ones of XLA for the CPU; those that the tests hand on are in memory that `Devices` knows. It
-cannot show XLA's streams, its allocator, or what XLA for a GPU compiles or refuses.
+JAX's CPU devices except the first count as GPUs. Their arrays are arrays of XLA for the CPU; the
+arrays that the tests export use memory that `Devices` has allocated. XLA's streams, its allocator and
+its compiler for GPUs are not simulated.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def use(jax: ModuleType, devices: Devices) -> None:
 
 
 def _index(device) -> int | None:
-    """Return the number of the CUDA device that a device stands for; None of the host's."""
+    """Return the number of the CUDA device that a device represents, or None for the host."""
     return device.id - 1 if device.id else None
 
 
@@ -57,8 +57,8 @@ def _list(jax, devices):
 
     def listing(plain):
         def candidates(backend=None):
-            wanted = "cpu" if backend == "cpu" else "gpu"  # its own default is the GPU, too
-            return [device for device in plain() if device.platform == wanted]
+            platform = "cpu" if backend == "cpu" else "gpu"  # JAX's default is the GPU
+            return [device for device in plain() if device.platform == platform]
 
         return candidates
 
@@ -129,7 +129,7 @@ def _capsules(jax, import_on):
         kind, index = device_of(self)
         if kind == CPU:
             return plain(self, stream=stream, **options)
-        assert stream != NO_SYNC_STREAM, "XLA would hand -1 to the driver as a stream's handle"
+        assert stream != NO_SYNC_STREAM, "XLA would pass -1 to the driver as a stream handle"
         capsule = _jax.buffer_to_dlpack_managed_tensor(self)
         described, _ = dlpack._tensor(capsule)
         described.device_type, described.device_id = kind, index
@@ -146,8 +146,8 @@ def _capsules(jax, import_on):
 
 
 def _alignment():
-    # A constant of ours and not of JAX's, for XLA's is compiled in: on a GPU it takes memory at
-    # multiples of 16 bytes, and for the CPU, where it has the arrays here, at multiples of 64.
-    import zerocopy._frameworks.jax as ours
+    # XLA's alignment is compiled in: 16 bytes on a GPU, 64 for these arrays on the CPU. So zerocopy's
+    # constant is changed instead.
+    import zerocopy._frameworks.jax as jax_framework
 
-    ours._DEVICE_ALIGNMENT = 64
+    jax_framework._DEVICE_ALIGNMENT = 64

@@ -9,7 +9,7 @@ import numpy as np
 
 from helpers import cuda_stubs
 
-TOTAL = 1 << 37  # bytes of a pretended device: more than any test takes, less than 4 TiB
+TOTAL = 1 << 37  # bytes of a simulated device: more than any test allocates, less than 4 TiB
 
 #: Handles of created streams: unique, and different from DLPack's numbers.
 HANDLES = itertools.count(1001)
@@ -18,9 +18,8 @@ HANDLES = itertools.count(1001)
 class Devices(cuda_stubs.Machine):
     """Devices that know their allocated memory.
 
-    It pretends that all memory is of one allocator, and that what is freed is given back at
-    once. It cannot show what a pool keeps, nor memory that is given out again while a
-    kernel still reads it.
+    One allocator serves all memory, and freed memory is returned at once. Memory that a pool keeps,
+    and memory that is reused while a kernel still reads it, are not simulated.
     """
 
     def __init__(self, count: int):

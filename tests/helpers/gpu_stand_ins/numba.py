@@ -1,8 +1,7 @@
 """``numba.cuda``: the stub of ``cuda_stubs``, plus the functions that the GPU tests call.
 
-It pretends that copies are done when their call returns, and that managed, mapped and pinned
-arrays are plain ones of the host. It compiles nothing, so it has no kernels, and
-nothing is shown of NVVM, of launches, or of memory that is freed late.
+Copies have finished when their call returns, and managed, mapped and pinned arrays are ordinary host
+arrays. Nothing is compiled, so kernels, NVVM, launches and deferred deallocation are not simulated.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class CudaAPIError(Exception):
     """Numba's exception for driver errors."""
 
     def __init__(self, code: int):
-        super().__init__(f"[{code}] the driver's error")
+        super().__init__(f"[{code}] error of the driver")
         self.code = code
 
 
@@ -51,7 +50,7 @@ def _arrays(cuda: types.ModuleType) -> None:
     def to_device(values, stream=0):
         if isinstance(values, array):
             return values
-        # Of a broadcast array one element a repeated dimension crosses the bus
+        # Of a broadcast array, Numba transfers one element of each repeated dimension
         # (numba.core, array_core).
         one_of_each = [slice(0, 1) if n == 0 else slice(None) for n in values.strides]
         core = values[(*one_of_each, ...)]

@@ -19,38 +19,38 @@ from zerocopy.protocols import cuda_driver
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--stand-in-devices", type=int, default=1, help="how many GPUs are pretended")
+    parser.addoption("--stand-in-devices", type=int, default=1, help="number of simulated GPUs")
 
 
-@pytest.hookimpl(tryfirst=True)  # the conftest's are loaded by this hook, and import frameworks
+@pytest.hookimpl(tryfirst=True)  # this hook loads the conftest files, which import frameworks
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     devices = Devices(early_config.known_args_namespace.stand_in_devices)
-    _answer_for_the_driver(devices)
+    _replace_driver_queries(devices)
     stand_ins = {"cupy": cupy.module(devices), "cupyx": cupy.pinned(), **numba.modules(devices)}
     for name, module in stand_ins.items():
-        # find_spec, by which the tests ask what is installed, reads it here.
+        # The tests use find_spec to check whether a package is installed, and it reads __spec__.
         module.__spec__ = importlib.machinery.ModuleSpec(name, None)
         module.__path__, module.__version__ = [], "0"
         sys.modules[name] = module
 
-    import jax as true_jax
-    import torch as true_torch
+    import jax as jax_module
+    import torch as torch_module
 
-    torch.use(true_torch, devices)
-    jax.use(true_jax, devices)
+    torch.use(torch_module, devices)
+    jax.use(jax_module, devices)
 
 
 def pytest_collection_finish() -> None:
-    # What is imported by now stays: the tests collect garbage some hundred times, of theirs alone.
+    # The tests collect garbage some hundred times; imported modules need not be scanned each time.
     gc.freeze()
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"stand-ins over host memory for {config.option.stand_in_devices} GPUs: nothing here runs on one"
+    return f"stand-ins over host memory for {config.option.stand_in_devices} GPUs: no test runs on a GPU"
 
 
-def _answer_for_the_driver(devices: Devices) -> None:
-    # Of zerocopy's own, since there is nothing below it to patch: it asks libcuda by ctypes.
+def _replace_driver_queries(devices: Devices) -> None:
+    # zerocopy calls libcuda with ctypes, so its own functions are replaced.
     cuda_driver.missing = lambda: None
     cuda_driver.count = lambda: devices.count
     cuda_driver.ordinal = devices.ordinal

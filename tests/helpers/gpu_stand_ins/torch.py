@@ -1,10 +1,10 @@
 """torch for the CPU, with host memory that it treats as CUDA memory.
 
-It pretends that a tensor is where the address of its memory is, and that streams are numbers
-that are always busy. Python code of torch runs as it is, its exporter's checks among it; the
-bare functions of DLPack write the pretended device into the capsule. Operators give results
-on the host, those that are wrapped here apart. It cannot show what CUDA's operators do, which
-stream a copy runs on, or what the caching allocator keeps.
+The address of a tensor's memory determines its device, and streams are numbers that always report
+pending work. torch's Python code runs unchanged, including its exporter's checks; the DLPack functions
+below it write the simulated device into the capsule. Operators return results on the host, except
+those that are wrapped here. CUDA's operators, the stream of a copy and the caching allocator are not
+simulated.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _where(torch, devices):
 
     def index(self):
         """Return the device's number, or None on the host."""
-        recorded = getattr(self, "_cuda_index", None)  # of an import: an empty one has no address
+        recorded = getattr(self, "_cuda_index", None)  # set at import: an empty tensor has no address
         if recorded is not None or self.layout is not torch.strided:
             return recorded
         return devices.ordinal(self.untyped_storage().data_ptr())
@@ -74,11 +74,11 @@ def _moves(torch, placed):
 
     def to(self, where=None, *args, copy=False, **options):
         if not isinstance(where, (str, torch.device)):
-            given = () if where is None else (where, *args)
-            return plain_to(self, *given, copy=copy, **options)
-        there = torch.device(where)
-        if there.type == "cuda":
-            index = there.index or 0
+            arguments = () if where is None else (where, *args)
+            return plain_to(self, *arguments, copy=copy, **options)
+        destination = torch.device(where)
+        if destination.type == "cuda":
+            index = destination.index or 0
             return self if self.device == torch.device("cuda", index) and not copy else placed(self, index)
         return plain_clone(self) if copy or self.is_cuda else self
 
@@ -105,17 +105,17 @@ def _moves(torch, placed):
     tensor.resolve_conj = resolving("resolve_conj", tensor.is_conj)
     tensor.resolve_neg = resolving("resolve_neg", tensor.is_neg)
     tensor.cpu = lambda self: to(self, "cpu")
-    tensor.pin_memory = lambda self: self  # page-locked memory is like any other of the host
+    tensor.pin_memory = lambda self: self  # page-locked memory is ordinary host memory
     tensor.record_stream = lambda self, stream: None
 
 
 def _factories(torch, placed):
     def factory(plain):
         def make(*args, device=None, requires_grad=False, **options):
-            made = plain(*args, **options)
+            tensor = plain(*args, **options)
             if device is not None and torch.device(device).type == "cuda":
-                made = placed(made, torch.device(device).index or 0)
-            return made.requires_grad_(requires_grad)
+                tensor = placed(tensor, torch.device(device).index or 0)
+            return tensor.requires_grad_(requires_grad)
 
         return make
 
@@ -153,13 +153,13 @@ def _capsules(torch):
 
 
 def _interface(torch, devices):
-    def as_tensor(given, device=None):
-        entries = given.__cuda_array_interface__
+    def as_tensor(producer, device=None):
+        entries = producer.__cuda_array_interface__
         ptr, readonly = entries["data"]
         if readonly:
             raise TypeError("the read only flag is not supported, should always be False")
-        host = cuda_stubs.over(ptr, entries["shape"], entries["typestr"], entries["strides"], given)
-        tensor = torch.from_numpy(host)  # which refuses negative strides, too
+        host = cuda_stubs.over(ptr, entries["shape"], entries["typestr"], entries["strides"], producer)
+        tensor = torch.from_numpy(host)  # refuses negative strides
         index = torch.device(device).index
         assert ptr == 0 or devices.ordinal(ptr) == index, "memory of another device"
         tensor._cuda_index = index
@@ -178,8 +178,10 @@ def _cuda(torch, devices):
     cuda.mem_get_info = lambda device=None: (devices.free, TOTAL)
     cuda.synchronize = cuda.empty_cache = lambda: None
 
-    def device(given):
-        index = given if isinstance(given, int) else torch.device(given).index
+    def device(index_or_device):
+        if isinstance(index_or_device, int):
+            return devices.on(index_or_device)
+        index = torch.device(index_or_device).index
         return devices.on(index or 0)
 
     cuda.device = device

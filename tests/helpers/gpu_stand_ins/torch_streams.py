@@ -1,6 +1,6 @@
-"""``torch.cuda``'s streams: numbers that report being busy, and log their calls.
+"""Streams of ``torch.cuda``: numbers that always report pending work, and log their calls.
 
-They cannot show an order, since no work runs late.
+No work runs asynchronously, so they cannot check the order of streams.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from helpers.gpu_stand_ins.memory import HANDLES, Devices
 
 
 class Stream:
-    """A stream, or with a handle of 0 the legacy default one."""
+    """A stream; handle 0 is the legacy default stream."""
 
     def __init__(self, device: object = None, handle: int | None = None):
         self.cuda_stream = next(HANDLES) if handle is None else handle
@@ -25,15 +25,15 @@ class Stream:
         return self.cuda_stream
 
     def query(self) -> bool:
-        """Say that its work is not done: what waited for it and what did not look alike."""
+        """Return False, as a busy stream does: the tests fail if convert() has waited for it."""
         return False
 
     def synchronize(self) -> None:
-        """Return: its work was done when it was given."""
+        """Return at once: all work has already finished."""
 
 
 def use_streams(torch: ModuleType, devices: Devices) -> None:
-    """Install them instead of torch's."""
+    """Replace torch's streams and events."""
     log = devices.log
 
     class CudaStream(Stream):
@@ -50,20 +50,20 @@ def use_streams(torch: ModuleType, devices: Devices) -> None:
             self.stream = stream.cuda_stream
             log.append(("record", self.stream))
 
-    here = threading.local()
+    thread = threading.local()
     default = CudaStream(handle=0)
 
     @contextmanager
-    def stream(given):
+    def stream(new):
         before = current_stream()
-        here.stream = given
+        thread.stream = new
         try:
             yield
         finally:
-            here.stream = before
+            thread.stream = before
 
     def current_stream(device=None):
-        return getattr(here, "stream", default)
+        return getattr(thread, "stream", default)
 
     cuda = torch.cuda
     cuda.Stream, cuda.Event = CudaStream, Event
