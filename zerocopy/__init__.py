@@ -107,6 +107,10 @@ if not TYPE_CHECKING:  # with it, a type checker accepts any name
             raise AttributeError(f"module 'zerocopy' has no attribute {name!r}")
         from importlib import import_module
 
+        if os.environ.get("ZEROCOPY_POOL"):
+            from zerocopy.pool.install import raise_deferred_error
+
+            raise_deferred_error()
         with _LOADING:  # a fork waits for this import
             loaded = {
                 public: getattr(import_module(f"zerocopy.{home}"), public) for public, home in _HOME.items()

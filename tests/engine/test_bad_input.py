@@ -234,3 +234,50 @@ def test_nested_structs_are_encoded_and_too_deep_ones_are_refused() -> None:
         deep = pa.StructArray.from_arrays([deep], ["x"])
     with pytest.raises(zc.UnsupportedConversionError, match="nested deeper"):
         zc.convert(deep, to="numpy", encode=True)
+
+
+class Undescribable:
+    """A producer that counts how often it is described, and always raises."""
+
+    calls = 0
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        type(self).calls += 1
+        raise RuntimeError("cannot be described")
+
+    def __dlpack__(self, **_: object) -> object:
+        raise RuntimeError("cannot be described")
+
+
+INVALID_TABLE_OPTIONS = [
+    {"layout": "x"},
+    {"columns": "abc"},
+    {"nulls": "bad"},
+    {"encode": 2},
+    {"names": 3},
+    {"index": "x"},
+    {"copy": 0},
+    {"writable": "no"},
+]
+
+
+@pytest.mark.parametrize("options", INVALID_TABLE_OPTIONS, ids=str)
+@pytest.mark.parametrize("call", [zc.convert, zc.explain], ids=["convert", "explain"])
+def test_invalid_option_is_a_value_error_before_the_object_is_described(call, options: dict) -> None:
+    cyclic: list = [np.zeros(2)]
+    cyclic.append(cyclic)
+    Undescribable.calls = 0
+    for obj in (Undescribable(), [1, 2], {1, 2}, cyclic, {"a": Undescribable()}):
+        with pytest.raises(ValueError, match=next(iter(options))) as caught:
+            call(obj, to="numpy", **options)
+        assert not isinstance(caught.value, zc.ZeroCopyError)
+    assert Undescribable.calls == 0
+
+
+def test_missing_table_framework_is_reported_before_the_columns_of_a_dict() -> None:
+    class Missing(zc.Framework):
+        name, kind = "missing_tables", "table"
+
+    zc.register(Missing())
+    with pytest.raises(zc.FrameworkNotInstalledError, match="convert"):
+        zc.convert({"a": np.zeros(3), "b": np.zeros(4)}, to="missing_tables")

@@ -61,6 +61,7 @@ class Call:
         if target.kind != "table" and any(_is_plain_container(value) for value in self.obj.values()):
             return True
         with self.translated_errors():
+            target.module()
             self.description = describe_columns(self.obj)
         return self.description is None
 
@@ -156,7 +157,6 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
         place = _device(source, target, device)
         return _plan_array(source, target, place, copy, stream, writable)
 
-    # Outside of the translation: an invalid option is the caller's ValueError.
     request = planner.request(target, call.table_options, copy, writable, plan_array)
     with call.translated_errors():
         return planner.make(call.description, request)

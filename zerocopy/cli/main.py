@@ -32,6 +32,10 @@ def main() -> None:
             raise
         print(_MISSING, file=sys.stderr)
         sys.exit(1)
+    if os.environ.get("ZEROCOPY_POOL"):
+        from zerocopy.pool.install import discard_deferred_error
+
+        discard_deferred_error()  # `doctor` reports it
     command()(prog_name="zerocopy")
 
 

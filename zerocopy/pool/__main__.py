@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import io
 import os
 import pkgutil
 import runpy
 import sys
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
 from typing import Any
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.pool.host import MODES
-from zerocopy.pool.install import install, installed_pool, preview
+from zerocopy.pool.install import discard_deferred_error, install, installed_pool, preview
 from zerocopy.pool.options import KINDS
 from zerocopy.pool.settings import VARIABLE, Settings
 
@@ -47,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, install the pool, and run the program."""
+    discard_deferred_error()  # reported below if the variable counts
     arguments = sys.argv[1:] if arguments is None else arguments
     options, program = arguments, []
     if "--" in arguments:
@@ -73,36 +78,60 @@ def main(arguments: list[str] | None = None) -> None:
         parser.exit(2, f"{parser.prog}: error: {' '.join(str(error).split())}\n")
     if report:
         print(pool.report(), file=sys.stderr)
-    try:
-        namespace = _run(program)
-    except ImportError as error:
-        if not _raised_by_runpy(error):
-            raise
-        parser.error(f"{' '.join(program[:2])}: {error}")
-    # Exit handlers and pickles look the program's classes up in __main__.
-    vars(sys.modules["__main__"]).update(namespace)
-
-
-def _run(program: list[str]) -> dict[str, Any]:
-    """Run a script or ``-m module``, and return its names."""
     if program[0] == "-m":
-        sys.argv = ["-m", *program[2:]]
-        return runpy.run_module(program[1], run_name="__main__", alter_sys=True)
-    sys.argv = program
-    path = os.path.join(os.getcwd(), program[0])
+        _run_module(parser, *program[1:])
+    else:
+        _run_script(parser, *program)
+
+
+# Both replace sys.modules["__main__"] for the rest of the process: threads, exit handlers and pickles
+# look the program's names up there, also after it ended with an exception.
+
+
+def _run_script(parser: argparse.ArgumentParser, script: str, *arguments: str) -> None:
+    """Run a file as Python does; a directory, an archive or a compiled file through runpy."""
+    path = os.path.join(os.getcwd(), script)
+    importer = pkgutil.get_importer(path)
+    sys.argv = [script, *arguments]
     if not sys.flags.safe_path:
         del sys.path[0]  # where this command was started
-        if pkgutil.get_importer(path) is None:  # a file; runpy adds a directory or an archive
+        if importer is None:  # runpy adds a directory or an archive itself
             sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
-    return runpy.run_path(path, run_name="__main__")
+    if importer is not None and importer.find_spec("__main__") is None:
+        parser.error(f"can't find '__main__' module in {script!r}")
+    if importer is not None or path.endswith(".pyc"):
+        vars(sys.modules["__main__"]).update(runpy.run_path(path, run_name="__main__"))
+        return
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    module.__file__, module.__loader__ = path, SourceFileLoader("__main__", path)
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    exec(code, vars(module))
 
 
-def _raised_by_runpy(error: ImportError) -> bool:
-    """Whether runpy found no program to run; otherwise the error is the program's own."""
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return traceback is not None and traceback.tb_frame.f_globals.get("__name__") == "runpy"
+def _run_module(parser: argparse.ArgumentParser, name: str, *arguments: str) -> None:
+    """Run a module or the ``__main__`` of a package as ``python -m`` does."""
+    sys.argv = ["-m", *arguments]
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(f"{error.name}."):
+            raise  # the import of a parent package failed
+        spec = None
+    if spec is not None and spec.submodule_search_locations is not None:
+        spec = importlib.util.find_spec(f"{name}.__main__")
+        if spec is None:
+            parser.error(f"-m {name}: {name!r} is a package and cannot be directly executed")
+    if spec is None:
+        parser.error(f"-m {name}: No module named {name}")
+    get_code = getattr(spec.loader, "get_code", None)
+    code = None if get_code is None else get_code(spec.name)
+    if code is None:
+        parser.error(f"-m {name}: No code object available for {name}")
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    module.__spec__, module.__package__, module.__loader__ = spec, spec.parent, spec.loader
+    module.__file__ = sys.argv[0] = str(spec.origin)
+    exec(code, vars(module))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 import warnings
@@ -27,6 +28,7 @@ from zerocopy.pool.rmm_pool import RMMPool, check_managed
 from zerocopy.pool.settings import Settings
 
 _installed: Pool | None = None
+_deferred_error: ZeroCopyError | None = None
 
 
 def install_pool(
@@ -149,21 +151,43 @@ def install_pool(
 def install_from_environment() -> Pool | None:
     """Install the pool that ``ZEROCOPY_POOL`` specifies, if any; called by ``import zerocopy``.
 
-    An error is not raised while Python locates the module of ``python -m`` or runs the command
-    ``zerocopy``: both read the variable again, and report the error in their own form.
+    While Python locates the module of ``python -m``, an error is deferred to the first use of
+    zerocopy: the module can be ``zerocopy.pool`` or ``zerocopy``, which report the error themselves.
     """
     try:
         requested = Settings.from_environment()
         return install(requested) if requested is not None else None
     except ZeroCopyError as error:
-        # sys.argv[0] is "-m" until the module is located (Python's documentation, sys.argv).
-        command = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
-        if command in ("-m", "zerocopy", "zerocopy.exe"):
-            return None
         value = f"{settings.VARIABLE}={os.environ[settings.VARIABLE]!r}"
         if error.asked != value:
             error.with_context(asked=f"{value}: {error.asked}")
-        raise
+        # sys.argv[0] is "-m" until the module is located (Python's documentation, sys.argv).
+        command = os.path.basename(sys.argv[0]) if getattr(sys, "argv", None) else ""
+        if command not in ("-m", "zerocopy", "zerocopy.exe"):
+            raise
+        global _deferred_error
+        _deferred_error = error
+        atexit.register(_report_deferred_error)
+        return None
+
+
+def raise_deferred_error() -> None:
+    """Raise the error of ``ZEROCOPY_POOL`` that `install_from_environment` deferred, if any."""
+    error = _deferred_error
+    discard_deferred_error()
+    if error is not None:
+        raise error
+
+
+def discard_deferred_error() -> None:
+    """Forget the deferred error: the caller reports it itself."""
+    global _deferred_error
+    _deferred_error = None
+
+
+def _report_deferred_error() -> None:
+    if _deferred_error is not None:  # the program never used zerocopy
+        print(f"no pool was installed: {_deferred_error}", file=sys.stderr)
 
 
 def installed_pool() -> Pool | None:
