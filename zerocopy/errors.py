@@ -1,4 +1,4 @@
-"""The errors of zerocopy, also for exceptions that frameworks raise (promise P9).
+"""The errors of zerocopy. Exceptions of frameworks are translated into them (promise P9).
 
 A message has three parts: the call, why it failed, and how to fix it. Each class also
 derives from the built-in exception that a caller would catch: ``except ImportError``
@@ -58,7 +58,7 @@ class ZeroCopyError(Exception):
     Attributes
     ----------
     columns : dict of hashable to Reason
-        If columns of a table are refused: the reason of each one, by its label.
+        The reason for each refused column of a table, by the column's label.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class ZeroCopyError(Exception):
     def with_context(
         self, *, asked: str | None = None, why: str | None = None, remedy: str | None = None
     ) -> Self:
-        """Replace parts of the message that a caller further up knows better.
+        """Replace parts of the message, where an outer caller has more context.
 
         Parameters
         ----------

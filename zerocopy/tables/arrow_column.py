@@ -21,7 +21,9 @@ from zerocopy.tables.column import Column
 
 _BOOL = by_name("bool")
 BITS = Reason(
-    "Arrow packs booleans into bits", "keep them as bool8 in Arrow: x.cast(pyarrow.bool8())", code="packed-bits"
+    "Arrow packs booleans into bits",
+    "keep them as bool8 in Arrow: x.cast(pyarrow.bool8())",
+    code="packed-bits",
 )
 _VALIDITY = Reason("Arrow packs nulls into bits, and a mask has one byte per row", code="packed-bits")
 
@@ -258,7 +260,9 @@ class ArrowColumn(Column):
                 end = int(out[row]) + int(own[-1]) - int(own[0])
                 if end > np.iinfo(dtype).max:
                     why = "it has more than 2^31 bytes or elements in its chunks"
-                    raise UnsupportedConversionError("", why, "cast it to the large_ type", code="too-many-elements")
+                    raise UnsupportedConversionError(
+                        "", why, "cast it to the large_ type", code="too-many-elements"
+                    )
                 out[row + 1 : row + 1 + chunk.length] = own[1:] - own[0] + out[row]
                 row += chunk.length
         return out

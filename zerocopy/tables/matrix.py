@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.device import HOST, same_place
+from zerocopy.device import HOST, same_memory_space
 from zerocopy.dtype import by_name
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout import threads
@@ -125,7 +125,7 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
         return _written(table, [], order, request, [])
     why = list(dict.fromkeys(reason for source in sources for reason in source.reasons))
     first = sources[0].view.device
-    if not all(same_place(source.view.device, first) for source in sources):
+    if not all(same_memory_space(source.view.device, first) for source in sources):
         raise UnsupportedConversionError(
             "", "its columns are on several devices", "copy them to one device first", code="other-device"
         )

@@ -68,7 +68,9 @@ class FieldColumn(TensorColumn):
         self._source = source
 
     def mask(self) -> Source:
-        why = Reason("NumPy marks nulls among dates with NaT, and a mask is computed from them", code="computed-mask")
+        why = Reason(
+            "NumPy marks nulls among dates with NaT, and a mask is computed from them", code="computed-mask"
+        )
         return replace(super().mask(), reasons=(why,))
 
 

@@ -31,10 +31,14 @@ _NAME = "pandas.Series"
 _CODES = {"int8": "c", "int16": "s", "int32": "i", "int64": "l"}
 _UNITS = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
 RANGE = Reason(
-    "a RangeIndex has no memory: pandas computes its values", "index=False leaves it out", code="computed-index"
+    "a RangeIndex has no memory: pandas computes its values",
+    "index=False leaves it out",
+    code="computed-index",
 )
 LEVEL = Reason(
-    "a MultiIndex stores codes: pandas computes a level's values", "index=False leaves it out", code="computed-index"
+    "a MultiIndex stores codes: pandas computes a level's values",
+    "index=False leaves it out",
+    code="computed-index",
 )
 _OBJECTS = Reason(
     "it holds Python objects, which tensors do not have",
@@ -214,7 +218,9 @@ class _Marked(TensorColumn):
     """A column whose mask is computed from its values."""
 
     def mask(self) -> Source:
-        why = Reason("pandas marks nulls among the values, and a mask is computed from them", code="computed-mask")
+        why = Reason(
+            "pandas marks nulls among the values, and a mask is computed from them", code="computed-mask"
+        )
         return replace(super().mask(), reasons=(why,))
 
 
@@ -237,7 +243,10 @@ class _Booleans(_Marked):
         return self._arrow.arrow()
 
     def arrow_reasons(self) -> list[Reason]:
-        return [*self.reasons, Reason("pandas stores booleans in bytes and Arrow in bits", code="packed-bits")]
+        return [
+            *self.reasons,
+            Reason("pandas stores booleans in bytes and Arrow in bits", code="packed-bits"),
+        ]
 
 
 def _marked(

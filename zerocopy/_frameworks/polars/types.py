@@ -18,7 +18,9 @@ from zerocopy.tables.fixed_shape import nested_lists, shape_of
 from zerocopy.tables.hub import hub
 
 BITS = Reason(
-    "polars packs booleans into bits", "pass them as uint8, which it aliases: x.view('uint8')", code="packed-bits"
+    "polars packs booleans into bits",
+    "pass them as uint8, which it aliases: x.view('uint8')",
+    code="packed-bits",
 )
 UNALIGNED = Reason(
     "the memory is not aligned to its item size, and polars copies it",
