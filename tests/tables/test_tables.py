@@ -9,7 +9,7 @@ import pytest
 from helpers.table_cases import KINDS, SHAPES, TABLES, TENSORS, pa, rows, shaped, storage, values
 
 import zerocopy as zc
-from zerocopy.tables.result import parts
+from zerocopy.tables.result import result_leaves
 
 PLAIN = [n for n, k in KINDS.items() if pa.types.is_integer(k) or pa.types.is_floating(k)]
 
@@ -32,7 +32,7 @@ def test_each_type_in_each_shape_keeps_its_values(kind: str, shape: str) -> None
     assert converted == expected
     plan = zc.explain(column, "numpy", **options)
     assert plan.possible
-    leaves = dict(parts(result))
+    leaves = dict(result_leaves(result))
     for path, leaf in (plan.leaves or {"": plan}).items():
         assert leaf.zero_copy == zc.shares_memory(leaves[path], column), path
 
@@ -280,7 +280,7 @@ def test_invalid_options(option: dict) -> None:
 
 def test_options_for_tables_are_refused_for_tensors() -> None:
     for option in ({"nulls": 0}, {"layout": "matrix"}, {"encode": True}, {"columns": ["a"]}):
-        with pytest.raises(zc.UnsupportedConversionError, match="is for tables"):
+        with pytest.raises(zc.UnsupportedConversionError, match="applies to tables"):
             zc.convert(np.ones(3), to="torch", **option)
     with pytest.raises(zc.UnsupportedConversionError, match="names"):
         zc.convert(np.ones((3, 2)), to="torch", names=["a", "b"])
@@ -337,7 +337,7 @@ def test_text_of_plans() -> None:
     table = pa.table({"a": [1.0, 2.0], "flag": [True, False]})
     assert str(zc.explain(table, "numpy")).splitlines() == [
         "pyarrow.Table (2, 2) -> numpy: copies 2 bytes",
-        "  1. each column on its own",
+        "  1. convert each column",
         "  ['a']: pyarrow.Table float64 (2,) -> numpy: zero-copy (arrow-c)",
         "  ['flag']: pyarrow.Table bool (2,) -> numpy: copies 2 bytes",
         "    1. pyarrow.Table copies its values; numpy aliases the copy",
@@ -473,7 +473,7 @@ def test_matrix_leaves_out_the_index() -> None:
     kept = frame[frame["a"] > 1]
     assert zc.convert(kept, to="torch", layout="matrix").tolist() == [[2, 5], [3, 6]]
     plan = zc.explain(kept, "torch")
-    assert "the index comes as '__index_level_0__': index=False leaves it out" in plan.warnings
+    assert "the index is converted too, as '__index_level_0__': index=False leaves it out" in plan.warnings
     assert not any("the index" in w for w in zc.explain(kept, "torch", index=False).warnings)
     assert any("NaN in a column" in warning for warning in zc.explain(frame, "polars").warnings)
 

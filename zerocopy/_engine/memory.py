@@ -134,9 +134,9 @@ def _items(obj: Any) -> list[Any] | None:
         return list(obj.values())
     if isinstance(obj, (list, tuple)):
         return list(obj)
-    from zerocopy.tables.result import Encoded, parts
+    from zerocopy.tables.result import Encoded, result_leaves
 
-    return [leaf for _, leaf in parts(obj)] if isinstance(obj, Encoded) else None
+    return [leaf for _, leaf in result_leaves(obj)] if isinstance(obj, Encoded) else None
 
 
 def _column_blocks(column: Any) -> Iterator[StridedView]:

@@ -66,7 +66,7 @@ class VariableHook(PoolHook):
 
     def detach(self, pool: PoolInterface) -> Reason | None:
         return Reason(
-            f"{self.allocator_owner} keeps the allocator that it began with",
+            f"{self.allocator_owner} keeps its first allocator until the process ends",
             "end the process",
             code="allocator-in-use",
         )

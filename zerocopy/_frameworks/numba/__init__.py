@@ -36,7 +36,7 @@ class Numba(Framework):
 
     Under the simulator (``NUMBA_ENABLE_CUDASIM=1``) a device array is host memory:
     ``view(x).device`` is the CPU, and NumPy aliases it. Transfers to the device and copies on it
-    are simulated. Streams and aliasing of other frameworks' device memory do not exist, and the
+    are simulated. There are no streams, and other frameworks' device memory cannot be aliased, and the
     one device is ``cuda:0``; ``device="cuda:0"`` copies, since the memory is not on it.
     """
 
@@ -286,7 +286,7 @@ def _on(cuda: Any, index: int, stream: int | None) -> Iterator[Any]:
 def _fetch(cuda: Any, view: StridedView, own: int, stream: int | None) -> Array:
     """Copy memory of any layout to the host, and wait for the copy.
 
-    It copies one block of bytes, gaps included; copy_to_host refuses negative strides.
+    Copies one block of bytes, gaps included, because copy_to_host refuses negative strides.
     """
     import numpy as np
 
@@ -311,7 +311,7 @@ def _row_major(cuda: Any, obj: Any, view: StridedView, own: int, stream: int | N
         return FRAMEWORK.from_host(_fetch(cuda, view, own, stream).copy(), dtype, view.device, None)
     handle = own if stream is None or stream == NO_SYNC_STREAM else stream
     with _on(cuda, view.device.id, handle) as on:
-        # As unsigned integers if Numba may be unable to compile a kernel for the dtype.
+        # As unsigned integers for dtypes for which Numba may be unable to compile a kernel.
         plain = obj if dtype.in_numpy else obj.view(dtype.storage)
         fresh = cuda.device_array(view.shape, dtype.storage)
         # Wait for the work on the array, and for earlier uses of the new memory, which allocators

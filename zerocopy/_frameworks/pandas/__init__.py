@@ -1,6 +1,6 @@
 """pandas: data frames, series and indexes, over NumPy's memory or Arrow's.
 
-Columns in NumPy's memory and in Arrow's memory keep their kind of memory in both directions.
+In both directions, columns in NumPy's memory stay NumPy's, and columns in Arrow's stay Arrow's.
 The index becomes the last columns, which pandas' own metadata describes.
 """
 
@@ -43,7 +43,7 @@ from zerocopy.tables.tensor_column import TensorColumn
 
 
 class Pandas(Framework):
-    """``pandas.DataFrame`` and ``pandas.Series``; an index is exported as a series is."""
+    """``pandas.DataFrame`` and ``pandas.Series``; an index is exported like a series."""
 
     name = "pandas"
     kind = "table"
@@ -169,7 +169,7 @@ class Pandas(Framework):
         # Copy-on-write counts references to pandas' own blocks only.
         return (
             "pandas' copy-on-write does not cover memory of other frameworks: writing to the result in "
-            "place changes the source, and the other way round (copy=True takes a snapshot)",
+            "place changes the source, and vice versa (copy=True takes a snapshot)",
         )
 
     def _unguarded(self, column: Column) -> bool:

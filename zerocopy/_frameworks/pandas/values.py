@@ -28,7 +28,7 @@ UNUSABLE = {
     "list_view": ("pandas cannot print views of lists: they become lists", "cast it to a list in Arrow"),
     "run_end_encoded": (
         "pandas cannot select rows of runs: they are decoded",
-        "pyarrow.compute.run_end_decode(x) does it in Arrow",
+        "decode it in Arrow: pyarrow.compute.run_end_decode(x)",
     ),
 }
 BOOL = by_name("bool")
@@ -96,7 +96,7 @@ def values_of(pd: Any, column: Column, index: Any) -> Any:
     """Return a column as an argument of ``pandas.DataFrame``: a copy if it has `column_reasons`."""
     if own_of(column) is not None:
         own = own_of(column)()
-        # A series, not its array, so that copy-on-write knows that two frames share it.
+        # Pass a series, not its array, so that pandas' copy-on-write counts the shared block.
         own = _copied(pd, own) if isinstance(column, Copied) else own.copy(deep=False)
         return own if index is None or own.index is index else own.set_axis(index)
     source: Source | None = getattr(column, "source", None)
@@ -135,7 +135,7 @@ def _arrow_values(pd: Any, column: Column) -> Any:
     if not hasattr(chunked, "chunks"):
         chunked = hub().module().chunked_array([chunked])
     if kind_of(column) in UNUSABLE:
-        # Copied once more: a cast of lists may alias parts, and the plan promised a copy.
+        # Copy again, because a cast of lists may alias some buffers and the plan reports a copy.
         chunked = hub().copied(_usable(hub().module(), kind_of(column), chunked))
     return pd.arrays.ArrowExtensionArray(chunked)
 
@@ -175,8 +175,8 @@ def _usable(pa: Any, kind: str, chunked: Any) -> Any:
 
 def _lists(pa: Any, pc: Any, views: Any, target: Any) -> Any:
     """Return list views as lists."""
-    # Not by a cast, which keeps the offsets and ignores the sizes: one offset is missing, and
-    # lists out of order are wrong (apache/arrow#50994).
+    # A cast would be wrong: it keeps the offsets and ignores the sizes, so one offset is missing
+    # and lists out of order have other values (apache/arrow#50994).
     sizes = pc.list_value_length(views).fill_null(0)
     ends = pc.cumulative_sum(sizes)
     offsets = pa.concat_arrays([pa.array([0], sizes.type), ends])

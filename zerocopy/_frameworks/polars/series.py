@@ -54,7 +54,7 @@ class SeriesColumn(ArrowColumn):
     def __init__(self, series: Any, field: Field) -> None:
         self.series = series
         codes = any(f.dictionary and not any(map(is_enum, f.metadata)) for f in walk(field))
-        # Each chunk is exported with its own codes and categories. So export one chunk, of a new series.
+        # polars exports each chunk with its own codes and categories, so export a copy with one chunk.
         whole = series.rechunk(in_place=False) if codes and series.n_chunks() > 1 else series
         super().__init__(
             "polars.Series",
@@ -83,7 +83,7 @@ class SeriesColumn(ArrowColumn):
 
 
 class Objects(UnreadColumn):
-    """A series of Python objects, which only polars may hold, since it exports pointers."""
+    """A series of Python objects, which polars exports as pointers, so other targets refuse it."""
 
     def __init__(self, series: Any) -> None:
         super().__init__("polars.Series", Field("Object"))
@@ -172,7 +172,7 @@ def ndarray_reasons(pl: Any, column: Any) -> list[Reason]:
         reasons.append(BITS)
     elif not view.c_contiguous:
         # Two dimensions of one name are an Array column: pl.DataFrame of a C-ordered matrix copies.
-        why = "polars takes contiguous memory only"
+        why = "polars requires contiguous memory"
         reasons.append(Reason(why, "make it contiguous in the source framework", code="not-contiguous"))
     elif not view.is_aligned(view.dtype.itemsize):
         reasons.append(UNALIGNED)
@@ -210,7 +210,7 @@ def plain_table(pl: Any) -> Callable[[Any], Any]:
 
 
 class _Stream:
-    """A wrapper that has a stream only: polars imports pyarrow's own types in other ways."""
+    """A wrapper that exports only a stream, because polars imports pyarrow's types by other means."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -244,7 +244,7 @@ def series_of(pl: Any, name: str, column: Column) -> Any:
     try:
         if not own:
             return pl.Series(_Stream(rows)).alias(name)
-        # Only a table carries a field's metadata, which marks an Enum.
+        # Export a table, because an array has no field metadata, which marks an Enum.
         schema = pa.schema([pa.field(name, array.type, metadata=own)])
         table = pa.Table.from_arrays([pa.chunked_array([], array.type) if empty else rows], schema=schema)
         series = pl.DataFrame(_Stream(table)).to_series(0)

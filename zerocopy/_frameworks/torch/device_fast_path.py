@@ -20,7 +20,7 @@ def cuda_exporter(
         if not tensor.is_cuda or tensor.requires_grad or tensor.is_neg() or tensor.is_conj():
             raise BufferError("not on a device, or not plain memory")
         if tensor.dtype not in native or tensor.dim() > MAX_NDIM:
-            raise BufferError("a dtype or more dimensions than other frameworks take")
+            raise BufferError("a dtype or number of dimensions that other frameworks lack")
         if tensor.data_ptr() % tensor.element_size():
             raise BufferError("misaligned")
         index = tensor.get_device()
@@ -43,7 +43,7 @@ def cuda_importer(torch: Any, from_capsule: Callable[[Any], Any]) -> Callable[[A
 
     def from_device(memory: Any) -> Any:
         index, ask = memory
-        # The number of a default stream means that of the producer's current device.
+        # The producer reads the number of a default stream as a stream of its current device.
         if index != current_device():
             raise BufferError("not on the current device")
         return from_capsule(ask(current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM))
