@@ -224,7 +224,7 @@ class PoolOptionError(ZeroCopyError, ValueError):
     Traceback (most recent call last):
         ...
     zerocopy.errors.PoolOptionError: kind='rrm': no such kind of pool.
-      To fix: did you mean 'rmm'? there are: ...
+      To fix: did you mean 'rmm'? known: ...
     """
 
     code = "pool-option"
@@ -242,7 +242,7 @@ class PoolInstalledError(ZeroCopyError, RuntimeError):
         ...
     zerocopy.errors.PoolInstalledError: install_pool(auto,host=recycle): a pool with other options is
     installed: auto.
-      To fix: zerocopy.installed_pool() returns it; close() it before another one is installed
+      To fix: close it first: zerocopy.installed_pool().close()
     >>> pool.close()
     """
 

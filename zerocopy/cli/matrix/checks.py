@@ -1,4 +1,4 @@
-"""Checks of a conversion that do not rely on its plan: whose memory the result uses, and its types."""
+"""Checks of a conversion that do not rely on its plan: shared memory, and types of the result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Sharing:
     """How much of a result is in its source's memory."""
 
     some: bool  # at least one byte
-    whole: bool  # a part of each of its blocks, of which there is at least one
+    whole: bool  # at least one byte of each block; False without blocks
     same_start: bool  # both begin at the same address
 
 

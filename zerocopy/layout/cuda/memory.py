@@ -119,7 +119,7 @@ def device_buffer(obj: Any, name: str, asked: str) -> DeviceBuffer:
         view.readonly,
         _device_index(view.ptr, asked),
         stream,
-        # torch's interface has version 2, which has no streams; its current stream may be any.
+        # torch's interface has version 2, which has no streams, and its current stream is not known.
         int(interface["version"]) < 3 and hasattr(type(obj), "__dlpack__"),
         obj,
     )
@@ -146,7 +146,7 @@ def _interface(obj: Any, name: str, asked: str) -> tuple[dict[str, Any], bool]:
 
 
 def _device_index(address: int, asked: str) -> int:
-    """Return the device of an address; of an empty array, whose address is 0, the current device."""
+    """Return the device of an address; the current device for an empty array, whose address is 0."""
     if SIMULATED:
         return 0
     index = cuda_driver.ordinal(address)
@@ -173,7 +173,7 @@ def refuse_overlaps(written: Iterable[DeviceBuffer], read: Iterable[DeviceBuffer
     """Raise if memory that is written overlaps with other memory that is written or read."""
     flagged = [(b, True) for b in written] + [(b, False) for b in read]
     flagged = sorted(((b, target) for b, target in flagged if b.nbytes), key=lambda item: item[0].address)
-    # Of the preceding buffers, and of those that are written, the one with the largest end.
+    # The buffer with the largest end, among all preceding ones and among those that are written.
     last: DeviceBuffer | None = None
     last_written: DeviceBuffer | None = None
     for b, target in flagged:
@@ -233,7 +233,7 @@ def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> An
     """Return a device array without bytes: of no rows, or of a type of size 0."""
     if SIMULATED or 0 in shape:
         return cuda.device_array(shape, dtype, stream=stream)
-    # Not device_array: it would request 0 bytes from the driver, which refuses that.
+    # Not device_array, which would request 0 bytes from the driver, which is an error.
     interface = {"shape": shape, "typestr": dtype.str, "data": (0, False), "strides": None, "version": 3}
     return cuda.as_cuda_array(_Octets(interface), sync=False)
 
