@@ -164,10 +164,10 @@ class CuPy(Framework):
         numbers = native_numbers()
 
         def on_device(memory: Any) -> Any:
-            index, ask = memory
+            index, export = memory
             if index != current_device():
                 raise BufferError("not on the current device")
-            return from_capsule(ask(_handle(current_stream())))
+            return from_capsule(export(_handle(current_stream())))
 
         def transfer(ndarray: Any) -> Any:
             if ndarray.dtype.num not in numbers or not ndarray.dtype.isnative:

@@ -161,10 +161,10 @@ def index_column(pd: Any, level: Any, reasons: tuple[Reason, ...] = ()) -> Colum
     return column_of(pd, values, lambda: pd.Series(level, copy=False), reasons)
 
 
-def column_of(pd: Any, values: Any, own: Callable[[], Any], reasons: tuple[Reason, ...] = ()) -> Column:
+def column_of(pd: Any, values: Any, as_series: Callable[[], Any], reasons: tuple[Reason, ...] = ()) -> Column:
     """Describe an array of pandas; a type that no other framework has becomes a `RefusedColumn`.
 
-    `own` returns it as a series, which pandas as a target takes without a loss.
+    `as_series` returns it as a series, which pandas as a target uses without a loss.
     """
     column: Any
     if type(values) is pd.arrays.NumpyExtensionArray:  # text is a subclass
@@ -174,7 +174,7 @@ def column_of(pd: Any, values: Any, own: Callable[[], Any], reasons: tuple[Reaso
     except ZeroCopyError as error:
         column = RefusedColumn(_NAME, len(values), error, int(values.nbytes))
     column.reasons = (*reasons, *column.reasons)
-    column.of_pandas = own
+    column.of_pandas = as_series
     # to_numpy() returns a read-only array, but pandas itself writes to the memory in place.
     column.changes = isinstance(column, TensorColumn)
     return column  # type: ignore[no-any-return]

@@ -43,7 +43,7 @@ UNPRINTABLE = ("union", "interval")
 
 def reasons_against(column: Column) -> list[Reason]:
     """Return why pandas copies a column; refuse a type that it cannot hold."""
-    if own_of(column) is not None:
+    if series_getter(column) is not None:
         return [reason for reason in (RANGE, LEVEL) if reason in column.reasons]
     source: Source | None = getattr(column, "source", None)
     if source is not None and in_numpy(column, source):
@@ -60,7 +60,7 @@ def reasons_against(column: Column) -> list[Reason]:
     return [*reasons, Reason(why, remedy, code="unusable-type")] if why and column.length else reasons
 
 
-def own_of(column: Column) -> Any:
+def series_getter(column: Column) -> Any:
     """Return the function that returns a column of pandas as a series; None for other columns."""
     return getattr(column, "of_pandas", None)
 
@@ -94,11 +94,11 @@ def host_reasons(source: Source) -> list[Reason]:
 
 def values_of(pd: Any, column: Column, index: Any) -> Any:
     """Return a column as an argument of ``pandas.DataFrame``: a copy if it has `column_reasons`."""
-    if own_of(column) is not None:
-        own = own_of(column)()
+    if series_getter(column) is not None:
+        series = series_getter(column)()
         # Pass a series, not its array, so that pandas' copy-on-write counts the shared block.
-        own = _copied(pd, own) if isinstance(column, Copied) else own.copy(deep=False)
-        return own if index is None or own.index is index else own.set_axis(index)
+        series = _copied(pd, series) if isinstance(column, Copied) else series.copy(deep=False)
+        return series if index is None or series.index is index else series.set_axis(index)
     source: Source | None = getattr(column, "source", None)
     if source is None or not in_numpy(column, source):
         return _arrow_values(pd, column)
@@ -117,12 +117,12 @@ def values_of(pd: Any, column: Column, index: Any) -> Any:
     return kind(array, nulls.copy() if isinstance(column, Copied) else nulls, copy=False)
 
 
-def _copied(pd: Any, own: Any) -> Any:
+def _copied(pd: Any, series: Any) -> Any:
     """Return a copy of a series; ``copy(deep=True)`` does not copy Arrow's memory."""
-    if not isinstance(own.array, pd.arrays.ArrowExtensionArray):
-        return own.copy(deep=True)
-    chunked = hub().copied(hub().module().chunked_array(own))
-    return pd.Series(pd.array(chunked, dtype=own.dtype), index=own.index, name=own.name, copy=False)
+    if not isinstance(series.array, pd.arrays.ArrowExtensionArray):
+        return series.copy(deep=True)
+    chunked = hub().copied(hub().module().chunked_array(series))
+    return pd.Series(pd.array(chunked, dtype=series.dtype), index=series.index, name=series.name, copy=False)
 
 
 def _arrow_values(pd: Any, column: Column) -> Any:
@@ -233,7 +233,7 @@ def index_from(pd: Any, table: Table, metadata: meta.IndexMetadata | None) -> tu
 def _index_values(pd: Any, column: Column) -> Any:
     """Return the values of an index: numbers, dates and text in pandas' own types if they alias."""
     values = values_of(pd, column, None)
-    if own_of(column) is not None:
+    if series_getter(column) is not None:
         return values.array
     if isinstance(values, np.ndarray):
         return pd.array(values, dtype="Float32") if values.dtype == "f2" else values

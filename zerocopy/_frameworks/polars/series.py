@@ -231,21 +231,25 @@ def series_of(pl: Any, name: str, column: Column) -> Any:
     array = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
     if field is None or field.children or any(True for _ in reasons_against(pl, field)):
         array = adapted(pa, name, array)
-    own = {k: v for k, v in (field.metadata if field else {}).items() if k.startswith(b"_PL_")}
+    enum_metadata = {k: v for k, v in (field.metadata if field else {}).items() if k.startswith(b"_PL_")}
     nested = bool(field and field.children and any(f.dictionary for f in walk(field)))
     # In a nested type, and in a table, polars loses the rows after an empty chunk of
     # dictionaries, and panics on a dictionary without values.
-    rows = pa.chunked_array([c for c in array.chunks if len(c)], array.type) if own or nested else array
-    empty = (own or nested) and any(hollow(arrow_c.read_array(chunk)) for chunk in rows.chunks)
+    rows = (
+        pa.chunked_array([c for c in array.chunks if len(c)], array.type)
+        if enum_metadata or nested
+        else array
+    )
+    empty = (enum_metadata or nested) and any(hollow(arrow_c.read_array(chunk)) for chunk in rows.chunks)
     if nested and empty:
         why = f"column {name!r} has a dictionary without values inside another type"
         remedy = "decode it, or join its chunks: x.combine_chunks()"
         raise UnsupportedConversionError("", why, remedy, code="dictionary-encoding")
     try:
-        if not own:
+        if not enum_metadata:
             return pl.Series(_Stream(rows)).alias(name)
         # Export a table, because an array has no field metadata, which marks an Enum.
-        schema = pa.schema([pa.field(name, array.type, metadata=own)])
+        schema = pa.schema([pa.field(name, array.type, metadata=enum_metadata)])
         table = pa.Table.from_arrays([pa.chunked_array([], array.type) if empty else rows], schema=schema)
         series = pl.DataFrame(_Stream(table)).to_series(0)
         return pl.Series(_Stream(rows)).alias(name).cast(series.dtype) if empty else series

@@ -208,8 +208,8 @@ class PyArrow(Hub):
             result = pa.Table.from_arrays(arrays, schema=schema)
         else:  # pa.Table.from_arrays([]) would lose the number of rows
             field = pa.field("rows", pa.null())
-            held = pa.schema([field], metadata=table.metadata or None)
-            result = pa.Table.from_arrays([pa.nulls(table.length)], schema=held).select([])
+            schema = pa.schema([field], metadata=table.metadata or None)
+            result = pa.Table.from_arrays([pa.nulls(table.length)], schema=schema).select([])
         if self.form == "RecordBatch":
             whole = result.combine_chunks()
             return whole.to_batches()[0] if whole.num_rows else pa.RecordBatch.from_pylist([], result.schema)

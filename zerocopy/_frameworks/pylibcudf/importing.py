@@ -138,14 +138,14 @@ def alias_tensor(plc: Any, source: Source) -> Any:
         assert owner_of is not None
         source = owner_of.source(obj)
         view = source.view
-    held = source.producer
-    if hasattr(type(held), "__dlpack__"):
+    producer = source.producer
+    if hasattr(type(producer), "__dlpack__"):
         # The capsule is held unconsumed; its destructor runs the deleter.
-        held = (dlpack.request(held, stream=stream()), held)
+        producer = (dlpack.request(producer, stream=stream()), producer)
     else:
-        order(cuda_array_interface.read(held, view.device.id)[1], view.device)
+        order(cuda_array_interface.read(producer, view.device.id)[1], view.device)
     # Without a stream and a mask: cuDF ignores the stream, and older versions the mask.
-    return plc.Column.from_cuda_array_interface(cuda_array_interface.Handover(view, None, held))
+    return plc.Column.from_cuda_array_interface(cuda_array_interface.Handover(view, None, producer))
 
 
 def order(first: int | None, device: Device) -> None:

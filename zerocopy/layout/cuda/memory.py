@@ -88,7 +88,7 @@ class _Octets:
 
 def device_buffer(obj: Any, name: str, asked: str) -> DeviceBuffer:
     """Describe the memory of an object with ``__cuda_array_interface__``; raise if it is not contiguous."""
-    interface, own = _interface(obj, name, asked)
+    interface, is_numba = _interface(obj, name, asked)
     try:
         shape, typestr = tuple(int(n) for n in interface["shape"]), str(interface["typestr"])
         itemsize = np.dtype(typestr).itemsize
@@ -107,7 +107,7 @@ def device_buffer(obj: Any, name: str, asked: str) -> DeviceBuffer:
         why = f"{name} is not contiguous: its strides are {tuple(strides)}, its shape {shape}"
         remedy = "copy it to contiguous memory first: x.copy(), or torch's x.contiguous()"
         raise UnsupportedConversionError(asked, why, remedy, code="not-contiguous")
-    if SIMULATED and not own:
+    if SIMULATED and not is_numba:
         why = f"Numba's CUDA simulator is on, and it cannot access the memory of a {type(obj).__name__}"
         raise DeviceError(asked, why, "unset NUMBA_ENABLE_CUDASIM", code="other-device")
     return DeviceBuffer(
@@ -127,8 +127,8 @@ def device_buffer(obj: Any, name: str, asked: str) -> DeviceBuffer:
 
 def _interface(obj: Any, name: str, asked: str) -> tuple[dict[str, Any], bool]:
     """Return an object's interface, and whether it is Numba's own array."""
-    own = getattr(type(obj), "__cuda_ndarray__", False) is True
-    if own and SIMULATED:
+    is_numba = getattr(type(obj), "__cuda_ndarray__", False) is True
+    if is_numba and SIMULATED:
         interface = obj.__array_interface__
     else:
         interface = cuda_array_interface.of(obj, f"{asked}: {name}")
@@ -136,13 +136,13 @@ def _interface(obj: Any, name: str, asked: str) -> tuple[dict[str, Any], bool]:
         why = f"{name} is a {type(obj).__name__}, which has no __cuda_array_interface__"
         remedy = "copy it to a CUDA device first: numba.cuda.to_device(x)"
         raise UnsupportedConversionError(asked, why, remedy, code="not-an-array")
-    if own:
+    if is_numba:
         # Numba's interface has two gaps. Without a bound stream it declares "no synchronisation", but
         # kernels run asynchronously on the default stream. And is_contiguous ignores strides of 0,
         # so a broadcast array has none: its consumer would read past its end.
         stream = None if SIMULATED else parse_stream(obj.stream or None) or default_stream()
         interface = {**interface, "strides": obj.strides, "stream": stream, "version": 3}
-    return interface, own
+    return interface, is_numba
 
 
 def _device_index(address: int, asked: str) -> int:

@@ -131,12 +131,12 @@ def _definer(name: str) -> str:
 
 
 def _replaced() -> Reason | None:
-    own = ctypes.CDLL("libc.so.6")
+    glibc = ctypes.CDLL("libc.so.6")
     for name in _REPLACEABLE:
-        if address(name) == address(name, own):
+        if address(name) == address(name, glibc):
             continue
         file = _definer(name) if _is_stub(address(name)) else file_of(address(name))
-        if file != file_of(address(name, own)):
+        if file != file_of(address(name, glibc)):
             return Reason(
                 f"{name} comes from {file or 'an unknown file'} and not from glibc, and has other settings",
                 "start without it (see LD_PRELOAD), or leave host= out: such allocators keep blocks too",
