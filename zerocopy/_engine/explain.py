@@ -68,7 +68,7 @@ def _explain_tree(call: Call) -> Plan:
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())
     return Plan(
-        f"{type(call.obj).__qualname__} of {len(leaves)}",
+        f"{type(call.obj).__qualname__} with {len(leaves)} array{'s' if len(leaves) != 1 else ''}",
         str(call.to),
         possible=not errors,
         zero_copy=not errors and shares and copied == 0,

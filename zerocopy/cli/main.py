@@ -52,7 +52,7 @@ def command() -> click.Group:
 def _matrix_command() -> click.Command:
     import click
 
-    @click.command()
+    @click.command(short_help="Convert between every pair of frameworks and check each promise.")
     @click.option(
         "--input",
         "path",
@@ -109,7 +109,7 @@ def _matrix_command() -> click.Command:
 def _doctor_command() -> click.Command:
     import click
 
-    @click.command()
+    @click.command(short_help="Report what is installed and what is missing.")
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @click.option(
         "--import", "importing", is_flag=True, help="Import each installed framework, to list its devices."

@@ -122,7 +122,8 @@ def _print_extras(document: dict[str, Any], out: Output) -> None:
         return
     table = _grid(out, "extra", "has", "would add")
     for name, extra in document["extras"].items():
-        installed = ", ".join(part["name"] for part in extra["parts"] if part["fits"])
+        # Two extras that this one includes can require the same package.
+        installed = ", ".join(dict.fromkeys(part["name"] for part in extra["parts"] if part["fits"]))
         missing = ", ".join(
             part["name"] + part["wanted"] + (f" (here: {part['version']})" if part["version"] else "")
             for part in extra["parts"]

@@ -15,8 +15,7 @@ from zerocopy.layout.record_type import view_of
 from zerocopy.layout.schema import FieldLeaf
 from zerocopy.layout.transposition import to_columns
 from zerocopy.protocols.array_interface import misalignment
-
-Array = np.ndarray[Any, Any]
+from zerocopy.source import Array
 
 
 def aos_to_soa(

@@ -11,8 +11,7 @@ import numpy as np
 from zerocopy.layout.record_plan import LINE
 from zerocopy.layout.schema import FieldLeaf
 from zerocopy.protocols.array_interface import aligned_empty
-
-Array = np.ndarray[Any, Any]
+from zerocopy.source import Array
 
 _BYTE: np.dtype[Any] = np.dtype(np.uint8)
 

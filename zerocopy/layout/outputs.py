@@ -11,8 +11,7 @@ import numpy as np
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.layout.schema import FieldLeaf
 from zerocopy.protocols.array_interface import address
-
-Array = np.ndarray[Any, Any]
+from zerocopy.source import Array
 
 _ASKED = "aos_to_soa(records, out=out)"
 

@@ -13,8 +13,7 @@ from zerocopy.errors import LossyConversionError, UnsupportedConversionError
 from zerocopy.layout.options import AOS_TO_SOA
 from zerocopy.layout.record_type import RecordType, record_type
 from zerocopy.layout.schema import FieldLeaf, count_records, parts, refuse_objects
-
-Array = np.ndarray[Any, Any]
+from zerocopy.source import Array
 
 
 @dataclass(slots=True)

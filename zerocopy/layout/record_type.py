@@ -10,8 +10,7 @@ import numpy as np
 
 from zerocopy.layout.record_plan import RecordPlan, overrun_ends
 from zerocopy.layout.schema import FieldLeaf, leaves
-
-Array = np.ndarray[Any, Any]
+from zerocopy.source import Array
 
 #: Largest value, and largest record to write, in bytes that the kernels copy: they need 64 of them in
 #: working memory. NumPy copies wider ones just as fast.

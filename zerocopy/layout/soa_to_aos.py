@@ -15,8 +15,7 @@ from zerocopy.layout.record_type import RecordType, record_type, view_of
 from zerocopy.layout.schema import FieldLeaf, dtype_of
 from zerocopy.layout.transposition import to_rows
 from zerocopy.protocols.array_interface import address, aligned_empty
-
-Array = np.ndarray[Any, Any]
+from zerocopy.source import Array
 
 _CONVERT = 'zc.convert(x, to="numpy", layout="records") converts tables and dicts of their columns'
 

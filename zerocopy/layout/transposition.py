@@ -16,8 +16,7 @@ from zerocopy.layout.arena import page_aligned_zeros
 from zerocopy.layout.record_plan import LINE, RecordPlan
 from zerocopy.layout.record_type import MAX_COPY_BYTES, RecordType, view_of
 from zerocopy.protocols.array_interface import address
-
-Array = np.ndarray[Any, Any]
+from zerocopy.source import Array
 
 #: Bytes of records from which the kernels are used: below, NumPy is as fast and does not need Numba.
 MIN_KERNEL_BYTES = 256 << 10

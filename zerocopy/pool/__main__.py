@@ -29,7 +29,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Run a Python program with one memory pool for its frameworks.",
         epilog=_EPILOG,
     )
-    parser.add_argument("--kind", metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("--kind", metavar="KIND", help=", ".join(kind for kind in KINDS if kind != "custom"))
     parser.add_argument("--host", metavar="MODES", help=f"off, {', '.join(MODES)}; joined by +")
     parser.add_argument("--devices", metavar="N,N", help="such as 0,1; default: all")
     parser.add_argument("--limit", metavar="SIZE", help="maximum on each device, such as 8GiB")
