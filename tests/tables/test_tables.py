@@ -487,7 +487,9 @@ def test_masked_column_to_a_table() -> None:
                 table = zc.convert({"x": masked, "y": np.arange(3)}, to=target)
                 assert zc.convert(table, to="pyarrow.Table")["x"].to_pylist() == [1, None, 3]
     encoded = zc.convert(pa.array(["a"]), to="numpy", encode=True)
-    with pytest.raises(zc.UnsupportedConversionError, match="column 'x': an Encoded is a converted column"):
+    with pytest.raises(
+        zc.UnsupportedConversionError, match="column 'x': an Encoded is the result of a conversion"
+    ):
         zc.convert({"x": encoded}, to="pyarrow")
 
 
