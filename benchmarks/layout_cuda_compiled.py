@@ -177,7 +177,7 @@ def compiled_table(results: list[dict[str, Any]]) -> str:
 
 def tiles_table(results: list[dict[str, Any]]) -> str:
     """Return the table of serialised reads."""
-    lines = ["| records | bytes | bytes of a tile | plain | swizzled |", "|---" * 5 + "|"]
+    lines = ["| records | bytes | bytes of a tile | not swizzled | swizzled |", "|---" * 5 + "|"]
     for one in results:
         lines.append(
             f"| {one['records']} | {one['bytes']} | {one['shared_bytes']:,} "

@@ -99,7 +99,7 @@ def test_gpu_pages_are_written_and_listed_in_index(tmp_path):
         assert "(gpu-pool-benchmarks.md)" not in text
         lines = text.splitlines()
         (row,) = (i for i, line in enumerate(lines) if "(layouts-benchmarks.md) | " in line)
-        assert lines[row + 1].startswith("| [Cost of layouts on a GPU](gpu-layouts-benchmarks.md) | ")
+        assert lines[row + 1].startswith("| [Layouts on a GPU](gpu-layouts-benchmarks.md) | ")
     assert page.with_gpu_pages(text, ()) == page.with_gpu_pages(index, ())
 
 

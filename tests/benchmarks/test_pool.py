@@ -56,7 +56,7 @@ def test_24_arrays_have_unique_names():
 def test_sides_are_processes_with_their_modes():
     with sides(WITHOUT, "aligned") as contenders:
         assert contenders[0].ask("describe") == []
-        assert contenders[1].ask("describe")[0].startswith("aligned: NumPy's arrays lie at")
+        assert contenders[1].ask("describe")[0].startswith("aligned: NumPy's arrays are 64-byte aligned")
         for side in contenders:
             side.ask("open", "zeros")
         case = contest("zeros", [turns("np.zeros(1000)", contenders, SHORT) for _ in range(2)])

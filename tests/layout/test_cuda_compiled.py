@@ -25,7 +25,7 @@ def test_register_table_matches_the_results(results: dict) -> None:
     assert results["command"] in PAGE
     for version in results["versions"].values():
         assert version in PAGE
-    assert "nothing is spilled, and there is no stack" in PAGE
+    assert "the kernels have no spills and no stack" in PAGE
     assert not any(
         one[key]
         for one in results["kernels"]
