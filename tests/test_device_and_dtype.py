@@ -13,7 +13,16 @@ import pytest
 
 import zerocopy
 from zerocopy import dtype as dtypes
-from zerocopy.device import CPU, CUDA, CUDA_HOST, CUDA_MANAGED, Device, parse_device, parse_stream, same_place
+from zerocopy.device import (
+    CPU,
+    CUDA,
+    CUDA_HOST,
+    CUDA_MANAGED,
+    Device,
+    parse_device,
+    parse_stream,
+    same_memory_space,
+)
 from zerocopy.errors import DeviceError
 
 
@@ -35,10 +44,10 @@ def test_device_specs_are_parsed(spec: object, device: tuple | None) -> None:
 
 
 def test_devices_with_the_same_memory_are_recognised() -> None:
-    assert same_place(Device(CPU), Device(CUDA_HOST, 3))
-    assert same_place(Device(CUDA, 1), Device(CUDA_MANAGED, 1))
-    assert not same_place(Device(CUDA, 1), Device(CUDA, 0))
-    assert not same_place(Device(CUDA), Device(CPU))
+    assert same_memory_space(Device(CPU), Device(CUDA_HOST, 3))
+    assert same_memory_space(Device(CUDA, 1), Device(CUDA_MANAGED, 1))
+    assert not same_memory_space(Device(CUDA, 1), Device(CUDA, 0))
+    assert not same_memory_space(Device(CUDA), Device(CPU))
     assert str(Device(CUDA, 1)) == "cuda:1"
     assert str(Device(99, 1)) == "dlpack99:1"
 

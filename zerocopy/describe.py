@@ -13,7 +13,7 @@ from zerocopy.source import Source
 if TYPE_CHECKING:
     from zerocopy.tables.column import Column, Table
 
-# Tables are imported inside functions: a conversion between arrays runs without them.
+# Tables are imported inside functions, because conversions between arrays do not need them.
 
 
 def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> Source | Table:
@@ -26,19 +26,19 @@ def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> So
     index : bool, optional
         The option ``index=``, for frameworks whose tables have row labels.
     for_table : bool
-        Whether the target is a table framework. pyarrow then reads an Arrow stream at once,
-        instead of one batch after the other.
+        Whether the target is a table framework. pyarrow then reads a whole Arrow
+        stream in one call, instead of batch by batch.
 
     Raises
     ------
     ZeroCopyError
-        The object is not an array or a table, or describes itself wrongly.
+        The object is not an array or a table, or its exporter returns invalid data.
     """
     if isinstance(obj, dict):
         table = describe_columns(obj)
         if table is None:
             raise UnsupportedConversionError(
-                "", "a dict of tables is not one table", "convert each table by itself", code="not-a-column"
+                "", "a dict of tables is not one table", "convert each table separately", code="not-a-column"
             )
         return table
     framework = registry.by_type(type(obj))
@@ -53,7 +53,7 @@ def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> So
 
 
 def describe_array(obj: Any) -> Source:
-    """Describe an object as one array: a column of numbers is one, a table is not.
+    """Describe an object as one array: a column of numbers is accepted, a table is refused.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def _column(value: Any) -> Column | None:
     if isinstance(value, (Encoded, Masked)):
         raise UnsupportedConversionError(
             "",
-            "an Encoded is a converted column, not a column",
+            "an Encoded is the result of a conversion, not a column",
             "pass the original column",
             code="not-a-column",
         )
@@ -132,7 +132,7 @@ def _column(value: Any) -> Column | None:
         raise UnsupportedConversionError(
             "",
             f"a {type(value).__qualname__} is not a column",
-            "pass an array: numpy.asarray(x) of numbers, pyarrow.array(x) of other values",
+            "pass an array: numpy.asarray(x) for numbers, pyarrow.array(x) for other values",
             code="not-a-column",
         )
     described = describe(value, for_table=True)
@@ -140,7 +140,7 @@ def _column(value: Any) -> Column | None:
         if not described.single:
             return None
         if described.read is not None:
-            # Reading uses the object up, and explain() must not do that.
+            # A stream can be read only once, so explain() must not read it.
             raise UnsupportedConversionError(
                 "",
                 f"a {type(value).__qualname__} is a stream, and becomes a column when it is read",
@@ -151,7 +151,7 @@ def _column(value: Any) -> Column | None:
     if described.view.ndim == 0:
         raise UnsupportedConversionError(
             "",
-            "a value without dimensions is not a column",
+            "a 0-dimensional array is not a column",
             "pass numpy.atleast_1d(x)",
             code="too-few-dimensions",
         )

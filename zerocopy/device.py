@@ -77,10 +77,11 @@ class Device(NamedTuple):
 HOST = Device(CPU, 0)
 
 
-def same_place(a: Device, b: Device) -> bool:
+def same_memory_space(a: Device, b: Device) -> bool:
     """Whether memory on one device can be used on another without a transfer.
 
-    All host memory is one place, page-locked or not; managed memory belongs to its device.
+    All host memory is one memory space, page-locked or not. Managed memory belongs to the
+    memory space of its device.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def same_place(a: Device, b: Device) -> bool:
 
     Examples
     --------
-    >>> same_place(Device(CUDA_HOST, 1), HOST), same_place(Device(CUDA, 0), Device(CUDA, 1))
+    >>> same_memory_space(Device(CUDA_HOST, 1), HOST), same_memory_space(Device(CUDA, 0), Device(CUDA, 1))
     (True, False)
     """
     return a.kind == b.kind and (a.is_host or a.id == b.id)

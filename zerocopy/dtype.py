@@ -96,8 +96,8 @@ SUBBYTE_NAMES = frozenset(t.name for t in _FOREIGN if t.bits < 8 and t.lanes == 
 
 _BY_NAME = {t.name: t for t in ALL}
 _BY_DLPACK = {(t.code, t.bits, t.lanes): t for t in ALL}
-# Types of ml_dtypes are added when first seen: their np.dtype objects cannot be made without
-# importing ml_dtypes (promise P6).
+# Types of ml_dtypes are added at first use: creating their np.dtype objects would import
+# ml_dtypes (promise P6).
 _BY_NUMPY: dict[np.dtype[Any], DType] = {t.storage: t for t in _NATIVE}
 
 
@@ -107,7 +107,7 @@ def by_name(name: str) -> DType:
     Raises
     ------
     KeyError
-        There is none.
+        No type has this name.
     """
     return _BY_NAME[name]
 
@@ -120,7 +120,7 @@ def by_dlpack(code: int, bits: int, lanes: int) -> DType | None:
 def from_numpy(dtype: np.dtype[Any]) -> DType | None:
     """Return the type of a NumPy dtype (``ml_dtypes`` included), or None.
 
-    Byte-swapped types have none.
+    The result is None for types in the other byte order.
 
     Examples
     --------
@@ -141,8 +141,8 @@ def from_numpy(dtype: np.dtype[Any]) -> DType | None:
 def native_numbers() -> frozenset[int]:
     """Return ``dtype.num`` of NumPy's types that tensors have, in any byte order.
 
-    Numbers, since hashing a dtype takes 90 ns more. One type can have two numbers: ``long`` and
-    ``long long`` do.
+    Numbers rather than dtypes, because hashing a dtype takes 90 ns longer. One type can have two
+    numbers, as ``long`` and ``long long`` do.
     """
     return frozenset(np.dtype(char).num for char in "?bBhHiIlLqQefdFD")
 

@@ -1,4 +1,4 @@
-"""The errors of zerocopy, also for exceptions that frameworks raise (promise P9).
+"""The errors of zerocopy. Exceptions of frameworks are translated into them (promise P9).
 
 A message has three parts: the call, why it failed, and how to fix it. Each class also
 derives from the built-in exception that a caller would catch: ``except ImportError``
@@ -58,7 +58,7 @@ class ZeroCopyError(Exception):
     Attributes
     ----------
     columns : dict of hashable to Reason
-        If columns of a table are refused: the reason of each one, by its label.
+        The reason for each refused column of a table, by the column's label.
 
     Examples
     --------
@@ -85,7 +85,7 @@ class ZeroCopyError(Exception):
     def with_context(
         self, *, asked: str | None = None, why: str | None = None, remedy: str | None = None
     ) -> Self:
-        """Replace parts of the message that a caller further up knows better.
+        """Replace parts of the message, where an outer caller has more context.
 
         Parameters
         ----------
@@ -224,7 +224,7 @@ class PoolOptionError(ZeroCopyError, ValueError):
     Traceback (most recent call last):
         ...
     zerocopy.errors.PoolOptionError: kind='rrm': no such kind of pool.
-      To fix: did you mean 'rmm'? there are: ...
+      To fix: did you mean 'rmm'? known: ...
     """
 
     code = "pool-option"
@@ -242,7 +242,7 @@ class PoolInstalledError(ZeroCopyError, RuntimeError):
         ...
     zerocopy.errors.PoolInstalledError: install_pool(auto,host=recycle): a pool with other options is
     installed: auto.
-      To fix: zerocopy.installed_pool() returns it; close() it before another one is installed
+      To fix: close it first: zerocopy.installed_pool().close()
     >>> pool.close()
     """
 

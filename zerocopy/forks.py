@@ -22,7 +22,7 @@ def lock() -> RLock:
 
 
 def plain_lock() -> LockType:
-    """Return such a lock that is not re-entrant."""
+    """Return a lock that is not re-entrant, and is free in a forked child."""
     result = allocate_lock()
     _free_in_children.add(result)
     return result

@@ -223,7 +223,7 @@ class Framework:
     def can_relay(self, view: StridedView) -> bool:
         """Whether `from_device` and a copy of its result are safe for `view`, device memory.
 
-        ``zerocopy.registry.relay`` asks before it copies memory whose producer cannot copy it.
+        ``zerocopy.registry.relay`` calls this before it copies memory whose producer cannot copy it.
         """
         return not self.device_copy_reasons(view)
 
@@ -307,7 +307,7 @@ class Framework:
         return column.arrow_reasons()
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
-        """Return, for each column of `table`, why its place in a table requires a copy."""
+        """Return, for each column of `table`, reasons for a copy that depend on the other columns."""
         return [[] for _ in table.columns]
 
     def guards_writes(self, column: Column) -> bool:
@@ -315,7 +315,7 @@ class Framework:
         return False
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
-        """Return what the framework cannot keep of `table`, and why."""
+        """Return warnings about properties of `table` that the framework cannot keep."""
         return ()
 
     def alias_warnings(self, table: Table) -> tuple[str, ...]:
@@ -364,7 +364,7 @@ def is_installed(name: str) -> bool:
     """Whether a top-level module can be imported; imports nothing."""
     if name in sys.modules:
         return sys.modules[name] is not None
-    # A plain folder of that name is a namespace package, without an origin.
+    # A plain folder of that name is a namespace package, whose spec has no origin.
     spec = importlib.util.find_spec(name)
     return spec is not None and spec.origin is not None
 

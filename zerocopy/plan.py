@@ -37,8 +37,8 @@ class Plan:
     leaves : dict of str to Plan
         For a container: the plan of each leaf by its path.
     unread : bool
-        Whether the object is a stream or a query. How much is copied is then known only
-        after it has been read.
+        Whether the object is a stream or a query. The number of copied bytes is then known only
+        after reading.
     run : callable or None
         Runs the plan; keeps the source alive. None for refusals, containers and plans
         that were pickled.

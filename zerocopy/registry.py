@@ -122,8 +122,8 @@ def _builtin_names() -> list[str]:
 
 def _load(name: str) -> None:
     """Load a framework's file once; the caller holds the lock."""
-    # If all are loaded, the folder is not listed again: for a dict, which no framework owns,
-    # the listing was most of convert's time.
+    # Once all files are loaded, the folder is not listed again: the listing took most of
+    # convert's time for a dict, which no framework owns.
     if not _all_loaded and name not in _known and name in _builtin_names():
         module = import_module(f"zerocopy._frameworks.{name}")
         _add(module.FRAMEWORK)
@@ -136,7 +136,7 @@ def _load_all() -> None:
     with _lock:
         for name in _builtin_names():
             _load(name)
-        # Imported here: it takes 14 ms of the 30 ms of a first convert.
+        # Imported here because the import takes 14 ms of the 30 ms of a first convert.
         from importlib.metadata import entry_points
 
         for point in entry_points(group=ENTRY_POINTS):
@@ -207,8 +207,8 @@ def by_type(cls: type) -> Framework | None:
     """
     framework = _by_type.get(cls)
     if framework is None:
-        # If the file of the type's own root module owns it, no other file is loaded, nor the
-        # entry points, which take 14 ms once.
+        # The file named after the type's root module comes first: loading the other files and
+        # the entry points takes 14 ms, once.
         with _lock:
             _load(_root(cls))
         framework = _owner(cls, cls)
@@ -287,7 +287,8 @@ def relay(view: StridedView, *, dlpack: bool = False) -> Framework:
 def out_of_memory(error: Exception) -> str | None:
     """Return the framework whose out-of-memory error this is, or None.
 
-    Every imported framework is tried: a relay can raise the error for another one's memory.
+    All imported frameworks are tried, because a relay can run out of memory while it copies
+    another framework's memory.
     """
     for framework in tuple(_known.values()):
         if sys.modules.get(framework.name) is not None and framework.is_out_of_memory(error):

@@ -19,8 +19,8 @@ Array = np.ndarray[Any, Any]
 #: ``readonly``: an ndarray that is always read-only, since the object is immutable.
 #: ``capsule``: a legacy DLPack capsule, aligned to its item size, without negative strides.
 #: ``versioned``: a DLPack 1.x capsule without negative strides.
-#: ``aligned``: as ``capsule``, 64-byte aligned.
-#: ``columns``: of a table, a list of names and objects that have routes themselves.
+#: ``aligned``: as ``capsule``, and 64-byte aligned.
+#: ``columns``: for a table, a list of pairs (name, column) whose columns have routes of their own.
 #: ``arrow``: a ``pyarrow.Table`` of numbers without nulls: one chunk a column, unique non-empty
 #: names, no metadata. An exporter raises ValueError for any other table.
 #: ``cuda``: memory of a NumPy dtype on a CUDA device, aligned to its item size, without negative

@@ -67,7 +67,7 @@ class StridedView:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """First address in use and the one past the last; both are equal for an empty view."""
+        """First address in use and the address after the last; equal for an empty view."""
         low = high = self.ptr
         if 0 in self.shape:
             return low, high
@@ -119,7 +119,7 @@ class StridedView:
         Returns
         -------
         bool
-            True if it is.
+            True if the address is a multiple of `alignment`, or the view is empty.
         """
         return self.ptr % alignment == 0 or 0 in self.shape
 

@@ -219,7 +219,7 @@ def test_renamed_column_is_reported(add: Callable[[Framework], None]) -> None:
             return Crate(super().from_table(table).table.rename_columns(["y"]))
 
     add(Renaming())
-    assert "converted back it is a table with the columns y" in " ".join(crated().broken)
+    assert "converted back, it is a table with the columns y" in " ".join(crated().broken)
 
 
 def test_type_change_in_the_plan_is_allowed(add: Callable[[Framework], None]) -> None:

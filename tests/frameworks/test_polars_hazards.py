@@ -67,7 +67,7 @@ def test_hazard_datetimes_and_c_ordered_matrices_are_copied() -> None:
     assert blocks(pl.DataFrame(matrix)["column_0"]) != {matrix.ctypes.data}
     plan = zc.explain(matrix, "polars")
     assert plan.copied_bytes == matrix.nbytes
-    assert "contiguous memory only" in str(leaf(plan, "column_0").reasons[0])
+    assert "requires contiguous memory" in str(leaf(plan, "column_0").reasons[0])
     turned = np.asfortranarray(matrix)
     frame = zc.convert(turned, "polars", copy=False)
     assert [blocks(c) for c in frame] == [{turned.ctypes.data}, {turned[:, 1].ctypes.data}]

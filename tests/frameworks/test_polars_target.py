@@ -319,9 +319,9 @@ def test_ndarrays_are_aliased(dtype: str, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("array", "why"),
     [
-        (np.arange(8)[::2], "contiguous memory only"),
-        (np.arange(8)[::-1], "contiguous memory only"),
-        (np.asfortranarray(np.ones((3, 2))), "contiguous memory only"),
+        (np.arange(8)[::2], "requires contiguous memory"),
+        (np.arange(8)[::-1], "requires contiguous memory"),
+        (np.asfortranarray(np.ones((3, 2))), "requires contiguous memory"),
         (np.zeros(3 * 8 + 1, "u1")[1:].view("i8"), "aligned"),
         (np.arange(3, dtype=">i4"), "byte order"),
         (np.array([True, False, True]), "bits"),

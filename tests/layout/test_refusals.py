@@ -127,7 +127,7 @@ def test_lossy_casts_are_refused() -> None:
     for column, dtype in lossy:
         refused(
             zc.LossyConversionError,
-            "'a' is .*, which does not hold",
+            "'a' is .*, which cannot hold",
             soa_to_aos,
             {"a": column},
             [("a", dtype)],

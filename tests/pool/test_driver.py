@@ -192,8 +192,9 @@ def test_doctor_lists_devices(driver) -> None:
 
 def test_report_names_untracked_frameworks(driver) -> None:
     new_pool = zc.install_pool("driver", frameworks=(), track=True)
-    (note,) = (note for note in new_pool.report().notes if note.startswith("tracked are"))
+    (note,) = (note for note in new_pool.report().notes if note.startswith("only CuPy"))
     assert note == (
-        "tracked are CuPy, Numba and allocate(); RMM, torch, cuDF, JAX and TensorFlow do not call the pool"
+        "only CuPy, Numba and allocate() are tracked; "
+        "RMM, torch, cuDF, JAX and TensorFlow do not call the pool"
     )
     new_pool.close()

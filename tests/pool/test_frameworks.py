@@ -98,7 +98,8 @@ def test_jax_reads_variables_at_client_creation(run) -> None:
         assert row(pool, "jax").status == "installed"
         assert "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async" in row(pool, "jax").detail
         pool.close()
-        assert row(pool, "jax").status == "installed" and "began with" in row(pool, "jax").detail
+        assert row(pool, "jax").status == "installed"
+        assert "keeps its first allocator" in row(pool, "jax").detail
         """
     )
     run(
@@ -182,7 +183,7 @@ def test_torch_on_rmm_needs_opt_in(run) -> None:
         assert "record_stream() does nothing" in row(pool, "torch").detail
         assert "PYTORCH_ALLOC_CONF" not in os.environ
         for name in ("jax", "tensorflow"):
-            assert "takes no external allocator" in row(pool, name).detail
+            assert "no interface for an external allocator" in row(pool, name).detail
         # They cannot use the pool, but they do not preallocate the GPU.
         assert os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
         assert os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"

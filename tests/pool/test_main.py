@@ -94,7 +94,7 @@ def test_options_override_the_variable(pool, program, options, variable, setting
         (["--devices", "0,x"], "", "devices='0,x'"),
         (["--devices", "0,0"], "", "one twice"),
         (["--kind", "driver", "--limit", "8GiB"], "", "no limit"),
-        (["--frameworks", ""], "", "takes no memory"),
+        (["--frameworks", ""], "", "cannot use a pool"),
         ([], "rrm", "ZEROCOPY_POOL='rrm': kind='rrm': no such kind of pool"),
         ([], "auto,limit=8 apples", "ZEROCOPY_POOL='auto,limit=8 apples': limit="),
     ],

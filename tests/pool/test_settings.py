@@ -69,7 +69,7 @@ def test_invalid_size_value_is_refused(value) -> None:
 
 def test_largest_size_is_accepted() -> None:
     assert parse_size(2**63 - 1) == parse_size(f"{2**63 - 1}") == parse_size(np.int64(2**63 - 1)) == 2**63 - 1
-    with pytest.raises(zc.PoolOptionError, match="no memory is as large"):
+    with pytest.raises(zc.PoolOptionError, match="exceeds the address space"):
         parse_size(str(2**63))
 
 
@@ -142,11 +142,11 @@ def test_empty_and_boolean_environment_values_are_parsed() -> None:
         ("rmm,limt=8GiB", "did you mean 'limit'"),
         ("limit=8GiB,rmm", "write the kind first"),
         ("rmm,limit=", "limit has no value"),
-        ("rmm,limit=1,limit=2", "there twice"),
+        ("rmm,limit=1,limit=2", "occurs twice"),
         ("rmm,limit=8 apples", "it is not a size"),
         ("rmm,fraction=half", "it is not a number"),
         ("rmm,devices=zero", "a device is a number"),
-        ("rmm,track=perhaps", "it is yes or no"),
+        ("rmm,track=perhaps", "it is not a bool"),
         ("rmm,frameworks=tocrh", "did you mean 'torch'"),
         ("rmm,host=algined", "did you mean 'aligned'"),
         ("rmm,=1", "=1 has no name"),
@@ -154,7 +154,7 @@ def test_empty_and_boolean_environment_values_are_parsed() -> None:
         ("rmm,limit=1,5GiB", 'a value with a comma as "name=a,b"'),
         ('rmm,"log=a', "cannot be read"),
         ('rmm,log="a,b"', "is not an option"),
-        ("rmm,allocator=mine", "an allocator is an object"),
+        ("rmm,allocator=mine", "an allocator cannot be given as text"),
     ],
 )
 def test_invalid_environment_text_is_refused(text: str, why: str) -> None:
@@ -325,7 +325,7 @@ def test_equivalent_options_are_equal() -> None:
 
 
 def test_options_are_listed_in_order() -> None:
-    with pytest.raises(zc.PoolOptionError, match="there are: kind, host, devices, limit, fraction"):
+    with pytest.raises(zc.PoolOptionError, match="known: kind, host, devices, limit, fraction"):
         Settings.read(nonsense=1)
 
 
@@ -346,7 +346,7 @@ def test_host_modes_from_list() -> None:
 
 
 def test_host_mode_as_kind_is_refused() -> None:
-    with pytest.raises(zc.PoolOptionError, match='that is a mode of host memory: host="aligned"'):
+    with pytest.raises(zc.PoolOptionError, match='pass the mode of host memory as host="aligned"'):
         zc.install_pool("aligned")
 
 

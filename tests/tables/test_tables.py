@@ -9,7 +9,7 @@ import pytest
 from helpers.table_cases import KINDS, SHAPES, TABLES, TENSORS, pa, rows, shaped, storage, values
 
 import zerocopy as zc
-from zerocopy.tables.result import parts
+from zerocopy.tables.result import result_leaves
 
 PLAIN = [n for n, k in KINDS.items() if pa.types.is_integer(k) or pa.types.is_floating(k)]
 
@@ -32,7 +32,7 @@ def test_each_type_in_each_shape_keeps_its_values(kind: str, shape: str) -> None
     assert converted == expected
     plan = zc.explain(column, "numpy", **options)
     assert plan.possible
-    leaves = dict(parts(result))
+    leaves = dict(result_leaves(result))
     for path, leaf in (plan.leaves or {"": plan}).items():
         assert leaf.zero_copy == zc.shares_memory(leaves[path], column), path
 
@@ -110,7 +110,7 @@ def test_nulls_are_filled() -> None:
 )
 def test_fill_value_that_does_not_fit_is_refused(kind: str, fill: object) -> None:
     column = shaped(KINDS[kind], "nulls")
-    with pytest.raises(zc.LossyConversionError, match="does not hold"):
+    with pytest.raises(zc.LossyConversionError, match="cannot hold"):
         zc.convert(column, to="numpy", nulls=fill)
 
 
@@ -278,7 +278,7 @@ def test_invalid_options_are_refused(option: dict) -> None:
 
 def test_options_for_tables_are_refused_for_tensors() -> None:
     for option in ({"nulls": 0}, {"layout": "matrix"}, {"encode": True}, {"columns": ["a"]}):
-        with pytest.raises(zc.UnsupportedConversionError, match="is for tables"):
+        with pytest.raises(zc.UnsupportedConversionError, match="applies to tables"):
             zc.convert(np.ones(3), to="torch", **option)
     with pytest.raises(zc.UnsupportedConversionError, match="names"):
         zc.convert(np.ones((3, 2)), to="torch", names=["a", "b"])
@@ -335,7 +335,7 @@ def test_plan_of_a_table_is_printed_by_column() -> None:
     table = pa.table({"a": [1.0, 2.0], "flag": [True, False]})
     assert str(zc.explain(table, "numpy")).splitlines() == [
         "pyarrow.Table (2, 2) -> numpy: copies 2 bytes",
-        "  1. each column on its own",
+        "  1. convert each column",
         "  ['a']: pyarrow.Table float64 (2,) -> numpy: zero-copy (arrow-c)",
         "  ['flag']: pyarrow.Table bool (2,) -> numpy: copies 2 bytes",
         "    1. pyarrow.Table copies its values; numpy aliases the copy",
@@ -471,7 +471,7 @@ def test_matrix_leaves_out_the_index() -> None:
     filtered = frame[frame["a"] > 1]
     assert zc.convert(filtered, to="torch", layout="matrix").tolist() == [[2, 5], [3, 6]]
     plan = zc.explain(filtered, "torch")
-    assert "the index comes as '__index_level_0__': index=False leaves it out" in plan.warnings
+    assert "the index is converted too, as '__index_level_0__': index=False leaves it out" in plan.warnings
     assert not any("the index" in w for w in zc.explain(filtered, "torch", index=False).warnings)
     assert any("NaN in a column" in warning for warning in zc.explain(frame, "polars").warnings)
 
@@ -485,7 +485,9 @@ def test_masked_column_becomes_a_column_with_nulls() -> None:
                 table = zc.convert({"x": masked, "y": np.arange(3)}, to=target)
                 assert zc.convert(table, to="pyarrow.Table")["x"].to_pylist() == [1, None, 3]
     encoded = zc.convert(pa.array(["a"]), to="numpy", encode=True)
-    with pytest.raises(zc.UnsupportedConversionError, match="column 'x': an Encoded is a converted column"):
+    with pytest.raises(
+        zc.UnsupportedConversionError, match="column 'x': an Encoded is the result of a conversion"
+    ):
         zc.convert({"x": encoded}, to="pyarrow")
 
 

@@ -36,7 +36,7 @@ def leaf_paths(obj: Any) -> list[tuple[str, Any]]:
     Raises
     ------
     UnsupportedConversionError
-        As `map_leaves`, also if the container cannot be rebuilt.
+        As `map_leaves` with the default `rebuild`, although nothing is converted.
     """
     leaves: list[tuple[str, Any]] = []
     map_leaves(obj, lambda leaf, path: leaves.append((format_path(path), leaf)), _rebuild_unchanged)
@@ -95,9 +95,9 @@ def _map(obj: Any, visit: Visit, rebuild: Rebuild, path: Any, parents: tuple[int
             code="cyclic-container",
         )
     parents = (*parents, id(obj))
-    # A copy of the items: a leaf's own protocol methods can change the container meanwhile.
+    # Copy the items, because a leaf's protocol methods can change the container meanwhile.
     items = [*(obj.items() if isinstance(obj, dict) else enumerate(obj))]
-    # Inlined so that each leaf costs one call: a thousand small arrays have a thousand leaves.
+    # Inlined so that a leaf costs one call: a container may have thousands of small arrays.
     values = [
         _map(value, visit, rebuild, (key, path), parents)
         if isinstance(value, CONTAINERS)
@@ -134,5 +134,5 @@ def _rebuild(obj: Any, keys: list[Any], values: list[Any]) -> Any:
 
 
 def _rebuild_unchanged(obj: Any, keys: list[Any], _: list[Any]) -> Any:
-    """Rebuild a container from its own values, to see whether that is possible."""
+    """Rebuild a container from its own values, to check that its type allows it."""
     return _rebuild(obj, keys, [*(obj.values() if isinstance(obj, dict) else obj)])

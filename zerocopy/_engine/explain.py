@@ -61,7 +61,7 @@ explain.__signature__ = SIGNATURE.replace(return_annotation="Plan")  # type: ign
 
 
 def _explain_tree(call: Call) -> Plan:
-    """Return the plan of a container: those of its leaves, summed up."""
+    """Return the plan of a container: the sum of its leaves' plans."""
     registry.by_name(call.to)  # an empty container has no leaf that checks the name
     leaves = {path: explain(leaf, call.to, **call.options) for path, leaf in leaf_paths(call.obj)}
     errors = [plan.error for plan in leaves.values() if plan.error is not None]
@@ -75,5 +75,5 @@ def _explain_tree(call: Call) -> Plan:
         copied_bytes=0 if errors else copied,
         error=errors[0] if errors else None,
         leaves=leaves,
-        steps=("each leaf by itself",),
+        steps=("convert each leaf",),
     )

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from zerocopy.describe import describe, describe_array
-from zerocopy.device import HOST, same_place
+from zerocopy.device import HOST, same_memory_space
 from zerocopy.dtype import by_name
 from zerocopy.errors import CopyRequiredError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView
 
-# The exact overlap problem is NP-complete; NumPy takes some 10 ms for this many steps.
+# The exact overlap problem is NP-complete; NumPy takes about 10 ms for this many steps.
 _MAX_WORK: Any = 100_000
 _TOO_HARD = getattr(np, "exceptions", np).TooHardError  # NumPy 1.25 moved it
 
@@ -134,9 +134,9 @@ def _items(obj: Any) -> list[Any] | None:
         return list(obj.values())
     if isinstance(obj, (list, tuple)):
         return list(obj)
-    from zerocopy.tables.result import Encoded, parts
+    from zerocopy.tables.result import Encoded, result_leaves
 
-    return [leaf for _, leaf in parts(obj)] if isinstance(obj, Encoded) else None
+    return [leaf for _, leaf in result_leaves(obj)] if isinstance(obj, Encoded) else None
 
 
 def _column_blocks(column: Any) -> Iterator[StridedView]:
@@ -170,7 +170,7 @@ def _has_bytes(obj: Any) -> bool:
 
 
 def _overlap(a: StridedView, b: StridedView) -> bool:
-    if not same_place(a.device, b.device):
+    if not same_memory_space(a.device, b.device):
         return False
     (low_a, high_a), (low_b, high_b) = a.bounds, b.bounds
     if max(low_a, low_b) >= min(high_a, high_b):

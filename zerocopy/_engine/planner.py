@@ -10,7 +10,7 @@ from zerocopy import registry
 from zerocopy._engine.containers import CONTAINERS
 from zerocopy._engine.options import TABLE_NAMES
 from zerocopy.describe import describe, describe_array, describe_columns, summarize
-from zerocopy.device import HOST, Device, parse_stream, same_place
+from zerocopy.device import HOST, Device, parse_stream, same_memory_space
 from zerocopy.errors import CopyRequiredError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
@@ -20,9 +20,9 @@ from zerocopy.strided_view import StridedView
 
 
 class Call:
-    """One call: the object, the target, the options, and the object's description once it is made.
+    """One call: the object, the target, the options and, after `describe`, the object's description.
 
-    Every message of the call uses that description; the object is not described again.
+    The description is used for all messages, so the object is described once.
     """
 
     __slots__ = ("description", "obj", "options", "to")
@@ -33,7 +33,7 @@ class Call:
 
     @property
     def table_options(self) -> dict[str, Any]:
-        """The options that are for tables."""
+        """The options that apply to tables only."""
         return {name: value for name, value in self.options.items() if name in TABLE_NAMES}
 
     @property
@@ -131,7 +131,7 @@ def make_plan(call: Call) -> Plan:
         stream = parse_stream(options.get("stream"))
         native = target.owns(type(call.obj)) and target.is_native(call.obj)
         if native and not options.keys() - {"copy", "stream"} and options.get("copy") is not True:
-            return _itself(call, target)
+            return _plan_unchanged(call, target)
         description = call.describe(target)
         if call.table_options or not isinstance(description, Source) or target.kind == "table":
             return _plan_table(call, target, stream)
@@ -154,8 +154,8 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
         target.check_device(target.parse_device(device))
 
     def plan_array(source: Source, copy: bool | None) -> Plan:
-        place = _device(source, target, device)
-        return _plan_array(source, target, place, copy, stream, writable)
+        chosen = _device(source, target, device)
+        return _plan_array(source, target, chosen, copy, stream, writable)
 
     request = planner.request(target, call.table_options, copy, writable, plan_array)
     with call.translated_errors():
@@ -163,18 +163,18 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
 
 
 def _device(source: Source, target: Framework, device: Any) -> Device:
-    place = target.default_device(source.view) if device is None else target.parse_device(device)
-    target.check_device(place)
-    return place
+    chosen = target.default_device(source.view) if device is None else target.parse_device(device)
+    target.check_device(chosen)
+    return chosen
 
 
-def _itself(call: Call, target: Framework) -> Plan:
-    """Plan for an object that already is what the caller asked for."""
+def _plan_unchanged(call: Call, target: Framework) -> Plan:
+    """Return the plan for an object that `convert` returns unchanged."""
     empty = False
     try:
         description = call.describe(target)
     except ZeroCopyError:
-        pass  # the target's own sparse tensor, for example: no one block, but returned as it is
+        pass  # such as a sparse tensor of the target, which has no single block of memory
     else:
         if isinstance(description, Source):
             empty = description.view.size == 0
@@ -194,16 +194,16 @@ def _plan_native(
     stream: int | None,
     writable: bool | None,
 ) -> Plan:
-    """Plan for an object of the target: returned as it is, or copied by the target itself."""
+    """Return the plan for an object of the target: returned unchanged, or copied by the target."""
     reasons: list[Reason] = []
-    if not same_place(source.view.device, device):
+    if not same_memory_space(source.view.device, device):
         reasons.append(_transfer(source.view.device, device))
-    reasons += _protection(source.view, target, writable)
+    reasons += _readonly_reasons(source.view, target, writable)
     if not reasons and copy is not True and writable is not False:
-        return _itself(call, target)
+        return _plan_unchanged(call, target)
     if not target.can_copy_to_device:
         return _plan_array(source, target, device, copy, stream, writable)
-    reasons = _weigh(copy, reasons, source.view)
+    reasons = _apply_copy_option(copy, reasons, source.view)
     run = (lambda: target.copy_to_device(source.obj, device, stream)) if reasons else (lambda: source.obj)
     return _finish(source, target, reasons, run, f"{target.name} copies to {device}", device)
 
@@ -216,19 +216,19 @@ def _plan_array(
     stream: int | None,
     writable: bool | None,
 ) -> Plan:
-    """Plan for an array of another framework, or one known by its protocols alone."""
+    """Return the plan for an array of another framework, or of a type known only by its protocols."""
     if source.refusal is not None:
         refusal = source.refusal
         raise UnsupportedConversionError("", refusal.why, refusal.remedy, code=refusal.code)
     view, on_host = source.view, source.view.device.is_host
-    # Asked even if the memory is copied to another device: they raise if a copy does not help.
+    # Called for every device, because these methods raise if a copy does not help.
     target_reasons = target.copy_reasons(view) if device.is_host else target.device_copy_reasons(view)
     reasons = list(source.reasons)
-    if same_place(view.device, device):
-        reasons += target_reasons + _protection(view, target, writable)
+    if same_memory_space(view.device, device):
+        reasons += target_reasons + _readonly_reasons(view, target, writable)
     else:
         reasons.append(_transfer(view.device, device))
-    reasons = _weigh(copy, reasons, view)
+    reasons = _apply_copy_option(copy, reasons, view)
     run: Callable[[], Any]
     if on_host:
         run, step = _from_host(source, target, device, stream, reasons, writable)
@@ -292,7 +292,7 @@ def _to_host(
 def _on_device(
     source: Source, target: Framework, device: Device, stream: int | None, reasons: list[Reason]
 ) -> tuple[Callable[[], Any], str]:
-    stays = same_place(source.view.device, device)
+    stays = same_memory_space(source.view.device, device)
 
     def run() -> Any:
         exported = source
@@ -315,7 +315,7 @@ def _on_device(
 
 
 def _relayed(source: Source) -> Source:
-    """Describe device memory by a framework that can copy it; protocols alone can only alias."""
+    """Describe device memory through a framework that can copy it; the protocols can only alias."""
     return describe_array(registry.relay(source.view).from_device(source, None))
 
 
@@ -332,7 +332,7 @@ def _transfer(here: Device, there: Device) -> Reason:
     )
 
 
-def _protection(view: StridedView, target: Framework, writable: bool | None) -> list[Reason]:
+def _readonly_reasons(view: StridedView, target: Framework, writable: bool | None) -> list[Reason]:
     if writable and view.readonly and target.mutable:
         return [
             Reason(
@@ -344,7 +344,7 @@ def _protection(view: StridedView, target: Framework, writable: bool | None) -> 
     return []
 
 
-def _weigh(copy: bool | None, reasons: list[Reason], view: StridedView) -> list[Reason]:
+def _apply_copy_option(copy: bool | None, reasons: list[Reason], view: StridedView) -> list[Reason]:
     """Apply the option ``copy`` to the reasons; a zero-size array copies nothing."""
     if view.size == 0:
         return reasons

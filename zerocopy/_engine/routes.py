@@ -1,7 +1,7 @@
 """The fast path from a type to a framework: composed once, then kept in a table.
 
 A source's file offers exporters and a target's file importers, by the form in which
-memory passes between them (:data:`zerocopy.source.FORMS`); neither knows the other.
+memory passes between them (:data:`zerocopy.source.FORMS`); the two are independent.
 `convert` looks the composed function up in `TABLE` first. If it raises anything, the
 slow path (:mod:`zerocopy._engine.planner`) starts again.
 """
@@ -30,7 +30,7 @@ def keep(obj: Any, to: Any) -> None:
     The route depends on the type alone, never on the object (law 3).
     """
     if type(obj) in TABLE.get(to, ()):
-        return  # kept before: only this object needed the slow path
+        return  # the route exists: only this object needed the slow path
     try:
         route = compose(obj, to)
     except Exception as error:
@@ -69,7 +69,7 @@ def compose(obj: Any, to: Any) -> Route | None:
 
 
 def _columns_route(exporter: Route, to: Any) -> Route:
-    """Return the route of a table whose columns have routes themselves."""
+    """Return the route of a table whose columns have routes of their own."""
 
     def route(table: Any) -> Any:
         routes = TABLE[to]
@@ -103,7 +103,7 @@ def _table_route(
         try:
             return importer(exporter(obj))
         except ValueError:
-            return route(obj)  # not numbers without nulls in one chunk a column
+            return route(obj)  # a column has nulls, several chunks, or is not numeric
 
     return arrow_route
 

@@ -34,9 +34,9 @@ def misaligned(target: str, view: StridedView, multiple: int) -> Reason:
 
 
 def layout(target: str, required: str) -> Reason:
-    """Return the reason to copy memory that is not in the one layout that a target takes."""
+    """Return the reason to copy memory that is not in the only layout that a target accepts."""
     return Reason(
-        f"{target} takes only {required}",
+        f"{target} requires {required}",
         "make it contiguous where it is created: numpy.ascontiguousarray(x)",
         code="not-contiguous",
     )
@@ -78,7 +78,7 @@ def refuse_table(name: str) -> UnsupportedConversionError:
 
 
 def refuse_index(target: str, device: Device, count: int) -> DeviceError:
-    """Return the error for a CUDA device beyond the `count` that a target sees."""
+    """Return the error for a CUDA device whose index is not below `count`, those that a target sees."""
     return DeviceError(
         f"to={target!r}, device={str(device)!r}",
         f"{target} sees {count} CUDA device{'' if count == 1 else 's'}",

@@ -22,7 +22,7 @@ from zerocopy.tables.hub import hub
 
 _HOST = 1  # ARROW_DEVICE_CPU
 _VIEWS = ("string_view", "binary_view")
-_ASK_FOR_STREAM = 'ask for "nanoarrow.ArrayStream", which exports it unchanged'
+_ASK_FOR_STREAM = 'pass to="nanoarrow.ArrayStream", which exports it unchanged'
 
 
 class Nanoarrow(Framework):
@@ -56,7 +56,7 @@ class Nanoarrow(Framework):
         table = self.table(obj)
         assert table is not None
         if table.read is not None:
-            why = "a stream can be read once, and is not an array before that"
+            why = "a stream becomes an array when it is read, which is possible once"
             remedy = "pass x.read_all()"
             raise UnsupportedConversionError(f"convert({name})", why, remedy, code="unread")
         return as_one_tensor(table)
@@ -74,7 +74,7 @@ class Nanoarrow(Framework):
             # nanoarrow 0.9 loses the sizes of the blocks of text: exporting or reading such an array
             # aborts the process. Its streams are not affected.
             why = f"it is {field}, and nanoarrow aborts the process when it exports views from an array"
-            remedy = "make a nanoarrow.ArrayStream of its source instead, or cast that to large_string first"
+            remedy = "create a nanoarrow.ArrayStream of the original data, or cast it to large_string first"
             raise UnsupportedConversionError(f"convert({name})", why, remedy, code="framework-crash")
         if _is_c_array(type(obj)):
             chunks = [arrow_c.read_array(obj)]
@@ -173,7 +173,7 @@ def _name(obj: Any) -> str:
 
 
 def _is_c_array(cls: type) -> bool:
-    """Whether it is the class of ``nanoarrow.c_array``'s results, which has no public name."""
+    """Whether `cls` is the class of ``nanoarrow.c_array``'s results, which has no public name."""
     return cls.__module__ == "nanoarrow._array" and cls.__qualname__ == "CArray"
 
 

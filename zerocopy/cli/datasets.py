@@ -100,7 +100,7 @@ def _select_numbers(arrays: dict[str, Array], left_out: dict[str, str]) -> Itera
         if from_numpy(native) is not None:
             yield name, array.astype(native, copy=False)
         elif array.dtype.names:
-            left_out[name] = "structured: its fields can be converted, one by one"
+            left_out[name] = "structured: convert its fields one by one"
         else:
             left_out[name] = f"{array.dtype} is not a numeric type"
 
@@ -117,7 +117,7 @@ def _join_columns(arrays: dict[str, Array], path: Path) -> dict[str, Array]:
 
 
 def _read_npy(path: Path) -> _Read:
-    # numpy.load takes unknown bytes for a pickle, and reports that.
+    # numpy.load treats unknown bytes as a pickle, and its error is about pickles.
     with path.open("rb") as file:
         if file.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
             raise DataError(f"{path}: malformed: it does not begin as a .npy file does")
@@ -134,7 +134,7 @@ def _read_npz(path: Path) -> _Read:
             value = _no_pickle(path, name, lambda name=name: archive[name])  # type: ignore[misc]
             if isinstance(value, np.ndarray):
                 arrays[name] = value
-            else:  # NumPy returns the bytes of other members
+            else:  # for other members, NumPy returns bytes
                 left_out[name] = "not an .npy file"
     return arrays, left_out, None
 
@@ -199,8 +199,8 @@ def _csv_columns(
             csv.ConvertOptions(strings_can_be_null=True, null_values=[""]),
         )
     except ArrowInvalid:
-        return None  # pyarrow is stricter; the arrays do not need it
-    # pyarrow drops a row if it counts empty lines otherwise.
+        return None  # pyarrow's parser is stricter, and the arrays do not need it
+    # The row counts differ if pyarrow treats empty lines differently.
     return dict(zip(names, table.columns, strict=True)) if table.num_rows == count else None
 
 

@@ -1,4 +1,4 @@
-"""Report what is installed and what the machine has; frameworks are imported only on request."""
+"""The report of ``zerocopy doctor``: hardware and installed packages; imports only on request."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _frameworks(importing: bool) -> list[dict[str, Any]]:
 
 
 def _pool() -> dict[str, Any]:
-    """Return the report of the installed pool, or of the pool that installing would make."""
+    """Return the report of the installed pool, or a preview of the pool that would be installed."""
     from zerocopy.errors import ZeroCopyError
     from zerocopy.pool.install import installed_pool, preview
 

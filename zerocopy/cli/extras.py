@@ -1,4 +1,4 @@
-"""The optional dependencies of zerocopy: what each extra requires, and what is missing."""
+"""The optional dependencies of zerocopy: the requirements of each extra, and those that are missing."""
 
 from __future__ import annotations
 

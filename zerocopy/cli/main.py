@@ -22,7 +22,7 @@ _MISSING = "zerocopy: the command needs click and rich: pip install 'zerocopy-in
 def main() -> None:
     """Run the command line.
 
-    The exit code is 0, 1 for a broken promise, and 2 for wrong input.
+    The exit code is 0, or 1 for a broken promise, or 2 for invalid input.
     """
     try:
         import click  # noqa: F401
@@ -119,7 +119,7 @@ def _doctor_command() -> click.Command:
         "--import", "importing", is_flag=True, help="Import each installed framework, to list its devices."
     )
     def doctor(as_json: bool, importing: bool) -> None:
-        """Report what is installed, what is missing, and what the machine has."""
+        """Report installed and missing packages, and the hardware."""
         from zerocopy.cli.doctor import report
 
         _quiet_tensorflow()
@@ -138,8 +138,8 @@ def _doctor_command() -> click.Command:
 def _quiet_tensorflow() -> None:
     """Hide TensorFlow's information at import, unless the user has set these variables.
 
-    TensorFlow logs about oneDNN before it reads the level, hence the second variable: it switches
-    kernels, and conversions run none.
+    TensorFlow logs about oneDNN before it reads the log level, so the second variable disables
+    oneDNN. It selects kernels, and conversions run none.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")

@@ -94,7 +94,7 @@ def _print_frameworks(rows: list[dict[str, Any]], out: Output) -> None:
 
 
 def _print_pool(pool: dict[str, Any], out: Output) -> None:
-    state = "installed" if pool["installed"] else "what zerocopy.install_pool() would install"
+    state = "installed" if pool["installed"] else "the effect of zerocopy.install_pool()"
     out.show("", Text.assemble(("Pool", "bold"), (f"  {state}", "dim")))
     if "kind" not in pool:
         out.show(Text(f" {pool['why']}"))

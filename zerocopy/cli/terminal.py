@@ -41,14 +41,14 @@ class Output:
     """Standard output: a terminal, or a pipe or file, which gets 80 columns of text."""
 
     def __init__(self) -> None:
-        # Names may have characters that the terminal lacks.
+        # Names may contain characters that the terminal cannot encode.
         reconfigure = getattr(sys.stdout, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
         console = Console(highlight=False)
         self.plain = not console.is_terminal
         if self.plain:
-            # Rich takes the width from standard error: the text would depend on the window.
+            # Rich would use the width of standard error, so that the text depended on the window.
             columns = os.environ.get("COLUMNS", "")
             console.width = int(columns) if columns.isdecimal() and int(columns) else PLAIN_WIDTH
         self.console, self.width = console, console.width

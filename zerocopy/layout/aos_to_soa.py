@@ -47,7 +47,7 @@ def aos_to_soa(
     out : mapping of str to array, or array of shape (k, n), optional
         Memory for the result: arrays of the shapes and types that are returned otherwise, which
         overlap neither `records` nor each other. Contiguous arrays at multiples of 64 bytes are
-        the fastest. A matrix is for `n` records of `k` fields of one type; its rows become the columns.
+        fastest. A matrix is for `n` records of `k` fields of one type; its rows become the columns.
     copy : bool, optional
         False: the columns are strided views of the records, or CopyRequiredError is raised.
         True: the result never aliases the records. None: it aliases them only where a record is a

@@ -17,8 +17,8 @@ _BYTE: np.dtype[Any] = np.dtype(np.uint8)
 
 _PAGE = 4096
 # Columns whose length is a multiple of a page would all map to the same cache set (8 ways), so each
-# starts some lines later. To rows, a power of two of records, with and without: 13.9 and 13.1 GB/s
-# of 64 x f4, 21.2 and 20.7 of 8 x f4 (Zen 4).
+# starts some lines later. Measured to rows, for a power of two of records, with and without this
+# offset: 13.9 and 13.1 GB/s for 64 x f4, 21.2 and 20.7 GB/s for 8 x f4 (Zen 4).
 _STAGGER = 5 * LINE
 
 

@@ -28,7 +28,7 @@ class Group(NamedTuple):
 
 
 #: 3-field groups come first: they write a fourth, garbage field, which later groups overwrite.
-#: A run of fields is split into the largest possible groups first, which is the order here too.
+#: The order is also that in which a run of fields is split: the largest possible groups first.
 GROUPS = (
     Group(4, 3, False),
     Group(4, 3, True),

@@ -44,7 +44,7 @@ def load(name: str) -> Kernel:
         if code is not None:
             return _linked(llvm, name, code)
     if not hasattr(llvm, "create_pass_builder"):
-        raise ImportError("it is too old for the kernels; pip install 'numba>=0.63'")
+        raise ImportError("Numba is too old for the kernels; pip install 'numba>=0.63'")
     compiled = getattr(import_module(f"zerocopy.layout.kernels.{name}"), name)
     if not hasattr(compiled, "inspect_llvm"):
         raise ImportError("NUMBA_DISABLE_JIT is set, and the kernels exist only as machine code")

@@ -42,7 +42,7 @@ def _matrix_rows(out: Array, leaves: Sequence[FieldLeaf], shape: tuple[int, ...]
 
 
 def by_leaf(out: Any, leaves: Sequence[FieldLeaf], asked: str = _ASKED, name: str = "out") -> list[Any]:
-    """Return the values of a nested mapping, one per leaf; raise unless its names are theirs."""
+    """Return the values of a nested mapping, one per leaf; raise unless its keys match the fields."""
     if not isinstance(out, Mapping):
         why = f"{name} is a {type(out).__name__}"
         remedy = "pass a dict of arrays, or one array of shape (k, n)"

@@ -85,7 +85,7 @@ class RecordPlan:
         self.scratch = self.rows * (itemsize if lines else max(sizes, default=0)) + LINE
         copied = sum(leaf.width for leaf in leaves)
         # One line is prefetched per line written. If few fields are wanted, the lines between them
-        # are not needed: the hardware prefetcher, which detects strides, is then used alone.
+        # are not needed, and the hardware prefetcher, which detects strides, is enough.
         step = LINE * itemsize // copied if 2 * copied > itemsize else 0
         self._tables = (_runs(groups), *_leaf_rows([leaves[i] for i in self.order], groups))
         runs, rows, pieces = self._tables
@@ -172,7 +172,7 @@ def _end(leaf: FieldLeaf) -> int:
 
 
 def overrun_ends(leaves: Sequence[FieldLeaf], itemsize: int) -> frozenset[int]:
-    """Return after which bytes of a record four more may be written too.
+    """Return the ends of fields in a record after which four more bytes may be overwritten.
 
     Groups of three are written first: native ones, then swapped ones, each for all records of a
     tile and in the order of their offsets. So any field may follow that is not in an earlier

@@ -158,8 +158,8 @@ def _converted(array: Array, plain: Array, fields: Sequence[str] | None) -> dict
     """Return the fields whose values differ from those stored in the records.
 
     ``astropy.io.fits.FITS_rec`` converts scaled numbers, unsigned ones and logicals: the file
-    stores ``a + b * x``, signed integers and the letters T and F. Of text, which it decodes,
-    the result is the stored bytes, as the records' dtype states.
+    stores ``a + b * x``, signed integers and the letters T and F. Text, which it decodes,
+    is returned as the stored bytes, which have the records' dtype.
     """
     converted: dict[str, Array] = {}
     if type(array) in (np.ndarray, np.recarray, np.memmap):

@@ -1,4 +1,4 @@
-"""A record type with its leaves and the plans made for it."""
+"""A record type with its leaves and its plans."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def soa_to_aos(
     copy : bool, optional
         False: the result is a view, which is possible if the columns are the fields of existing
         records, as ``aos_to_soa(records, copy=False)`` returns them; otherwise CopyRequiredError
-        is raised. True: the result never aliases the columns. None: it aliases them if they are.
+        is raised. True: the result never aliases the columns. None: it aliases them in that case.
     threads : int, optional
         Maximum number of threads. None: one for each core that this process may use.
     stream : int or stream object, optional
@@ -66,7 +66,7 @@ def soa_to_aos(
     UnsupportedConversionError
         The columns differ in length, or their names are not those of the fields; `out` does not fit.
     LossyConversionError
-        A field's type does not hold its column's values.
+        A field's type cannot hold its column's values.
     CopyRequiredError
         With ``copy=False``: the columns are not the fields of existing records.
     ValueError
@@ -219,12 +219,12 @@ def _cast(column: Array, leaf: FieldLeaf) -> Array:
     if column.dtype == leaf.dtype:
         return column
     if not np.can_cast(column.dtype, leaf.dtype, "safe"):
-        why = f"field {leaf.name!r} is {leaf.dtype}, which does not hold {column.dtype}"
+        why = f"field {leaf.name!r} is {leaf.dtype}, which cannot hold {column.dtype}"
         remedy = "cast the column first: column.astype(...)"
         raise LossyConversionError(SOA_TO_AOS, why, remedy, code="lossy-cast")
     lossy = LossyConversionError(
         SOA_TO_AOS,
-        f"field {leaf.name!r} is {leaf.dtype}, which does not hold all values of its {column.dtype}",
+        f"field {leaf.name!r} is {leaf.dtype}, which cannot hold all values of its {column.dtype} column",
         "give the field the column's type",
         code="lossy-cast",
     )

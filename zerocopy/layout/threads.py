@@ -1,4 +1,4 @@
-"""Runs the parts of one task on all cores, in a thread pool that persists between tasks.
+"""Runs tasks on all cores, in a thread pool that persists between calls.
 
 Numba's own threading layers are not safe in a library: its ``workqueue`` layer ends the process
 when two Python threads enter it at once ("Concurrent access has been detected", Numba's manual,
@@ -102,8 +102,8 @@ def _start(part: _Part) -> None:
     try:
         _pool().submit(part)
     except RuntimeError:
-        # No more threads can be started: at interpreter exit, or past a limit. The pool may have
-        # queued the part anyway, which is why a part must not run twice.
+        # The system cannot start more threads, or the interpreter exits. The pool may have queued
+        # the task anyway, so a task must not run twice.
         return
 
 
@@ -113,5 +113,5 @@ def _pool() -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    # A forked child has none of its parent's threads and would wait for them forever.
+    # A forked child does not have its parent's threads and would wait for them forever.
     os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -24,7 +24,7 @@ MIN_KERNEL_BYTES = 256 << 10
 # Largest gap between records across which bytes may be read: record and gap share a page.
 _MAX_GAP = 16
 
-#: Bytes of output from which stores bypass the caches: the caller finds smaller results in a cache.
+#: Bytes of output from which stores bypass the caches; smaller results stay in a cache for the caller.
 MIN_STREAMING_BYTES = 16 << 20
 
 #: Bytes of rows that NumPy copies at a time, so that each cache line of the rows is fetched once, not
@@ -87,7 +87,8 @@ def to_rows(columns: Sequence[Array], kind: RecordType, records: Array, max_thre
 def _copy_field(column: Array, field: Array, nbytes: int, max_threads: int | None) -> None:
     """Copy one of many fields with NumPy, whose strided loop prefetches better than the kernel.
 
-    One field of 4 bytes of a particle of 59, 256 MiB of them, two cores: 10 ms, the kernel 17.
+    Measured with a 4-byte field of 59-byte records, 256 MiB, two cores: 10 ms, and 17 ms with the
+    kernel.
     """
     parts = threads.split_rows(len(field), nbytes, max_threads, LINE)
     threads.run([partial(np.copyto, column[low:high], field[low:high]) for low, high in parts])
@@ -150,8 +151,8 @@ def _kernel(name: str) -> Callable[..., None] | None:
         try:
             return load(name)
         except (ImportError, OSError) as error:
-            # At import, Numba refuses versions of NumPy newer than itself. And a package in a zip
-            # archive has no source files to compute the cache key from.
+            # At import, Numba refuses NumPy versions that are newer than it supports. In a zip archive
+            # there are no source files from which to compute the cache key.
             warnings.warn(
                 f"zerocopy converts records with NumPy, because Numba fails: {error}",
                 RuntimeWarning,

@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", metavar="SIZE", help="maximum on each device, such as 8GiB")
     parser.add_argument("--fraction", metavar="PART", help="the same, as a fraction of the GPU's memory")
     parser.add_argument("--reserve", metavar="SIZE", help="the same, as memory left to other processes")
-    parser.add_argument("--initial", metavar="SIZE", help="size that is taken at once")
+    parser.add_argument("--initial", metavar="SIZE", help="size that is allocated at once")
     parser.add_argument("--release-threshold", metavar="SIZE", help="unused memory that CUDA's pools keep")
     parser.add_argument("--frameworks", metavar="A,B", help="frameworks that use the pool; default: all")
     parser.add_argument("--track", action="store_true", help="record each allocation, for check_leaks()")
@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"{program[0]} does not exist")
     try:
         settings = Settings.read(**values) if values else Settings.from_environment() or Settings()
-        pool = installed_pool()  # by `import zerocopy`, from the variable
+        pool = installed_pool()  # installed by `import zerocopy`, from the variable
         if pool is not None and (not program or pool.settings != settings):
             pool.close()
         if not program:

@@ -39,7 +39,7 @@ class Attachments:
         return hook.predict(self._pool, os.environ)
 
     def _is_wanted(self, hook: PoolHook) -> bool:
-        """Whether the pool is for a framework, or for one that allocates via it."""
+        """Whether the pool is for a framework, or for another one that allocates via that framework."""
         wants = self._pool.settings.wants
         return wants(hook.name) or any(
             wants(other.name) and other.allocates_via(self._pool) == hook.name for other in self.hooks
@@ -101,8 +101,8 @@ class Attachments:
 
     def _attach_later(self, hook: PoolHook) -> None:
         def callback() -> None:
-            # Without LOADING: this thread holds the import's lock, which the thread that has LOADING
-            # may wait for. So it checks afterwards whether the pool was closed meanwhile.
+            # Without LOADING: this thread holds the import's lock, for which the thread that holds
+            # LOADING may wait. So it checks afterwards whether the pool was closed meanwhile.
             if not self._closed and hook.has_read_env():
                 self._attach(hook)
                 if self._closed:
@@ -117,7 +117,7 @@ class Attachments:
         if reason is not None:
             self._rows[hook.name] = Attachment(hook.name, Status.UNSUPPORTED, reason.why, reason.remedy)
             return
-        self._started.add(hook.name)  # first: a failing hook may have done half of it
+        self._started.add(hook.name)  # before attach(), which may fail after it changed something
         try:
             detail = hook.attach(self._pool)
         except Exception as error:  # noqa: BLE001 - the other frameworks keep the pool
@@ -151,7 +151,7 @@ class Attachments:
             self._closed = True
             for callback in self._callbacks:
                 imports.cancel(callback)
-            for hook in self.hooks:  # the stack undoes all of them, whichever raises
+            for hook in self.hooks:  # the stack calls all of them, even if one raises
                 stack.callback(self._detach, hook)
 
     def _detach(self, hook: PoolHook) -> None:

@@ -59,7 +59,7 @@ class DriverPool:
         cuda_pool.set_attribute(device, handle, cuda_pool.RELEASE_THRESHOLD, self.threshold)
         if initial:
             try:
-                # Below its threshold a pool keeps the memory that is freed to it.
+                # The pool keeps freed memory up to its threshold, so allocate and free the initial size.
                 ptr = cuda_pool.allocate(device, handle, initial, LEGACY_DEFAULT_STREAM)
             except MemoryError as error:
                 cuda_pool.set_attribute(device, handle, cuda_pool.RELEASE_THRESHOLD, before)
@@ -104,7 +104,7 @@ class DriverPool:
         return self.stats().current_bytes
 
     def restore_threshold(self) -> None:
-        """Set the threshold again, which frameworks write too."""
+        """Set the threshold again, because frameworks overwrite it."""
         if self.is_active and self._threshold_now() != self.threshold:
             cuda_pool.set_attribute(self.device, self.handle, cuda_pool.RELEASE_THRESHOLD, self.threshold)
 
@@ -119,7 +119,7 @@ class DriverPool:
         return Stats(current, high, reserved)
 
     def charged_bytes(self, nbytes: int) -> int:
-        """Return how much an allocation counts against a limit, here MPS's."""
+        """Return the bytes that an allocation counts against a limit, here that of MPS."""
         return nbytes
 
     def read_delta(self) -> StatsDelta:

@@ -29,7 +29,7 @@ class GPU:
 
     index: int
     name: str
-    total: int  # bytes, of a MIG slice its own
+    total: int  # bytes; of the slice if it is a MIG slice
     mig: bool = False  # whether it is a MIG slice
     others: int = 0  # bytes that other processes use, as far as NVML reports them
 
@@ -57,7 +57,7 @@ def visible_gpus(environ: Mapping[str, str] = os.environ) -> tuple[list[GPU], Re
     """Return the devices that are visible to CUDA, and the reason if there are none."""
     library = _nvml()
     if library is None:
-        # Tegra, WSL without NVML, or no driver at all: the CUDA library decides.
+        # Tegra, WSL without NVML, or a machine without a driver: use the CUDA library.
         return _from_driver()
     handles = _visible(library, environ.get("CUDA_VISIBLE_DEVICES"))
     if not handles:
@@ -151,7 +151,7 @@ def _gpu(library: Any, index: int, handle: ctypes.c_void_p) -> GPU:
 def _others(library: Any, handle: ctypes.c_void_p, used: int) -> int:
     """Return the used bytes if NVML lists a process, or if they exceed 64 MiB.
 
-    In containers NVML hides the processes of others, but not the memory that they use.
+    In containers NVML hides other containers' processes, but not the memory that they use.
     """
     count = ctypes.c_uint(0)
     code = library.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), None)

@@ -30,7 +30,7 @@ class PoolHook:
     title : str
         Name in messages, such as ``"CuPy"``. Default: `name`.
     shares_driver_pool : bool
-        Whether the framework can share the driver's pool only, and no RMM resource by default.
+        Whether the framework can share only the driver's pool by default, and no RMM resource.
     calls_pool : bool
         Whether the framework calls the pool for each allocation, which ``track=True`` then records.
     own_limit : str
@@ -118,7 +118,7 @@ class PoolHook:
         return is_installed(self.name)
 
     def imported(self) -> bool:
-        """Whether the framework has been imported to its end."""
+        """Whether the import of the framework has finished."""
         return imports.is_imported(self.module or self.name)
 
     def in_use(self) -> bool:
@@ -160,7 +160,7 @@ class PoolHook:
                 self.name,
                 Status.REPLACED,
                 "another package has replaced the pool's allocator since",
-                "pool.refresh() puts the pool's back",
+                "pool.refresh() restores the pool's allocator",
             )
         return before
 

@@ -1,8 +1,8 @@
 """Callbacks after a module is imported, without importing it: for frameworks that are imported later.
 
 A finder at the head of ``sys.meta_path`` lets the other finders find the module and wraps its
-loader's ``exec_module`` (`importlib.abc.MetaPathFinder`). The module gets its own loader back
-before it runs, and the finder is removed once no callback waits. The finder does not see modules
+loader's ``exec_module`` (`importlib.abc.MetaPathFinder`). The module's own loader is restored
+before the module runs, and the finder is removed once no callback waits. The finder does not see modules
 whose import was already under way, or that were put into ``sys.modules``: `catch_up` finds those.
 """
 
@@ -22,21 +22,21 @@ from zerocopy import forks
 
 _waiting: dict[str, list[Callable[[], None]]] = {}
 
-# Not forks.LOADING: a thread at the end of an import holds that import's lock, which a thread
-# that holds LOADING may wait for. No thread waits for another lock while it holds this one.
+# Not forks.LOADING: a thread at the end of an import holds that import's lock, for which a
+# thread that holds LOADING may wait. No thread waits for another lock while it holds this one.
 _CHANGING = forks.lock()
 
 _LAZY: Any = getattr(importlib.util, "_LazyModule", ())
 
 
 def is_imported(name: str) -> bool:
-    """Whether a module has been imported to its end; a lazy one (`importlib.util.LazyLoader`) has run."""
+    """Whether the import of a module has finished; a lazy module (`LazyLoader`) must have run."""
     module = sys.modules.get(name)
     return not (module is None or _is_lazy(module) or getattr(_spec(module), "_initializing", False))
 
 
 def _is_lazy(module: Any) -> bool:
-    # By its type: reading any attribute of a lazy module loads it.
+    # Check the type, because reading an attribute of a lazy module loads it.
     return isinstance(module, _LAZY)
 
 
@@ -129,7 +129,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         active: set[str] = self._active.__dict__.setdefault("names", set())
-        # A finder that calls all other finders calls this one again: then the answer is None.
+        # A finder that calls all other finders calls this one again, which then finds nothing.
         if fullname not in _waiting or fullname in active:
             return None
         active.add(fullname)
@@ -151,17 +151,18 @@ _FINDER = _Finder()
 
 
 def _wrap_loader(spec: Any) -> None:
-    """Have the callbacks called once the module of a spec has run."""
+    """Arrange that the callbacks are called once the module of a spec has run."""
     loader = getattr(spec, "loader", None)
     if hasattr(loader, "exec_module") and not isinstance(loader, _Loader):
         spec.loader = _Loader(spec, loader)
 
 
 class _Loader:
-    """Wrapper of a loader that takes itself away before the module runs.
+    """Wrapper of a loader that removes itself before the module runs.
 
-    A wrapper, because a loader may be a class, have slots, or load several modules. Taken away
-    early, because resources, source lines and pickles use the module's own loader.
+    The loader itself is not changed, because it may be a class, have slots, or load several
+    modules. The wrapper is removed early, because resources, source lines and pickles use the
+    module's own loader.
     """
 
     def __init__(self, spec: Any, loader: Any) -> None:

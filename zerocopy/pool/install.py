@@ -62,7 +62,7 @@ def install_pool(
         TensorFlow is imported, named, or installed for GPUs, and no limit is set; otherwise RMM's.
     host : str, optional
         ``"off"`` (the default), ``"aligned"``, ``"recycle"``, ``"pinned"``, or several joined by ``+``.
-        All but ``"pinned"`` work without a GPU.
+        All except ``"pinned"`` work without a GPU.
     devices : int or sequence of int, optional
         Default: all devices that are visible to CUDA.
     limit : int or str, optional
@@ -72,7 +72,7 @@ def install_pool(
     reserve : int or str, optional
         The same as the memory left to other processes.
     initial : int or str, optional
-        Size that is taken at once, and thereby guaranteed.
+        Size that is allocated at once, and is thereby guaranteed.
     release_threshold : int or str, optional
         Unused memory that CUDA's asynchronous pools keep. Default: all.
     frameworks : str or sequence of str, optional
@@ -230,7 +230,7 @@ def install(requested: Settings) -> Pool:
             raise PoolInstalledError(
                 f"install_pool({requested})",
                 f"a pool with other options is installed: {_installed.settings}",
-                "zerocopy.installed_pool() returns it; close() it before another one is installed",
+                "close it first: zerocopy.installed_pool().close()",
             )
         modes = host.parse(requested.host)
         pool = _prepare(requested, modes)
@@ -287,7 +287,7 @@ def _unlimited(pool: Pool) -> str:
         return ""
     return (
         f"the limit does not apply to {', '.join(hook.display_name for hook in present)}: they allocate "
-        f"outside the pool. {'; '.join([*hooks.own_limits(present), 'MPS and MIG limit all'])}"
+        f"outside the pool. {'; '.join([*hooks.own_limits(present), 'MPS and MIG limit all of them'])}"
     )
 
 
@@ -317,7 +317,7 @@ def _select(requested: Settings, gpus: list[GPU], missing: Reason | None) -> lis
     by_index = {gpu.index: gpu for gpu in gpus}
     if not by_index.keys() >= set(requested.devices):
         reason = missing or Reason(
-            f"{len(gpus)} devices are visible to CUDA", "name one of them", code="no-device"
+            f"{len(gpus)} devices are visible to CUDA", "pass the number of one of them", code="no-device"
         )
         asked = f"devices={list(requested.devices)}"
         raise PoolUnavailableError(asked, reason.why, reason.remedy, code=reason.code)

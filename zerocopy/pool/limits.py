@@ -57,7 +57,7 @@ def device_limit(
     elif settings.fraction is not None or settings.reserve is not None:
         raise PoolOptionError(
             ", ".join(settings.limit_options()),
-            "this machine has no GPU that it could be a part of",
+            "it depends on the GPU's memory, and the machine has no GPU",
             "pass limit= in bytes",
         )
     least = min(limits, key=lambda limit: limit.nbytes, default=None)
@@ -80,13 +80,13 @@ def _of_gpu(settings: Settings, gpu: GPU) -> list[Limit]:
             raise PoolOptionError(
                 f"{name}={size}",
                 f"{gpu.name} (device {gpu.index}) has {show_size(gpu.total)}",
-                "pass a smaller size; kind='managed' can use more than the GPU has",
+                "pass a smaller size, or kind='managed', which can exceed the GPU's memory",
             )
     if settings.reserve == gpu.total:
         raise PoolOptionError(
             f"reserve={settings.reserve}",
-            f"it is all the memory of {gpu.name} (device {gpu.index})",
-            "leave some memory for the pool",
+            f"it leaves no memory of {gpu.name} (device {gpu.index})",
+            "pass a smaller size",
         )
     limits = []
     if settings.fraction is not None:
@@ -131,7 +131,7 @@ def sharing_note(gpu: GPU, limit: Limit | None, environ: Mapping[str, str] = os.
         fixes = ["by MPS or MIG", f"by kind='rmm' and limit= for {hooks.limited_frameworks()}"]
         return (
             f"other processes use {show_size(gpu.others)} of device {gpu.index} ({gpu.name}), and the "
-            "pool has no limit: give each process its part, "
+            "pool has no limit: limit each process,  "
             + "; ".join([*fixes, *hooks.own_limits(hooks.framework_hooks())]),
             True,
         )

@@ -16,7 +16,7 @@ from zerocopy.pool.sizes import show_value, suggest
 
 #: Each kind of pool, with a one-line description.
 KINDS = {
-    "auto": "the driver's pool if a framework is in use that can share no other, RMM's otherwise",
+    "auto": "the driver's pool if a framework in use can share only that, otherwise RMM's",
     "driver": "CUDA's device-default memory pool, which every framework can share; without a limit",
     "rmm": "RMM's pool over cudaMalloc; supports a hard limit",
     "rmm:pool": "the same",
@@ -43,7 +43,7 @@ def read_nbytes(nbytes: Any) -> int:
         raise PoolOptionError(f"nbytes={nbytes!r}", "it is not a number of bytes", "pass a whole number")
     number = int(nbytes)
     if not 0 <= number < 2**63:
-        why = "a size is not negative" if number < 0 else "no memory is as large as that"
+        why = "a size is not negative" if number < 0 else "it exceeds the address space"
         raise PoolOptionError(f"nbytes={nbytes!r}", why, "pass a size that the device can have")
     return number
 
@@ -68,9 +68,9 @@ def read_kind(kind: Any) -> str:
     if name is None or name not in KINDS:
         hint = " (an allocator is passed as allocator=)" if hasattr(kind, "allocate") else ""
         kinds = [each for each in KINDS if each != "custom"]  # allocator= selects it
-        remedy = suggest(kind, kinds) if name is not None else f"there are: {', '.join(kinds)}"
+        remedy = suggest(kind, kinds) if name is not None else f"known: {', '.join(kinds)}"
         if name in host.MODES:
-            remedy = f'that is a mode of host memory: host="{name}"'
+            remedy = f'pass the mode of host memory as host="{name}"'
         raise PoolOptionError(f"kind={show_value(kind)}", "no such kind of pool" + hint, remedy)
     return "rmm" if name == "rmm:pool" else name
 
@@ -85,7 +85,7 @@ def read_flag(value: Any, name: str) -> bool:
         valid = False
     if not valid:
         raise PoolOptionError(
-            f"{name}={show_value(value)}", "it is yes or no", f"write {name}=True or {name}=False"
+            f"{name}={show_value(value)}", "it is not a bool", f"write {name}=True or {name}=False"
         )
     return bool(value)
 
@@ -105,7 +105,7 @@ def read_fraction(value: Any) -> float | None:
     if not real or not 0 < number <= 1:
         raise PoolOptionError(
             f"fraction={show_value(value)}",
-            "it is a part of the GPU's total memory: more than 0, at most 1",
+            "it is a fraction of the GPU's total memory, more than 0 and at most 1",
             "write it as 0.5",
         )
     return float(number)
@@ -166,7 +166,7 @@ def read_frameworks(value: Any) -> tuple[str, ...] | None:
         if not isinstance(name, str) or name not in known:
             raise PoolOptionError(
                 f"frameworks={show_value(value)}",
-                f"{show_value(name)} takes no memory from a pool",
+                f"{show_value(name)} cannot use a pool",
                 suggest(show_value(name), known),
             )
     return tuple(name for name in known if name in names)

@@ -30,7 +30,8 @@ class Pool(PoolBase):
 
     A pool implements the external allocator interface, ``allocate(nbytes, stream)`` and
     ``deallocate(ptr, nbytes, stream)``, so that other code can allocate from it. It is
-    thread-safe. ``with pool:`` scopes statistics and leaks; it neither installs nor closes.
+    thread-safe. ``with pool:`` begins a scope of statistics and leaks, and neither installs nor closes
+    the pool.
 
     Attributes
     ----------
@@ -192,12 +193,14 @@ class Pool(PoolBase):
         mode = next((mode for mode in self._host if mode.name == "pinned"), None)
         if mode is None or mode.allocator is None:
             raise PoolOptionError(
-                f"pinned({shape!r})", "the pool has no pinned memory", 'install_pool(host="pinned")'
+                f"pinned({shape!r})",
+                "the pool has no page-locked memory",
+                'zerocopy.install_pool(host="pinned")',
             )
         return mode.allocator.empty(shape, dtype)
 
     def report(self) -> Report:
-        """Return what took effect, framework by framework, at this moment.
+        """Return the present state of each framework's attachment.
 
         Returns
         -------
@@ -272,7 +275,7 @@ class Pool(PoolBase):
         """
         trimmed: int = sum(mode.trim() for mode in self._host)
         if self.closed or self.attachments.freeing_via(self._provider):
-            return trimmed  # these frameworks must free into the resource that they allocated from
+            return trimmed  # these frameworks must free into the resource from which they allocated
         free = {device: _free_bytes(device) for device, pool in self._pools.items() if pool.reserved_unknown}
         for device, pool in self._pools.items():
             self.recorder(device).update()  # a new device pool counts from zero
@@ -328,7 +331,7 @@ class Pool(PoolBase):
         with LOADING, ExitStack() as stack:
             if self.closed:
                 return
-            # The stack runs all of them, in reverse order, whichever raises.
+            # The stack calls all of them, in reverse order, even if one raises.
             stack.callback(self._on_close, self)
             stack.callback(self._release)
             for mode in self._host:

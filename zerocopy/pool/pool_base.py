@@ -77,7 +77,9 @@ class PoolBase:
         if in_use + pool.charged_bytes(nbytes) > limit.nbytes:
             more = f"{show_size(nbytes)} on top of the {show_size(in_use)} in use"
             why = f"{more} would exceed the limit of {limit}"
-        elif "maximum pool size" in str(error).lower():  # RMM has no error type for a pool that may not grow
+        elif (
+            "maximum pool size" in str(error).lower()
+        ):  # RMM has no error type for a pool at its maximum size
             why = f"{show_size(in_use)} of {limit} are in use, and no free block is as large (fragmentation)"
         else:
             return error  # the device itself is out of memory
@@ -150,7 +152,7 @@ class PoolBase:
             return [Leak(current, device)] if current > 0 else []
         if not pool.counts_all:
             return tracker.outstanding(device)
-        # RMM lists all allocations; the tracker has the Python stacks of those that went through the pool.
+        # RMM lists all allocations; the tracker has Python stacks for the allocations of the pool.
         number = tracker.number
         leaks = pool.outstanding()
         tracker.prune(device, {leak.ptr for leak in leaks}, number)
@@ -167,7 +169,7 @@ class PoolBase:
             return number
         reason = self.missing_device() or Reason(
             f"the pool is on devices {', '.join(map(str, self._pools)) or 'none'}",
-            "name one of the pool's devices",
+            "pass one of the pool's devices",
             code="other-device",
         )
         raise DeviceError(f"device={device!r}", reason.why, reason.remedy, code=reason.code)

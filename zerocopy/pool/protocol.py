@@ -15,7 +15,7 @@ class FrameworkChoice(Protocol):
 
 
 class PoolInterface(Protocol):
-    """What a `PoolHook` may use of a pool. Streams are driver handles: 1 is the legacy default stream."""
+    """The methods that a `PoolHook` may call. Streams are driver handles: 1 is the legacy default."""
 
     closed: bool
     devices: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""`Report`: what took effect, framework by framework, as text and as data."""
+"""`Report`: the state of each framework's attachment, as text and as data."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _notes(pool: PoolBase, *, pooled: bool, host: bool) -> list[str]:
     if pool.tracked and not pool.uses_rmm and pooled:
         tracked = join_names([*(hook.display_name for hook in hooks if hook.calls_pool), "allocate()"])
         others = join_names(hook.display_name for hook in hooks if not hook.calls_pool)
-        notes.append(f"tracked are {tracked}; {others} do not call the pool")
+        notes.append(f"only {tracked} are tracked; {others} do not call the pool")
     if not pooled and not host:
         about = MODES["aligned"].about
         notes.append(f'no memory is pooled; install_pool(host="aligned") works without a GPU: {about}')

@@ -47,22 +47,22 @@ class RMMPool:
         settings = self._settings
         asked = f"install_pool({settings.kind!r})"
         mr = rmm_chain.load(asked)
-        # Memory of another allocator may exist without a driver.
+        # A custom allocator may work without a driver.
         own = settings.kind != "custom" and self._upstream is None
         try:
             with cuda_driver.on_device(self.device) if own else nullcontext():
                 if own:
                     cuda_driver.hold(self.device)
                 chain = rmm_chain.build(mr, settings, self._limit, self._upstream)
-        # RMM raises RuntimeError for most driver errors and MemoryError for others, also
-        # without a driver, when memory is not the problem.
+        # RMM raises RuntimeError for most driver errors, and MemoryError for others, such as a
+        # missing driver.
         except (RuntimeError, MemoryError) as error:
             if isinstance(error, ZeroCopyError) and not isinstance(error, MemoryError):
                 reason = error.reason
             else:
                 reason = (cuda_driver.missing() if settings.kind != "custom" else None) or Reason(
-                    f"RMM cannot build it on device {self.device}: {error}",
-                    "pass a smaller size if memory is short; see nvidia-smi",
+                    f"RMM cannot build the pool on device {self.device}: {error}",
+                    "check the free memory with nvidia-smi, and pass a smaller size if it is not enough",
                     code="out-of-memory",
                 )
             raise PoolUnavailableError(asked, reason.why, reason.remedy, code=reason.code) from error
@@ -174,7 +174,7 @@ class RMMPool:
             try:
                 new = self._build()
             except PoolUnavailableError:
-                return 0  # too little memory for a second pool: keep the first
+                return 0  # not enough memory for a second pool: keep the first
             old, self._chain = self._chain, new
             _drop(old)
             return max(0, (before.reserved_bytes or 0) - (self.stats().reserved_bytes or 0))
@@ -182,7 +182,7 @@ class RMMPool:
     def release(self, in_use: bool) -> None:
         """Destroy the pool now if none of its memory is in use, otherwise keep it until the process ends.
 
-        Frameworks that still call the pool are refused; others hold an RMM resource themselves.
+        Frameworks that still call the pool get an error; others keep their RMM resource alive.
         """
         with self._lock:
             self.flush()
@@ -203,7 +203,7 @@ def check_managed(device: int) -> None:
     if reason is None and not cuda_pool.pages_managed_memory(device):
         reason = Reason(
             f"device {device} has no concurrent managed access: it cannot use more memory than it has",
-            "use kind='rmm'; Linux with a GPU of the Pascal generation or later has it",
+            "use kind='rmm', or Linux with a GPU of the Pascal generation or later",
             code="no-managed-access",
         )
     if reason is not None:

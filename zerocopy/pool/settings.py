@@ -119,10 +119,12 @@ class Settings:
                 why = f"{name} has no value" if name else f"{part} has no name"
                 raise PoolOptionError(asked, why, form)
             elif name in options:
-                raise PoolOptionError(asked, f"{name} is there twice", form)
+                raise PoolOptionError(asked, f"{name} occurs twice", form)
             options[name] = value
         if "allocator" in options:
-            raise PoolOptionError(asked, "an allocator is an object", "pass it: install_pool(allocator=...)")
+            raise PoolOptionError(
+                asked, "an allocator cannot be given as text", "call install_pool(allocator=...)"
+            )
         try:
             return cls.read(**options)
         except PoolOptionError as error:
@@ -171,7 +173,7 @@ class Settings:
             raise PoolOptionError(
                 f"initial={self.initial}, limit={self.limit}",
                 "the initial size exceeds the limit",
-                "initial= is the size that is reserved at once, limit= the maximum",
+                "pass a smaller initial=, which is allocated at once, or a larger limit=",
             )
 
     def _check_allocator(self) -> None:
@@ -184,11 +186,11 @@ class Settings:
         if self.kind != "custom":
             raise PoolOptionError(
                 f"kind={self.kind!r}, allocator=...",
-                "a custom allocator takes the kind's place",
+                "a custom allocator replaces the kind",
                 "leave kind= out",
             )
         if isinstance(allocator, type):
-            raise PoolOptionError(asked, "it is a class, not an instance", "call it")
+            raise PoolOptionError(asked, "it is a class, not an instance", "pass an instance")
         for name in ("allocate", "deallocate"):
             if not callable(getattr(allocator, name, None)):
                 raise PoolOptionError(

@@ -1,7 +1,7 @@
-"""Interpreter shutdown: the pool frees nothing then, the operating system takes the memory back.
+"""Interpreter shutdown: the pool frees nothing, and the operating system reclaims the memory.
 
-Frameworks free arrays until the very end, when the driver or a Python allocator may already be
-gone. A daemon thread that requests the GIL after that point is ended by unwinding its stack
+Frameworks free arrays until the process ends, when the driver or a Python allocator may already
+be unloaded. A daemon thread that requests the GIL after that point is ended by unwinding its stack
 (CPython before 3.14, ``PyEval_RestoreThread``); in RMM's C++ frames this aborts the process.
 """
 

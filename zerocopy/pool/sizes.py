@@ -26,7 +26,7 @@ def parse_size(value: Any, option: str = "size") -> int:
     if isinstance(value, str):
         return _from_text(value, asked)
     try:
-        # operator.index(True) is 1, which is hardly meant as a size.
+        # operator.index(True) is 1, but a bool as a size is probably a mistake.
         size = operator.index(value) if not isinstance(value, bool) else None
     except TypeError:
         size = None
@@ -60,7 +60,7 @@ def _from_text(text: str, asked: str) -> int:
 
 def _within(size: int, asked: str) -> int:
     if size >= _END:
-        raise PoolOptionError(asked, "no memory is as large as that", 'write it as "8GiB"')
+        raise PoolOptionError(asked, "it exceeds the address space", 'write it as "8GiB"')
     return size
 
 
@@ -76,7 +76,7 @@ def suggest(name: Any, known: Iterable[str]) -> str:
     """Return the remedy for an unknown name: the most similar names, and all names."""
     near = difflib.get_close_matches(str(name).lower(), list(known), n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    return f"{hint}there are: {', '.join(known)}"
+    return f"{hint}known: {', '.join(known)}"
 
 
 def show_size(size: int) -> str:

@@ -25,7 +25,7 @@ class VariableHook(PoolHook):
     default_footprint : str
         What it preallocates by default.
     start_event : str
-        Event at which it reads its variables, as a clause: ``"JAX has made its client"``.
+        Event at which it reads its variables, as a clause: ``"JAX has created its client"``.
     start_trigger : str
         User action that causes the event: ``"the first jax array"``.
     """
@@ -42,9 +42,9 @@ class VariableHook(PoolHook):
         if not pool.uses_rmm:
             return None
         return Reason(
-            f"{self.allocator_owner} takes no external allocator; "
+            f"{self.allocator_owner} has no interface for an external allocator; "
             f"the pool only stops it from preallocating {self.default_footprint}",
-            'kind="driver" is shared with it',
+            'use kind="driver", which it can share',
             code="no-external-allocator",
         )
 
@@ -66,7 +66,7 @@ class VariableHook(PoolHook):
 
     def detach(self, pool: PoolInterface) -> Reason | None:
         return Reason(
-            f"{self.allocator_owner} keeps the allocator that it began with",
+            f"{self.allocator_owner} keeps its first allocator until the process ends",
             "end the process",
             code="allocator-in-use",
         )

@@ -96,7 +96,7 @@ def writable_alias(array: Array) -> Array:
 
     Legacy DLPack capsules cannot mark memory as read-only, so NumPy refuses to export read-only
     memory in them; JAX and TensorFlow take no other capsules. Their arrays are immutable, so
-    nothing writes to it. The alias keeps `array` alive; a writable `array` is returned itself.
+    nothing writes to it. The alias keeps `array` alive; a writable `array` is returned unchanged.
     """
     return array if array.flags.writeable else _writable(array)
 
@@ -120,7 +120,7 @@ def tidy_strides(array: Array) -> Array:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Return a row-major array of uninitialised memory, aligned to 64 bytes; NumPy's are to 16."""
+    """Return a row-major array of uninitialised memory, aligned to 64 bytes (NumPy's own to 16)."""
     count = dtype.itemsize
     for extent in shape:
         count *= extent

@@ -87,7 +87,7 @@ class Memory:
 
 
 class _Owned:
-    """A struct that was moved to us; released with the last object that uses its memory."""
+    """A struct that was moved out of its capsule; released with the last object that uses its memory."""
 
     def __init__(self, struct: Any) -> None:
         self.struct = struct
@@ -151,7 +151,7 @@ def _set_event(memory: Memory, sync_event: int) -> None:
 
 
 def read_field(producer: Any) -> Field | None:
-    """Return the type of a producer's array without exporting it; None if it does not tell it."""
+    """Return the type of a producer's array without exporting it; None if the producer cannot report it."""
     if not hasattr(type(producer), "__arrow_c_schema__"):
         return None
     try:

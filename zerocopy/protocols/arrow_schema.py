@@ -16,14 +16,14 @@ from zerocopy.dtype import by_name
 
 SCHEMA = b"arrow_schema"
 
-# A private prototype; zerocopy.protocols.dlpack has the reason.
+# A private prototype, for the reason in zerocopy.protocols.dlpack.
 _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
 
 
 def pointer(capsule: Any, name: bytes) -> int:
-    """Return the address in a capsule; ValueError if it has another name, as a consumed one does."""
+    """Return the address in a capsule; ValueError if it has another name, as a consumed capsule has."""
     address: int = _get_pointer(capsule, name)
     return address
 

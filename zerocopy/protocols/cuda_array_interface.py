@@ -73,8 +73,8 @@ def read(producer: Any, device_id: int = 0) -> tuple[StridedView, int | None]:
 class Handover:
     """A producer with ``__cuda_array_interface__`` over a view of memory that `owner` keeps alive.
 
-    It corrects what producers omit or get wrong: it always has the strides, has unsigned integers
-    for a dtype that NumPy lacks, and the producer's stream (None if the memory is ready). It is never
+    It corrects omissions and errors of producers: it always has strides, unsigned integers for a
+    dtype that NumPy lacks, and the producer's stream (None if the memory is ready). It is never
     marked read-only, because consumers refuse read-only memory; the plan warns about it.
     """
 

@@ -182,7 +182,7 @@ def order(first: int, then: int, device: int) -> None:
 def hold(device: int) -> None:
     """Retain a device's primary context until the process ends.
 
-    When its last user releases it, the driver frees all its memory, including ours.
+    When its last user releases it, the driver frees all memory of the context, including zerocopy's.
     """
     library, context = _library(device), ctypes.c_void_p()
     handle = _handle(library, device)
@@ -193,8 +193,8 @@ def hold(device: int) -> None:
 def on_device(device: int) -> Iterator[Any]:
     """Make a context of a device current, and yield the library.
 
-    The thread's current context if it belongs to the device; otherwise the primary one, which
-    the CUDA runtime and all frameworks use.
+    It is the thread's current context if that belongs to the device, otherwise the primary one,
+    which the CUDA runtime and all frameworks use.
     """
     library = _library(device)
     current = ctypes.c_int(-1)
@@ -223,7 +223,7 @@ def check(name: str, code: int) -> None:
     if code:
         raise DeviceError(
             f"{name}()",
-            f"the NVIDIA driver refused ({_error_name(driver(), code)})",
+            f"the NVIDIA driver returned an error ({_error_name(driver(), code)})",
             "check with nvidia-smi that the GPU works, and retry in a new process",
             code="driver-error",
         )

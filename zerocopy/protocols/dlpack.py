@@ -99,8 +99,8 @@ def request(
 
     `stream` is the consumer's; None is not passed, since some versions' CPU exporters refuse it.
     `max_version` is the highest version that the consumer takes; None requests a legacy capsule.
-    Producers older than DLPack 1.0 raise ``TypeError`` for it, and the request is repeated without
-    it (array API 2023.12, ``array.__dlpack__``, "max_version").
+    Producers older than DLPack 1.0 raise ``TypeError`` for `max_version`, and the request is then
+    repeated without it (array API 2023.12, ``array.__dlpack__``, "max_version").
     """
     keywords: dict[str, Any] = {} if stream is None else {"stream": stream}
     try:
@@ -160,7 +160,7 @@ def _tensor(capsule: Capsule) -> tuple[DLTensor, int]:
 
 
 def tensor_of(capsule: Capsule) -> DLTensor:
-    """Return the struct in an unconsumed capsule, valid while the capsule is.
+    """Return the struct in an unconsumed capsule; it is valid as long as the capsule.
 
     The consumer reads this struct, so changes to it reach the consumer.
     """
@@ -188,8 +188,8 @@ def read(capsule: Capsule, producer: Any = None) -> StridedView:
     if producer is not None and device_of(producer) != device:
         raise DeviceError(
             asked,
-            f"__dlpack_device__() reports {device_of(producer)}, and the capsule {device}",
-            "fix the exporter: one of the two is wrong, and a guess could crash the process",
+            f"__dlpack_device__() reports {device_of(producer)}, but the capsule has {device}",
+            "fix the exporter: one of the two devices is wrong, and importing the wrong one could crash",
             code="invalid-producer",
         )
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))

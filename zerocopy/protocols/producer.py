@@ -1,8 +1,8 @@
 """Objects without a framework file, described by the protocols of their type.
 
-The first protocol that the type has: DLPack, the CUDA Array Interface, NumPy's array
-interface, the buffer protocol. Between the last two, ``zerocopy.describe`` tries the Arrow
-C data interface.
+The first protocol that the type implements is used: DLPack, the CUDA Array Interface, NumPy's
+array interface, the buffer protocol. Before the buffer protocol, ``zerocopy.describe`` tries the
+Arrow C data interface.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def describe_buffer(obj: Any) -> Source:
 
 
 def _has_interface(obj: Any, name: str) -> bool:
-    """Whether an instance has an interface; a property that raises counts, and its reader reports it."""
+    """Whether an instance has an interface; True if the property raises, so that reading reports it."""
     try:
         return hasattr(obj, name) and not isinstance(obj, type)
     except Exception:  # noqa: BLE001
@@ -103,7 +103,7 @@ def _no_protocol(obj: Any) -> UnsupportedConversionError:
     elif hasattr(type(obj), "toarray"):  # SciPy's sparse arrays
         remedy = "make it dense, x.toarray(), or convert its parts: x.data, x.indices, x.indptr"
     elif isinstance(obj, (int, float, complex)):
-        remedy = "pass an array: numpy.asarray(x), of the whole list if there are several numbers"
+        remedy = "pass an array: numpy.asarray(x), for several numbers numpy.asarray of their list"
     return UnsupportedConversionError(
         f"convert({type_name(obj)})",
         f"{type_name(obj)} is not an array and supports no array protocol",
@@ -128,8 +128,8 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
     if dtype is None:
         raise UnsupportedConversionError(
             asked,
-            f"tensors have no type for {array.dtype}",
-            "pass its bytes, or numbers",
+            f"tensors do not have the type {array.dtype}",
+            "pass its bytes, numpy.asarray(x).view('uint8'), or numbers",
             code="missing-dtype",
         )
     swapped = () if array.dtype.isnative else (_swapped(array.dtype),)
@@ -157,9 +157,9 @@ def _swapped(dtype: np.dtype[Any]) -> Reason:
 def _dlpack(obj: Any) -> Source:
     device = dlpack.device_of(obj)
     if not device.is_host:
-        # -1: a description needs no synchronisation, and the conversion asks again with the
-        # consumer's stream. With a stream's number that stream would wait for the producer, which
-        # ends the capture of a CUDA graph (cudaErrorStreamCaptureImplicit).
+        # -1, because a description needs no synchronisation; the conversion requests another capsule
+        # with the consumer's stream. A stream would wait for the producer, which ends the capture of a
+        # CUDA graph (cudaErrorStreamCaptureImplicit).
         view = dlpack.read(dlpack.request(obj, stream=NO_SYNC_STREAM), obj)
         return Source(type_name(obj), view, _not_on_host, "dlpack", obj=obj, producer=obj)
     capsule = dlpack.request(obj, max_version=dlpack.MAX_VERSION if _VERSIONED else None)
@@ -167,7 +167,7 @@ def _dlpack(obj: Any) -> Source:
     reasons: tuple[Reason, ...] = ()
     if dlpack.is_copy(capsule):  # DLPACK_FLAG_BITMASK_IS_COPIED: not the producer's own memory
         reasons = (
-            Reason("the exporter returns a copy", "ask the producer for a view", code="exporter-copies"),
+            Reason("the exporter returns a copy", "export a view from the producer", code="exporter-copies"),
         )
     return Source(type_name(obj), view, lambda: dlpack.as_ndarray(capsule, view), "dlpack", reasons, obj=obj)
 

@@ -81,7 +81,7 @@ class ArrowColumn(Column):
         if not self.device.is_host:
             # pyarrow's wheels lack CUDA, and would read the addresses as host memory.
             why = f"it is on {self.device}, and Arrow's tables are in host memory"
-            remedy = "copy it to the host in its own framework, or ask for tensors"
+            remedy = "copy it to the host in its own framework, or convert it to tensors"
             raise UnsupportedConversionError("", why, remedy, code="other-device")
         return list(self.reasons)
 
@@ -130,12 +130,14 @@ class ArrowColumn(Column):
 
     def text(self) -> Source:
         if self.field.kind.endswith("_view"):
-            why = Reason("its text is in pieces", "keep it as string or binary in Arrow", code="view-layout")
+            why = Reason(
+                "its text is not in one buffer", "keep it as string or binary in Arrow", code="view-layout"
+            )
             count = int(string_views.offsets(self.chunks)[-1])
             return self._source(memory.BYTE, (count,), [why], lambda: string_views.text(self.chunks))
         ranges = [memory.used(chunk) for chunk in self.chunks]
         if len(self.chunks) == 1:
-            # From the start of the buffer, which the offsets refer to.
+            # From the start of the buffer, because the offsets count from there.
             count = ranges[0][1] if self.length else 0
             return self._alias(self.chunks[0].buffers[2], (count,), memory.BYTE, self.chunks[0])
         pieces = [
@@ -155,22 +157,22 @@ class ArrowColumn(Column):
 
     def child(self, index: int = 0) -> Column:
         field = self.field.children[index]
-        parts = [self._part(chunk, index) for chunk in self.chunks]
+        parts = [self._child_memory(chunk, index) for chunk in self.chunks]
         name = f"{self.name}[{field.name!r}]" if self.field.kind == "struct" else self.name
         count = sum(c.length for c in parts)
         return ArrowColumn(name, field, lambda: parts, count, reasons=self.reasons, device=self.device)
 
-    def _part(self, chunk: Memory, index: int) -> Memory:
+    def _child_memory(self, chunk: Memory, index: int) -> Memory:
         kind, inner = self.field.kind, chunk.children[index]
         if kind == "struct":
-            return memory.part(inner, chunk.offset, chunk.length)
+            return memory.slice_rows(inner, chunk.offset, chunk.length)
         if kind == "fixed_list":
             size = self.field.list_size
-            return memory.part(inner, chunk.offset * size, chunk.length * size)
+            return memory.slice_rows(inner, chunk.offset * size, chunk.length * size)
         if kind in ("list", "map") and len(self.chunks) != 1:
             low, high = memory.used(chunk)
-            return memory.part(inner, low, high - low)
-        return inner if chunk.length else memory.part(inner, 0, 0)
+            return memory.slice_rows(inner, low, high - low)
+        return inner if chunk.length else memory.slice_rows(inner, 0, 0)
 
     def dictionary(self) -> Column:
         dictionaries = [chunk.dictionary for chunk in self.chunks if chunk.dictionary is not None]
@@ -218,7 +220,7 @@ class ArrowColumn(Column):
 
     def _alias(self, ptr: int, shape: tuple[int, ...], dtype: DType, chunk: Memory) -> Source:
         strides = contiguous_strides(shape, dtype.itemsize)
-        # Arrow memory is immutable; a copy that exists already is the caller's alone.
+        # Arrow memory is immutable. If there are reasons, the memory is a copy without other users.
         readonly = not self.reasons
         view = StridedView(ptr, shape, strides, dtype, chunk.device, readonly, chunk.owner)
         if not chunk.device.is_host:
@@ -255,15 +257,18 @@ class ArrowColumn(Column):
         row = 0
         for chunk in self.chunks:
             if chunk.length:
-                own = memory.offsets(chunk)
-                # In Python's integers: int32 offsets of two chunks may exceed 2^31 together.
-                end = int(out[row]) + int(own[-1]) - int(own[0])
+                offsets = memory.offsets(chunk)
+                # As Python integers, because the sum of two chunks' int32 offsets may exceed 2^31.
+                end = int(out[row]) + int(offsets[-1]) - int(offsets[0])
                 if end > np.iinfo(dtype).max:
                     why = "it has more than 2^31 bytes or elements in its chunks"
                     raise UnsupportedConversionError(
-                        "", why, "cast it to the large_ type", code="too-many-elements"
+                        "",
+                        why,
+                        "cast it in Arrow to the type with 64-bit offsets, such as large_string",
+                        code="too-many-elements",
                     )
-                out[row + 1 : row + 1 + chunk.length] = own[1:] - own[0] + out[row]
+                out[row + 1 : row + 1 + chunk.length] = offsets[1:] - offsets[0] + out[row]
                 row += chunk.length
         return out
 

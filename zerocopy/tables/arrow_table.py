@@ -117,11 +117,11 @@ def _child(whole: ArrowColumn, index: int) -> Column:
     column = whole.child(index)
     assert isinstance(column, ArrowColumn)
     column.name = whole.name
-    column._arrow = lambda: _part(whole.arrow(), index)
+    column._arrow = lambda: _arrow_child(whole.arrow(), index)
     return column
 
 
-def _part(whole: Any, index: int) -> Any:
+def _arrow_child(whole: Any, index: int) -> Any:
     """Return a column of a table, or a field of a struct array, chunked or not."""
     if hasattr(whole, "column"):
         return whole.column(index)

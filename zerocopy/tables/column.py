@@ -17,8 +17,8 @@ class Column:
     """One column, or one level of a nested one: a type, and the memory of its values.
 
     A framework describes its columns by a subclass: ``zerocopy.tables.arrow_column.ArrowColumn`` over
-    Arrow's buffers, ``zerocopy.tables.tensor_column.TensorColumn`` over an array. Methods that make no sense
-    for a type (the text of integers, the dictionary of floats) are never called.
+    Arrow's buffers, ``zerocopy.tables.tensor_column.TensorColumn`` over an array. Methods that do not
+    apply to a type (the text of integers, the dictionary of floats) are never called.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Column:
     length : int
         Rows.
     reasons : tuple of Reason
-        Why everything that its methods return is a copy already (a query's result).
+        Why all memory that its methods return is a copy (of a query's result, for example).
     device : Device
         The device of its memory.
     changes : bool
@@ -38,8 +38,8 @@ class Column:
         Why tensors cannot hold it, if that is known without its Arrow type: finding
         the type of Python objects costs a copy.
     in_place : Column or None
-        The same column without a copy, with strides that not every target takes: a field
-        of records.
+        The same column without a copy, with strides that not every target supports, such as
+        a field of records.
 
     Notes
     -----
@@ -69,7 +69,7 @@ class Column:
 
     @property
     def null_count(self) -> int:
-        """How many rows are null; counted if the producer did not."""
+        """Number of null rows; counted here if the producer does not report it."""
         raise NotImplementedError
 
     @property
@@ -125,7 +125,8 @@ class Column:
         Returns
         -------
         Source
-            ``(length + 1,)`` of integers, the last one the end of the last row; ``(length,)`` of a list view.
+            ``(length + 1,)`` of integers, of which the last is the end of the last row; ``(length,)`` for a
+            list view.
         """
         raise NotImplementedError
 
@@ -195,7 +196,7 @@ class Column:
         return list(self.reasons)
 
     def extents(self) -> Iterator[tuple[int, int]]:
-        """Yield the first address and the one past the last of each block of host memory.
+        """Yield the first address of each block of host memory, and the address past its last byte.
 
         Yields
         ------
@@ -229,7 +230,7 @@ class RefusedColumn(Column):
         raise self._refuse() from self._error.__cause__
 
     def _refuse(self) -> ZeroCopyError:
-        # A new one for each raise: callers add context to it.
+        # A new error for each raise, because callers add context to it.
         return type(self._error)("", self._error.why, self._error.remedy, code=self._error.code)
 
 

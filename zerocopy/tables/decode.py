@@ -1,4 +1,4 @@
-"""From a column to the tensors that ``convert`` will make of it, as a tree.
+"""Decodes a column into a tree of the tensors that ``convert`` will create.
 
 A leaf is a :class:`TensorLeaf`: a :class:`Source` that is planned and run like any other
 tensor's. The nodes are the classes of :mod:`zerocopy.tables.result`. Types that tensors
@@ -25,7 +25,7 @@ from zerocopy.tables.fixed_shape import shape_of
 from zerocopy.tables.nulls import Nulls
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import Encoded, Masked
-from zerocopy.tables.summary import each
+from zerocopy.tables.summary import map_columns
 
 _INT64, _BYTE, _BOOL = by_name("int64"), by_name("uint8"), by_name("bool")
 
@@ -104,7 +104,7 @@ class Decoder:
     def _masked(self, column: Column, tree: Any) -> Any:
         """Add a mask to a tree without one value per row that could be filled."""
         self.nulls.refuse(column)
-        return Masked(tree, self._mask(column)) if self.nulls.how == "mask" else tree
+        return Masked(tree, self._mask(column)) if self.nulls.mode == "mask" else tree
 
     # -- kinds ------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class Decoder:
         return self._encoded(column, column.values(_BYTE, (field.width,)), Encoded(str(field), None))
 
     def _dictionary(self, column: Column, field: Field) -> Any:
-        decoder = replace(self, nulls=Nulls("mask") if self.nulls.how == "mask" else Nulls())
+        decoder = replace(self, nulls=Nulls("mask") if self.nulls.mode == "mask" else Nulls())
         dictionary = column.dictionary()
         categories = decoder.decode(dictionary)
         if isinstance(categories, Masked) and not dictionary.null_count:
@@ -162,7 +162,7 @@ class Decoder:
         return self._masked(column, tree)
 
     def _offsets(self, column: Column) -> TensorLeaf:
-        # Without rows there is one offset, which the producer's memory need not hold.
+        # A column without rows has one offset, for which producers may omit the buffer.
         return TensorLeaf(column.offsets(), constant=not column.length)
 
     def _list(self, column: Column, field: Field) -> Any:
@@ -255,7 +255,7 @@ def decode(table: Table, request: Request) -> dict[str, Any]:
         policy = nulls.parse(options.nulls, label)
         return Decoder(policy, bool(options.encode), target.has_datetime64).decode(column)
 
-    return each(table, tree)
+    return map_columns(table, tree)
 
 
 def as_tensor(column: Column) -> Source:

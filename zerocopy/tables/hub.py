@@ -1,4 +1,4 @@
-"""The hub: the framework that makes Arrow arrays of any memory, through which two others exchange columns."""
+"""The hub: the framework whose Arrow arrays, over any memory, table frameworks exchange."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.device import HOST, same_place
+from zerocopy.device import HOST, same_memory_space
 from zerocopy.dtype import by_name
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout import threads
@@ -32,7 +32,7 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import TensorLeaf, decode, refused_by
 from zerocopy.tables.hub import loaded_hub
 from zerocopy.tables.options import Request
-from zerocopy.tables.summary import together
+from zerocopy.tables.summary import combine_errors
 
 #: Arrow pads its buffers to multiples of this (Columnar Format, "Buffer Alignment and Padding").
 _PADDING = 64
@@ -89,7 +89,7 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
             remedy = 'nulls="nan" or a value such as nulls=0 fills nulls; layout="columns" gives masks'
         refused[label] = UnsupportedConversionError("", why, remedy, code="not-numbers")
     if refused:
-        raise together(refused)
+        raise combine_errors(refused)
     types: dict[str, list[Hashable]] = {}
     for label, leaf in zip(table.labels, leaves, strict=True):
         types.setdefault(leaf.datetime_dtype or leaf.source.view.dtype.name, []).append(label)
@@ -100,7 +100,7 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
             "",
             f"a matrix has one type, and the columns have {len(types)}: {listed}",
             f"pick those of one type, columns={[*most[:3]]!r}"
-            f"{' and so on' if len(most) > 3 else ''}, or cast them in the source",
+            f"{' and the others' if len(most) > 3 else ''}, or cast them in the source",
             code="mixed-types",
         )
     for leaf in leaves:
@@ -125,7 +125,7 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
         return _written(table, [], order, request, [])
     why = list(dict.fromkeys(reason for source in sources for reason in source.reasons))
     first = sources[0].view.device
-    if not all(same_place(source.view.device, first) for source in sources):
+    if not all(same_memory_space(source.view.device, first) for source in sources):
         raise UnsupportedConversionError(
             "", "its columns are on several devices", "copy them to one device first", code="other-device"
         )
@@ -150,13 +150,13 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
             )
         else:
             alias = _alias(table, sources, strides)
-            # Copy here if the planner would copy the alias: it knows neither blocks of rows nor the order.
-            why = _against(alias.view, request)
+            # If a copy is needed, make it here: the planner's copy has neither row blocks nor an order.
+            why = _copy_reasons(alias.view, request)
             if not why:
                 return alias
     if first.is_host:
         return _written(table, leaves, order, request, why)
-    # Each framework has its own function that stacks columns on the device; here the host does.
+    # There is no common function that stacks columns on a device, so the host stacks them.
     why.append(
         Reason(f"it is assembled on the host, and the columns are on {first}", _STACK, code="other-device")
     )
@@ -181,8 +181,8 @@ def _strides(views: list[StridedView]) -> tuple[int, int] | None:
     if not steps:
         return stride, size if stride != size else rows * size
     (step,) = steps
-    # Column after column. A gap smaller than one buffer's padding is readable, since it is in a page
-    # of a neighbour, and holds no other Arrow buffer, which would begin at the next multiple of 64.
+    # Column after column. A gap smaller than a buffer's padding is readable, because a column is
+    # in the same page, and holds no other Arrow buffer, which would begin at a multiple of 64.
     gap = step - rows * size
     if stride == size and (0 <= gap < _PADDING or (0 < gap < _PAGE and _in_one_array(views))):
         return stride, step
@@ -213,7 +213,7 @@ def _alias(table: Table, sources: list[Source], strides: tuple[int, int]) -> Sou
     view = replace(first, shape=shape, strides=strides, readonly=readonly, owner=owner)
 
     def host() -> Array:
-        # Always called: a producer may have to finish its work first.
+        # Called even though only addresses are needed: it waits for the producer's work.
         arrays = tuple(source.host() for source in sources)
         return replace(view, owner=(owner, arrays)).numpy()
 
@@ -237,7 +237,7 @@ def _on_device(sources: list[Source], view: StridedView) -> Handover:
     return Handover(view, streams.pop(), view.owner)
 
 
-def _against(view: StridedView, request: Request) -> list[Reason]:
+def _copy_reasons(view: StridedView, request: Request) -> list[Reason]:
     """Return why the target, or an option, needs a copy of the alias."""
     if view.size == 0 or not view.device.is_host:
         return []
@@ -261,14 +261,14 @@ def _against(view: StridedView, request: Request) -> list[Reason]:
 def _written(
     table: Table, leaves: list[TensorLeaf], order: str, request: Request, why: Sequence[Reason]
 ) -> Source:
-    """Return the matrix as a copy in that order."""
+    """Return the matrix as a copy in the requested memory order."""
     dtype = leaves[0].source.view.dtype if leaves else by_name("float64")
     rows, width = table.length, len(leaves)
     row_major = contiguous_strides((rows, width), dtype.itemsize)
     view = StridedView(0, (rows, width), row_major, dtype, HOST, False, table)
     if order == "F":
         by_column = replace(view, strides=(dtype.itemsize, max(1, rows) * dtype.itemsize))
-        # A target without strides (JAX, TensorFlow) would copy it once more.
+        # A target that requires row-major memory (JAX, TensorFlow) would copy it again.
         if not request.target.copy_reasons(by_column):
             view = by_column
 

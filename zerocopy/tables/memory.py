@@ -46,7 +46,7 @@ def valid(chunk: Memory) -> Array:
 
 
 def null_count(chunk: Memory) -> int:
-    """Return how many rows of a chunk are null; count them if the producer did not."""
+    """Return the number of null rows of a chunk; count them if the producer does not report it."""
     if chunk.nulls >= 0 and chunk.field.kind != "null":
         return chunk.nulls
     return chunk.length - int(np.count_nonzero(valid(chunk)))
@@ -67,39 +67,39 @@ def offsets(chunk: Memory) -> Array:
 
 
 def used(chunk: Memory) -> tuple[int, int]:
-    """Return the first and the one past the last element, or byte, that a chunk's rows use."""
+    """Return the range of elements, or bytes, that a chunk's rows use: first, and one past the last."""
     if not chunk.device.is_host and chunk.buffers[1]:
         # Copy two offsets from the device, not all of them.
         dtype = offset_type(chunk)
         ptr = chunk.buffers[1] + chunk.offset * dtype.itemsize
         ends = (ptr, ptr + chunk.length * dtype.itemsize)
         return int(read(chunk, ends[0], 1, dtype)[0]), int(read(chunk, ends[1], 1, dtype)[0])
-    own = offsets(chunk)
-    return int(own[0]), int(own[-1])
+    bounds = offsets(chunk)
+    return int(bounds[0]), int(bounds[-1])
 
 
-def part(memory: Memory, start: int, length: int) -> Memory:
-    """Return some rows of an array."""
+def slice_rows(memory: Memory, start: int, length: int) -> Memory:
+    """Return `length` rows of an array from row `start` on."""
     whole = start == 0 and length == memory.length
     nulls = memory.nulls if whole or memory.nulls == 0 else -1
     return replace(memory, offset=memory.offset + start, length=length, nulls=nulls)
 
 
 def extents(chunk: Memory, nulls: bool = True) -> Iterator[tuple[int, int]]:
-    """Yield each buffer's first used address and the one past the last; `nulls`: the bitmaps too."""
+    """Yield the range of addresses that each buffer uses; `nulls` includes the bitmaps of nulls."""
     for address, low, high in _reach(chunk, nulls):
         if address and high > low:
             yield address + low, address + high
     kind = chunk.field.kind
     for child in chunk.children:
         if kind == "struct":
-            child = part(child, chunk.offset, chunk.length)
+            child = slice_rows(child, chunk.offset, chunk.length)
         elif kind == "fixed_list":
             size = chunk.field.list_size
-            child = part(child, chunk.offset * size, chunk.length * size)
+            child = slice_rows(child, chunk.offset * size, chunk.length * size)
         elif kind in ("list", "map"):
             low, high = used(chunk)
-            child = part(child, low, high - low)
+            child = slice_rows(child, low, high - low)
         yield from extents(child, nulls)
     if chunk.dictionary is not None:
         yield from extents(chunk.dictionary, nulls)

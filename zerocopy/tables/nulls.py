@@ -28,13 +28,13 @@ class Nulls:
 
     Attributes
     ----------
-    how : str
+    mode : str
         ``"refuse"``, ``"mask"``, ``"nan"`` or ``"fill"``.
     value : object
         The value that fills them.
     """
 
-    how: str = "refuse"
+    mode: str = "refuse"
     value: Any = None
 
     def apply(self, column: Column, values: Source, datetimes: bool = False) -> Any:
@@ -42,12 +42,12 @@ class Nulls:
 
         With `datetimes` the target reads the integers as dates or durations: the smallest one is NaT.
         """
-        if self.how == "mask":
+        if self.mode == "mask":
             return Masked(values, column.mask())
         count = column.null_count
         if not count:
             return values
-        if self.how == "refuse":
+        if self.mode == "refuse":
             floats = values.view.dtype.storage.kind in "fc" or datetimes
             raise LossyConversionError("", _count(column), _FLOATS if floats else _OTHERS, code="nulls")
         fill = self._fill(values, datetimes)
@@ -65,29 +65,29 @@ class Nulls:
         strides = contiguous_strides(values.view.shape, values.view.dtype.itemsize)
         view = replace(values.view, ptr=0, strides=strides)
         filled = replace(values, view=view, host=host, reasons=(*values.reasons, why))
-        # The device memory holds undefined values at nulls: it must not be lent.
+        # Device memory holds undefined values at nulls, so it must not be exported.
         return filled if view.device.is_host else on_device.via_host(filled, column.filled(fill))
 
     def refuse(self, column: Column) -> None:
         """Refuse nulls in text, lists and structs, which have no one value per row to fill."""
-        if self.how == "mask" or not column.null_count:
+        if self.mode == "mask" or not column.null_count:
             return
         why = _count(column)
-        if self.how != "refuse":
+        if self.mode != "refuse":
             why += f" and is {column.field}, whose nulls cannot be filled"
         raise LossyConversionError("", why, _MASK, code="nulls")
 
     def _fill(self, values: Source, datetimes: bool) -> Any:
         storage = values.view.dtype.storage
-        if self.how == "nan" and datetimes:
+        if self.mode == "nan" and datetimes:
             return _NAT
-        if self.how == "nan" and storage.kind not in "fc":
+        if self.mode == "nan" and storage.kind not in "fc":
             why = f"it has nulls and is {values.view.dtype}, which has no NaN"
             remedy = f"{_MASK}, an integer such as nulls=-1 fills them"
             raise LossyConversionError("", why, remedy, code="nulls")
-        value = math.nan if self.how == "nan" else self.value
+        value = math.nan if self.mode == "nan" else self.value
         if not _fits(value, storage):
-            why = f"it has nulls and is {values.view.dtype}, which does not hold {value!r}"
+            why = f"it has nulls and is {values.view.dtype}, which cannot hold {value!r}"
             remedy = "pass a value of that type, or one per column: nulls={'a': 0, 'b': -1}"
             raise LossyConversionError("", why, remedy, code="nulls")
         return storage.type(value)
@@ -106,7 +106,7 @@ def _fits(value: Any, storage: np.dtype[Any]) -> bool:
         return int(np.iinfo(storage).min) <= value <= int(np.iinfo(storage).max)
     if kind == "f":
         if isinstance(value, int) and abs(value) > 2**1024:
-            return False  # Python's float does not hold it either
+            return False  # it exceeds Python's float too
         return not math.isfinite(value) or abs(value) <= float(np.finfo(storage).max)
     limits = np.iinfo(storage)
     return math.isfinite(value) and int(value) == value and limits.min <= value <= limits.max

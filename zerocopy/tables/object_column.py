@@ -1,4 +1,4 @@
-"""Columns of Python objects or of text in arrays: Arrow finds their type, which copies them."""
+"""Columns of Python objects, or of NumPy's text: finding their Arrow type copies them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ class ObjectColumn(ArrowColumn):
         try:
             return read_schema(self._array.type.__arrow_c_schema__())
         except ZeroCopyError:
-            return None  # `values` and `arrow` raise it; a target that takes the objects calls neither
+            return (
+                None  # `values` and `arrow` raise the error; a target that holds Python objects calls neither
+            )
 
     def values(self, dtype: DType, shape: tuple[int, ...] = ()) -> Source:
         _ = self._array  # refuses objects that Arrow has no type for
@@ -101,7 +103,7 @@ def arrow_of_objects(pa: Any, values: Array) -> Any:
     UnsupportedConversionError
         They have several types, or one that Arrow lacks or would truncate.
     """
-    # pyarrow cuts NumPy's text at its first NUL, but not Python's strings.
+    # pyarrow truncates NumPy's text at its first NUL, but not Python's strings.
     cut = values.dtype.kind == "U" and _has_nul(values)
     objects = values.astype(object) if values.dtype.kind == "T" or cut else values
     if objects.dtype.kind == "O":
@@ -184,7 +186,7 @@ def _check_times(values: Any) -> None:
     for value in values:
         if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):
             raise _refused(
-                "it holds times with nanoseconds as objects, which pyarrow cuts to microseconds",
+                "it holds times with nanoseconds as objects, which pyarrow truncates to microseconds",
                 "x.astype('datetime64[ns]') or 'timedelta64[ns]' keeps them",
             )
         zones.add(str(getattr(value, "tzinfo", None)))

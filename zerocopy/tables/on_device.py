@@ -18,7 +18,7 @@ def alias(name: str, view: StridedView, chunk: Memory, reasons: Sequence[Reason]
     """Return a buffer on a device as a source that exports the CUDA Array Interface."""
 
     def to_host(stream: int | None) -> Array:
-        # For any stream: the copy starts after the producer's work and is complete on return.
+        # `stream` is not needed: the copy waits for the producer's work and is complete on return.
         return arrow_device.fetch(chunk, view.ptr, view.size, view.dtype).reshape(view.shape)
 
     lent = arrow_device.BufferProducer(view, chunk)
@@ -39,7 +39,7 @@ def via_host(source: Source, compute: Callable[[], Any] | None = None) -> Source
     view = source.view
 
     def put() -> Any:
-        # Any framework that can copy to the device serves; an imported one is preferred.
+        # Use any framework that can copy to the device, preferably an imported one.
         relay = registry.relay(view)
         return relay.from_host(source.host(), view.dtype, view.device, None)
 

@@ -1,4 +1,4 @@
-"""``Options`` and ``Request``: what the caller of ``convert`` asked of a table."""
+"""``Options`` and ``Request``: the caller's options for the conversion of a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LAYOUTS = ("columns", "matrix", "matrix:C", "matrix:F", "records")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of ``convert`` that concern tables, checked; None where the caller passed nothing."""
+    """The options of ``convert`` that apply to tables, checked; None if the caller did not pass one."""
 
     layout: str | None = None
     columns: Sequence[Hashable] | None = None

@@ -16,7 +16,7 @@ from zerocopy.tables import to_tables, to_tensors
 from zerocopy.tables.column import Table
 from zerocopy.tables.decode import decode
 from zerocopy.tables.options import DEFAULTS, Options, Request
-from zerocopy.tables.summary import copy_required, each, run
+from zerocopy.tables.summary import copy_required, map_columns, run
 from zerocopy.tables.tensor_table import table_of_tensor
 
 
@@ -58,12 +58,12 @@ def _as_table(description: Source | Table, request: Request) -> Table:
     names, target = request.options.names, request.target
     if isinstance(description, Table):
         if names is not None:
-            why = "names= is for a tensor's columns, and these have names"
+            why = "names= labels a tensor's columns, and a table's columns have names"
             raise UnsupportedConversionError("", why, "rename them in the source", code="option-value")
         return description
     if names is None and target.kind != "table":
         passed = ", ".join(f"{name}=" for name in request.options.explicit)
-        why = f"{passed} is for tables, and this is a tensor"
+        why = f"{passed} applies to tables only, and the object is a tensor"
         raise UnsupportedConversionError("", why, "leave it out", code="option-value")
     if not target.tables:
         why = f"{target.name} has no names for columns"
@@ -72,16 +72,16 @@ def _as_table(description: Source | Table, request: Request) -> Table:
 
 
 def _keeps_columns(request: Request) -> bool:
-    """Whether the result is a table; ``layout=`` asks for tensors, where the framework has any."""
+    """Whether the result is a table; ``layout=`` requests tensors if the framework has them."""
     layout, target = request.options.layout, request.target
     if layout not in (None, "columns") and target.kind == "table":
-        why = f"layout={layout!r} is for tensors, and {target.name} has tables only"
+        why = f"layout={layout!r} applies to tensors, and {target.name} has tables only"
         raise UnsupportedConversionError("", why, "leave layout out", code="option-value")
     return target.tables and (layout is None or target.kind == "table")
 
 
 def _unread(table: Table, request: Request) -> Plan:
-    """Plan a stream or a query: its types are known before it is read, its memory is not."""
+    """Plan a stream or a query, whose types are known before it is read, but not its memory."""
     if request.copy is False and any(column.reasons for column in table.columns):
         raise copy_required({"": list(table.columns[0].reasons)})
     read = table.read
@@ -89,10 +89,10 @@ def _unread(table: Table, request: Request) -> Plan:
     chosen = select(table, request.options.columns) if table.columns else table
     # Refuse by type before a query runs or a stream is used up.
     if _keeps_columns(request):
-        each(chosen, lambda label, path, column: request.target.column_reasons(column))
+        map_columns(chosen, lambda label, path, column: request.target.column_reasons(column))
     else:
         to_tensors.plan_leaves(chosen, decode(chosen, request), replace(request, copy=None))
-    how = "it can be read once, and is used up" if table.once else "reading runs it"
+    consequence = "it can be read once, and is used up" if table.once else "reading runs it"
     reasons = {reason: None for column in table.columns for reason in column.reasons}
     # The schema of a stream that the hub reads is not known here.
     columns = f" of {len(table.columns)} columns" if table.columns else ""
@@ -101,7 +101,7 @@ def _unread(table: Table, request: Request) -> Plan:
         request.target.name,
         steps=("read it", "convert the result"),
         reasons=tuple(reasons),
-        warnings=(f"the copied bytes are known only after reading ({how})",),
+        warnings=(f"the copied bytes are known only after reading ({consequence})",),
         unread=True,
         run=lambda: run(make(read(), request)),
     )
@@ -116,28 +116,28 @@ def select(table: Table, labels: Iterable[Hashable] | None) -> Table:
     Raises
     ------
     UnsupportedConversionError
-        A label that no column has, or that several have.
+        No column has one of the labels, or several columns have it.
     """
     if labels is None:
         return table
     if table.single:
-        why = "columns= picks from a table, and this is one column"
+        why = "columns= selects from a table, and the object is one column"
         raise UnsupportedConversionError("", why, "leave columns out", code="option-value")
-    places = [_place(list(table.labels), label) for label in labels]
+    positions = [_position(list(table.labels), label) for label in labels]
     first = len(table.labels) - table.index
-    kept = [table.labels[i] for i in places]
+    kept = [table.labels[i] for i in positions]
     return replace(
         table,
         labels=kept,
-        columns=[table.columns[i] for i in places],
+        columns=[table.columns[i] for i in positions],
         metadata=_metadata_of(table.metadata, [str(label) for label in kept]),
         obj=None,
-        # Row labels are the last columns: as many as are still last after the selection.
-        index=len(list(takewhile(lambda i: i >= first, reversed(places)))),
+        # Row labels are the last columns. Those that are still last after the selection remain so.
+        index=len(list(takewhile(lambda i: i >= first, reversed(positions)))),
     )
 
 
-def _place(labels: list[Hashable], label: Hashable) -> int:
+def _position(labels: list[Hashable], label: Hashable) -> int:
     """Return the position of the one column with a label."""
     count = labels.count(label)
     if count == 1:

@@ -21,7 +21,7 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
 from zerocopy.tables.nulls import Nulls
 from zerocopy.tables.options import Request
-from zerocopy.tables.summary import together
+from zerocopy.tables.summary import combine_errors
 
 _BYTE = by_name("uint8")
 _WRITTEN = Reason(
@@ -50,7 +50,7 @@ def plan(table: Table, request: Request) -> Plan:
     if isinstance(own, np.ndarray) and own.dtype.names is not None and request.options.columns is None:
         for name in ("nulls", "encode"):
             if getattr(request.options, name) is not None:
-                why = f"{name}= is for columns, and these are records"
+                why = f"{name}= applies to columns, and the result is records"
                 raise UnsupportedConversionError("", why, f"leave {name} out", code="option-value")
         return unchanged(table, request)
     dtype, columns = _fields(table, request)
@@ -81,7 +81,7 @@ def unchanged(table: Table, request: Request) -> Plan:
     array: Array = table.obj
     shape, strides = (len(array), array.itemsize), (*array.strides, 1)
     view = StridedView(address(array), shape, strides, _BYTE, HOST, not array.flags.writeable, array)
-    # As rows of bytes, since the planner has no type for them; it decides only whether to copy.
+    # As rows of bytes, because the planner has no type for records; it only decides about a copy.
     plan = request.plan_array(Source(table.name, view, lambda: array, "buffer", obj=view), request.copy)
 
     def run() -> Array:
@@ -113,7 +113,7 @@ def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, An
         except ZeroCopyError as error:
             refused[label] = error
     if refused:
-        raise together(refused)
+        raise combine_errors(refused)
     return _record(names, formats), columns
 
 
@@ -133,7 +133,7 @@ def _record(names: list[str], formats: list[Any]) -> np.dtype[Any]:
 def _field(column: Column, policy: Nulls) -> tuple[Any, _Load | dict[str, Any]]:
     """Return a field's format, and the function that returns its values; refuse types that records lack."""
     field = column.field
-    if policy.how == "mask":
+    if policy.mode == "mask":
         why = "it would have a mask, and a record cannot hold one"
         remedy = 'nulls="nan" or a value such as nulls=0 fills nulls; layout="columns" gives masks'
         raise LossyConversionError("", why, remedy, code="nulls")

@@ -40,7 +40,7 @@ class Masked(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """A column that tensors have no type for, as numbers: ``convert(..., encode=True)``.
+    """A column of a type that tensors lack, as numbers: ``convert(..., encode=True)``.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ def _decimal(limbs: Any, scale: int) -> decimal.Decimal:
     return decimal.Decimal(f"{limbs}E{-scale}")
 
 
-def parts(tree: Any, path: str = "") -> list[tuple[str, Any]]:
+def result_leaves(tree: Any, path: str = "") -> list[tuple[str, Any]]:
     """Return the leaves of a result, or of a plan's tree, with their paths."""
     leaves: list[tuple[str, Any]] = []
     rebuild(tree, lambda leaf, place: leaves.append((place, leaf)), path)

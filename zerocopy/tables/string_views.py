@@ -16,7 +16,7 @@ from zerocopy.tables import memory
 
 _INLINE = 12
 _VIEW = np.dtype([("size", "<i4"), ("prefix", "<u4"), ("block", "<i4"), ("offset", "<i4")])
-#: Bytes gathered at a time: each one needs an index of 8 bytes.
+#: Bytes gathered at a time, limited because each byte needs an index of 8 bytes.
 _AT_ONCE = 1 << 20
 
 
@@ -56,8 +56,8 @@ def _gather(chunk: Memory, starts: Array, sizes: Array, out: Array) -> None:
     if len(sizes) == 1:
         out[:] = memory.read(chunk, low, int(sizes[0]))
         return
-    # One array from the lowest address to the highest, of which only the texts are read: between
-    # the blocks there may be memory that belongs to others.
+    # One array from the lowest address to the highest. Only the texts are read, because memory of
+    # other owners may lie between the blocks.
     span = memory.read(chunk, low, int((starts + sizes).max()) - low)
     shift = np.cumsum(sizes) - sizes
     np.take(span, np.repeat(starts - low - shift, sizes) + np.arange(len(out)), out=out, mode="clip")

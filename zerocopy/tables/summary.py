@@ -1,4 +1,4 @@
-"""A table's plan from those of its columns, and one error for all columns that cannot be converted."""
+"""Combines the plans of columns into a table's plan, and the errors of columns into one error."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def paths(table: Table) -> list[str]:
     return unique
 
 
-def total(
+def combine_plans(
     table: Table,
     target: Framework,
     leaves: dict[str, Plan],
     run: Callable[[], Any],
     warnings: tuple[str, ...],
 ) -> Plan:
-    """Return the plan of a whole table from those of its leaves."""
+    """Return the plan of a table from the plans of its leaves."""
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())
     of_leaves = [warning for plan in leaves.values() for warning in plan.warnings]
@@ -51,7 +51,7 @@ def total(
         zero_copy=shares and not copied,
         copied_bytes=copied,
         protocol=next((plan.protocol for plan in leaves.values()), ""),
-        steps=("each column on its own",),
+        steps=("convert each column",),
         warnings=tuple(dict.fromkeys([*warnings, *table.warnings, *of_leaves])),
         leaves=leaves if not table.single or len(leaves) > 1 else {},
         reasons=next(iter(leaves.values())).reasons if table.single and len(leaves) == 1 else (),
@@ -60,12 +60,12 @@ def total(
 
 
 def run(plan: Plan) -> Any:
-    """Carry out a plan."""
+    """Run a plan that is possible."""
     assert plan.run is not None
     return plan.run()
 
 
-def each(table: Table, function: Callable[[Hashable, str, Column], T]) -> dict[str, T]:
+def map_columns(table: Table, function: Callable[[Hashable, str, Column], T]) -> dict[str, T]:
     """Return ``function(label, path, column)`` by path; raise one error for all columns that it refuses."""
     results: dict[str, T] = {}
     refused: dict[Hashable, ZeroCopyError] = {}
@@ -77,12 +77,12 @@ def each(table: Table, function: Callable[[Hashable, str, Column], T]) -> dict[s
                 raise
             refused[label] = error
     if refused:
-        raise together(refused)
+        raise combine_errors(refused)
     return results
 
 
-def together(refused: dict[Hashable, ZeroCopyError]) -> ZeroCopyError:
-    """Return one error for several columns: each label, each remedy once, the first column's code."""
+def combine_errors(refused: dict[Hashable, ZeroCopyError]) -> ZeroCopyError:
+    """Return one error for several columns, with all labels, distinct remedies, and the first code."""
     why = "; ".join(f"column {label!r}: {error.why}" for label, error in refused.items())
     remedies = dict.fromkeys(error.remedy for error in refused.values() if error.remedy)
     errors = list(refused.values())
@@ -98,7 +98,7 @@ def together(refused: dict[Hashable, ZeroCopyError]) -> ZeroCopyError:
 
 
 def copy_required(reasons: dict[str, list[Reason]]) -> CopyRequiredError:
-    """Return the error of ``copy=False`` from each column's reasons for a copy, by its path."""
+    """Return the error of ``copy=False``; `reasons` holds each column's reasons for a copy, by path."""
     obstacles = {
         path: "; ".join(r.why for r in of_column) for path, of_column in reasons.items() if of_column
     }

@@ -36,7 +36,7 @@ def table_of_tensor(source: Source, names: Sequence[str] | None) -> Table:
     labels = _labels(width, names)
     if view.ndim == 1:
         return Table(source.name, labels, [TensorColumn(source)], view.shape[0], obj=source.obj)
-    # One export for all columns: some exporters hand out their memory only once.
+    # One export for all columns, because some producers can be exported only once.
     source = replace(source, host=cache(source.host))
     columns: list[Column] = [TensorColumn(_column(source, i)) for i in range(width)]
     return Table(source.name, labels, columns, view.shape[0], obj=source.obj)

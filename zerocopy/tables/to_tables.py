@@ -1,4 +1,4 @@
-"""From columns to a framework that has tables: the target decides for each column whether to alias it."""
+"""Conversions to frameworks that have tables: the target decides which columns it can alias."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zerocopy.source import Source
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.hub import hub
 from zerocopy.tables.options import Request
-from zerocopy.tables.summary import copy_required, each, paths, total
+from zerocopy.tables.summary import combine_plans, copy_required, map_columns, paths
 
 _COPY_TRUE = Reason("copy=True was requested", code="copy-requested")
 
@@ -23,9 +23,9 @@ def plan(table: Table, request: Request) -> Plan:
     target, options = request.target, request.options
     for name in ("nulls", "encode"):
         if getattr(options, name) is not None:
-            why = f"{name}= is for tensors, and {target.name} has its own nulls and types"
+            why = f"{name}= applies to tensors, and {target.name} has nulls and types of its own"
             raise UnsupportedConversionError("", why, f"leave {name} out", code="option-value")
-    by_type = each(table, lambda label, path, column: target.column_reasons(column))
+    by_type = map_columns(table, lambda label, path, column: target.column_reasons(column))
     for path, extra in zip(paths(table), target.table_reasons(table), strict=True):
         by_type[path] = [*by_type[path], *extra]
     reasons = {path: list(why) for path, why in by_type.items()}
@@ -45,7 +45,7 @@ def plan(table: Table, request: Request) -> Plan:
     original = table
     if request.copy is True or request.writable:
         columns = [
-            # Whole even if the target has its own reasons: it may copy only a part (offsets, codes).
+            # Copy all of it even if the target has reasons: it may copy only offsets or codes.
             Copied(column) if copied[path] and (request.copy is True or not by_type[path]) else column
             for path, column in zip(paths(table), table.columns, strict=True)
         ]
@@ -55,11 +55,11 @@ def plan(table: Table, request: Request) -> Plan:
         for path, column in zip(paths(table), table.columns, strict=True)
     }
     run = (lambda: target.from_column(table)) if table.single else (lambda: target.from_table(table))
-    # Of the original columns: one that is copied has no memory to inspect yet.
+    # From the original columns, because a column that is copied has no memory to inspect yet.
     warnings = target.table_warnings(original)
     if not all(copied.values()):
         warnings += target.alias_warnings(original)
-    return total(table, target, leaves, run, warnings)
+    return combine_plans(table, target, leaves, run, warnings)
 
 
 class Copied(Column):
@@ -102,7 +102,7 @@ def _copied(source: Source) -> Source:
 
 
 def _leaf(path: str, column: Column, target: Framework, reasons: list[Reason], copied: bool) -> Plan:
-    size = column.nbytes if column.length else 0  # without rows there may be an offset
+    size = column.nbytes if column.length else 0  # without rows there may still be an offset
     return Plan(
         f"{path} {column.field or ''}".rstrip(),
         target.name,

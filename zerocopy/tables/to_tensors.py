@@ -1,4 +1,4 @@
-"""From columns to tensors: each column is decoded into leaves, and each leaf is planned as a tensor."""
+"""Conversions of columns to tensors: a column is decoded into leaves, each planned as a tensor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zerocopy.tables.column import Table
 from zerocopy.tables.decode import TensorLeaf, decode
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import rebuild
-from zerocopy.tables.summary import each, run, total
+from zerocopy.tables.summary import combine_plans, map_columns, run
 
 
 def plan(table: Table, request: Request) -> Plan:
@@ -30,7 +30,7 @@ def plan(table: Table, request: Request) -> Plan:
     table = _in_place(table, request, layout)
     if layout != "columns" and table.single:
         raise UnsupportedConversionError(
-            "", f"layout={layout!r} is for tables, and this is one column", code="option-value"
+            "", f"layout={layout!r} applies to tables only, and the object is one column", code="option-value"
         )
     if layout == "records":
         from zerocopy.tables import records
@@ -54,15 +54,15 @@ def plan(table: Table, request: Request) -> Plan:
     warnings: tuple[str, ...] = ()
     if table.index and options.index is None and options.columns is None:
         labels = ", ".join(map(repr, table.labels[-table.index :]))
-        warnings = (f"the index comes as {labels}: index=False leaves it out",)
-    return total(table, target, plans, result, warnings)
+        warnings = (f"the index is converted too, as {labels}: index=False leaves it out",)
+    return combine_plans(table, target, plans, result, warnings)
 
 
 def _in_place(table: Table, request: Request, layout: str) -> Table:
     """Use strided views of record fields if the target takes them and contiguous columns gain nothing.
 
-    Each pass over one strided field reads all records. So several fields become contiguous
-    columns, once, unless copies are refused; one field, or a matrix of all, stays in place.
+    Reading one strided field reads all records. Several fields are therefore copied once to
+    contiguous columns, unless ``copy=False``; one field, or a matrix of all fields, is not copied.
     """
     columns = [column.in_place for column in table.columns if column.in_place is not None]
     if len(columns) < len(table.columns) or not columns or request.copy is True or layout == "records":
@@ -109,7 +109,7 @@ def plan_leaves(
 
         return act
 
-    steps = each(table, lambda label, path, column: rebuild(trees[path], leaf_step, path))
+    steps = map_columns(table, lambda label, path, column: rebuild(trees[path], leaf_step, path))
     return plans, steps
 
 

@@ -1,6 +1,6 @@
 """cuDF: frames, series and indexes, whose columns are pylibcudf's.
 
-Columns pass as pylibcudf's, which aliases. ``to_dlpack`` and ``from_dlpack`` copy, and
+Columns are exchanged as pylibcudf's columns, without a copy. ``to_dlpack`` and ``from_dlpack`` copy, and
 ``Series.__cuda_array_interface__`` exports the mask of a slice at the wrong row, so they are not
 used. The memory layout of columns is in pylibcudf's folder, reached through the registry.
 """
@@ -84,7 +84,7 @@ class CuDF(Framework):
         if not (_is_meaningful(obj.index) if index is None else index):
             return Table(name, labels, columns, len(obj), obj=obj)
         levels = _levels(obj.index, name)
-        # pandas' metadata about the index, from a frame without rows, which costs no copy.
+        # pandas' metadata about the index, from a frame without rows, so that no data is copied.
         schema = obj.iloc[:0].to_arrow(preserve_index=True).schema
         return Table(
             name,
@@ -153,7 +153,7 @@ class CuDF(Framework):
         return series
 
     def _part(self, column: Column) -> Any:
-        """Return a column as pylibcudf's, or as a series if that has more of its type."""
+        """Return a pylibcudf column, or a series if its dtype has details that pylibcudf lacks."""
         cudf, columns = self.module(), _pylibcudf()
         if not columns.on_gpu(column):
             return cudf.Series.from_arrow(columns.cast_for_cudf(column.arrow()))
@@ -193,7 +193,7 @@ def _pylibcudf() -> Any:
 
 
 def _classes(*names: str) -> Any:
-    """Return the classes that this version of cuDF has; its caller has an object of cuDF."""
+    """Return those classes that this version of cuDF has; cuDF must be imported."""
     cudf = sys.modules["cudf"]
     return tuple(getattr(cudf, name) for name in names if hasattr(cudf, name))
 
@@ -231,7 +231,7 @@ def _unique(labels: Sequence[Hashable]) -> None:
 
 
 def _plain(field: Field | None) -> bool:
-    """Whether pylibcudf's column has the whole type of a series."""
+    """Whether a pylibcudf column represents the type completely."""
     return (
         field is None
         or field.kind in ("number", "bool", "duration", "string")

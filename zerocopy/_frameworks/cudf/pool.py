@@ -7,7 +7,7 @@ from zerocopy.pool.protocol import PoolInterface
 
 
 class CuDFHook(PoolHook):
-    """``import cudf`` gives CuPy and Numba RMM's plain allocators; the hook attaches the pool again."""
+    """``import cudf`` sets RMM's plain allocators in CuPy and Numba; the hook attaches the pool again."""
 
     name = "cudf"
     title = "cuDF"

@@ -113,7 +113,7 @@ class CuPy(Framework):
         return [obstacles.UNSAFE_FOR_KERNELS]
 
     def can_relay(self, view: StridedView) -> bool:
-        # Any layout: _row_major copies misaligned memory byte by byte.
+        # Every layout is safe: _row_major copies misaligned memory byte by byte.
         return view.ndim <= _MAX_NDIM and to_numpy(view.dtype) is not None
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
@@ -151,7 +151,7 @@ class CuPy(Framework):
             fresh.data.copy_from_device_async(there.data, view.nbytes, current)
             copied = current.record()
         with cupy.cuda.Device(view.device.id):
-            # So that CuPy's pool does not reuse the source's block before the copy has read it.
+            # CuPy's pool must not reuse the source's block before the copy has read it.
             own.wait_event(copied)
         return fresh if view.dtype.in_numpy else fresh.view(obj.dtype)
 
@@ -164,10 +164,10 @@ class CuPy(Framework):
         numbers = native_numbers()
 
         def on_device(memory: Any) -> Any:
-            index, ask = memory
+            index, export = memory
             if index != current_device():
                 raise BufferError("not on the current device")
-            return from_capsule(ask(_handle(current_stream())))
+            return from_capsule(export(_handle(current_stream())))
 
         def transfer(ndarray: Any) -> Any:
             if ndarray.dtype.num not in numbers or not ndarray.dtype.isnative:
@@ -212,7 +212,7 @@ class CuPy(Framework):
 class _Retyped:
     """Exports an array as unsigned integers and writes its true dtype into the capsule.
 
-    CuPy's exporter takes bfloat16 since version 14, and no float8 (cupy/cupy#9480).
+    CuPy's exporter supports bfloat16 since version 14, and does not support float8 (cupy/cupy#9480).
     """
 
     def __init__(self, array: Any, dtype: DType) -> None:
@@ -277,7 +277,7 @@ def _aliased(cupy: Any, source: Source, consumer: int) -> Any:
     view = source.view
     _, producer = cuda_array_interface.read(source.producer, view.device.id)
     if producer is not None and consumer not in (NO_SYNC_STREAM, producer):
-        # An event: cupy.asarray would block the host until the producer's stream is done.
+        # Wait with an event: cupy.asarray would block the host until the producer's stream is done.
         _stream(cupy, consumer).wait_event(_stream(cupy, producer).record())
     low, high = view.bounds
     memory = cupy.cuda.UnownedMemory(low, high - low, source.producer, view.device.id)

@@ -103,8 +103,8 @@ def _use_default_pool(cupy: Any, pool: PoolInterface, device: int) -> None:
 def _rmm_allocator(pool: PoolInterface, before: Allocator) -> Allocator:
     """Return RMM's allocator for CuPy, with the errors of a pool.
 
-    It calls the previous allocator on devices outside the pool, and after the pool was closed
-    where it could not be replaced (``cupy.cuda.using_allocator``).
+    It calls the previous allocator on devices outside the pool, and, inside
+    ``cupy.cuda.using_allocator``, which keeps it, after the pool was closed.
     """
     import cupy
     from rmm.allocators.cupy import rmm_cupy_allocator
@@ -134,7 +134,7 @@ def _tracking_allocator(cupy: Any, pool: PoolInterface, before: Allocator) -> Al
         device = cupy.cuda.runtime.getDevice()
         if pool.closed or device not in pool.active_devices:
             return before(nbytes)
-        # The stream object, not only its handle: the stream must exist when the block is freed.
+        # Pass the stream object, because the stream must exist when the block is freed.
         block = Block(pool, nbytes, cupy.cuda.get_current_stream(), device, "cupy")
         memory = cupy.cuda.UnownedMemory(block.ptr, nbytes, block, device)
         return cupy.cuda.MemoryPointer(memory, 0)

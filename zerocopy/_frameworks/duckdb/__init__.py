@@ -23,7 +23,7 @@ from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import nested_lists
 from zerocopy.tables.hub import hub
-from zerocopy.tables.summary import together
+from zerocopy.tables.summary import combine_errors
 
 COPIES = Reason(
     "DuckDB copies its results",
@@ -54,7 +54,7 @@ _EXTENSIONS = {"bignum": "arrow.opaque", "geometry": "geoarrow.wkb", "variant": 
 _CHANGED = {
     "uhugeint": ("Arrow has no integers of 128 bits and DuckDB lets them overflow", "::VARCHAR or ::DOUBLE"),
     "time with time zone": ("DuckDB drops its offset from UTC", "::VARCHAR, or ::TIME, which drops it"),
-    "bit": ("DuckDB gives its own encoding of it as plain bytes", "::VARCHAR or ::BLOB"),
+    "bit": ("DuckDB exports an encoding of its own as plain bytes", "::VARCHAR or ::BLOB"),
 }
 _NESTED = ("list", "array", "struct", "map", "union")
 
@@ -89,7 +89,7 @@ class DuckDB(Framework):
         if not self.is_native(obj):
             raise _no_result(name)
         why = "a relation is a table and not one array"
-        remedy = "convert it, which gives its columns"
+        remedy = "convert it, which returns a dict of arrays: zc.convert(x, to='numpy')"
         raise UnsupportedConversionError(f"convert({name})", why, remedy, code="not-an-array")
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
@@ -169,7 +169,7 @@ class DuckDB(Framework):
             if str(column.type).startswith("extension<arrow.fixed_shape_tensor"):
                 # DuckDB would read the storage, which is flat lists without the shape.
                 arrow = arrow.set_column(i, arrow.column_names[i], nested_lists(column, hub().module()))
-        # A cursor per relation: a connection that two threads use at once refuses one of them.
+        # A cursor per relation, because a connection refuses a second thread.
         return duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
 
     def from_column(self, table: Table) -> Any:
@@ -181,7 +181,7 @@ def _name(obj: Any) -> str:
 
 
 def _no_result(name: str) -> UnsupportedConversionError:
-    # execute() returns the connection itself, whose result may have been read in part.
+    # execute() returns the connection, whose result may already be read in part.
     why = "a connection is not a table, and execute() returns the connection"
     remedy = "pass a relation: con.sql(query)"
     return UnsupportedConversionError(f"convert({name})", why, remedy, code="not-an-array")
@@ -189,14 +189,14 @@ def _no_result(name: str) -> UnsupportedConversionError:
 
 def _refuse(errors: Iterable[tuple[Hashable, ZeroCopyError | None]]) -> None:
     if refused := {label: error for label, error in errors if error is not None}:
-        raise together(refused)
+        raise combine_errors(refused)
 
 
 # -- DuckDB's types -------------------------------------------------------------
 
 
 def _children(kind: Any) -> list[tuple[str, Any]]:
-    # The children of an array include its size, which is not a type; other types raise.
+    # An array's children include its size, which is not a type; types without children raise.
     return [(n, t) for n, t in kind.children if hasattr(t, "id")] if kind.id in _NESTED else []
 
 
@@ -273,7 +273,7 @@ def _wrong(column: Any) -> ZeroCopyError | None:
         why = f"it has {count:,} infinite dates, which Arrow lacks"
         remedy = "leave them out: where isfinite(x)"
     elif any(map(_too_wide, arrays)):
-        why = "it has integers of more than 38 digits, which DuckDB's decimals for Arrow do not hold"
+        why = "it has integers of more than 38 digits, which DuckDB's decimals for Arrow cannot hold"
         remedy = "cast it in the query: x::VARCHAR or x::DOUBLE"
     elif any(map(_below_us, arrays)):
         # DuckDB multiplies its microseconds by 1000: a value that is not a multiple of 1000 overflowed.
@@ -303,8 +303,8 @@ _LACKING: list[tuple[Callable[[Field], bool], str]] = [
     (lambda f: f.format == "e", "cast it to float32, which holds all of its values"),
     (lambda f: f.kind == "decimal" and f.width == 32, "cast it to decimal128(38, ...), if it fits"),
     (lambda f: f.kind == "decimal" and f.scale < 0, "cast it to a decimal with a scale of 0 or more"),
-    (lambda f: f.format.startswith("+ud"), "make a sparse union of it"),
-    (lambda f: f.kind == "unknown", "cast it to a type of Arrow's"),
+    (lambda f: f.format.startswith("+ud"), "convert it to a sparse union"),
+    (lambda f: f.kind == "unknown", "cast it to one of Arrow's types"),
 ]
 
 _TEXT = "DuckDB has one type of text, and returns it as string"
@@ -348,8 +348,8 @@ def _changes(field: Field) -> Iterator[str]:
 def _check_names(table: Table) -> None:
     """Refuse names that DuckDB would change silently.
 
-    These are names that differ only in the case of ASCII letters, an empty name, and a name
-    with a NUL, at which Arrow's schema ends it.
+    These are names that differ only in the case of ASCII letters, empty names, and names with a
+    NUL, which ends a name in Arrow's schema.
     """
     if not table.columns:
         why = "it has no columns, and a table of DuckDB has at least one"
@@ -361,7 +361,7 @@ def _check_names(table: Table) -> None:
             raise UnsupportedConversionError("", why, "rename it", code="column-name")
         same = label.encode(errors="surrogatepass").lower()  # bytes: ASCII letters only, as in DuckDB
         if same in seen:
-            why = f"the columns {seen[same]!r} and {label!r} have one name to DuckDB, which would rename one"
+            why = f"DuckDB does not distinguish the names {seen[same]!r} and {label!r}, and would rename one"
             raise UnsupportedConversionError("", why, "rename one of them", code="duplicate-names")
         seen[same] = label
 

@@ -94,7 +94,7 @@ class Jax(Framework):
         import numpy as np
 
         jax = self.module()
-        # By name: creating an array to look at its type would allocate device memory.
+        # Compare the name, because creating an array to get its type would allocate device memory.
         if cls.__name__ != "ArrayImpl":
             return {}  # a tracer or a PRNG key
         if jax.device_count() != 1 or jax.local_devices()[0].platform != "cpu":
@@ -233,7 +233,7 @@ class Jax(Framework):
         if not device.is_host:
             _jax_device(jax, device)
             return
-        # Read from the configuration: asking for devices starts JAX's backends, and the one for CUDA
+        # Read from the configuration: listing devices starts JAX's backends, and the CUDA backend
         # takes three quarters of a GPU's memory.
         platforms = jax.config.jax_platforms
         if platforms and "cpu" not in platforms.split(","):
@@ -245,7 +245,7 @@ class Jax(Framework):
             )
 
     def is_out_of_memory(self, error: Exception) -> bool:
-        # XLA raises one class for all errors; its text starts with the name of absl's status.
+        # XLA raises one class for all errors; the message starts with the name of absl's status.
         return isinstance(error, RuntimeError) and str(error).startswith("RESOURCE_EXHAUSTED")
 
     def devices(self) -> list[str]:
@@ -273,7 +273,7 @@ def _refusal(jax: Any, obj: Any) -> Reason | None:
         )
     if not obj.is_fully_addressable:
         return Reason(
-            "other processes hold parts of it",
+            "some of its shards are in other processes",
             "gather it: jax.experimental.multihost_utils.process_allgather(x)",
             code="sharded",
         )
@@ -286,7 +286,7 @@ def _reason_to_gather(obj: Any, dtype: DType) -> Reason | None:
     if count > 1:
         return Reason(
             f"it is sharded over {count} devices",
-            "convert its parts: [s.data for s in x.addressable_shards]",
+            "convert its shards: [s.data for s in x.addressable_shards]",
             code="sharded",
         )
     return _packed(dtype) if dtype.name in SUBBYTE_NAMES else None

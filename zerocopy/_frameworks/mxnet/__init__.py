@@ -25,7 +25,7 @@ from zerocopy.strided_view import StridedView, contiguous_strides
 _NAMES = ("bool", "int8", "int32", "int64", "uint8", "float16", "float32", "float64", "bfloat16")
 _MAX_NDIM = 32  # NumPy's before 2.0, which passes the memory on; MXNet itself has no limit
 _MAX_SIZE = 2**31 - 2  # without INT64_TENSOR_SIZE, which the wheels lack
-# In an environment with other frameworks, which need NumPy 2, this would break them.
+# A separate environment, because other frameworks need NumPy 2.
 _INSTALL = 'in a separate environment: pip install mxnet==1.9.1 "numpy<1.24"'
 _GPU, _PINNED = 2, 3  # Context.devtype2str
 
@@ -34,8 +34,8 @@ class MXNet(Framework):
     """``mxnet.nd.NDArray``, and its subclass ``mxnet.np.ndarray``.
 
     ``to="mxnet"`` returns an ``mxnet.nd.NDArray``; ``x.as_np_ndarray()`` is an ``mxnet.np.ndarray``
-    of the same memory. An object of either class is returned unchanged, unless a copy is needed,
-    which is an ``NDArray``.
+    of the same memory. An object of either class is returned unchanged; if a copy is needed, the copy is
+    an ``NDArray``.
 
     Notes
     -----
@@ -110,7 +110,7 @@ class MXNet(Framework):
             )
 
         def host() -> Array:
-            # Describing it again waits again: since then, MXNet may have queued work or moved the array.
+            # Describe it again, which waits again: MXNet may have queued work or moved the array.
             return _copy(obj, dtype) if reasons else _describe(obj, dtype, device).numpy()
 
         return Source(
@@ -136,7 +136,7 @@ class MXNet(Framework):
         if view.ndim > _MAX_NDIM:
             raise refuse_ndim("mxnet", view, _MAX_NDIM)
         if (view.ndim == 0 or view.size == 0) and not mx.is_np_shape():
-            # In MXNet's older semantics, no dimensions or a size of 0 mean "unknown": operators refuse
+            # In MXNet's older semantics, () and sizes of 0 mean "unknown": operators refuse
             # such arrays, and some abort the process (apache/mxnet#18271, apache/mxnet#20041).
             raise UnsupportedConversionError(
                 "to='mxnet'",

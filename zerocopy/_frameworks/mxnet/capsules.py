@@ -28,9 +28,9 @@ def canonical(capsule: Any) -> Any:
 
 
 # MXNet drops arrays on its own threads without the GIL. NumPy's deleter takes the GIL since 1.24
-# only (numpy/numpy#22507), which MXNet cannot import. So only here a capsule's deleter is Python
-# code, for which ctypes takes the GIL. Law 7 is kept by removing all pending deleters before the
-# interpreter exits; the operating system then frees the memory with the process.
+# only (numpy/numpy#22507), which MXNet cannot import. This is therefore the only place where a
+# capsule's deleter is Python code; ctypes takes the GIL for it. Law 7 is kept by removing all
+# pending deleters before the interpreter exits; the operating system then frees the memory.
 
 _Deleter = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)  # called with the GIL held
 _pending: dict[int, int] = {}  # NumPy's deleter by the address of its DLManagedTensor
@@ -71,7 +71,7 @@ def _close() -> None:
     global _closed
     _closed = True
     while _pending:
-        # Removed from the table first: a deleter that already runs then does not free the struct to
-        # which the next line writes.
+        # Remove it from the table first, so that a deleter that already runs does not free the
+        # struct to which the next line writes.
         address, _ = _pending.popitem()
         _managed(address).deleter = None

@@ -36,7 +36,7 @@ class Numba(Framework):
 
     Under the simulator (``NUMBA_ENABLE_CUDASIM=1``) a device array is host memory:
     ``view(x).device`` is the CPU, and NumPy aliases it. Transfers to the device and copies on it
-    are simulated. Streams and aliasing of other frameworks' device memory do not exist, and the
+    are simulated. There are no streams, and other frameworks' device memory cannot be aliased, and the
     one device is ``cuda:0``; ``device="cuda:0"`` copies, since the memory is not on it.
     """
 
@@ -88,10 +88,10 @@ class Numba(Framework):
         view = StridedView(
             pointer, tuple(obj.shape), tuple(obj.strides), dtype, device, readonly=False, owner=obj
         )
-        own = _own_stream(obj)
+        source_stream = _source_stream(obj)
 
         def to_host(stream: int | None) -> Array:
-            return _fetch(cuda, view, own, stream)
+            return _fetch(cuda, view, source_stream, stream)
 
         return Source(
             name,
@@ -99,8 +99,8 @@ class Numba(Framework):
             lambda: to_host(None),
             "cuda-array-interface",
             to_host=to_host,
-            producer=cuda_array_interface.Handover(view, own, obj),
-            contiguous=lambda: _row_major(cuda, obj, view, own),
+            producer=cuda_array_interface.Handover(view, source_stream, obj),
+            contiguous=lambda: _row_major(cuda, obj, view, source_stream),
         )
 
     # -- target ---------------------------------------------------------------
@@ -174,7 +174,7 @@ class Numba(Framework):
         cuda = self.module().cuda
         source = self.source(obj)
         if source.view.device == device:
-            return _row_major(cuda, obj, source.view, _own_stream(obj), stream)
+            return _row_major(cuda, obj, source.view, _source_stream(obj), stream)
         # Numba cannot copy between devices: copy through the host.
         return self.from_host(source.host(), source.view.dtype, device, stream)
 
@@ -246,14 +246,14 @@ def _default() -> int:
     return PER_THREAD_DEFAULT_STREAM if per_thread else LEGACY_DEFAULT_STREAM
 
 
-def _own_stream(obj: Any) -> int:
+def _source_stream(obj: Any) -> int:
     """Return the stream of the pending work on an array.
 
     The interface of an array without a stream states that there is nothing to wait for. But
     kernels launched without a stream run asynchronously on the default one.
     """
-    own = parse_stream(obj.stream or None)
-    return _default() if own is None or own == LEGACY_DEFAULT_STREAM else own
+    source_stream = parse_stream(obj.stream or None)
+    return _default() if source_stream is None or source_stream == LEGACY_DEFAULT_STREAM else source_stream
 
 
 def _stream(cuda: Any, handle: int) -> Any:
@@ -283,10 +283,10 @@ def _on(cuda: Any, index: int, stream: int | None) -> Iterator[Any]:
 # -- copies -------------------------------------------------------------------
 
 
-def _fetch(cuda: Any, view: StridedView, own: int, stream: int | None) -> Array:
+def _fetch(cuda: Any, view: StridedView, source_stream: int, stream: int | None) -> Array:
     """Copy memory of any layout to the host, and wait for the copy.
 
-    It copies one block of bytes, gaps included; copy_to_host refuses negative strides.
+    Copies one block of bytes, gaps included, because copy_to_host refuses negative strides.
     """
     import numpy as np
 
@@ -294,29 +294,29 @@ def _fetch(cuda: Any, view: StridedView, own: int, stream: int | None) -> Array:
         return np.empty(view.shape, view.dtype.storage)
     low, high = view.bounds
     block = StridedView(low, (high - low,), (1,), by_name("uint8"), view.device, False, view.owner)
-    handle = own if stream is None or stream == NO_SYNC_STREAM else stream
+    handle = source_stream if stream is None or stream == NO_SYNC_STREAM else stream
     with _on(cuda, view.device.id, handle) as on:
-        _order(cuda, own, handle)
+        _order(cuda, source_stream, handle)
         block_array = cuda.as_cuda_array(cuda_array_interface.Handover(block, None, view.owner), sync=False)
         raw = block_array.copy_to_host(stream=on)
         on.synchronize()  # with a stream, copy_to_host is asynchronous
     return np.ndarray(view.shape, view.dtype.storage, raw, view.ptr - low, view.strides)
 
 
-def _row_major(cuda: Any, obj: Any, view: StridedView, own: int, stream: int | None = None) -> Any:
+def _row_major(cuda: Any, obj: Any, view: StridedView, source_stream: int, stream: int | None = None) -> Any:
     """Return a row-major copy on the same device, bound to no stream."""
     dtype = view.dtype
     if view.has_fractional_strides or not view.is_aligned(dtype.itemsize):
         # No kernel can read it: copy through the host.
-        return FRAMEWORK.from_host(_fetch(cuda, view, own, stream).copy(), dtype, view.device, None)
-    handle = own if stream is None or stream == NO_SYNC_STREAM else stream
+        return FRAMEWORK.from_host(_fetch(cuda, view, source_stream, stream).copy(), dtype, view.device, None)
+    handle = source_stream if stream is None or stream == NO_SYNC_STREAM else stream
     with _on(cuda, view.device.id, handle) as on:
-        # As unsigned integers if Numba may be unable to compile a kernel for the dtype.
+        # As unsigned integers for dtypes for which Numba may be unable to compile a kernel.
         plain = obj if dtype.in_numpy else obj.view(dtype.storage)
         fresh = cuda.device_array(view.shape, dtype.storage)
         # Wait for the work on the array, and for earlier uses of the new memory, which allocators
         # order on the default stream.
-        for first in dict.fromkeys((own, _default())):
+        for first in dict.fromkeys((source_stream, _default())):
             _order(cuda, first, handle)
         if view.size and view.c_contiguous:
             fresh.copy_to_device(plain, stream=on)

@@ -22,7 +22,7 @@ class _Current:
 
 
 class NumbaHook(PoolHook):
-    """``set_memory_manager`` is silently without effect on contexts that exist.
+    """``set_memory_manager`` has no effect on existing contexts, and raises no error.
 
     A context that was created with the pool's manager keeps it. That manager calls the installed
     pool, or Numba's own manager if there is none.
@@ -45,7 +45,7 @@ class NumbaHook(PoolHook):
         if attached or not _has_context(driver):
             return None
         return Reason(
-            "Numba has created a CUDA context, and ignores other memory managers since",
+            "Numba has created a CUDA context, and no longer accepts a memory manager",
             "call install_pool() before the first array or kernel of numba.cuda",
             code="too-late",
         )
@@ -146,7 +146,7 @@ def _manager() -> Any:
 
 def _finalizer(allocations: dict[int, Block], ptr: int) -> Callable[[], None]:
     def free() -> None:
-        # The reset of a context clears the allocations first, as in RMM's plugin.
+        # pop() has a default because the reset of a context clears the allocations first.
         allocations.pop(ptr, None)
 
     return free

@@ -1,4 +1,4 @@
-"""NumPy: host memory, and the form in which host memory passes between frameworks."""
+"""NumPy: ndarrays, which also represent host memory between other frameworks."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class NumPy(Framework):
                 )
         # A subclass may override `view` (Numba's managed and mapped arrays), so call ndarray's.
         array = np.ndarray.view(obj, np.ndarray) if type(obj) is not np.ndarray else obj
-        # Only if needed: newbyteorder raises for StringDType, which has no byte order.
+        # Call newbyteorder only if needed: it raises for StringDType, which has no byte order.
         native = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
         dtype = _dtype(native, name)
         reasons = []
@@ -79,7 +79,7 @@ class NumPy(Framework):
             reasons.append(
                 Reason(
                     f"the byte order ({array.dtype.str}) is not native, and only NumPy supports that",
-                    "swap them once, where the data are read: x.astype(x.dtype.newbyteorder('='))",
+                    "swap the bytes once, after reading: x.astype(x.dtype.newbyteorder('='))",
                     code="byte-order",
                 )
             )

@@ -1,4 +1,4 @@
-"""Structured arrays as tables with one column per field, copied out of the rows when it is used."""
+"""Structured arrays as tables; a field becomes a contiguous column when its values are first read."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _masked(array: Any) -> bool:
 
 
 class _Rows:
-    """Records, and the contiguous columns made of them so far.
+    """Records, and the contiguous columns that were copied from them so far.
 
     All fields that were requested before the first column is read are copied out together:
     each record passes through the cache once, not once per field.
@@ -124,7 +124,7 @@ def _column(
         base, shape = dtype.subdtype
         numbers = number_dtype(base)
         if numbers is not None and _plain(numbers.name).kind == "unknown":
-            # Complex numbers, say: Arrow lacks them, some tensor frameworks have them.
+            # Such as complex numbers, which Arrow lacks and some tensor frameworks have.
             return _leaf(load, on_use, view, base, (length, *shape), name)
         column = _column(load, on_use, view, base, length * prod(shape), name)
         for i in reversed(range(len(shape))):
@@ -159,7 +159,7 @@ def _leaf(
         return column
     native = dtype.newbyteorder("=")
     if native.kind == "U":
-        # Arrow encodes text in any case, so it is read from the rows themselves.
+        # Arrow copies text in any case, so it is read from the records without a column.
         text = ObjectColumn(name, shape[0], lambda: view.reshape(shape).astype(native), text_refusal(native))
         text.field = Field("u")
         return text
@@ -276,4 +276,4 @@ def _plain(dtype: str) -> Field:
     try:
         return Field.of(dtype)
     except KeyError:
-        return Field(dtype)  # Arrow has no format for it: complex numbers, say
+        return Field(dtype)  # Arrow has no format for it, as for complex numbers

@@ -1,6 +1,6 @@
 """pandas: data frames, series and indexes, over NumPy's memory or Arrow's.
 
-Columns in NumPy's memory and in Arrow's memory keep their kind of memory in both directions.
+In both directions, columns in NumPy's memory stay NumPy's, and columns in Arrow's stay Arrow's.
 The index becomes the last columns, which pandas' own metadata describes.
 """
 
@@ -28,9 +28,9 @@ from zerocopy._frameworks.pandas.values import (
     in_numpy,
     index_from,
     kind_of,
-    own_of,
     places_of,
     reasons_against,
+    series_getter,
     values_of,
 )
 from zerocopy.dtype import from_numpy
@@ -43,7 +43,7 @@ from zerocopy.tables.tensor_column import TensorColumn
 
 
 class Pandas(Framework):
-    """``pandas.DataFrame`` and ``pandas.Series``; an index is exported as a series is."""
+    """``pandas.DataFrame`` and ``pandas.Series``; an index is exported like a series."""
 
     name = "pandas"
     kind = "table"
@@ -134,7 +134,7 @@ class Pandas(Framework):
     def guards_writes(self, column: Column) -> bool:
         # pandas never writes to Arrow's memory, and copy-on-write guards its own series.
         source: Source | None = getattr(column, "source", None)
-        if own_of(column) is not None or source is None:
+        if series_getter(column) is not None or source is None:
             return False
         return source.view.readonly and in_numpy(column, source)
 
@@ -152,11 +152,15 @@ class Pandas(Framework):
         if named:
             warnings.append(f"pandas has no metadata of columns: that of {', '.join(named)} is lost")
         for label, column in zip(table.labels, table.columns, strict=True):
-            if column.field is not None and column.field.kind in UNPRINTABLE and own_of(column) is None:
+            if (
+                column.field is not None
+                and column.field.kind in UNPRINTABLE
+                and series_getter(column) is None
+            ):
                 warnings.append(f"pandas cannot print column {label!r}, which is {column.field}")
-            if kind_of(column) in UNUSABLE and own_of(column) is None:
+            if kind_of(column) in UNUSABLE and series_getter(column) is None:
                 warnings.append(f"column {label!r}: {UNUSABLE[kind_of(column)][0]}")
-        if meta.read(table.metadata) is not None and any(own_of(c) is None for c in table.columns):
+        if meta.read(table.metadata) is not None and any(series_getter(c) is None for c in table.columns):
             warnings.append("Arrow columns become ArrowDtype: the types that pandas had are not restored")
         return tuple(warnings)
 
@@ -169,11 +173,11 @@ class Pandas(Framework):
         # Copy-on-write counts references to pandas' own blocks only.
         return (
             "pandas' copy-on-write does not cover memory of other frameworks: writing to the result in "
-            "place changes the source, and the other way round (copy=True takes a snapshot)",
+            "place changes the source, and vice versa (copy=True takes a snapshot)",
         )
 
     def _unguarded(self, column: Column) -> bool:
-        if own_of(column) is not None or not isinstance(column, TensorColumn):
+        if series_getter(column) is not None or not isinstance(column, TensorColumn):
             return False
         return not column.source.view.readonly and not self.column_reasons(column)
 

@@ -94,7 +94,7 @@ def is_default(index: Any, default: Any) -> bool:
 # -- pandas' objects as columns -------------------------------------------------
 
 
-#: A warning for every frame with floats, since a search for NaN would read all of them.
+#: A warning for every frame with floats, because a search for NaN would read all values.
 NAN = "NaN in a column of NumPy's floats is a number, not a null: x.convert_dtypes() turns it into nulls"
 
 
@@ -161,10 +161,10 @@ def index_column(pd: Any, level: Any, reasons: tuple[Reason, ...] = ()) -> Colum
     return column_of(pd, values, lambda: pd.Series(level, copy=False), reasons)
 
 
-def column_of(pd: Any, values: Any, own: Callable[[], Any], reasons: tuple[Reason, ...] = ()) -> Column:
+def column_of(pd: Any, values: Any, as_series: Callable[[], Any], reasons: tuple[Reason, ...] = ()) -> Column:
     """Describe an array of pandas; a type that no other framework has becomes a `RefusedColumn`.
 
-    `own` returns it as a series, which pandas as a target takes without a loss.
+    `as_series` returns it as a series, which pandas as a target uses without a loss.
     """
     column: Any
     if type(values) is pd.arrays.NumpyExtensionArray:  # text is a subclass
@@ -174,7 +174,7 @@ def column_of(pd: Any, values: Any, own: Callable[[], Any], reasons: tuple[Reaso
     except ZeroCopyError as error:
         column = RefusedColumn(_NAME, len(values), error, int(values.nbytes))
     column.reasons = (*reasons, *column.reasons)
-    column.of_pandas = own
+    column.of_pandas = as_series
     # to_numpy() returns a read-only array, but pandas itself writes to the memory in place.
     column.changes = isinstance(column, TensorColumn)
     return column  # type: ignore[no-any-return]
@@ -269,7 +269,7 @@ def _of_extension(pd: Any, array: Any) -> Column:
         return _of_arrow(pd, array)
     if isinstance(dtype, pd.SparseDtype):
         why = f"it is {dtype}, and no other framework has sparse columns"
-        raise UnsupportedConversionError("", why, "x.sparse.to_dense() fills it", code="sparse")
+        raise UnsupportedConversionError("", why, "x.sparse.to_dense() makes it dense", code="sparse")
     if isinstance(dtype, pd.DatetimeTZDtype):
         zone = meta.zone(dtype.tz)
         if zone:
@@ -294,7 +294,7 @@ def _of_extension(pd: Any, array: Any) -> Column:
 
 
 def _of_arrow(pd: Any, array: Any) -> Column:
-    """Describe an array that pandas exports to Arrow without copying: Arrow's own, and nullable numbers."""
+    """Describe an array that pandas exports to Arrow without a copy: Arrow's, and nullable numbers."""
     try:
         if hasattr(array, "__arrow_array__"):
             exported = array.__arrow_array__()
@@ -302,7 +302,7 @@ def _of_arrow(pd: Any, array: Any) -> Column:
             exported = hub().module().array(pd.Series(array, copy=False))
     except (TypeError, ValueError, NotImplementedError) as error:  # pyarrow's errors derive from these
         why = f"it is {array.dtype}, which Arrow has no type for: {error}"
-        remedy = "x.astype(...) to one that it has"
+        remedy = "cast it to a type that Arrow has: x.astype(...)"
         raise UnsupportedConversionError("", why, remedy, code="missing-dtype") from error
     column: Column = hub().table(exported).columns[0]
     column.name = _NAME

@@ -59,8 +59,8 @@ def generated_name(level: int) -> str:
 def column_entry(label: Hashable, field_name: str, dtype: TypeEntry, mixed: bool = False) -> dict[str, Any]:
     """Return the description of one column.
 
-    If the labels have several types (`mixed`), numbers stay numbers: the entry names no one
-    type from which they could be restored.
+    If the labels have several types (`mixed`), numbers stay numbers, because the entry has no
+    single type from which they could be restored.
     """
     kept = label is None or (mixed and isinstance(label, (bool, int, float)))
     name = label if kept else _label_text(label)
@@ -71,7 +71,7 @@ def column_entry(label: Hashable, field_name: str, dtype: TypeEntry, mixed: bool
 def _label_text(label: Any) -> str:
     if isinstance(label, bytes):
         return label.decode(errors="backslashreplace")
-    # A tuple as pyarrow writes it, which literal_eval reads for all contents.
+    # Tuples in pyarrow's notation, which literal_eval can read.
     return str(tuple(map(_label_text, label))) if isinstance(label, tuple) else str(label)
 
 
@@ -105,7 +105,7 @@ def write(
     try:
         kept = not attributes or json.loads(json.dumps(attributes)) == attributes
     except (TypeError, ValueError):
-        kept = False  # JSON cannot hold it: pyarrow leaves attrs out, too
+        kept = False  # JSON cannot represent it; pyarrow omits attrs, too
     entry = {
         "index_columns": list(index),
         "column_indexes": list(labels),
@@ -129,7 +129,7 @@ def read(metadata: dict[bytes, bytes]) -> IndexMetadata | None:
         index = list(entry["index_columns"])
         return IndexMetadata(index, names, labels, dict(entry.get("attributes") or {}))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return None  # another program's bytes under that key
+        return None  # not JSON of pandas
 
 
 def select(metadata: dict[bytes, bytes], fields: Collection[str]) -> dict[bytes, bytes]:

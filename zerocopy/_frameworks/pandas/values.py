@@ -28,7 +28,7 @@ UNUSABLE = {
     "list_view": ("pandas cannot print views of lists: they become lists", "cast it to a list in Arrow"),
     "run_end_encoded": (
         "pandas cannot select rows of runs: they are decoded",
-        "pyarrow.compute.run_end_decode(x) does it in Arrow",
+        "decode it in Arrow: pyarrow.compute.run_end_decode(x)",
     ),
 }
 BOOL = by_name("bool")
@@ -43,7 +43,7 @@ UNPRINTABLE = ("union", "interval")
 
 def reasons_against(column: Column) -> list[Reason]:
     """Return why pandas copies a column; refuse a type that it cannot hold."""
-    if own_of(column) is not None:
+    if series_getter(column) is not None:
         return [reason for reason in (RANGE, LEVEL) if reason in column.reasons]
     source: Source | None = getattr(column, "source", None)
     if source is not None and in_numpy(column, source):
@@ -60,7 +60,7 @@ def reasons_against(column: Column) -> list[Reason]:
     return [*reasons, Reason(why, remedy, code="unusable-type")] if why and column.length else reasons
 
 
-def own_of(column: Column) -> Any:
+def series_getter(column: Column) -> Any:
     """Return the function that returns a column of pandas as a series; None for other columns."""
     return getattr(column, "of_pandas", None)
 
@@ -94,11 +94,11 @@ def host_reasons(source: Source) -> list[Reason]:
 
 def values_of(pd: Any, column: Column, index: Any) -> Any:
     """Return a column as an argument of ``pandas.DataFrame``: a copy if it has `column_reasons`."""
-    if own_of(column) is not None:
-        own = own_of(column)()
-        # A series, not its array, so that copy-on-write knows that two frames share it.
-        own = _copied(pd, own) if isinstance(column, Copied) else own.copy(deep=False)
-        return own if index is None or own.index is index else own.set_axis(index)
+    if series_getter(column) is not None:
+        series = series_getter(column)()
+        # Pass a series, not its array, so that pandas' copy-on-write counts the shared block.
+        series = _copied(pd, series) if isinstance(column, Copied) else series.copy(deep=False)
+        return series if index is None or series.index is index else series.set_axis(index)
     source: Source | None = getattr(column, "source", None)
     if source is None or not in_numpy(column, source):
         return _arrow_values(pd, column)
@@ -117,12 +117,12 @@ def values_of(pd: Any, column: Column, index: Any) -> Any:
     return kind(array, nulls.copy() if isinstance(column, Copied) else nulls, copy=False)
 
 
-def _copied(pd: Any, own: Any) -> Any:
+def _copied(pd: Any, series: Any) -> Any:
     """Return a copy of a series; ``copy(deep=True)`` does not copy Arrow's memory."""
-    if not isinstance(own.array, pd.arrays.ArrowExtensionArray):
-        return own.copy(deep=True)
-    chunked = hub().copied(hub().module().chunked_array(own))
-    return pd.Series(pd.array(chunked, dtype=own.dtype), index=own.index, name=own.name, copy=False)
+    if not isinstance(series.array, pd.arrays.ArrowExtensionArray):
+        return series.copy(deep=True)
+    chunked = hub().copied(hub().module().chunked_array(series))
+    return pd.Series(pd.array(chunked, dtype=series.dtype), index=series.index, name=series.name, copy=False)
 
 
 def _arrow_values(pd: Any, column: Column) -> Any:
@@ -135,7 +135,7 @@ def _arrow_values(pd: Any, column: Column) -> Any:
     if not hasattr(chunked, "chunks"):
         chunked = hub().module().chunked_array([chunked])
     if kind_of(column) in UNUSABLE:
-        # Copied once more: a cast of lists may alias parts, and the plan promised a copy.
+        # Copy again, because a cast of lists may alias some buffers and the plan reports a copy.
         chunked = hub().copied(_usable(hub().module(), kind_of(column), chunked))
     return pd.arrays.ArrowExtensionArray(chunked)
 
@@ -175,8 +175,8 @@ def _usable(pa: Any, kind: str, chunked: Any) -> Any:
 
 def _lists(pa: Any, pc: Any, views: Any, target: Any) -> Any:
     """Return list views as lists."""
-    # Not by a cast, which keeps the offsets and ignores the sizes: one offset is missing, and
-    # lists out of order are wrong (apache/arrow#50994).
+    # A cast would be wrong: it keeps the offsets and ignores the sizes, so one offset is missing
+    # and lists out of order have other values (apache/arrow#50994).
     sizes = pc.list_value_length(views).fill_null(0)
     ends = pc.cumulative_sum(sizes)
     offsets = pa.concat_arrays([pa.array([0], sizes.type), ends])
@@ -233,7 +233,7 @@ def index_from(pd: Any, table: Table, metadata: meta.IndexMetadata | None) -> tu
 def _index_values(pd: Any, column: Column) -> Any:
     """Return the values of an index: numbers, dates and text in pandas' own types if they alias."""
     values = values_of(pd, column, None)
-    if own_of(column) is not None:
+    if series_getter(column) is not None:
         return values.array
     if isinstance(values, np.ndarray):
         return pd.array(values, dtype="Float32") if values.dtype == "f2" else values

@@ -87,7 +87,7 @@ class Polars(Framework):
 
         def plain(series: Any) -> Array:
             array: Array = series.to_numpy(allow_copy=False)
-            # Dates would lose their time zone, and arrays without rows are writable.
+            # Dates would lose their time zone; ndarrays without rows are writable, unlike polars' memory.
             if array.dtype.kind not in "iuf" or array.flags.writeable:
                 raise ValueError("not plain numbers: use the slow path")
             return array
@@ -119,11 +119,13 @@ class Polars(Framework):
         labels = [str(label) for label in table.labels]
         if len(set(labels)) != len(labels):
             twice = [label for label in dict.fromkeys(labels) if labels.count(label) > 1]
-            why = f"several columns are called {', '.join(map(repr, twice))}, and polars takes each name once"
+            why = (
+                f"several columns are called {', '.join(map(repr, twice))}, and polars requires unique names"
+            )
             raise UnsupportedConversionError("", why, "rename them in the source", code="duplicate-names")
         if self.form == "Series" and len(labels) != 1:
             why = f"a table of {len(labels)} columns is not one polars.Series"
-            remedy = "pick one, columns=['x'], or ask for \"polars.DataFrame\""
+            remedy = "pick one, columns=['x'], or pass to=\"polars.DataFrame\""
             raise UnsupportedConversionError("", why, remedy, code="several-columns")
         return super().table_reasons(table)
 
@@ -139,7 +141,7 @@ class Polars(Framework):
                 f"the index becomes columns ({', '.join(labels[-table.index :])}): polars has none"
             )
         if any(not isinstance(label, str) for label in table.labels):
-            warnings.append("labels that are not strings become strings: polars has no others")
+            warnings.append("labels that are not strings become strings: polars has only string labels")
         for label, column in zip(labels, table.columns, strict=True):
             if not isinstance(column, OWN) and column.field is not None:
                 subject = "it: " if table.single else f"column {label!r}: "

@@ -54,7 +54,7 @@ class SeriesColumn(ArrowColumn):
     def __init__(self, series: Any, field: Field) -> None:
         self.series = series
         codes = any(f.dictionary and not any(map(is_enum, f.metadata)) for f in walk(field))
-        # Each chunk is exported with its own codes and categories. So export one chunk, of a new series.
+        # polars exports each chunk with its own codes and categories, so export a copy with one chunk.
         whole = series.rechunk(in_place=False) if codes and series.n_chunks() > 1 else series
         super().__init__(
             "polars.Series",
@@ -83,7 +83,7 @@ class SeriesColumn(ArrowColumn):
 
 
 class Objects(UnreadColumn):
-    """A series of Python objects, which only polars may hold, since it exports pointers."""
+    """A series of Python objects, which polars exports as pointers, so other targets refuse it."""
 
     def __init__(self, series: Any) -> None:
         super().__init__("polars.Series", Field("Object"))
@@ -172,7 +172,7 @@ def ndarray_reasons(pl: Any, column: Any) -> list[Reason]:
         reasons.append(BITS)
     elif not view.c_contiguous:
         # Two dimensions of one name are an Array column: pl.DataFrame of a C-ordered matrix copies.
-        why = "polars takes contiguous memory only"
+        why = "polars requires contiguous memory"
         reasons.append(Reason(why, "make it contiguous in the source framework", code="not-contiguous"))
     elif not view.is_aligned(view.dtype.itemsize):
         reasons.append(UNALIGNED)
@@ -210,7 +210,7 @@ def plain_table(pl: Any) -> Callable[[Any], Any]:
 
 
 class _Stream:
-    """A wrapper that has a stream only: polars imports pyarrow's own types in other ways."""
+    """A wrapper that exports only a stream, because polars imports pyarrow's types by other means."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -231,21 +231,25 @@ def series_of(pl: Any, name: str, column: Column) -> Any:
     array = array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
     if field is None or field.children or any(True for _ in reasons_against(pl, field)):
         array = adapted(pa, name, array)
-    own = {k: v for k, v in (field.metadata if field else {}).items() if k.startswith(b"_PL_")}
+    enum_metadata = {k: v for k, v in (field.metadata if field else {}).items() if k.startswith(b"_PL_")}
     nested = bool(field and field.children and any(f.dictionary for f in walk(field)))
     # In a nested type, and in a table, polars loses the rows after an empty chunk of
     # dictionaries, and panics on a dictionary without values.
-    rows = pa.chunked_array([c for c in array.chunks if len(c)], array.type) if own or nested else array
-    empty = (own or nested) and any(hollow(arrow_c.read_array(chunk)) for chunk in rows.chunks)
+    rows = (
+        pa.chunked_array([c for c in array.chunks if len(c)], array.type)
+        if enum_metadata or nested
+        else array
+    )
+    empty = (enum_metadata or nested) and any(hollow(arrow_c.read_array(chunk)) for chunk in rows.chunks)
     if nested and empty:
         why = f"column {name!r} has a dictionary without values inside another type"
         remedy = "decode it, or join its chunks: x.combine_chunks()"
         raise UnsupportedConversionError("", why, remedy, code="dictionary-encoding")
     try:
-        if not own:
+        if not enum_metadata:
             return pl.Series(_Stream(rows)).alias(name)
-        # Only a table carries a field's metadata, which marks an Enum.
-        schema = pa.schema([pa.field(name, array.type, metadata=own)])
+        # Export a table, because an array has no field metadata, which marks an Enum.
+        schema = pa.schema([pa.field(name, array.type, metadata=enum_metadata)])
         table = pa.Table.from_arrays([pa.chunked_array([], array.type) if empty else rows], schema=schema)
         series = pl.DataFrame(_Stream(table)).to_series(0)
         return pl.Series(_Stream(rows)).alias(name).cast(series.dtype) if empty else series

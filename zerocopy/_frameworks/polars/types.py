@@ -32,9 +32,7 @@ _VIEWS = Reason(
     "keep it as {0}_view in Arrow: x.cast('{0}_view')",
     code="view-layout",
 )
-_OFFSETS = Reason(
-    "polars has offsets of 64 bits in its lists", "keep them as large_list in Arrow", code="other-type"
-)
+_OFFSETS = Reason("polars' lists have 64-bit offsets", "keep them as large_list in Arrow", code="other-type")
 _CATEGORIES = Reason(
     "polars replaces the codes of a dictionary",
     "cast it to string_view in Arrow, if text is enough",
@@ -113,7 +111,7 @@ def reasons_against(pl: Any, field: Field, nested: bool = False) -> Iterator[Rea
         if field.width > 16:
             raise _lacks(field, "cast it to decimal128 in Arrow, if its precision of 38 is enough")
         if field.scale < 0:
-            raise _lacks(field, "cast it to one whose scale is not negative", " with a negative scale")
+            raise _lacks(field, "cast it to a decimal with a scale of 0 or more", " with a negative scale")
         if field.width < 16:
             yield _WIDE
     elif field.dictionary is not None:
@@ -143,7 +141,7 @@ def memory_reasons(column: ArrowColumn) -> Iterator[Reason]:
         for chunk in column.chunks:
             yield from _misplaced(chunk)
         return
-    array = column.arrow()  # an alias, ten times as fast as an export
+    array = column.arrow()  # an alias, obtained ten times as fast as an export
     size = _alignment(column.field)
     for part in getattr(array, "chunks", [array]) if size > 1 else ():
         values = part.buffers()[1]
@@ -170,7 +168,7 @@ def _alignment(field: Field) -> int:
 
 
 def hollow(memory: arrow_c.Memory) -> bool:
-    """Whether a dictionary in an array has no values."""
+    """Whether an array contains a dictionary without values."""
     inner = memory.dictionary
     return (inner is not None and not inner.length) or any(map(hollow, memory.children))
 
@@ -198,7 +196,7 @@ def adapted(pa: Any, name: str, array: Any) -> Any:
 
 
 def _wanted(pa: Any, kind: Any) -> Any:
-    """Return the type to cast to before polars reads it."""
+    """Return the type to which an array is cast before polars reads it."""
     types = pa.types
     if isinstance(kind, pa.Bool8Type):
         return pa.bool_()

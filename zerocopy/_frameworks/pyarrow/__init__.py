@@ -79,7 +79,7 @@ class PyArrow(Hub):
         if isinstance(obj, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
             raise obstacles.refuse_table(name)
         if isinstance(obj, pa.Scalar):
-            why, remedy = "a pyarrow scalar is not an array", "pass x.as_py(), or an array that has it"
+            why, remedy = "a pyarrow scalar is not an array", "pass x.as_py(), or the array that contains it"
             raise obstacles.refuse_source(name, Reason(why, remedy, code="not-an-array"))
         return as_tensor(_column(pa, obj, name))
 
@@ -152,7 +152,7 @@ class PyArrow(Hub):
         if form == "FixedShapeTensorArray" and (view.ndim < 2 or 0 in view.shape):
             raise UnsupportedConversionError(
                 "to='pyarrow.FixedShapeTensorArray'",
-                f"a column of tensors needs two or more dimensions, none of size 0; this has {view.shape}",
+                f"a column of tensors needs two or more dimensions, none of size 0, not {view.shape}",
                 'pass to="pyarrow.Tensor"',
                 code="too-few-dimensions",
             )
@@ -168,7 +168,7 @@ class PyArrow(Hub):
         elif not view.c_contiguous:
             reasons.append(
                 Reason(
-                    f"pyarrow.{form} takes only memory without gaps",
+                    f"pyarrow.{form} requires memory without gaps",
                     'pass to="pyarrow.Tensor", which has strides, or make it contiguous where it is created',
                     code="not-contiguous",
                 )
@@ -208,8 +208,8 @@ class PyArrow(Hub):
             result = pa.Table.from_arrays(arrays, schema=schema)
         else:  # pa.Table.from_arrays([]) would lose the number of rows
             field = pa.field("rows", pa.null())
-            held = pa.schema([field], metadata=table.metadata or None)
-            result = pa.Table.from_arrays([pa.nulls(table.length)], schema=held).select([])
+            schema = pa.schema([field], metadata=table.metadata or None)
+            result = pa.Table.from_arrays([pa.nulls(table.length)], schema=schema).select([])
         if self.form == "RecordBatch":
             whole = result.combine_chunks()
             return whole.to_batches()[0] if whole.num_rows else pa.RecordBatch.from_pylist([], result.schema)

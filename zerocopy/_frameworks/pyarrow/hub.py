@@ -1,6 +1,6 @@
-"""Arrow arrays over any memory, in which columns pass between other frameworks.
+"""Arrow arrays over any memory, through which other frameworks exchange columns.
 
-These reach them through the registry's pyarrow: no framework's file imports another framework's.
+Other frameworks' files call these methods through the registry, and do not import this file.
 """
 
 from __future__ import annotations

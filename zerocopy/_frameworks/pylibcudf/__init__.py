@@ -181,7 +181,7 @@ class PyLibCuDF(Framework):
             raise DeviceError(
                 asked,
                 f"cuDF works on the current device, cuda:{importing.current_device()}",
-                f"make the other one current first: cupy.cuda.Device({device.id}).use()",
+                f"make {device} current first: cupy.cuda.Device({device.id}).use()",
                 code="other-device",
             )
 

@@ -1,4 +1,4 @@
-"""Columns of other frameworks in libcudf: which it can hold, which it copies, how it aliases them."""
+"""Imports columns of other frameworks into libcudf: refusals, reasons for copies, and aliases."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _check_current(device: Device) -> None:
     if device.id != current_device():
         raise obstacles.refuse_column(
             f"it is on {device}, and cuDF works on the current device, cuda:{current_device()}",
-            f"make that one current first: cupy.cuda.Device({device.id}).use()",
+            f"make {device} current first: cupy.cuda.Device({device.id}).use()",
             code="other-device",
         )
 
@@ -76,7 +76,7 @@ def tensor_reasons(column: TensorColumn) -> list[Reason]:
 
 
 def check_tensor(view: StridedView) -> None:
-    """Refuse a tensor with other than one dimension, or with a dtype that cuDF lacks."""
+    """Refuse a tensor that is not 1-dimensional, or has a dtype that cuDF lacks."""
     if view.ndim != 1:
         raise obstacles.refuse_column(
             f"it is a tensor of shape {view.shape}, and cuDF's columns are flat",
@@ -117,7 +117,7 @@ def check(field: Field) -> None:
         if part.format == "e" or (part.kind == "decimal" and part.width > 16):
             remedy = "cast it in Arrow: x.cast('float64')"
         if part.extension == "arrow.fixed_shape_tensor":
-            remedy = "pass its columns one by one: cuDF's are flat"
+            remedy = "pass its columns one by one, because cuDF's columns are flat"
         if remedy is not None:
             raise obstacles.refuse_column(f"it is {field}, which cuDF lacks", remedy)
 
@@ -138,14 +138,14 @@ def alias_tensor(plc: Any, source: Source) -> Any:
         assert owner_of is not None
         source = owner_of.source(obj)
         view = source.view
-    held = source.producer
-    if hasattr(type(held), "__dlpack__"):
+    producer = source.producer
+    if hasattr(type(producer), "__dlpack__"):
         # The capsule is held unconsumed; its destructor runs the deleter.
-        held = (dlpack.request(held, stream=stream()), held)
+        producer = (dlpack.request(producer, stream=stream()), producer)
     else:
-        order(cuda_array_interface.read(held, view.device.id)[1], view.device)
+        order(cuda_array_interface.read(producer, view.device.id)[1], view.device)
     # Without a stream and a mask: cuDF ignores the stream, and older versions the mask.
-    return plc.Column.from_cuda_array_interface(cuda_array_interface.Handover(view, None, held))
+    return plc.Column.from_cuda_array_interface(cuda_array_interface.Handover(view, None, producer))
 
 
 def order(first: int | None, device: Device) -> None:
@@ -163,7 +163,7 @@ def storage_type(pa: Any, kind: Any) -> Any:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return pa.list_(kind.value_field.with_type(storage_type(pa, kind.value_type)))
     if pa.types.is_dictionary(kind):
-        # libcudf takes signed codes only; a dictionary's codes never need the last bit.
+        # libcudf requires signed codes; a dictionary's codes never need the highest bit.
         codes = kind.index_type
         if pa.types.is_unsigned_integer(codes):
             codes = {8: pa.int16(), 16: pa.int32(), 32: pa.int32(), 64: pa.int64()}[codes.bit_width]

@@ -111,8 +111,8 @@ def read(col: Any, dtype: Any, owner: Any, device: Device, stream: int) -> Memor
 def build(plc: Any, chunk: Memory) -> Any:
     """Return a column over Arrow memory on the device.
 
-    It is built from the buffers: ``Column.from_arrow`` takes a null count of -1, "not counted",
-    for 0, and drops the mask.
+    It is built from the buffers, because ``Column.from_arrow`` treats a null count of -1, "not
+    counted", as 0 and drops the mask.
     """
     field, kind, rows = chunk.field, chunk.field.kind, chunk.offset + chunk.length
     count = memory.null_count(chunk)

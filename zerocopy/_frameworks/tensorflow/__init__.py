@@ -27,7 +27,7 @@ _BY_COPY = (
 
 
 class TensorFlow(Framework):
-    """``tf.Tensor`` in eager mode and ``tf.Variable`` (its present value)."""
+    """``tf.Tensor`` in eager mode and ``tf.Variable`` (its current value)."""
 
     name = "tensorflow"
     pool_hook = "zerocopy._frameworks.tensorflow.pool:TensorFlowHook"
@@ -146,7 +146,7 @@ class TensorFlow(Framework):
         tf = self.module()
         source = self.source(obj)
         if source.view.device.is_host and device.is_host:
-            # NumPy copies, since tf.identity aliases, and DeepCopy lacks the small dtypes.
+            # NumPy copies, because tf.identity aliases and DeepCopy lacks the small dtypes.
             return self.from_host(aligned_copy(source.host()), source.view.dtype, device, stream)
         with tf.device("/CPU:0" if device.is_host else f"/GPU:{device.id}"):
             tensor = obj.value() if isinstance(obj, tf.Variable) else obj

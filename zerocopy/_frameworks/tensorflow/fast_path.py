@@ -37,7 +37,7 @@ def _private(tf: Any) -> Any:
 
 
 def fast_importers(tf: Any) -> dict[str, Callable[[Any], Any]]:
-    """Return the fast importers; each repeats the C++ call, since a helper would take 50 ns."""
+    """Return the fast importers; each repeats the C++ call, because a helper would take 50 ns."""
     bare = getattr(_private(tf), "TFE_FromDlpackCapsule", None)
     public = tf.experimental.dlpack.from_dlpack
     if bare is None:
@@ -46,7 +46,7 @@ def fast_importers(tf: Any) -> dict[str, Callable[[Any], Any]]:
 
     context.context().ensure_initialized()
 
-    # The handle is read each time: resetting the context would leave a dangling one.
+    # Read the handle for each call, because it dangles after the context is reset.
     def aligned(capsule: Any) -> Any:
         return bare(capsule, context._context._handle)
 

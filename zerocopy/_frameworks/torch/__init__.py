@@ -23,7 +23,7 @@ _FOREIGN = (
     "float4_e2m1fn_x2", "complex32",
 )  # fmt: skip
 _GRAD = Reason(
-    "it requires grad, and no other framework would keep the graph",
+    "it requires grad, and no other framework keeps the graph",
     "pass x.detach(), an alias without the graph",
     code="requires-grad",
 )
@@ -60,8 +60,8 @@ class Torch(Framework):
             raise obstacles.refuse_source_dtype(name, obj.dtype, "cast it first: x.to(dtype)")
         tensor = obj.detach() if obj.requires_grad else obj
         reasons = []
-        # Both bits are lazy: the memory holds other values than the tensor, and to_dlpack (for the
-        # negative bit also __dlpack__) exports it unchanged: z.conj().imag would change its signs.
+        # Both bits are lazy: the memory does not hold the tensor's values. to_dlpack (for the
+        # negative bit also __dlpack__) ignores the bits: z.conj().imag would have the wrong sign.
         if obj.is_conj():
             reasons.append(_CONJUGATED)
         if obj.is_neg():
@@ -122,8 +122,8 @@ class Torch(Framework):
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         torch = self.module()
-        # A writable alias: from_numpy warns about read-only memory, but once per process only. The
-        # plan has this warning every time.
+        # A writable alias, because from_numpy warns about read-only memory once per process. The
+        # plan has this warning for every conversion.
         plain = tidy_strides(writable_alias(array))
         if dtype.in_numpy:
             tensor = torch.from_numpy(plain)
@@ -218,7 +218,7 @@ def _refusal(torch: Any, obj: Any) -> Reason | None:
     if obj.is_quantized:
         return Reason("it is quantized", "x.dequantize(), or x.int_repr() for the integers", code="quantized")
     if obj.is_nested:
-        return Reason("it is a nested tensor", "convert its parts: x.unbind()", code="not-an-array")
+        return Reason("it is a nested tensor", "convert its components: x.unbind()", code="not-an-array")
     if obj.device.type == "meta":
         return Reason(
             "it is on the meta device and has no memory", "create it on a real device", code="no-memory"
@@ -264,8 +264,8 @@ def _as_ndarray(torch: Any, tensor: Any, dtype: DType) -> Array:
 def _device(torch: Any, tensor: Any) -> Device:
     device = tensor.device
     if device.type == "cpu":
-        # is_pinned() of a lazy tensor copies it. Asking its storage does not, but takes 4 us, where a
-        # plain tensor takes 0.1.
+        # is_pinned() of a lazy tensor copies it. is_pinned() of the storage does not, but takes 4 us
+        # instead of 0.1.
         lazy = tensor.is_conj() or tensor.is_neg()
         owner = tensor.untyped_storage() if lazy else tensor
         return Device(CUDA_HOST, 0) if owner.is_pinned() else HOST
@@ -319,7 +319,7 @@ def _fast_importers(torch: Any) -> dict[str, Callable[[Any], Any]]:
     from_capsule, from_numpy = capsule_importer(torch), torch.from_numpy
     forms: dict[str, Callable[[Any], Any]] = {"capsule": from_capsule}
     if torch.version.cuda is not None:
-        # Decided by the build: asking the driver for devices would break CUDA in forked children.
+        # Decided by the build, because a call of the driver would break CUDA in forked children.
         forms["cuda"] = cuda_importer(torch, from_capsule)
     if not dlpack.NUMPY_DELETER_IS_SAFE:
         return forms
@@ -336,7 +336,7 @@ def _fast_importers(torch: Any) -> dict[str, Callable[[Any], Any]]:
 
     def versioned(capsule: Any) -> Any:
         tensor = from_capsule(capsule)
-        # Checked after the import: the tensor's address takes 90 ns, most producers' more.
+        # Checked after the import, because reading the tensor's address takes only 90 ns.
         if tensor.data_ptr() % tensor.element_size():
             raise BufferError("misaligned")
         return tensor

@@ -20,19 +20,19 @@ def cuda_exporter(
         if not tensor.is_cuda or tensor.requires_grad or tensor.is_neg() or tensor.is_conj():
             raise BufferError("not on a device, or not plain memory")
         if tensor.dtype not in native or tensor.dim() > MAX_NDIM:
-            raise BufferError("a dtype or more dimensions than other frameworks take")
+            raise BufferError("a dtype or number of dimensions that other frameworks lack")
         if tensor.data_ptr() % tensor.element_size():
             raise BufferError("misaligned")
         index = tensor.get_device()
 
-        def ask(stream: int) -> Any:
+        def export(stream: int) -> Any:
             # On the same stream there is nothing to order: skip torch's exporter, which creates
             # a stream object to compare them and repeats the checks above.
             if stream == (current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM):
                 return to_capsule(tensor)
             return tensor.__dlpack__(stream=stream)
 
-        return index, ask
+        return index, export
 
     return on_device
 
@@ -42,10 +42,10 @@ def cuda_importer(torch: Any, from_capsule: Callable[[Any], Any]) -> Callable[[A
     current_stream, current_device = torch.cuda.current_stream, torch.cuda.current_device
 
     def from_device(memory: Any) -> Any:
-        index, ask = memory
-        # The number of a default stream means that of the producer's current device.
+        index, export = memory
+        # The producer reads the number of a default stream as a stream of its current device.
         if index != current_device():
             raise BufferError("not on the current device")
-        return from_capsule(ask(current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM))
+        return from_capsule(export(current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM))
 
     return from_device

@@ -85,7 +85,7 @@ class TorchHook(PoolHook):
                 )
             return None
         if cuda.get_allocator_backend() == "cudaMallocAsync":
-            return None  # by the user's variable
+            return None  # the user's variable has selected it
         return Reason(
             "torch was imported before, and selected its allocator then",
             f"call install_pool() before import torch, or set {_NEW}={_BACKEND}",
@@ -100,7 +100,7 @@ class TorchHook(PoolHook):
             if backend != "cudaMallocAsync":
                 raise PoolUnavailableError(
                     "torch.cuda.get_allocator_backend()",
-                    f"it is {backend!r} in spite of {_NEW}",
+                    f"torch's allocator is {backend!r} although {_NEW} is set",
                     "see the warnings of import torch",
                 )
             return "CUDA's pool, backend cudaMallocAsync"
@@ -115,7 +115,9 @@ class TorchHook(PoolHook):
 
     def detach(self, pool: PoolInterface) -> Reason | None:
         return Reason(
-            "torch keeps the allocator that it began with", "end the process", code="allocator-in-use"
+            "torch keeps its first allocator until the process ends",
+            "end the process",
+            code="allocator-in-use",
         )
 
 

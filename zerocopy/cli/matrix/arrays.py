@@ -119,7 +119,7 @@ class ArrayRow(Row[ArrayCell]):
         return ArrayCell(source=self.origin, target=target, array=self.label, dtype=dtype, shape=shape)
 
     def make_source(self) -> list[str]:
-        # A plain NumPy copy, unlike the data, is usually not 64-byte aligned, as users' arrays are not.
+        # Copy with NumPy, because users' arrays are usually not 64-byte aligned, unlike the data.
         native = registry.by_name(self.origin) is registry.by_type(type(self.data))
         self.source = self.data.copy() if native else zerocopy.convert(self.data, to=self.origin, copy=True)
         differences = _find_differences(self.data, self.source)
@@ -168,7 +168,7 @@ def _find_differences(data: Array, obj: Any) -> list[str]:
         if differences:
             return differences
     if not isinstance(back, np.ndarray):
-        return [f"converted back it is a {type(back).__name__}, not an array"]
+        return [f"converted back, it is a {type(back).__name__}, not an array"]
     if back.dtype != data.dtype:
         return [f"the dtype is {back.dtype}, not {data.dtype}"]
     if back.shape != data.shape:
@@ -183,7 +183,7 @@ def _find_differences(data: Array, obj: Any) -> list[str]:
 
 
 def _join_columns(columns: dict[Any, Any], ndim: int) -> tuple[Any, list[str]]:
-    """Return the array that columns were made from, or what is wrong with them."""
+    """Return the array whose columns these are, and how they differ from columns of an array."""
     parts = list(columns.values())
     dtypes = list(dict.fromkeys(str(column.dtype) for column in parts))
     if len(dtypes) != 1:

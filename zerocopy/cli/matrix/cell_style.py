@@ -24,7 +24,7 @@ class CellStyle:
 STYLES = {
     "zero-copy": CellStyle("zero_copy", "green", "zero-copy", "the result is in the source's memory"),
     "empty": CellStyle("empty", "dim", "empty", "a zero-size array: nothing to share or copy"),
-    "copy": CellStyle("copy", "yellow", "copy", "the result has memory of its own"),
+    "copy": CellStyle("copy", "yellow", "copy", "the result has its own memory"),
     "encoded": CellStyle("e", "green", "encoded", "refused by default; encode=True returns numbers"),
     "masked": CellStyle("m", "green", "masked", 'refused by default; nulls="mask" returns a mask as well'),
     "refused": CellStyle("refused", "cyan", "refused", "an error with the reason and the fix"),

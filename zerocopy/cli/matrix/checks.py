@@ -1,4 +1,4 @@
-"""Checks of a conversion that do not rely on its plan: whose memory the result uses, and its types."""
+"""Checks of a conversion that do not rely on its plan: shared memory, and types of the result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import zerocopy
 from zerocopy import registry
 from zerocopy._engine.memory import blocks
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
-from zerocopy.tables.result import parts
+from zerocopy.tables.result import result_leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Sharing:
     """How much of a result is in its source's memory."""
 
     some: bool  # at least one byte
-    whole: bool  # a part of each of its blocks, of which there is at least one
+    whole: bool  # at least one byte of each block; False without blocks
     same_start: bool  # both begin at the same address
 
 
@@ -32,8 +32,8 @@ def sharing(source: Any, result: Any) -> Sharing | None:
     >>> sharing(x, x[1:])
     Sharing(some=True, whole=True, same_start=False)
     """
-    leaves = [leaf for _, leaf in parts(source)]
-    if list(map(id, leaves)) == [id(leaf) for _, leaf in parts(result)]:
+    leaves = [leaf for _, leaf in result_leaves(source)]
+    if list(map(id, leaves)) == [id(leaf) for _, leaf in result_leaves(result)]:
         itself = any(zerocopy.shares_memory(leaf, leaf) for leaf in leaves)
         return Sharing(itself, itself, True)
     try:
@@ -56,7 +56,7 @@ def block_bounds(obj: Any) -> list[tuple[int, int]] | None:
 def foreign_types(result: Any, target: str) -> Iterator[str]:
     """Yield the types in a result that are not the target's."""
     expected = registry.by_name(target).name
-    for _, leaf in parts(result):
+    for _, leaf in result_leaves(result):
         owner = registry.by_type(type(leaf))
         if owner is None or owner.name != expected:
             yield type(leaf).__name__

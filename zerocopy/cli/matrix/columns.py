@@ -123,7 +123,7 @@ class ColumnRow(Row[ColumnCell]):
             cell.broken.append("the conversion moved the source in memory")
 
     def _check_with_options(self, cell: ColumnCell) -> None:
-        """Try the options that make tensors of columns which tensors cannot represent."""
+        """Try the options with which columns of types that tensors lack become tensors."""
         for options in () if registry.by_name(cell.target).tables else _OPTIONS:
             refusal = self.check_options(cell, options).refusal
             if refusal is None:
@@ -138,7 +138,7 @@ class ColumnRow(Row[ColumnCell]):
             return comparison.row_differences(
                 comparison.tensor_rows(self.expected), to_pylist(result[comparison.LABEL])
             )
-        # A reason without a remedy is that the caller asked for a copy: the type stays.
+        # A reason without a remedy is a requested copy, which keeps the type.
         changed = plan.warnings or any(reason.remedy for reason in plan_reasons(plan))
         allow_type_change = bool(changed) or comparison.changes_type(result)
         return comparison.column_differences(self.expected, comparison.column_of(result), allow_type_change)

@@ -1,4 +1,4 @@
-"""Whether a column that a framework returns is the one that it was made from; Arrow is the reference."""
+"""Compares a column that a framework returns with the original column, as Arrow arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def column_of(obj: Any) -> Any:
     labels = getattr(back, "column_names", None)
     if labels != [LABEL]:
         text = type(back).__name__ if labels is None else f"table with the columns {', '.join(labels)}"
-        raise ValueError(f"converted back it is a {text}")
+        raise ValueError(f"converted back, it is a {text}")
     return back.column(0)
 
 
@@ -73,7 +73,7 @@ def tensor_rows(column: Any) -> list[Any]:
 
 
 def type_family(kind: Any) -> str:
-    """Return a type's name without what does not affect the values: widths of offsets, codes and booleans."""
+    """Return a type's name without details that do not affect values: widths of offsets and codes."""
     name = str(kind)
     if hasattr(kind, "extension_name"):
         return "bool" if kind.extension_name == "arrow.bool8" else type_family(kind.storage_type)

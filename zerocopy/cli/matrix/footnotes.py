@@ -21,7 +21,7 @@ HEADINGS = {
     "warning": "Warnings",
 }
 
-#: A number of its own, such as an address or a count of nulls, unlike the 64 of int64.
+#: A separate number, such as an address or a count of nulls, unlike the 64 of int64.
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?![\w.])")
 
 #: A footnote of a cell: its kind, the reason and the remedy.

@@ -1,4 +1,4 @@
-"""Print the whole matrix: the title, the arrays, the columns, what is missing, and the verdict."""
+"""Print the whole matrix: title, arrays, columns, missing frameworks, and verdict."""
 
 from __future__ import annotations
 

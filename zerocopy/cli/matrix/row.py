@@ -155,11 +155,11 @@ class Row(ABC, Generic[C]):
             # The plan of a query does not know its values: nulls, dates out of range.
             if plan.possible and checks.block_bounds(self.source) is not None:
                 cell.broken.append(
-                    f"explain{call} reports that it works, and convert refuses: {first_line(error.why)}"
+                    f"explain{call} reports no refusal, but convert refuses:   {first_line(error.why)}"
                 )
             return Attempt(None, Sharing(False, False, False), False, plan, error)
         if not plan.possible:
-            cell.broken.append(f"explain{call} reports a refusal, and convert returns")
+            cell.broken.append(f"explain{call} reports a refusal, but convert succeeds")
         measured = checks.sharing(self.source, result)
         shares = measured or Sharing(plan.zero_copy, plan.zero_copy, False)
         if shares.whole != plan.zero_copy:

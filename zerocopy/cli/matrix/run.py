@@ -1,4 +1,4 @@
-"""Run ``zerocopy matrix``: choose the data and the frameworks, measure, and make the JSON document."""
+"""Run ``zerocopy matrix``: choose the data and the frameworks, measure, and build the JSON document."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Result:
 
 
 def run_matrix(options: Options) -> Result:
-    """Convert the data between the frameworks; raise InputError if an option or the file is wrong."""
+    """Convert the data between the frameworks; raise InputError if an option or the file is invalid."""
     frameworks = _installed("--frameworks", options.frameworks)
     sources = _installed("--from", options.sources)
     if frameworks is not None and sources is not None:

@@ -1,4 +1,4 @@
-"""The CUDA kernels: a tile of records to its part of the columns, and back.
+"""The CUDA kernels: they copy a tile of records to its rows of the columns, and back.
 
 There are two for each direction. The first goes through shared memory, so that the threads of a warp
 access adjacent global memory only. The second is for records of which less than a tile fits shared

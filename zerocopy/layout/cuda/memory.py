@@ -88,7 +88,7 @@ class _Octets:
 
 def device_buffer(obj: Any, name: str, asked: str) -> DeviceBuffer:
     """Describe the memory of an object with ``__cuda_array_interface__``; raise if it is not contiguous."""
-    interface, own = _interface(obj, name, asked)
+    interface, is_numba = _interface(obj, name, asked)
     try:
         shape, typestr = tuple(int(n) for n in interface["shape"]), str(interface["typestr"])
         itemsize = np.dtype(typestr).itemsize
@@ -107,7 +107,7 @@ def device_buffer(obj: Any, name: str, asked: str) -> DeviceBuffer:
         why = f"{name} is not contiguous: its strides are {tuple(strides)}, its shape {shape}"
         remedy = "copy it to contiguous memory first: x.copy(), or torch's x.contiguous()"
         raise UnsupportedConversionError(asked, why, remedy, code="not-contiguous")
-    if SIMULATED and not own:
+    if SIMULATED and not is_numba:
         why = f"Numba's CUDA simulator is on, and it cannot access the memory of a {type(obj).__name__}"
         raise DeviceError(asked, why, "unset NUMBA_ENABLE_CUDASIM", code="other-device")
     return DeviceBuffer(
@@ -119,7 +119,7 @@ def device_buffer(obj: Any, name: str, asked: str) -> DeviceBuffer:
         view.readonly,
         _device_index(view.ptr, asked),
         stream,
-        # torch's interface has version 2, which has no streams; its current stream may be any.
+        # torch's interface has version 2, which has no streams, and its current stream is not known.
         int(interface["version"]) < 3 and hasattr(type(obj), "__dlpack__"),
         obj,
     )
@@ -127,8 +127,8 @@ def device_buffer(obj: Any, name: str, asked: str) -> DeviceBuffer:
 
 def _interface(obj: Any, name: str, asked: str) -> tuple[dict[str, Any], bool]:
     """Return an object's interface, and whether it is Numba's own array."""
-    own = getattr(type(obj), "__cuda_ndarray__", False) is True
-    if own and SIMULATED:
+    is_numba = getattr(type(obj), "__cuda_ndarray__", False) is True
+    if is_numba and SIMULATED:
         interface = obj.__array_interface__
     else:
         interface = cuda_array_interface.of(obj, f"{asked}: {name}")
@@ -136,17 +136,17 @@ def _interface(obj: Any, name: str, asked: str) -> tuple[dict[str, Any], bool]:
         why = f"{name} is a {type(obj).__name__}, which has no __cuda_array_interface__"
         remedy = "copy it to a CUDA device first: numba.cuda.to_device(x)"
         raise UnsupportedConversionError(asked, why, remedy, code="not-an-array")
-    if own:
+    if is_numba:
         # Numba's interface has two gaps. Without a bound stream it declares "no synchronisation", but
         # kernels run asynchronously on the default stream. And is_contiguous ignores strides of 0,
         # so a broadcast array has none: its consumer would read past its end.
         stream = None if SIMULATED else parse_stream(obj.stream or None) or default_stream()
         interface = {**interface, "strides": obj.strides, "stream": stream, "version": 3}
-    return interface, own
+    return interface, is_numba
 
 
 def _device_index(address: int, asked: str) -> int:
-    """Return the device of an address; of an empty array, whose address is 0, the current device."""
+    """Return the device of an address; the current device for an empty array, whose address is 0."""
     if SIMULATED:
         return 0
     index = cuda_driver.ordinal(address)
@@ -173,7 +173,7 @@ def refuse_overlaps(written: Iterable[DeviceBuffer], read: Iterable[DeviceBuffer
     """Raise if memory that is written overlaps with other memory that is written or read."""
     flagged = [(b, True) for b in written] + [(b, False) for b in read]
     flagged = sorted(((b, target) for b, target in flagged if b.nbytes), key=lambda item: item[0].address)
-    # Of the preceding buffers, and of those that are written, the one with the largest end.
+    # The buffer with the largest end, among all preceding ones and among those that are written.
     last: DeviceBuffer | None = None
     last_written: DeviceBuffer | None = None
     for b, target in flagged:
@@ -233,7 +233,7 @@ def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any], stream: Any) -> An
     """Return a device array without bytes: of no rows, or of a type of size 0."""
     if SIMULATED or 0 in shape:
         return cuda.device_array(shape, dtype, stream=stream)
-    # Not device_array: it would request 0 bytes from the driver, which refuses that.
+    # Not device_array, which would request 0 bytes from the driver, which is an error.
     interface = {"shape": shape, "typestr": dtype.str, "data": (0, False), "strides": None, "version": 3}
     return cuda.as_cuda_array(_Octets(interface), sync=False)
 

@@ -1,4 +1,4 @@
-"""Copies the bytes of one task: words of a column, from the bytes of records and back.
+"""Device functions that copy one task: words of a column from the bytes of records, or back.
 
 A thread copies 8 bytes of a column, or twice 4. A multiplication locates them in the records: see
 MAGIC in :mod:`~zerocopy.layout.cuda.tile_plan`. How the records are accessed is the same for all

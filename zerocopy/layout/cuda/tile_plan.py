@@ -43,8 +43,8 @@ _DIRECT_ROWS, _DIRECT_BYTES = 512, 1 << 15
 # And bytes of their records, because positions are 32-bit numbers.
 _DIRECT_SPAN = 1 << 32
 
-#: A row of the table. A task covers the bytes START to STOP of what one piece of a leaf has in a tile,
-#: record after record. In a record the piece is LENGTH bytes at OFFSET; byte // LENGTH is
+#: A row of the table. A task covers the bytes START to STOP of one piece of a leaf in the records of a
+#: tile, record after record. In a record the piece is LENGTH bytes at OFFSET; byte // LENGTH is
 #: byte * MAGIC >> SHIFT. In the column a record has WIDTH bytes, and the piece starts at INTO. The column
 #: starts at COLUMN_OFFSET plus PITCHES times the pitch of the columns. SWAP is the leaf's.
 ROW = ACCESS, WIDE, START, STOP, OFFSET, LENGTH, MAGIC, SHIFT, WIDTH, INTO, COLUMN_OFFSET, PITCHES, SWAP = (
@@ -150,7 +150,7 @@ def tile_plan(
 
 
 def swizzle(leaves: Sequence[FieldLeaf], itemsize: int) -> tuple[int, int]:
-    """Return which bits of a byte's address in a tile determine where it is stored instead.
+    """Return the shift and mask that map a byte's address in a tile to where it is stored.
 
     Shared memory has 32 banks, which hold words of 4 bytes in turn. A warp reads a field of 32
     records, or of every other one if it has 4 bytes: words at a distance of 2**z times an odd
@@ -201,7 +201,7 @@ def _sparse(leaves: Sequence[FieldLeaf], itemsize: int) -> bool:
 def _access(
     leaf: FieldLeaf, start: int, length: int, into: int, itemsize: int, column_offset: int, rows: int
 ) -> tuple[int, int]:
-    """Return how a piece is accessed in the records, and whether in the column by 8 bytes or by 4."""
+    """Return the kind of access to a piece in the records, and whether the column takes 8-byte words."""
     # The alignment of each word in the column, and of its part of the record.
     column = gcd(column_offset, rows * leaf.width, 8)
     record = gcd(start, itemsize, 8)

@@ -60,8 +60,7 @@ def aos_to_soa(
     The work waits for the stream in the buffer's interface (version 3, "Synchronization"), and that
     stream waits for the work; the host does not wait. If the interface has no stream, as torch's,
     synchronisation is requested through ``__dlpack__``. Numba allocates and frees new columns on its
-    default stream: work on another stream waits for that one, and that one for the work. With `out`
-    it does not.
+    default stream, so the two streams also wait for each other unless `out` is passed.
     """
     leaves, on = tuple(leaves), Stream.of(stream)
     source = memory.device_buffer(buffer, "the buffer", AOS_TO_SOA)
@@ -138,7 +137,7 @@ def _column_buffers(
 ) -> list[DeviceBuffer]:
     """Return the buffers of some columns; raise unless they fit the leaves and have one length."""
     if len(columns) != len(leaves):
-        why = f"{name} has {len(columns)} columns, the records {len(leaves)}"
+        why = f"{name} has {len(columns)} columns, but the records have {len(leaves)} fields"
         raise UnsupportedConversionError(asked, why, "pass one column per field", code="out-mismatch")
     buffers = []
     for leaf, column in zip(leaves, columns, strict=True):

@@ -213,12 +213,12 @@ def _as_lines(builder: Any, windows: Values, width: int) -> Values:
     """Concatenate windows into lines."""
     llvm_type = windows[0].type
     if isinstance(llvm_type, ir.IntType):
-        held = LINE * 8 // llvm_type.width
-        vector = ir.VectorType(llvm_type, held)
+        per_line = LINE * 8 // llvm_type.width
+        vector = ir.VectorType(llvm_type, per_line)
         lines = []
-        for start in range(0, len(windows), held):
+        for start in range(0, len(windows), per_line):
             line = ir.Constant(vector, ir.Undefined)
-            for lane, window in enumerate(windows[start : start + held]):
+            for lane, window in enumerate(windows[start : start + per_line]):
                 line = builder.insert_element(line, window, integer(32, lane))
             lines.append(line)
     else:
@@ -232,10 +232,10 @@ def _as_lines(builder: Any, windows: Values, width: int) -> Values:
 def _windows(builder: Any, lines: Values, width: int) -> Values:
     """Split lines into windows of `width` bytes."""
     if width <= 8:
-        held = LINE // width
-        vector = ir.VectorType(ir.IntType(8 * width), held)
+        per_line = LINE // width
+        vector = ir.VectorType(ir.IntType(8 * width), per_line)
         lines = [builder.bitcast(line, vector) for line in lines]
-        return [builder.extract_element(line, integer(32, i)) for line in lines for i in range(held)]
+        return [builder.extract_element(line, integer(32, i)) for line in lines for i in range(per_line)]
     vector = ir.VectorType(ir.IntType(64), LINE // 8)
     lines = [builder.bitcast(line, vector) for line in lines]
     return [_shuffle(builder, line, line, [i, i + 1]) for line in lines for i in range(0, LINE // 8, 2)]

@@ -58,14 +58,14 @@ def refusal() -> Reason | None:
 def _no_glibc() -> Reason | None:
     if not sys.platform.startswith("linux"):
         return Reason(
-            f"it needs glibc, and this is {sys.platform}",
+            f"the mode needs glibc, and the platform is {sys.platform}",
             "leave host= out, or use Linux",
             code="not-glibc",
         )
     if not hasattr(library(), "gnu_get_libc_version"):
         return Reason(
             "the C library is not glibc (musl, as in Alpine), whose allocator has no such settings",
-            "use an image with glibc: python:3.12-slim in place of python:3.12-alpine",
+            "use an image with glibc: python:3.12-slim instead of python:3.12-alpine",
             code="not-glibc",
         )
     return None
@@ -89,7 +89,7 @@ def _libraries() -> list[str]:
         return 0
 
     library().dl_iterate_phdr(_EACH_LOADED(append), None)
-    return [file for file in files if "/" in file]  # neither the program nor the kernel's vDSO
+    return [file for file in files if "/" in file]  # omits the program and the kernel's vDSO
 
 
 class _Symbol(ctypes.Structure):
@@ -131,14 +131,14 @@ def _definer(name: str) -> str:
 
 
 def _replaced() -> Reason | None:
-    own = ctypes.CDLL("libc.so.6")
+    glibc = ctypes.CDLL("libc.so.6")
     for name in _REPLACEABLE:
-        if address(name) == address(name, own):
+        if address(name) == address(name, glibc):
             continue
         file = _definer(name) if _is_stub(address(name)) else file_of(address(name))
-        if file != file_of(address(name, own)):
+        if file != file_of(address(name, glibc)):
             return Reason(
-                f"{name} is not glibc's but that of {file or 'an unknown file'}, which has other settings",
+                f"{name} comes from {file or 'an unknown file'} and not from glibc, and has other settings",
                 "start without it (see LD_PRELOAD), or leave host= out: such allocators keep blocks too",
                 code="other-allocator",
             )

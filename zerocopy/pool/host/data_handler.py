@@ -64,7 +64,7 @@ def refusal() -> Reason | None:
     """Return why NumPy's allocator cannot be changed; None if it can."""
     if _state is not None:
         if _is_foreign(_state):
-            return Reason(_REPLACED, "leave one of the two out", code="other-allocator")
+            return Reason(_REPLACED, "use only one of the two packages", code="other-allocator")
         return None
     upgrade = "install NumPy 1.23 or later from PyPI or conda-forge; or use host='recycle'"
     try:
@@ -82,7 +82,7 @@ def refusal() -> Reason | None:
         if file != home or handler.allocator.ctx:
             return Reason(
                 f"the {name} of NumPy's default allocator is not NumPy's own ({file or 'unknown file'})",
-                "find the package that replaced it, and leave one of the two out",
+                "use that package or host=, but not both",
                 code="other-allocator",
             )
     return None

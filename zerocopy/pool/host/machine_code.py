@@ -207,7 +207,7 @@ def listing() -> list[tuple[str, bytes, str]]:
 def load(originals: dict[str, int], huge: int, lazy: int) -> dict[str, int]:
     """Load the functions into memory, and return their addresses."""
     if platform.machine() != "x86_64" or ctypes.sizeof(ctypes.c_void_p) != 8:
-        raise NoMachineCodeError(f"it is x86-64 code, and this is {platform.machine()}")
+        raise NoMachineCodeError(f"it is x86-64 code, and the machine is {platform.machine()}")
     slots = [originals.get(name) or c_library.address(name) for name in SLOTS[:-2]]
     image = struct.pack(f"<{len(SLOTS)}Q", *slots, huge, lazy).ljust(START, b"\0")
     at: dict[str, int] = {}

@@ -24,7 +24,7 @@ class Mode(ABC):
         """Return why this machine or process does not support the mode; None if it does."""
 
     def install(self) -> None:
-        """Put the mode into effect if it is not."""
+        """Put the mode into effect unless it already is."""
         with CHANGING:
             if self.installed:
                 return
@@ -37,7 +37,7 @@ class Mode(ABC):
     def restore(self) -> str:
         """Undo the mode as far as possible.
 
-        Memory that was allocated under it stays valid, and is freed as any other.
+        Memory that was allocated in the mode stays valid, and is freed as usual.
         """
         with CHANGING:
             if not self.installed:

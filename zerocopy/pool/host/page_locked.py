@@ -82,7 +82,7 @@ def size_class(nbytes: int) -> int:
 
 
 def _whole(value: Any, asked: str) -> int:
-    """Return a whole number, NumPy's too."""
+    """Return a whole number as an int; NumPy's integers are accepted."""
     try:
         return operator.index(value)
     except TypeError as error:
@@ -120,13 +120,13 @@ class PinnedPool:
 
     def __init__(self, source: HostMemory) -> None:
         self._source = source
-        # Not re-entrant: an array may die inside a call below, and must find the lock taken.
+        # Not re-entrant: a finalizer that runs inside a call below must not acquire the lock.
         self._lock = forks.plain_lock()
         self._free: dict[int, list[int]] = {}
         self._in_use: dict[int, int] = {}
-        self._leased: set[int] = set()  # to arrays, which return it themselves
-        # Arrays may die in a garbage collection inside a call below, in the thread that holds the
-        # lock. So the memory that they return is queued here, without a lock.
+        self._leased: set[int] = set()  # memory of arrays, which return it when they are dropped
+        # A garbage collection inside a call below may finalize arrays, in the thread that holds
+        # the lock. So the memory that they return is queued here, without a lock.
         self._returned: deque[int] = deque()
         self._closed = False
 
@@ -193,7 +193,7 @@ class PinnedPool:
             extents += inner
         if dtype.hasobject or any(extent < 0 for extent in extents):
             why = (
-                "Python objects have no values in the array's memory"
+                "page-locked memory cannot hold Python objects"
                 if dtype.hasobject
                 else "an extent is negative"
             )
@@ -209,7 +209,7 @@ class PinnedPool:
         except ValueError as error:
             raise PoolOptionError(asked, str(error), "pass a shape that NumPy supports") from error
         if nbytes >= _END:
-            raise PoolOptionError(asked, "no memory is as large as that", "work in smaller pieces")
+            raise PoolOptionError(asked, "it exceeds the address space", "work in smaller pieces")
         ptr = self.allocate(nbytes)
         self._leased.add(ptr)
         raw = np.asarray(_Lease(ptr, nbytes, self._on_drop))
@@ -231,8 +231,8 @@ class PinnedPool:
 
     def _on_drop(self, ptr: int) -> None:
         self._returned.append(ptr)
-        # A closed pool gets no further calls, so it is cleaned up here. At shutdown the driver may
-        # be gone, and the system takes the memory back.
+        # A closed pool gets no further calls, so the memory is freed here. At shutdown the driver
+        # may be unloaded, and the operating system reclaims the memory.
         if self._closed and not sys.is_finalizing() and self._lock.acquire(blocking=False):
             try:
                 self._collect()

@@ -10,7 +10,7 @@ from zerocopy.pool.host.mode import Mode
 class Recycle(Mode):
     """Freed large blocks are kept for NumPy, torch and all other users of the C library.
 
-    The kernel faults in and clears new pages one by one, which takes longer than filling them.
+    The kernel maps and clears new pages one by one, which takes longer than writing them.
     """
 
     name = "recycle"
