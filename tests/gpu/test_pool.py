@@ -235,7 +235,7 @@ def test_torch_on_rmm_attaches_until_first_tensor(run) -> None:
         x = side("torch").allocate(MIB, 3)
         pool = begin("rmm")
         row = pool.report()["torch"]
-        assert row.status == "too_late" and "before the first tensor goes to a GPU" in row.remedy
+        assert row.status == "too_late" and "before the first tensor is on a GPU" in row.remedy
         before = in_use(pool)
         y = side("torch").allocate(8 * MIB, 4)
         assert in_use(pool) == before  # it keeps its own allocator
