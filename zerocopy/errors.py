@@ -191,7 +191,7 @@ class LossyConversionError(ZeroCopyError, ValueError):
     >>> zc.soa_to_aos({"id": np.array([300])}, [("id", "u1")])
     Traceback (most recent call last):
         ...
-    zerocopy.errors.LossyConversionError: soa_to_aos(columns): field 'id' is uint8, which does not hold int64.
+    zerocopy.errors.LossyConversionError: soa_to_aos(columns): field 'id' is uint8, which cannot hold int64.
       To fix: cast the column first: column.astype(...)
     """
 

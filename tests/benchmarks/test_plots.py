@@ -297,7 +297,7 @@ def test_missing_matplotlib_error_names_install_command(run_python, tmp_path):
             except ImportError as error:
                 print(error)
         completed = CliRunner().invoke(main, [str(file)])
-        print(completed.exit_code, done.output)
+        print(completed.exit_code, completed.output)
     """)
     assert completed.stdout.count("pip install matplotlib") == 3, completed.stderr
     assert "1 Error: cannot draw pictures" in completed.stdout

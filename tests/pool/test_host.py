@@ -114,7 +114,7 @@ def test_preloaded_allocator_is_refused(run_python, tmp_path):
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
     completed = run_python(REFUSED.format(before=""), LD_PRELOAD=str(library))
     assert completed.returncode == 0, completed.stderr
-    assert completed.stdout.count(f"that of {library}") == 2
+    assert completed.stdout.count(f"malloc comes from {library}") == 2
     assert "LD_PRELOAD" in completed.stdout
 
 
