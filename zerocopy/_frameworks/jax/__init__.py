@@ -144,7 +144,6 @@ class Jax(Framework):
                 "to='jax'",
                 f"JAX's x64 mode is off, so JAX would truncate {name} to 32 bits",
                 _X64,
-                code="option-value",
             )
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
