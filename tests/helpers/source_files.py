@@ -1,8 +1,9 @@
-"""The package's source files: which modules there are, and what each imports."""
+"""The package's source files and their imports."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -53,15 +54,7 @@ def imported_names(path: Path, *, at_import: bool = False, for_types: bool = Tru
     if at_import:
         functions = [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
         skipped |= {node for function in functions for node in ast.walk(function)}
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if node in skipped:
-            continue
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
-    return names
+    return {name for names in _imports(tree, skipped) for name in names}
 
 
 def imported_modules(path: Path, *, for_types: bool = True) -> set[str]:
@@ -71,17 +64,19 @@ def imported_modules(path: Path, *, for_types: bool = True) -> set[str]:
     """
     tree = parse(path)
     skipped: set[ast.AST] = set() if for_types else type_checking_nodes(tree)
-    names: set[str] = set()
+    modules = {names[0] if names[0] in MODULES else names[-1] for names in _imports(tree, skipped)}
+    return (modules & MODULES.keys()) - {dotted_name(path)}
+
+
+def _imports(tree: ast.Module, skipped: set[ast.AST]) -> Iterator[tuple[str, ...]]:
+    """Yield each imported module, or the dotted imported name and then its module."""
     for node in ast.walk(tree):
         if node in skipped:
             continue
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            yield from ((alias.name,) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                dotted = f"{node.module}.{alias.name}"
-                names.add(dotted if dotted in MODULES else node.module)
-    return (names & MODULES.keys()) - {dotted_name(path)}
+            yield from ((f"{node.module}.{alias.name}", node.module) for alias in node.names)
 
 
 def string_constants(tree: ast.Module) -> set[str]:

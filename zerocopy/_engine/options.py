@@ -45,7 +45,7 @@ def check_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
     TypeError
         A name is not an option, as Python raises for unknown keywords.
     ValueError
-        An option has an invalid value.
+        ``copy`` or ``writable`` is not True, False or None.
     """
     for name in options:
         if name not in NAMES:
@@ -54,8 +54,4 @@ def check_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
         value = options.get(name)
         if not (value is None or value is True or value is False):  # 0 == False, but is neither
             raise ValueError(f"{name} is True, False or None, not {value!r}")
-    if any(options.get(name) is not None for name in TABLE_NAMES):
-        from zerocopy.tables.options import Options
-
-        Options(**{name: options.get(name) for name in TABLE_NAMES})  # before any object is described
     return {name: value for name, value in options.items() if value is not None}

@@ -25,16 +25,16 @@ class Call:
     The description is used for all messages, so the object is described once.
     """
 
-    __slots__ = ("description", "obj", "options", "to")
+    __slots__ = ("description", "obj", "options", "table_options", "to")
 
     def __init__(self, obj: Any, to: Any, options: dict[str, Any]) -> None:
         self.obj, self.to, self.options = obj, to, options
         self.description: Any = None  # a Source or a Table; None before describe()
+        self.table_options: Any = None  # an Options; checked here, before the object is described
+        if any(name in options for name in TABLE_NAMES):
+            from zerocopy.tables.options import Options
 
-    @property
-    def table_options(self) -> dict[str, Any]:
-        """The options that apply to tables only."""
-        return {name: value for name, value in self.options.items() if name in TABLE_NAMES}
+            self.table_options = Options(**{name: options.get(name) for name in TABLE_NAMES})
 
     @property
     def subject(self) -> str:

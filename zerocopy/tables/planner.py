@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any
 
 from zerocopy import registry
 from zerocopy.errors import UnsupportedConversionError
@@ -22,14 +21,13 @@ from zerocopy.tables.tensor_table import table_of_tensor
 
 def request(
     target: Framework,
-    options: dict[str, Any],
+    options: Options | None,
     copy: bool | None,
     writable: bool | None,
     plan_array: Callable[[Source, bool | None], Plan],
 ) -> Request:
-    """Return the request of a call with these options for tables; raise for invalid values."""
-    checked = Options(**options) if options else DEFAULTS
-    return Request(target, checked, copy, writable, plan_array)
+    """Return the request of a call; without options for tables, with the default ones."""
+    return Request(target, DEFAULTS if options is None else options, copy, writable, plan_array)
 
 
 def make(description: Source | Table, request: Request) -> Plan:
