@@ -8,14 +8,15 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine.containers import CONTAINERS
+from zerocopy._engine.device_plan import on_device, to_host
 from zerocopy._engine.options import TABLE_NAMES
-from zerocopy.describe import describe, describe_array, describe_columns, summarize
-from zerocopy.device import HOST, Device, parse_stream, same_memory_space
+from zerocopy.describe import describe, describe_columns, summarize
+from zerocopy.device import Device, parse_stream, same_memory_space
 from zerocopy.errors import CopyRequiredError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
-from zerocopy.protocols.array_interface import address, aligned_copy
-from zerocopy.source import Array, Source, type_name
+from zerocopy.protocols.array_interface import aligned_copy, host_view
+from zerocopy.source import Source, type_name
 from zerocopy.strided_view import StridedView
 
 
@@ -233,9 +234,9 @@ def _plan_array(
     if on_host:
         run, step = _from_host(source, target, device, stream, reasons, writable)
     elif device.is_host:
-        run, step = _to_host(source, target, device, stream, writable)
+        run, step = to_host(source, target, device, stream, writable)
     else:
-        run, step = _on_device(source, target, device, stream, reasons)
+        run, step = on_device(source, target, device, stream, reasons)
     return _finish(source, target, reasons, run, step, device)
 
 
@@ -253,7 +254,7 @@ def _from_host(
         array = source.host()
         if source.reasons:
             # host() returned a copy; a second one is needed only if the target cannot alias the first.
-            if device.is_host and target.copy_reasons(_view_of(array, source)):
+            if device.is_host and target.copy_reasons(host_view(array, source.view.dtype)):
                 array = aligned_copy(array)
         elif reasons and (device.is_host or not source.view.c_contiguous):
             array = aligned_copy(array)
@@ -269,59 +270,6 @@ def _from_host(
     if source.reasons:
         return run, f"{source.name} copies its values; {target.name} aliases the copy"
     return run, f"copy to row-major, 64-byte aligned memory; {target.name} aliases the copy"
-
-
-def _to_host(
-    source: Source, target: Framework, device: Device, stream: int | None, writable: bool | None
-) -> tuple[Callable[[], Any], str]:
-    dtype = source.view.dtype
-
-    def run() -> Any:
-        fetch = source.to_host or _relayed(source).to_host
-        assert fetch is not None
-        array = fetch(stream)
-        if target.copy_reasons(_view_of(array, source)):
-            array = aligned_copy(array)
-        if writable is False:
-            array.flags.writeable = False
-        return target.from_host(array, dtype, device, stream)
-
-    return run, f"copy from {source.view.device} to the host; {target.name} aliases the copy"
-
-
-def _on_device(
-    source: Source, target: Framework, device: Device, stream: int | None, reasons: list[Reason]
-) -> tuple[Callable[[], Any], str]:
-    stays = same_memory_space(source.view.device, device)
-
-    def run() -> Any:
-        exported = source
-        if reasons if stays else [*source.reasons, *target.device_copy_reasons(source.view)]:
-            copier = source if source.contiguous is not None else _relayed(source)
-            assert copier.contiguous is not None
-            exported = describe_array(copier.contiguous())
-        # The relay can be the target itself. The stream is one of the result's device.
-        if exported.framework is target:
-            result = exported.obj
-        else:
-            result = target.from_device(exported, stream if stays else None)
-        return result if stays else target.copy_to_device(result, device, stream)
-
-    if not reasons:
-        return run, f"{target.name} aliases the memory on {source.view.device}"
-    if stays:
-        return run, f"copy on {device}; {target.name} aliases the copy"
-    return run, f"copy from {source.view.device} to {device}"
-
-
-def _relayed(source: Source) -> Source:
-    """Describe device memory through a framework that can copy it; the protocols can only alias."""
-    return describe_array(registry.relay(source.view).from_device(source, None))
-
-
-def _view_of(array: Array, source: Source) -> StridedView:
-    readonly = not array.flags.writeable
-    return StridedView(address(array), array.shape, array.strides, source.view.dtype, HOST, readonly, array)
 
 
 def _transfer(here: Device, there: Device) -> Reason:

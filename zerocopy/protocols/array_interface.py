@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy.device import HOST
+from zerocopy.dtype import DType
 from zerocopy.source import Array
+from zerocopy.strided_view import StridedView
 
 ALIGNMENT = 64  # bytes: required by JAX and TensorFlow, recommended by Arrow
 
@@ -134,3 +137,10 @@ def aligned_copy(array: Array) -> Array:
     fresh = aligned_empty(array.shape, array.dtype)
     np.copyto(fresh, array)
     return fresh
+
+
+def host_view(array: Array, dtype: DType) -> StridedView:
+    """Describe an ndarray's memory; `dtype` is the type of its values, which NumPy may not have."""
+    return StridedView(
+        address(array), array.shape, array.strides, dtype, HOST, not array.flags.writeable, array
+    )
