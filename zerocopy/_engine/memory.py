@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.describe import describe, describe_array
+from zerocopy.describe import describe, describe_array, translated_errors
 from zerocopy.device import HOST, same_memory_space
 from zerocopy.dtype import by_name
 from zerocopy.errors import CopyRequiredError, UnsupportedConversionError, ZeroCopyError
@@ -47,13 +47,10 @@ def view(obj: Any) -> StridedView:
     >>> zc.view(b"abc").nbytes
     3
     """
-    if isinstance(obj, StridedView):
-        return obj
-    try:
+    with translated_errors(lambda: f"view({type_name(obj)})"):
+        if isinstance(obj, StridedView):
+            return obj
         source = describe_array(obj)
-    except ZeroCopyError as error:
-        error.with_context(asked=f"view({type_name(obj)})")
-        raise
     if source.reasons:
         reason = source.reasons[0]
         raise CopyRequiredError(f"view({source.name})", reason.why, reason.remedy, code=reason.code)
@@ -88,10 +85,11 @@ def shares_memory(a: Any, b: Any) -> bool:
     >>> zc.shares_memory(x, memoryview(x)), zc.shares_memory(x[:2], x[2:])
     (True, False)
     """
-    if a is b:
-        return _has_bytes(a)
-    blocks_of_a = list(blocks(a))
-    return any(_overlap(one, other) for other in blocks(b) for one in blocks_of_a)
+    with translated_errors(lambda: f"shares_memory({type_name(a)}, {type_name(b)})"):
+        if a is b:
+            return _has_bytes(a)
+        blocks_of_a = list(blocks(a))
+        return any(_overlap(one, other) for other in blocks(b) for one in blocks_of_a)
 
 
 def blocks(obj: Any) -> Iterator[StridedView]:
@@ -114,8 +112,9 @@ def blocks(obj: Any) -> Iterator[StridedView]:
     if isinstance(description, Source):
         if not description.reasons:
             yield description.view
-    elif isinstance(obj, np.ndarray):
-        yield _bytes(obj)  # dates, text or records: columns for most targets, one array to NumPy
+    elif isinstance(description.obj, np.ndarray):
+        # Dates, text or records: columns for most targets, one array to NumPy.
+        yield _bytes(description.obj)
     elif description.read is not None:
         raise UnsupportedConversionError(
             f"shares_memory({description.name})",

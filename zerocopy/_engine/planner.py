@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine.containers import CONTAINERS
 from zerocopy._engine.device_plan import on_device, to_host
 from zerocopy._engine.options import TABLE_NAMES
-from zerocopy.describe import describe, describe_columns, summarize
+from zerocopy.describe import describe, describe_columns, out_of_memory, summarize, translated_errors
 from zerocopy.device import Device, parse_stream, same_memory_space
 from zerocopy.errors import CopyRequiredError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
@@ -52,7 +52,7 @@ class Call:
         A dict is a table if the target has tables or an option is for tables. A dict of tables is
         a container of them, and so is a dict of lists if the target has arrays.
         """
-        if not isinstance(self.obj, CONTAINERS):
+        if not _is_container(self.obj):
             return False
         if not isinstance(self.obj, dict):
             return True
@@ -73,40 +73,20 @@ class Call:
                 self.description = describe(self.obj, self.options.get("index"), target.tables)
         return self.description
 
-    @contextmanager
-    def translated_errors(self) -> Iterator[None]:
+    def translated_errors(self) -> AbstractContextManager[None]:
         """Turn exceptions of frameworks and producers into zerocopy's own (promise P9)."""
-        try:
-            yield
-        except ZeroCopyError as error:
-            error.with_context(asked=str(self))
-            raise
-        except MemoryError:
-            raise
-        except RecursionError as error:
-            raise UnsupportedConversionError(
-                str(self),
-                "its types are nested deeper than Python's recursion limit",
-                "flatten it, or raise the limit with sys.setrecursionlimit",
-                code="nested-too-deep",
-            ) from error
-        except Exception as error:
-            name = registry.out_of_memory(error)
-            if name is not None:
-                raise self.out_of_memory(name, error) from error
-            raise UnsupportedConversionError(
-                str(self),
-                f"describing it raised {type(error).__name__}: {error}",
-                "see the cause above; please report it if zerocopy should check for it",
-                code="producer-raised",
-            ) from error
+        return translated_errors(self.__str__)
 
     def out_of_memory(self, name: str, error: Exception) -> MemoryError:
         """Return Python's error for a framework's own out-of-memory error."""
-        return MemoryError(
-            f"{self}: {name} could not allocate memory ({type(error).__name__}).\n"
-            "  To fix: free memory that is no longer needed, or convert in parts"
-        )
+        return out_of_memory(str(self), name, error)
+
+
+def _is_container(obj: Any) -> bool:
+    try:
+        return isinstance(obj, CONTAINERS)
+    except Exception:  # noqa: BLE001
+        return False  # its __class__ raises; describing it reports the error
 
 
 def _is_plain_container(value: Any) -> bool:
@@ -130,7 +110,7 @@ def make_plan(call: Call) -> Plan:
     try:
         target.module()
         stream = parse_stream(options.get("stream"))
-        native = target.owns(type(call.obj)) and target.is_native(call.obj)
+        native = _is_native(call, target)
         if native and not options.keys() - {"copy", "stream"} and options.get("copy") is not True:
             return _plan_unchanged(call, target)
         description = call.describe(target)
@@ -144,6 +124,15 @@ def make_plan(call: Call) -> Plan:
     except ZeroCopyError as error:
         error.with_context(asked=str(call))
         raise
+
+
+def _is_native(call: Call, target: Framework) -> bool:
+    """Whether the object belongs to the target."""
+    try:
+        return target.owns(type(call.obj)) and target.is_native(call.obj)
+    except Exception:
+        with call.translated_errors():  # entered here, since entering it takes a microsecond
+            raise
 
 
 def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:

@@ -1,8 +1,8 @@
 """Objects without a framework file, described by the protocols of their type.
 
 The first protocol that the type implements is used: DLPack, the CUDA Array Interface, NumPy's
-array interface, the buffer protocol. Before the buffer protocol, ``zerocopy.describe`` tries the
-Arrow C data interface.
+array interface, the buffer protocol, ``__array__``. Before the buffer protocol, ``zerocopy.describe``
+tries the Arrow C data interface, unless the type is that of an array of any number of dimensions.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ import numpy as np
 from zerocopy.device import CUDA, HOST, NO_SYNC_STREAM, Device, parse_device
 from zerocopy.dtype import from_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.protocols import array_interface, cuda_array_interface, cuda_driver, dlpack
+from zerocopy.protocols import array_interface, array_method, cuda_array_interface, cuda_driver, dlpack
+from zerocopy.protocols.exporter_errors import calling
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView
 
 # NumPy imports versioned capsules from 2.1 on, and passes no stream for host memory.
 _VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+
+_COPIES = Reason("the exporter returns a copy", "export a view from the producer", code="exporter-copies")
 
 _REMEDY = (
     "pass an array: an object with __dlpack__, __cuda_array_interface__, "
@@ -41,17 +44,18 @@ def describe(obj: Any) -> Source | None:
     # to every name through __getattr__.
     if hasattr(type(obj), "__dlpack__"):
         return _dlpack(obj)
-    if _has_interface(obj, "__cuda_array_interface__"):
-        return _cuda_array_interface(obj)
-    if _has_interface(obj, "__array_interface__"):
-        return _host(obj, lambda: np.asarray(obj), "array-interface")
-    return None
+    # Read once: an interface may be computed, or come from another producer.
+    interface = _interface(obj, "__cuda_array_interface__")
+    if interface is not None:
+        return _cuda_array_interface(obj, interface)
+    interface = _interface(obj, "__array_interface__")
+    return None if interface is None else _array_interface(obj, interface)
 
 
 def is_arrow(obj: Any) -> bool:
     """Whether Arrow is the first protocol of an object's type, which then describes columns."""
     cls = type(obj)
-    if hasattr(cls, "__dlpack__") or hasattr(cls, "__array_interface__"):
+    if hasattr(cls, "__dlpack__") or hasattr(cls, "__array_interface__") or array_method.is_array(cls):
         return False
     return hasattr(cls, "__arrow_c_stream__") or is_arrow_array(obj)
 
@@ -63,16 +67,18 @@ def is_arrow_array(obj: Any) -> bool:
 
 
 def describe_buffer(obj: Any) -> Source:
-    """Describe an object with the buffer protocol, the last one to try.
+    """Describe an object with the buffer protocol or, the last one to try, with ``__array__``.
 
     Raises
     ------
     UnsupportedConversionError
-        The object has none, or its buffer cannot be read.
+        The object has none of them, or cannot be read.
     """
     try:
         buffer = memoryview(obj)
     except TypeError:
+        if array_method.is_exporter(type(obj)):
+            return array_method.describe(obj)
         raise _no_protocol(obj) from None
     except ValueError as error:  # a closed mmap
         raise UnsupportedConversionError(
@@ -84,12 +90,35 @@ def describe_buffer(obj: Any) -> Source:
     return _host(obj, lambda: np.asarray(buffer), "buffer")
 
 
-def _has_interface(obj: Any, name: str) -> bool:
-    """Whether an instance has an interface; True if the property raises, so that reading reports it."""
-    try:
-        return hasattr(obj, name) and not isinstance(obj, type)
-    except Exception:  # noqa: BLE001
-        return True
+def _interface(obj: Any, name: str) -> Any:
+    """Return an instance's interface, None if it has none."""
+    if isinstance(obj, type):
+        return None
+    with calling(f"{type(obj).__qualname__}.{name}"):
+        return getattr(obj, name, None)
+
+
+class _Interface:
+    """A producer of an interface that was read once; it keeps the object alive, as its base."""
+
+    def __init__(self, interface: Any, owner: Any) -> None:
+        self.__array_interface__, self.owner = interface, owner
+
+
+def _array_interface(obj: Any, interface: Any) -> Source:
+    data = interface.get("data") if isinstance(interface, dict) else None
+    # Without "data" the memory is the object's own buffer, which NumPy requests.
+    source = _host(obj, lambda: _asarray(obj, interface if data is not None else None), "array-interface")
+    if data is not None and not isinstance(data, tuple):
+        # The memory is that of a buffer, which the object may create for each caller (Pillow does).
+        again = _asarray(obj, _interface(obj, "__array_interface__"))
+        if array_interface.address(again) != source.view.ptr:
+            source.reasons = (*source.reasons, _COPIES)
+    return source
+
+
+def _asarray(obj: Any, interface: Any) -> Array:
+    return np.asarray(obj if interface is None else _Interface(interface, obj))
 
 
 def _no_protocol(obj: Any) -> UnsupportedConversionError:
@@ -100,8 +129,14 @@ def _no_protocol(obj: Any) -> UnsupportedConversionError:
         remedy = "pass the array that exported it: a capsule can be imported only once"
     elif hasattr(type(obj), "to_numpy"):  # a data frame or a series
         remedy = "pass its values, x.to_numpy()"
+    elif hasattr(type(obj), "with_format"):  # a dataset of Hugging Face
+        remedy = "pass a pyarrow.Table of its rows, x.with_format('arrow')[:]"
+    elif hasattr(type(obj), "keys"):  # xarray's datasets, groups in files
+        remedy = "pass a dict of its arrays, {name: x[name] for name in x}"
     elif hasattr(type(obj), "toarray"):  # SciPy's sparse arrays
         remedy = "make it dense, x.toarray(), or convert its parts: x.data, x.indices, x.indptr"
+    elif hasattr(type(obj), "__len__") and hasattr(type(obj), "__getitem__") and not isinstance(obj, str):
+        remedy = "read its values: numpy.asarray(x[:])"
     elif isinstance(obj, (int, float, complex)):
         remedy = "pass an array: numpy.asarray(x), for several numbers numpy.asarray of their list"
     return UnsupportedConversionError(
@@ -155,25 +190,23 @@ def _swapped(dtype: np.dtype[Any]) -> Reason:
 
 
 def _dlpack(obj: Any) -> Source:
-    device = dlpack.device_of(obj)
+    device = dlpack.device_of(obj)  # once: it may come from another producer
     if not device.is_host:
         # -1, because a description needs no synchronisation; the conversion requests another capsule
         # with the consumer's stream. A stream would wait for the producer, which ends the capture of a
         # CUDA graph (cudaErrorStreamCaptureImplicit).
-        view = dlpack.read(dlpack.request(obj, stream=NO_SYNC_STREAM), obj)
+        view = dlpack.read(dlpack.request(obj, stream=NO_SYNC_STREAM), obj, device)
         return Source(type_name(obj), view, _not_on_host, "dlpack", obj=obj, producer=obj)
     capsule = dlpack.request(obj, max_version=dlpack.MAX_VERSION if _VERSIONED else None)
-    view = dlpack.read(capsule, obj)
+    view = dlpack.read(capsule, obj, device)
     reasons: tuple[Reason, ...] = ()
     if dlpack.is_copy(capsule):  # DLPACK_FLAG_BITMASK_IS_COPIED: not the producer's own memory
-        reasons = (
-            Reason("the exporter returns a copy", "export a view from the producer", code="exporter-copies"),
-        )
+        reasons = (_COPIES,)
     return Source(type_name(obj), view, lambda: dlpack.as_ndarray(capsule, view), "dlpack", reasons, obj=obj)
 
 
-def _cuda_array_interface(obj: Any) -> Source:
-    view, _ = cuda_array_interface.read(obj)
+def _cuda_array_interface(obj: Any, interface: Any) -> Source:
+    view, _ = cuda_array_interface.read(obj, interface=interface)
     index = cuda_driver.ordinal(view.ptr)  # the interface names no device
     if index is None:
         device = parse_device(getattr(obj, "device", None))

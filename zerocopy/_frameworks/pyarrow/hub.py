@@ -26,7 +26,7 @@ class Hub(Framework):
         pa = self.module()
         try:
             if not hasattr(type(obj), "__arrow_c_stream__"):
-                array = pa.array(obj)
+                array = _imported(pa, obj)
                 return pa.RecordBatch.from_struct_array(array) if pa.types.is_struct(array.type) else array
             if isinstance(obj, pa.RecordBatchReader):
                 stream = obj
@@ -142,6 +142,15 @@ def field_of(pa: Any, name: str, kind: Any, field: Field | None) -> Any:
         return pa.field(name, kind)
     own = {k: v for k, v in field.metadata.items() if not k.startswith(b"ARROW:extension:")}
     return pa.field(name, kind, nullable=field.nullable, metadata=own or None)
+
+
+def _imported(pa: Any, obj: Any) -> Any:
+    """Return an array of an object that exports one; capsules are imported once."""
+    if not isinstance(obj, arrow_c.Export):
+        return pa.array(obj)
+    if obj.imported is None:
+        obj.imported = pa.array(obj)
+    return obj.imported
 
 
 def _unreadable(obj: Any, error: Exception) -> UnsupportedConversionError:
