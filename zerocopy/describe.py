@@ -117,7 +117,11 @@ def describe_array(obj: Any) -> Source:
         from zerocopy.tables import arrow_table
 
         source = arrow_table.as_array(obj)
-    return producer.describe_buffer(obj) if source is None else source
+    if source is None:
+        return producer.describe_buffer(obj)
+    if not source.view.device.is_host and source.to_host is None:
+        source.to_host = registry.RelayedCopy(source)
+    return source
 
 
 def _owned(framework: Framework, obj: Any) -> Source:

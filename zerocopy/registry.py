@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import zerocopy._frameworks
 from zerocopy.errors import DeviceError, UnknownFrameworkError, ZeroCopyError
 from zerocopy.framework import Framework
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
 ENTRY_POINTS = "zerocopy.frameworks"
@@ -282,6 +283,25 @@ def relay(view: StridedView, *, dlpack: bool = False) -> Framework:
         "install one that can: " + ", ".join(sorted(f.name for f in candidates)),
         code="no-relay",
     )
+
+
+class RelayedCopy:
+    """``Source.to_host`` of device memory whose producer has protocols only: a framework copies it."""
+
+    __slots__ = ("_source",)
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def check(self) -> None:
+        """Raise the `DeviceError` of `relay` if no framework can copy the memory."""
+        relay(self._source.view)
+
+    def __call__(self, stream: int | None) -> Array:
+        framework = relay(self._source.view)
+        relayed = framework.source(framework.from_device(self._source, None))
+        assert relayed.to_host is not None
+        return relayed.to_host(stream)
 
 
 def out_of_memory(error: Exception) -> str | None:

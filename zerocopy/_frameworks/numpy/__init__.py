@@ -9,8 +9,8 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy, to_numpy
 from zerocopy.errors import LossyConversionError, Reason
-from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim, version_numbers
-from zerocopy.protocols.array_interface import address
+from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim
+from zerocopy.protocols.array_interface import MAX_NDIM, address
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
@@ -126,8 +126,8 @@ class NumPy(Framework):
         if to_numpy(view.dtype) is None:
             remedy = "pip install ml_dtypes, which adds it to NumPy" if view.dtype.lanes == 1 else ""
             raise refuse_dtype("numpy", view.dtype, remedy)
-        if view.ndim > _max_ndim():
-            raise refuse_ndim("numpy", view, _max_ndim())
+        if view.ndim > MAX_NDIM:
+            raise refuse_ndim("numpy", view, MAX_NDIM)
         return []
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
@@ -139,12 +139,6 @@ class NumPy(Framework):
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         return {"ndarray": identity}
-
-
-def _max_ndim() -> int:
-    import numpy as np
-
-    return 64 if version_numbers(np.__version__) >= (2,) else 32
 
 
 def _dtype(dtype: Any, name: str) -> DType:

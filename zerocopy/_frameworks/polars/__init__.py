@@ -21,7 +21,13 @@ from zerocopy._frameworks.polars.series import (
     plain_table,
     series_of,
 )
-from zerocopy._frameworks.polars.types import BITS, changes, memory_reasons, reasons_against
+from zerocopy._frameworks.polars.types import (
+    BITS,
+    changes,
+    check_dictionaries,
+    memory_reasons,
+    reasons_against,
+)
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.source import Array, Source
@@ -110,6 +116,8 @@ class Polars(Framework):
             reasons |= dict.fromkeys(reasons_against(pl, column.field))
         elif column.source.view.dtype.name == "bool":  # type: ignore[attr-defined]
             reasons[BITS] = None
+        if isinstance(column, ArrowColumn):
+            check_dictionaries(column)
         if not reasons and isinstance(column, ArrowColumn) and column.length:
             reasons |= dict.fromkeys(memory_reasons(column))
         return list(reasons)

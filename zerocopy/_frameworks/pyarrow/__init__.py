@@ -18,7 +18,7 @@ from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim
 from zerocopy.protocols import arrow_c
-from zerocopy.protocols.array_interface import address, tidy_strides
+from zerocopy.protocols.array_interface import MAX_NDIM, address, tidy_strides
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
@@ -26,7 +26,6 @@ from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
 
-_MAX_NDIM = 32
 _FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
 _NUMBERS = (
     *(f"int{bits}" for bits in (8, 16, 32, 64)),
@@ -156,8 +155,8 @@ class PyArrow(Hub):
                 'pass to="pyarrow.Tensor"',
                 code="too-few-dimensions",
             )
-        if view.ndim > _MAX_NDIM:
-            raise refuse_ndim("pyarrow", view, _MAX_NDIM)
+        if view.ndim > MAX_NDIM:  # NumPy passes the memory on
+            raise refuse_ndim("pyarrow", view, MAX_NDIM)
         reasons = []
         if form == "Tensor":
             if view.has_negative_strides:

@@ -15,6 +15,7 @@ from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array
+from zerocopy.tables import on_device
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -66,6 +67,7 @@ class Hub(Framework):
             raise obstacles.refuse_column(source.refusal.why, source.refusal.remedy, code=source.refusal.code)
         reasons = list(source.reasons)
         if not source.view.device.is_host:
+            on_device.check(source)
             why = f"it is on {source.view.device}, and Arrow arrays are on the host"
             reasons.append(Reason(why, code="other-device"))
         if field is not None and field.kind == "fixed_binary":
@@ -80,7 +82,7 @@ class Hub(Framework):
         source, field, nulls = column.source, column.field, column.nulls
         view = source.view
         on_host = view.device.is_host
-        array = source.host() if on_host or source.to_host is None else source.to_host(None)
+        array = on_device.fetch(source)
         if not array.flags.c_contiguous or (on_host and not source.reasons and self.tensor_reasons(column)):
             array = aligned_copy(array)
         if view.ndim > 1 and field is None:
