@@ -165,7 +165,8 @@ def _has_bytes(obj: Any) -> bool:
         return True  # sparse, sharded, traced: not one block of memory, but not empty
     if isinstance(description, Source):
         return description.view.size != 0
-    return description.read is not None or any(column.nbytes for column in description.columns)
+    columns = description.columns
+    return description.read is not None or any(column.length and column.nbytes for column in columns)
 
 
 def _overlap(a: StridedView, b: StridedView) -> bool:

@@ -115,6 +115,11 @@ class Nanoarrow(Framework):
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()
+        if column.field is not None and any(
+            p.kind == "fixed_binary" and not p.width for p in column.field.walk()
+        ):
+            why, remedy = f"it is {column.field}, which nanoarrow cannot describe", "cast it to binary first"
+            raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
         if column.field is None or self.form == "ArrayStream":
             return reasons
         for kind in dict.fromkeys(part.kind for part in column.field.walk() if part.kind in _VIEWS):
@@ -158,7 +163,10 @@ class Nanoarrow(Framework):
 
     def from_column(self, table: Table) -> Any:
         array = hub().from_column(table)
-        if self.form != "ArrayStream":
+        if self.form == "ArrayStream":
+            # nanoarrow would export a plain array, and crash if it has views; it reads a stream.
+            array = array if hasattr(array, "chunks") else hub().module().chunked_array([array])
+        else:
             kind = _without_views(array.type)
             array = array if kind == array.type else array.cast(kind)
         return self._wrap(array)
