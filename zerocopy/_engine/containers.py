@@ -6,6 +6,7 @@ import copy as copying
 from collections.abc import Callable
 from typing import Any
 
+from zerocopy.casting.leaves import leaf_options
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 
 # A path is a leaf's key and the path of its container, None for the outermost: formatting
@@ -19,10 +20,11 @@ CONTAINERS = (dict, list, tuple)
 
 def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict[str, Any]) -> Any:
     """Convert each leaf by ``convert(leaf, to, **options)``; an error names the leaf's path."""
+    of_leaf = leaf_options(options, lambda: _keys(obj))
 
     def visit(leaf: Any, path: Any) -> Any:
         try:
-            return convert(leaf, to, **options) if options else convert(leaf, to)
+            return convert(leaf, to, **of_leaf(path)) if options else convert(leaf, to)
         except ZeroCopyError as error:
             error.with_context(why=f"at {format_path(path)}: {error.why}")
             raise
@@ -30,17 +32,26 @@ def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict
     return map_leaves(obj, visit)
 
 
-def leaf_paths(obj: Any) -> list[tuple[str, Any]]:
-    """Return each leaf with its path.
+def leaf_calls(obj: Any, options: dict[str, Any]) -> list[tuple[str, Any, dict[str, Any]]]:
+    """Return each leaf with its path as text and the options of its conversion.
 
     Raises
     ------
     UnsupportedConversionError
         As `map_leaves` with the default `rebuild`, although nothing is converted.
     """
-    leaves: list[tuple[str, Any]] = []
-    map_leaves(obj, lambda leaf, path: leaves.append((format_path(path), leaf)), _rebuild_unchanged)
-    return leaves
+    calls: list[tuple[str, Any, dict[str, Any]]] = []
+    of_leaf = leaf_options(options, lambda: _keys(obj))
+    visit = lambda leaf, path: calls.append((format_path(path), leaf, of_leaf(path)))  # noqa: E731
+    map_leaves(obj, visit, _rebuild_unchanged)
+    return calls
+
+
+def _keys(obj: Any) -> set[Any]:
+    """Return all keys and positions in a container and the containers in it."""
+    keys: set[Any] = set()
+    map_leaves(obj, lambda leaf, path: None, lambda container, own, values: keys.update(own))
+    return keys
 
 
 def format_path(path: Any) -> str:

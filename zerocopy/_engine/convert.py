@@ -41,6 +41,11 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         copies if necessary. False: the result is marked read-only if the target can do so.
         None: an alias of immutable memory is marked read-only if the target can do so;
         ``explain`` warns if it cannot.
+    dtype : str, dtype or dict, optional
+        Cast on the way: a name such as ``"float32"``, a NumPy dtype or type, a dtype of any
+        framework (``torch.float32``, ``polars.Float32``), or a dict from source types or labels of
+        columns to these, in which labels win. A value that does not fit raises
+        ``LossyConversionError``; only a float may be rounded, to a narrower float.
     layout : str, optional
         For a table in a tensor framework. ``"columns"``, the default: a dict of one tensor a
         column. ``"matrix"``: one tensor of shape (rows, columns), an alias if the columns are
@@ -63,7 +68,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     Returns
     -------
     object
-        Of the target's type, with the same values, shape and dtype. It aliases `obj`
+        Of the target's type, with the same values, shape and, without `dtype`, dtype. It aliases `obj`
         where possible and keeps aliased memory alive; :func:`zerocopy.explain`
         reports whether it does. An object of the target itself is returned unchanged.
 
@@ -76,7 +81,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     CopyRequiredError
         ``copy=False`` and a copy is needed.
     LossyConversionError
-        The target would change values.
+        The target, or the cast to `dtype`, would change values.
     DeviceError
         The device does not exist, or its driver does not answer.
     ValueError, TypeError
@@ -100,6 +105,14 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     >>> rows = [np.arange(3), {"mask": np.array([True])}]
     >>> [type(leaf).__name__ for leaf in zc.convert(rows, to="numpy", copy=True)]
     ['ndarray', 'dict']
+    >>> zc.convert(np.array([1.5, 2.5]), to="numpy", dtype="float16")
+    array([1.5, 2.5], dtype=float16)
+    >>> zc.convert(np.array([1, 300]), to="numpy", dtype="uint8")
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.LossyConversionError: convert(numpy.ndarray int64 (2,), to='numpy', dtype='uint8'):
+    dtype uint8 cannot hold the value 300 at [1]: it is outside 0 to 255.
+      To fix: dtype='uint16' holds it
     >>> zc.convert(np.arange(3), to="numpy", device="cuda")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...

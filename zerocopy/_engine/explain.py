@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from zerocopy import registry
-from zerocopy._engine.containers import leaf_paths
+from zerocopy._engine.containers import leaf_calls
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy.errors import UnknownFrameworkError, ZeroCopyError
@@ -21,7 +21,7 @@ def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
         The object to convert.
     to : str or module
         The target.
-    device, copy, stream, writable, layout, columns, nulls, encode, names, index : optional
+    device, copy, stream, writable, dtype, layout, columns, nulls, encode, names, index : optional
         The options of :func:`zerocopy.convert`.
 
     Returns
@@ -50,7 +50,7 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     """
     call = Call(obj, to, check_options("explain", options))
     try:
-        return _explain_tree(call) if call.is_tree() else make_plan(call)
+        return _explain_tree(call) if call.is_tree() else _explain(call)
     except UnknownFrameworkError:
         raise
     except ZeroCopyError as error:
@@ -60,10 +60,22 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
 explain.__signature__ = SIGNATURE.replace(return_annotation="Plan")  # type: ignore[attr-defined]
 
 
+def _explain(call: Call) -> Plan:
+    plan = make_plan(call)
+    if call.cast is not None:
+        try:
+            for check in call.cast.checks:
+                check()
+        except ZeroCopyError as error:
+            raise error.with_context(asked=str(call)) from error.__cause__
+    return plan
+
+
 def _explain_tree(call: Call) -> Plan:
     """Return the plan of a container: the sum of its leaves' plans."""
     registry.by_name(call.to)  # an empty container has no leaf that checks the name
-    leaves = {path: explain(leaf, call.to, **call.options) for path, leaf in leaf_paths(call.obj)}
+    calls = leaf_calls(call.obj, call.options)
+    leaves = {path: explain(leaf, call.to, **options) for path, leaf, options in calls}
     errors = [plan.error for plan in leaves.values() if plan.error is not None]
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())

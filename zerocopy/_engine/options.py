@@ -14,6 +14,7 @@ class ArrayOptions(TypedDict, total=False):
     copy: bool | None
     stream: Any
     writable: bool | None
+    dtype: Any
 
 
 class ConvertOptions(ArrayOptions, total=False):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine.containers import CONTAINERS
 from zerocopy._engine.device_plan import on_device, to_host
 from zerocopy._engine.options import TABLE_NAMES
+from zerocopy.casting.option import DTypeOption
+from zerocopy.casting.sources import cast_source
 from zerocopy.describe import describe, describe_columns, summarize
 from zerocopy.device import Device, parse_stream, same_memory_space
 from zerocopy.errors import CopyRequiredError, Reason, UnsupportedConversionError, ZeroCopyError
@@ -26,12 +29,13 @@ class Call:
     The description is used for all messages, so the object is described once.
     """
 
-    __slots__ = ("description", "obj", "options", "table_options", "to")
+    __slots__ = ("cast", "description", "obj", "options", "table_options", "to")
 
     def __init__(self, obj: Any, to: Any, options: dict[str, Any]) -> None:
         self.obj, self.to, self.options = obj, to, options
         self.description: Any = None  # a Source or a Table; None before describe()
         self.table_options: Any = None  # an Options; checked here, before the object is described
+        self.cast: DTypeOption | None = DTypeOption(options["dtype"]) if "dtype" in options else None
         if any(name in options for name in TABLE_NAMES):
             from zerocopy.tables.options import Options
 
@@ -134,16 +138,30 @@ def make_plan(call: Call) -> Plan:
         if native and not options.keys() - {"copy", "stream"} and options.get("copy") is not True:
             return _plan_unchanged(call, target)
         description = call.describe(target)
+        if call.cast is not None:
+            call.cast.bind(_labels(description))
         if call.table_options or not isinstance(description, Source) or target.kind == "table":
             return _plan_table(call, target, stream)
         copy, writable = options.get("copy"), options.get("writable")
         device = _device(description, target, options.get("device"))
+        new = None if call.cast is None else call.cast.new_type(description.view.dtype)
+        if call.cast is not None and new is not None:
+            cast = cast_source(description, new, call.cast)
+            plan = _plan_array(cast, target, device, copy, stream, writable)
+            return replace(plan, source=call.subject)
         if native:
             return _plan_native(call, description, target, device, copy, stream, writable)
         return _plan_array(description, target, device, copy, stream, writable)
     except ZeroCopyError as error:
         error.with_context(asked=str(call))
         raise
+
+
+def _labels(description: Any) -> list[Any] | None:
+    """Return the labels of a table's columns, none for an array; None if they are not known yet."""
+    if isinstance(description, Source):
+        return []
+    return None if description.read is not None and not description.columns else list(description.labels)
 
 
 def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
@@ -158,7 +176,7 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
         chosen = _device(source, target, device)
         return _plan_array(source, target, chosen, copy, stream, writable)
 
-    request = planner.request(target, call.table_options, copy, writable, plan_array)
+    request = planner.request(target, call.table_options, copy, writable, plan_array, call.cast)
     with call.translated_errors():
         return planner.make(call.description, request)
 
@@ -267,6 +285,8 @@ def _from_host(
         return run, f"{target.name} aliases the memory"
     if not device.is_host:
         return run, f"{target.name} copies from the host to {device}"
+    if source.writer is not None:
+        return run, f"cast to {dtype}; {target.name} aliases the copy"
     if source.reasons:
         return run, f"{source.name} copies its values; {target.name} aliases the copy"
     return run, f"copy to row-major, 64-byte aligned memory; {target.name} aliases the copy"

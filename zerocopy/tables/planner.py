@@ -7,11 +7,13 @@ from dataclasses import replace
 from itertools import takewhile
 
 from zerocopy import registry
+from zerocopy.casting.option import DTypeOption
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.source import Source
 from zerocopy.tables import to_tables, to_tensors
+from zerocopy.tables.casting import cast_columns
 from zerocopy.tables.column import Table
 from zerocopy.tables.decode import decode
 from zerocopy.tables.options import DEFAULTS, Options, Request
@@ -25,9 +27,10 @@ def request(
     copy: bool | None,
     writable: bool | None,
     plan_array: Callable[[Source, bool | None], Plan],
+    cast: DTypeOption | None,
 ) -> Request:
     """Return the request of a call; without options for tables, with the default ones."""
-    return Request(target, DEFAULTS if options is None else options, copy, writable, plan_array)
+    return Request(target, DEFAULTS if options is None else options, copy, writable, plan_array, cast)
 
 
 def make(description: Source | Table, request: Request) -> Plan:
@@ -46,7 +49,10 @@ def make(description: Source | Table, request: Request) -> Plan:
     chosen = select(table, request.options.columns)
     if request.options.index is False:
         chosen = replace(chosen, metadata=_metadata_of(chosen.metadata, ()))
-    if _keeps_columns(request):
+    keeps_columns = _keeps_columns(request)
+    if request.cast is not None:
+        chosen = cast_columns(chosen, request, keeps_columns)
+    if keeps_columns:
         return to_tables.plan(chosen, request)
     return to_tensors.plan(chosen, request)
 
@@ -85,7 +91,9 @@ def _unread(table: Table, request: Request) -> Plan:
     read = table.read
     assert read is not None
     chosen = select(table, request.options.columns) if table.columns else table
-    # Refuse by type before a query runs or a stream is used up.
+    # Refuse by type before a query runs or a stream is used up; there are no values to check yet.
+    if request.cast is not None:
+        chosen = cast_columns(chosen, request, _keeps_columns(request), unread=True)
     if _keeps_columns(request):
         map_columns(chosen, lambda label, path, column: request.target.column_reasons(column))
     else:

@@ -14,7 +14,7 @@ from typing import Any
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
-from zerocopy.dtype import DType, from_numpy
+from zerocopy.dtype import DType, by_name, from_numpy
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim
 from zerocopy.protocols import arrow_c
@@ -123,6 +123,10 @@ class PyArrow(Hub):
             return array.__dlpack__(max_version=(1, 0))
 
         return {"versioned": versioned, "readonly": np.from_dlpack, "ndarray": np.from_dlpack}
+
+    def parse_dtype(self, spec: Any) -> DType | None:
+        name = _ARROW_NAMES.get(str(spec))
+        return None if name is None else by_name(name)
 
     # -- target ---------------------------------------------------------------
 
@@ -270,6 +274,8 @@ class PyArrow(Hub):
 
 
 # The classes of numeric arrays.
+#: Arrow's names of types that have another standard name.
+_ARROW_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"}
 _CLASS_NAMES = (
     *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)),
     *("HalfFloat", "Float", "Double"),
