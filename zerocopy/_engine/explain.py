@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from zerocopy import registry
-from zerocopy._engine.containers import leaf_paths
+from zerocopy._engine.container_types import is_plain_object
+from zerocopy._engine.containers import add_leaf_remedy, leaf_paths
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy.errors import UnknownFrameworkError, ZeroCopyError
 from zerocopy.plan import Plan
+from zerocopy.source import type_name
 
 
 def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
@@ -21,7 +23,7 @@ def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
         The object to convert.
     to : str or module
         The target.
-    device, copy, stream, writable, layout, columns, nulls, encode, names, index : optional
+    device, copy, stream, writable, leaves, layout, columns, nulls, encode, names, index : optional
         The options of :func:`zerocopy.convert`.
 
     Returns
@@ -63,12 +65,13 @@ explain.__signature__ = SIGNATURE.replace(return_annotation="Plan")  # type: ign
 def _explain_tree(call: Call) -> Plan:
     """Return the plan of a container: the sum of its leaves' plans."""
     registry.by_name(call.to)  # an empty container has no leaf that checks the name
-    leaves = {path: explain(leaf, call.to, **call.options) for path, leaf in leaf_paths(call.obj)}
+    leaves = {path: _explain_leaf(leaf, call) for path, leaf in leaf_paths(call.obj)}
     errors = [plan.error for plan in leaves.values() if plan.error is not None]
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())
+    count = sum(not plan.kept for plan in leaves.values())
     return Plan(
-        f"{type(call.obj).__qualname__} with {len(leaves)} array{'s' if len(leaves) != 1 else ''}",
+        f"{type(call.obj).__qualname__} with {count} array{'s' if count != 1 else ''}",
         str(call.to),
         possible=not errors,
         zero_copy=not errors and shares and copied == 0,
@@ -76,4 +79,17 @@ def _explain_tree(call: Call) -> Plan:
         error=errors[0] if errors else None,
         leaves=leaves,
         steps=("convert each leaf",),
+        kept=count == 0 and bool(leaves),
     )
+
+
+def _explain_leaf(leaf: Any, call: Call) -> Plan:
+    options = dict(call.options)
+    keeps = options.pop("leaves", None) is not None
+    if keeps and is_plain_object(leaf):
+        return Plan(type_name(leaf), str(call.to), steps=("keep the object unchanged",), kept=True)
+    plan = explain(leaf, call.to, **options)
+    if plan.error is not None:
+        add_leaf_remedy(plan.error, leaf)
+        plan.reasons = (plan.error.reason,)
+    return plan
