@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from zerocopy import registry
+from zerocopy._engine.container_types import CONTAINERS
 from zerocopy._engine.containers import convert_leaves
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
@@ -22,8 +23,9 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     obj : object
         An array, tensor, table or column of any framework; an object that supports DLPack,
         the CUDA Array Interface, NumPy's array interface, the Arrow C data interface or the
-        buffer protocol; or a dict, list, tuple or namedtuple of these, which is converted
-        leaf by leaf into the same container. For a table framework, a dict of columns is a table.
+        buffer protocol; or a dict, list, tuple, dataclass, mapping or mutable sequence of
+        these, which is converted leaf by leaf into the same container. For a table framework,
+        a dict or mapping of columns is a table.
     to : str or module
         A framework's import name, such as ``"torch"``; :func:`zerocopy.frameworks`
         lists them. ``"pyarrow.Tensor"`` names one of several forms.
@@ -46,6 +48,10 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         framework (``torch.float32``, ``polars.Float32``), or a dict from source types or labels of
         columns to these, in which labels win. A value that does not fit raises
         ``LossyConversionError``; only a float may be rounded, to a narrower float.
+    leaves : str, optional
+        ``"keep"``: leaves of a container that are not arrays or tables, such as text, None and
+        Python numbers, are kept unchanged. A mapping is then a container for table frameworks
+        too. None: such leaves are refused.
     layout : str, optional
         For a table in a tensor framework. ``"columns"``, the default: a dict of one tensor a
         column. ``"matrix"``: one tensor of shape (rows, columns), an alias if the columns are
@@ -137,8 +143,8 @@ def _convert_slowly(obj: Any, to: Any, options: dict[str, Any]) -> Any:
     call = Call(obj, to, options)
     try:
         if call.is_tree():
-            if not obj:
-                registry.by_name(to)  # an empty container has no leaf that checks the name
+            if "leaves" in options or not (isinstance(obj, CONTAINERS) and obj):
+                registry.by_name(to)  # no leaf may check the name
             return convert_leaves(obj, convert, to, options)
         result = _run(make_plan(call), call)
     except ZeroCopyError as error:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from zerocopy import registry
-from zerocopy._engine.containers import leaf_calls
+from zerocopy._engine.container_types import is_plain_object
+from zerocopy._engine.containers import add_leaf_remedy, leaf_calls
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy.errors import UnknownFrameworkError, ZeroCopyError
 from zerocopy.plan import Plan
+from zerocopy.source import type_name
 
 
 def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
@@ -21,7 +23,7 @@ def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
         The object to convert.
     to : str or module
         The target.
-    device, copy, stream, writable, dtype, layout, columns, nulls, encode, names, index : optional
+    device, copy, stream, writable, dtype, leaves, layout, columns, nulls, encode, names, index : optional
         The options of :func:`zerocopy.convert`.
 
     Returns
@@ -75,12 +77,13 @@ def _explain_tree(call: Call) -> Plan:
     """Return the plan of a container: the sum of its leaves' plans."""
     registry.by_name(call.to)  # an empty container has no leaf that checks the name
     calls = leaf_calls(call.obj, call.options)
-    leaves = {path: explain(leaf, call.to, **options) for path, leaf, options in calls}
+    leaves = {path: _explain_leaf(leaf, call.to, options) for path, leaf, options in calls}
     errors = [plan.error for plan in leaves.values() if plan.error is not None]
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())
+    count = sum(not plan.kept for plan in leaves.values())
     return Plan(
-        f"{type(call.obj).__qualname__} with {len(leaves)} array{'s' if len(leaves) != 1 else ''}",
+        f"{type(call.obj).__qualname__} with {count} array{'s' if count != 1 else ''}",
         str(call.to),
         possible=not errors,
         zero_copy=not errors and shares and copied == 0,
@@ -88,4 +91,17 @@ def _explain_tree(call: Call) -> Plan:
         error=errors[0] if errors else None,
         leaves=leaves,
         steps=("convert each leaf",),
+        kept=count == 0 and bool(leaves),
     )
+
+
+def _explain_leaf(leaf: Any, to: Any, options: dict[str, Any]) -> Plan:
+    options = dict(options)
+    keeps = options.pop("leaves", None) is not None
+    if keeps and is_plain_object(leaf):
+        return Plan(type_name(leaf), str(to), steps=("keep the object unchanged",), kept=True)
+    plan = explain(leaf, to, **options)
+    if plan.error is not None:
+        add_leaf_remedy(plan.error, leaf)
+        plan.reasons = (plan.error.reason,)
+    return plan

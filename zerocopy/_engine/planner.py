@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._engine.containers import CONTAINERS
+from zerocopy._engine.container_types import is_container, is_mapping, items_of
 from zerocopy._engine.device_plan import on_device, to_host
 from zerocopy._engine.options import TABLE_NAMES
 from zerocopy.casting.option import DTypeOption
@@ -56,18 +56,23 @@ class Call:
         A dict is a table if the target has tables or an option is for tables. A dict of tables is
         a container of them, and so is a dict of lists if the target has arrays.
         """
-        if not isinstance(self.obj, CONTAINERS):
-            return False
+        if isinstance(self.obj, (list, tuple)):
+            return True
         if not isinstance(self.obj, dict):
+            with self.translated_errors():
+                if registry.by_type(type(self.obj)) is not None or not is_container(self.obj):
+                    return False
+        if not is_mapping(self.obj):
             return True
         target = registry.by_name(self.to)
-        if not target.tables and not self.table_options:
+        if (not target.tables or "leaves" in self.options) and not self.table_options:
             return True
-        if target.kind != "table" and any(_is_plain_container(value) for value in self.obj.values()):
+        columns = self.obj if isinstance(self.obj, dict) else dict(items_of(self.obj))
+        if target.kind != "table" and any(_is_inner_container(value) for value in columns.values()):
             return True
         with self.translated_errors():
             target.module()
-            self.description = describe_columns(self.obj)
+            self.description = describe_columns(columns)
         return self.description is None
 
     def describe(self, target: Framework) -> Any:
@@ -113,8 +118,8 @@ class Call:
         )
 
 
-def _is_plain_container(value: Any) -> bool:
-    if not isinstance(value, CONTAINERS):
+def _is_inner_container(value: Any) -> bool:
+    if not is_container(value):
         return False
     from zerocopy.tables.result import Masked
 
@@ -135,7 +140,7 @@ def make_plan(call: Call) -> Plan:
         target.module()
         stream = parse_stream(options.get("stream"))
         native = target.owns(type(call.obj)) and target.is_native(call.obj)
-        if native and not options.keys() - {"copy", "stream"} and options.get("copy") is not True:
+        if native and not options.keys() - {"copy", "stream", "leaves"} and options.get("copy") is not True:
             return _plan_unchanged(call, target)
         description = call.describe(target)
         if call.cast is not None:

@@ -23,6 +23,16 @@ from zerocopy.strided_view import StridedView
 # NumPy imports versioned capsules from 2.1 on, and passes no stream for host memory.
 _VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
+#: Methods of the protocols, looked up on the type, and attributes, which an instance can have.
+_METHODS = (
+    "__dlpack__",
+    "__arrow_c_array__",
+    "__arrow_c_device_array__",
+    "__arrow_c_stream__",
+    "__array__",
+)
+_INTERFACES = ("__cuda_array_interface__", "__array_interface__")
+
 _REMEDY = (
     "pass an array: an object with __dlpack__, __cuda_array_interface__, "
     "__array_interface__, __arrow_c_array__ or the buffer protocol"
@@ -60,6 +70,20 @@ def is_arrow_array(obj: Any) -> bool:
     """Whether an object's type exports single Arrow arrays."""
     cls = type(obj)
     return hasattr(cls, "__arrow_c_device_array__") or hasattr(cls, "__arrow_c_array__")
+
+
+def exports_arrays(obj: Any) -> bool:
+    """Whether an object supports a protocol of arrays or tables, or the buffer protocol."""
+    cls = type(obj)
+    if any(hasattr(cls, name) for name in _METHODS) or any(_has_interface(obj, name) for name in _INTERFACES):
+        return True
+    try:
+        memoryview(obj).release()
+    except TypeError:
+        return False
+    except (ValueError, BufferError):  # a closed mmap: it has a buffer, which cannot be read
+        pass
+    return True
 
 
 def describe_buffer(obj: Any) -> Source:
