@@ -21,8 +21,8 @@ def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
         The object to convert.
     to : str or module
         The target.
-    device, copy, stream, writable, layout, columns, nulls, encode, names, index : optional
-        The options of :func:`zerocopy.convert`.
+    device, copy, stream, writable, validate, layout, columns, nulls, encode, names, index : optional
+        The options of :func:`zerocopy.convert`. ``validate="full"`` reads the data here too.
 
     Returns
     -------

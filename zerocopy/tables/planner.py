@@ -24,10 +24,11 @@ def request(
     options: Options | None,
     copy: bool | None,
     writable: bool | None,
+    validate: bool,
     plan_array: Callable[[Source, bool | None], Plan],
 ) -> Request:
     """Return the request of a call; without options for tables, with the default ones."""
-    return Request(target, DEFAULTS if options is None else options, copy, writable, plan_array)
+    return Request(target, DEFAULTS if options is None else options, copy, writable, validate, plan_array)
 
 
 def make(description: Source | Table, request: Request) -> Plan:
@@ -44,6 +45,10 @@ def make(description: Source | Table, request: Request) -> Plan:
     if isinstance(request.options.nulls, dict) and not table.single:
         select(table, list(request.options.nulls))  # refuses a name that no column has
     chosen = select(table, request.options.columns)
+    if request.validate:
+        from zerocopy.tables import validation
+
+        validation.check(chosen)
     if request.options.index is False:
         chosen = replace(chosen, metadata=_metadata_of(chosen.metadata, ()))
     if _keeps_columns(request):
