@@ -52,6 +52,10 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         ``"keep"``: leaves of a container that are not arrays or tables, such as text, None and
         Python numbers, are kept unchanged. A mapping is then a container for table frameworks
         too. None: such leaves are refused.
+    validate : {"full"}, optional
+        ``"full"``: check the content of Arrow columns first, with pyarrow: offsets, views, codes of
+        dictionaries, run ends, UTF-8. Use it for data from untrusted sources. It reads all of it.
+        None: check only lengths, counts and the first and last offsets, in constant time.
     layout : str, optional
         For a table in a tensor framework. ``"columns"``, the default: a dict of one tensor a
         column. ``"matrix"``: one tensor of shape (rows, columns), an alias if the columns are

@@ -23,8 +23,10 @@ def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
         The object to convert.
     to : str or module
         The target.
-    device, copy, stream, writable, dtype, leaves, layout, columns, nulls, encode, names, index : optional
-        The options of :func:`zerocopy.convert`.
+    device, copy, stream, writable, dtype, leaves, validate : optional
+        The options of :func:`zerocopy.convert`. ``validate="full"`` reads the data here too.
+    layout, columns, nulls, encode, names, index : optional
+        Its options for tables.
 
     Returns
     -------

@@ -79,7 +79,9 @@ class Call:
         """Describe the object, unless `is_tree` did, and return the `Source` or `Table`."""
         if self.description is None:
             with self.translated_errors():
-                self.description = describe(self.obj, self.options.get("index"), target.tables)
+                # pyarrow reads a stream whole if it has to check it.
+                for_table = target.tables or "validate" in self.options
+                self.description = describe(self.obj, self.options.get("index"), for_table)
         return self.description
 
     @contextmanager
@@ -140,7 +142,8 @@ def make_plan(call: Call) -> Plan:
         target.module()
         stream = parse_stream(options.get("stream"))
         native = target.owns(type(call.obj)) and target.is_native(call.obj)
-        if native and not options.keys() - {"copy", "stream", "leaves"} and options.get("copy") is not True:
+        plain = not options.keys() - {"copy", "stream", "leaves", "validate"}
+        if native and plain and options.get("copy") is not True:
             return _plan_unchanged(call, target)
         description = call.describe(target)
         if call.cast is not None:
@@ -181,7 +184,8 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
         chosen = _device(source, target, device)
         return _plan_array(source, target, chosen, copy, stream, writable)
 
-    request = planner.request(target, call.table_options, copy, writable, plan_array, call.cast)
+    validate = "validate" in call.options
+    request = planner.request(target, call.table_options, copy, writable, validate, plan_array, call.cast)
     with call.translated_errors():
         return planner.make(call.description, request)
 
@@ -198,15 +202,30 @@ def _plan_unchanged(call: Call, target: Framework) -> Plan:
     try:
         description = call.describe(target)
     except ZeroCopyError:
-        pass  # such as a sparse tensor of the target, which has no single block of memory
+        # Such as a sparse tensor of the target, which has no single block of memory.
+        if target.tables and "validate" in call.options:
+            raise
     else:
         if isinstance(description, Source):
             empty = description.view.size == 0
         else:
+            if "validate" in call.options:
+                _validate(call)
             has_bytes = any(column.length and column.nbytes for column in description.columns)
             empty = description.read is None and not has_bytes
     obj = call.obj
     return Plan(call.subject, target.name, zero_copy=not empty, steps=("the object itself",), run=lambda: obj)
+
+
+def _validate(call: Call) -> None:
+    """Check the content of a table that `convert` returns unchanged; refuse one that has not been read."""
+    from zerocopy.tables import validation
+
+    if call.description.read is not None:
+        why = "validate='full' checks the content, which is known only after it has been read"
+        raise UnsupportedConversionError("", why, "read it first", code="unread")
+    with call.translated_errors():
+        validation.check(call.description)
 
 
 def _plan_native(

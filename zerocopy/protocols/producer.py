@@ -17,6 +17,7 @@ from zerocopy.device import CUDA, HOST, NO_SYNC_STREAM, Device, parse_device
 from zerocopy.dtype import from_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.protocols import array_interface, cuda_array_interface, cuda_driver, dlpack
+from zerocopy.protocols.layout_checks import check_layout
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView
 
@@ -147,6 +148,9 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
             "fix the exporter, or pass an array",
             code="invalid-producer",
         ) from error
+    # NumPy allocates uninitialised memory for a buffer at NULL.
+    ptr = 0 if protocol == "buffer" and array.flags.owndata else array_interface.address(array)
+    check_layout(asked, ptr, array.shape, array.strides, array.itemsize)
     native = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
     dtype = from_numpy(native)
     if dtype is None:
@@ -157,15 +161,7 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
             code="missing-dtype",
         )
     swapped = () if array.dtype.isnative else (_swapped(array.dtype),)
-    view = StridedView(
-        array_interface.address(array),
-        array.shape,
-        array.strides,
-        dtype,
-        HOST,
-        not array.flags.writeable,
-        array,
-    )
+    view = StridedView(ptr, array.shape, array.strides, dtype, HOST, not array.flags.writeable, array)
     host = (lambda: array.astype(native)) if swapped else (lambda: array)
     return Source(type_name(obj), view, host, protocol, swapped, obj=obj)
 

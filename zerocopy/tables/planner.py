@@ -26,11 +26,13 @@ def request(
     options: Options | None,
     copy: bool | None,
     writable: bool | None,
+    validate: bool,
     plan_array: Callable[[Source, bool | None], Plan],
     cast: DTypeOption | None,
 ) -> Request:
     """Return the request of a call; without options for tables, with the default ones."""
-    return Request(target, DEFAULTS if options is None else options, copy, writable, plan_array, cast)
+    options = DEFAULTS if options is None else options
+    return Request(target, options, copy, writable, validate, plan_array, cast)
 
 
 def make(description: Source | Table, request: Request) -> Plan:
@@ -47,6 +49,10 @@ def make(description: Source | Table, request: Request) -> Plan:
     if isinstance(request.options.nulls, dict) and not table.single:
         select(table, list(request.options.nulls))  # refuses a name that no column has
     chosen = select(table, request.options.columns)
+    if request.validate:
+        from zerocopy.tables import validation
+
+        validation.check(chosen)
     if request.options.index is False:
         chosen = replace(chosen, metadata=_metadata_of(chosen.metadata, ()))
     keeps_columns = _keeps_columns(request)
