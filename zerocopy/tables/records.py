@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionE
 from zerocopy.layout.soa_to_aos import soa_to_aos
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address
+from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import nulls, on_device
@@ -21,6 +23,7 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
 from zerocopy.tables.nulls import Nulls
 from zerocopy.tables.options import Request
+from zerocopy.tables.padded_text import padded, padded_dtype, refuse_unpadded
 from zerocopy.tables.summary import combine_errors
 
 _BYTE = by_name("uint8")
@@ -188,7 +191,9 @@ def _field(column: Column, policy: Nulls) -> _Described:
         remedy = 'nulls="nan" or a value such as nulls=0 fills nulls; layout="columns" gives masks'
         raise LossyConversionError("", why, remedy, code="nulls")
     if field is not None and (
-        field.kind not in _KINDS or field.extension not in _EXTENSIONS or field.timezone
+        (field.kind not in _KINDS and padded_dtype(field) is None)
+        or field.extension not in _EXTENSIONS
+        or field.timezone
     ):
         lack = ", and NumPy's datetime64 has no time zone" if field.timezone else ", which records lack"
         remedy = "cast it first, or leave it out with columns=[...]"
@@ -199,19 +204,27 @@ def _field(column: Column, policy: Nulls) -> _Described:
         inner = _unique([child.name for child in field.children])
         loads = {name: part[1] for name, part in zip(inner, parts, strict=True)}
         return _record(inner, [part[0] for part in parts]), loads, None
-    if field is not None and field.kind == "fixed_binary":
-        policy.refuse(column)
-        dtype = field.metadata.get(b"zerocopy:numpy", b"").decode()
-        kind = np.dtype(dtype if dtype == f"S{field.width}" else f"V{field.width}")
-        source = column.values(_BYTE, (field.width,))
-        if not field.width:
-            return kind, lambda: np.zeros(column.length, kind), None
-        return kind, lambda: np.ascontiguousarray(on_device.fetch(source)).view(kind)[:, 0], source
+    if field is not None and field.kind in ("fixed_binary", "binary"):
+        return _bytes(column, field, policy)
     if field is not None and field.kind == "fixed_list" and not _of_numbers(column):
         return _sub_array(column, field.list_size, policy)
     leaf = Decoder(policy, datetimes=True).decode(column)
     assert isinstance(leaf, TensorLeaf)
     return _plain(leaf)
+
+
+def _bytes(column: Column, field: Field, policy: Nulls) -> _Described:
+    policy.refuse(column)
+    dtype = padded_dtype(field)
+    if field.kind == "binary":
+        assert dtype is not None
+        refuse_unpadded(column, dtype)
+        return dtype, partial(padded, column, dtype), None
+    kind = np.dtype(f"V{field.width}") if dtype is None else dtype
+    source = column.values(_BYTE, (field.width,))
+    if not field.width:
+        return kind, lambda: np.zeros(column.length, kind), None
+    return kind, lambda: np.ascontiguousarray(on_device.fetch(source)).view(kind)[:, 0], source
 
 
 def _of_numbers(column: Column) -> bool:

@@ -17,6 +17,7 @@ from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, RefusedColumn
 from zerocopy.tables.object_column import ObjectColumn
+from zerocopy.tables.padded_text import PaddedColumn, field_of
 from zerocopy.tables.tensor_column import TensorColumn
 
 _BYTE, _INT32, _INT64 = by_name("uint8"), by_name("int32"), by_name("int64")
@@ -40,7 +41,8 @@ def array_column(array: Array, name: str) -> Column:
         return time_column(lambda: array, lambda: array, dtype, len(array), name)
     shape, strides = (len(array), dtype.itemsize), (*array.strides, 1)
     view = StridedView(address(array), shape, strides, _BYTE, HOST, not array.flags.writeable, array)
-    column = TensorColumn(Source(name, view, view.numpy, "buffer", obj=array), binary_field(dtype))
+    kind = PaddedColumn if dtype.kind == "S" else TensorColumn
+    column = kind(Source(name, view, view.numpy, "buffer", obj=array), field_of(dtype))
     column.refusal = text_refusal(dtype)
     return column
 
@@ -74,6 +76,10 @@ class FieldColumn(TensorColumn):
         return replace(super().mask(), reasons=(why,))
 
 
+class PaddedFieldColumn(FieldColumn, PaddedColumn):
+    """A column of a record field of NumPy's ``S`` bytes."""
+
+
 def number_dtype(dtype: np.dtype[Any]) -> DType | None:
     """Return the standard type of numbers in either byte order; None for other types."""
     if dtype.kind in "mMSUOT" or dtype.names is not None or dtype.subdtype is not None:
@@ -97,13 +103,6 @@ def text_refusal(dtype: np.dtype[Any]) -> Reason:
     elif dtype.kind in "SV":
         remedy = "encode=True gives its bytes, (rows, width), as x.view('uint8').reshape(*x.shape, -1) does"
     return Reason(f"it is {dtype}, which tensors do not have", remedy, code="no-tensor-type")
-
-
-def binary_field(dtype: np.dtype[Any]) -> Field:
-    """Return the Arrow type of bytes of one length."""
-    # Arrow has one type for S (text padded with zeros) and V: the metadata restores S.
-    metadata = {b"zerocopy:numpy": dtype.str[1:].encode()} if dtype.kind == "S" else {}
-    return Field(f"w:{dtype.itemsize}", metadata=metadata)
 
 
 def time_column(

@@ -23,6 +23,7 @@ from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, RefusedColumn, Table
 from zerocopy.tables.hub import hub
 from zerocopy.tables.object_column import ObjectColumn
+from zerocopy.tables.padded_text import PaddedColumn, field_of
 from zerocopy.tables.tensor_column import TensorColumn
 
 _BYTE = by_name("uint8")
@@ -191,7 +192,7 @@ def _of_numpy(values: Any) -> Column:
         return ObjectColumn(_NAME, len(array), lambda: array, _OBJECTS)
     if dtype.kind == "S" or (dtype.kind == "V" and dtype.names is None):
         raw = np.ascontiguousarray(array).view("u1").reshape(len(array), dtype.itemsize)
-        return TensorColumn(_source(raw), Field(f"w:{dtype.itemsize}"))
+        return (PaddedColumn if dtype.kind == "S" else TensorColumn)(_source(raw), field_of(dtype))
     native = dtype.newbyteorder("=")
     standard = from_numpy(native)
     if standard is None:
