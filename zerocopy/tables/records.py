@@ -21,6 +21,7 @@ from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import nulls, on_device
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
+from zerocopy.tables.labels import duplicates, listed, text_warnings
 from zerocopy.tables.nulls import Nulls
 from zerocopy.tables.options import Request
 from zerocopy.tables.padded_text import padded, padded_dtype, refuse_unpadded
@@ -82,7 +83,9 @@ def plan(table: Table, request: Request) -> Plan:
     run = plan.run
     assert run is not None
     records = (lambda: run().view(dtype)[:, 0]) if table.length and dtype.itemsize else host
-    return replace(plan, source=f"{table.name} {table.shape}", steps=steps or plan.steps, run=records)
+    warnings = (*plan.warnings, *text_warnings(request.target.name, table.labels))
+    whole = replace(plan, source=f"{table.name} {table.shape}", steps=steps or plan.steps)
+    return replace(whole, warnings=warnings, run=records)
 
 
 def _existing(table: Table, dtype: np.dtype[Any], sources: list[Source | None]) -> Source | None:
@@ -168,9 +171,8 @@ def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, An
 
 
 def _unique(names: list[str]) -> list[str]:
-    twice = list(dict.fromkeys(name for name in names if names.count(name) > 1))
-    if twice:
-        why = f"several columns are called {', '.join(map(repr, twice))}, and a record has each field once"
+    if twice := duplicates(names):
+        why = f"several columns are called {listed(twice)}, and a record has each field once"
         remedy = "rename them, or pick some with columns=[...]"
         raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
     return names

@@ -114,7 +114,7 @@ def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
         reasons = (LEVEL,) if frame.index.nlevels > 1 else ()
         for place, level in enumerate(levels_of(frame.index)):
             unnamed = level.name is None or str(level.name) in taken
-            label = meta.generated_name(place) if unnamed else level.name
+            label = meta.generated_name(place, taken) if unnamed else level.name
             labels.append(label)
             taken.add(str(label))
             columns.append(index_column(pd, level, reasons))
