@@ -102,7 +102,9 @@ def plan_leaves(
             if part:  # such as the offsets of a text's categories
                 error.with_context(why=f"its {part}: {error.why}")
             raise
-        plans[path] = plan if not leaf.constant else replace(plan, zero_copy=False, copied_bytes=0)
+        if leaf.constant:
+            plan = replace(plan, zero_copy=False, copied_bytes=0, new_bytes=leaf.source.view.nbytes)
+        plans[path] = plan
 
         def act() -> Any:
             result = run(plan)
