@@ -66,7 +66,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     nulls : str, number or dict, optional
         Tensors have no nulls: a column with nulls is refused unless this is ``"mask"``
         (:class:`zerocopy.Masked`), ``"nan"`` (NaN in floats) or a number that replaces them.
-        A dict has one of these for each column.
+        A dict has one of these for each column. NaN counts as null in pandas' float columns.
     encode : bool, optional
         True: dates, times, decimals, categories, text and lists become
         :class:`zerocopy.Encoded` numbers, since tensors have no such types.

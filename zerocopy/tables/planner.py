@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -16,6 +16,7 @@ from zerocopy.tables import to_tables, to_tensors
 from zerocopy.tables.casting import cast_columns
 from zerocopy.tables.column import Table
 from zerocopy.tables.decode import decode
+from zerocopy.tables.labels import key, listed, positions
 from zerocopy.tables.options import DEFAULTS, Options, Request
 from zerocopy.tables.summary import copy_required, map_columns, run
 from zerocopy.tables.tensor_table import table_of_tensor
@@ -135,40 +136,41 @@ def select(table: Table, labels: Iterable[Hashable] | None) -> Table:
     if table.single:
         why = "columns= selects from a table, and the object is one column"
         raise UnsupportedConversionError("", why, "leave columns out", code="option-value")
-    positions = [_position(list(table.labels), label) for label in labels]
+    places = positions(table.labels)
+    chosen = [_position(table.labels, places, label) for label in labels]
     first = len(table.labels) - table.index
-    kept = [table.labels[i] for i in positions]
+    kept = [table.labels[i] for i in chosen]
     return replace(
         table,
         labels=kept,
-        columns=[table.columns[i] for i in positions],
+        columns=[table.columns[i] for i in chosen],
         metadata=_metadata_of(table.metadata, [str(label) for label in kept]),
         obj=None,
         # Row labels are the last columns. Those that are still last after the selection remain so.
-        index=len(list(takewhile(lambda i: i >= first, reversed(positions)))),
+        index=len(list(takewhile(lambda i: i >= first, reversed(chosen)))),
     )
 
 
-def _position(labels: list[Hashable], label: Hashable) -> int:
+def _position(labels: Sequence[Hashable], places: dict[Hashable, list[int]], label: Hashable) -> int:
     """Return the position of the one column with a label."""
-    count = labels.count(label)
-    if count == 1:
-        return labels.index(label)
-    if count:
-        why = f"{count} columns of the table are called {label!r}"
-        raise UnsupportedConversionError("", why, f"it has: {labels}", code="duplicate-names")
+    here = places.get(key(label), [])
+    if len(here) == 1:
+        return here[0]
+    if here:
+        why = f"{len(here)} columns of the table are called {label!r}"
+        raise UnsupportedConversionError("", why, f"it has: {listed(labels)}", code="duplicate-names")
     import difflib
 
     near = difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
     why = f"no column of the table is called {label!r}"
-    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has: {labels}"
+    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has: {listed(labels)}"
     raise UnsupportedConversionError("", why, remedy, code="unknown-name")
 
 
 def _metadata_of(metadata: dict[bytes, bytes], labels: list[str] | tuple[()]) -> dict[bytes, bytes]:
     """Return a schema's metadata for the columns that are kept: each framework adapts its own entry."""
-    for key in metadata:
-        owner = registry.by_metadata_key(key)
+    for entry in metadata:
+        owner = registry.by_metadata_key(entry)
         if owner is not None:
             metadata = owner.select_metadata(metadata, labels)
     return metadata

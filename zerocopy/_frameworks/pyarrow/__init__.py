@@ -25,6 +25,7 @@ from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.labels import text_warnings
 
 _MAX_NDIM = 32
 _FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
@@ -237,6 +238,9 @@ class PyArrow(Hub):
                 code="not-an-array",
             )
         return super().table_reasons(table)
+
+    def table_warnings(self, table: Table) -> tuple[str, ...]:
+        return () if table.single else text_warnings("pyarrow", table.labels)
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()
