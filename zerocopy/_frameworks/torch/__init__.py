@@ -296,25 +296,20 @@ def _fast_exporters(torch: Any, native: frozenset[Any]) -> dict[str, Callable[[A
         # therefore repeated here, at 40 to 70 ns each.
         if tensor.requires_grad or tensor.is_neg() or tensor.is_conj() or tensor.dim() > MAX_NDIM:
             raise BufferError("not plain memory")
-        if tensor.dtype in native or not tensor.is_cpu:
+        if not tensor.is_cpu:
             raise BufferError("not on the host")
         if tensor.untyped_storage().resizable():
             as_ndarray(tensor.view(same_width[tensor.element_size()]))
         return to_capsule(tensor.data)
 
+    # The test of the dtype takes 90 ns; the TypeError of Tensor.numpy would take 10 us.
     def plain(tensor: Any) -> Any:
-        try:
-            return as_ndarray(tensor).__dlpack__()
-        except TypeError:  # a dtype that NumPy lacks, or another device
-            return foreign(tensor)
+        return as_ndarray(tensor).__dlpack__() if tensor.dtype in native else foreign(tensor)
 
     def aligned(tensor: Any) -> Any:
         if tensor.data_ptr() % 64:
             raise BufferError("not aligned")
-        try:
-            return as_ndarray(tensor).__dlpack__()
-        except TypeError:
-            return foreign(tensor)
+        return as_ndarray(tensor).__dlpack__() if tensor.dtype in native else foreign(tensor)
 
     same_width = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     forms = {"ndarray": as_ndarray}
