@@ -324,7 +324,7 @@ def _data(rng: Random, value: dict[str, Any], block: np.ndarray) -> None:
     odd += [(hex(address), True), (float(address), False), (-1, False), (2**64, False), (), bytes(8), "x"]
     odd += [bytearray(64), memoryview(bytes(600)), np.zeros(64), (address, None), [address, False]]
     value["data"] = rng.choice(odd)
-    if value["data"] == (-1, False):
+    if isinstance(value["data"], tuple) and value["data"] == (-1, False):
         value["shape"] = (0,)
         value["strides"] = None
 

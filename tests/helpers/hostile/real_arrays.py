@@ -89,7 +89,7 @@ def _odd_view(rng: Random, x: np.ndarray) -> np.ndarray:
         shape = (1, *x.shape)
         x = np.lib.stride_tricks.as_strided(x, shape, (rng.choice([0, -8, 2**40, 7, -(2**62)]), *x.strides))
     elif way < 0.35:
-        x = x.reshape((1,) * rng.choice([8, 31, 62]) + x.shape)
+        x = x.reshape((1,) * (rng.choice([8, 32, 64]) - x.ndim) + x.shape)
     if rng.random() < 0.2:
         x = x.view()
         x.flags.writeable = False
