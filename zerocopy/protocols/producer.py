@@ -18,11 +18,22 @@ from zerocopy.device import CUDA, HOST, NO_SYNC_STREAM, Device, parse_device
 from zerocopy.dtype import SUBBYTE_NAMES, from_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.protocols import array_interface, cuda_array_interface, cuda_driver, dlpack
+from zerocopy.protocols.layout_checks import check_layout
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView
 
 # NumPy imports versioned capsules from 2.1 on, and passes no stream for host memory.
 _VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+
+#: Methods of the protocols, looked up on the type, and attributes, which an instance can have.
+_METHODS = (
+    "__dlpack__",
+    "__arrow_c_array__",
+    "__arrow_c_device_array__",
+    "__arrow_c_stream__",
+    "__array__",
+)
+_INTERFACES = ("__cuda_array_interface__", "__array_interface__")
 
 _REMEDY = (
     "pass an array: an object with __dlpack__, __cuda_array_interface__, "
@@ -61,6 +72,20 @@ def is_arrow_array(obj: Any) -> bool:
     """Whether an object's type exports single Arrow arrays."""
     cls = type(obj)
     return hasattr(cls, "__arrow_c_device_array__") or hasattr(cls, "__arrow_c_array__")
+
+
+def exports_arrays(obj: Any) -> bool:
+    """Whether an object supports a protocol of arrays or tables, or the buffer protocol."""
+    cls = type(obj)
+    if any(hasattr(cls, name) for name in _METHODS) or any(_has_interface(obj, name) for name in _INTERFACES):
+        return True
+    try:
+        memoryview(obj).release()
+    except TypeError:
+        return False
+    except (ValueError, BufferError):  # a closed mmap: it has a buffer, which cannot be read
+        pass
+    return True
 
 
 def describe_buffer(obj: Any) -> Source:
@@ -124,6 +149,9 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
             "fix the exporter, or pass an array",
             code="invalid-producer",
         ) from error
+    # NumPy allocates uninitialised memory for a buffer at NULL.
+    ptr = 0 if protocol == "buffer" and array.flags.owndata else array_interface.address(array)
+    check_layout(asked, ptr, array.shape, array.strides, array.itemsize)
     native = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
     dtype = from_numpy(native)
     if dtype is None:
@@ -134,15 +162,7 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
             code="missing-dtype",
         )
     swapped = () if array.dtype.isnative else (_swapped(array.dtype),)
-    view = StridedView(
-        array_interface.address(array),
-        array.shape,
-        array.strides,
-        dtype,
-        HOST,
-        not array.flags.writeable,
-        array,
-    )
+    view = StridedView(ptr, array.shape, array.strides, dtype, HOST, not array.flags.writeable, array)
     host = (lambda: array.astype(native)) if swapped else (lambda: array)
     return Source(type_name(obj), view, host, protocol, swapped, obj=obj)
 

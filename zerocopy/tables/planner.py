@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
 from zerocopy import registry
+from zerocopy.casting.option import DTypeOption
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.source import Source
 from zerocopy.tables import to_tables, to_tensors
+from zerocopy.tables.casting import cast_columns
 from zerocopy.tables.column import Table
 from zerocopy.tables.decode import decode
+from zerocopy.tables.labels import key, listed, positions
 from zerocopy.tables.options import DEFAULTS, Options, Request
 from zerocopy.tables.summary import copy_required, map_columns, run
 from zerocopy.tables.tensor_table import table_of_tensor
@@ -24,10 +27,13 @@ def request(
     options: Options | None,
     copy: bool | None,
     writable: bool | None,
+    validate: bool,
     plan_array: Callable[[Source, bool | None], Plan],
+    cast: DTypeOption | None,
 ) -> Request:
     """Return the request of a call; without options for tables, with the default ones."""
-    return Request(target, DEFAULTS if options is None else options, copy, writable, plan_array)
+    options = DEFAULTS if options is None else options
+    return Request(target, options, copy, writable, validate, plan_array, cast)
 
 
 def make(description: Source | Table, request: Request) -> Plan:
@@ -44,9 +50,16 @@ def make(description: Source | Table, request: Request) -> Plan:
     if isinstance(request.options.nulls, dict) and not table.single:
         select(table, list(request.options.nulls))  # refuses a name that no column has
     chosen = select(table, request.options.columns)
+    if request.validate:
+        from zerocopy.tables import validation
+
+        validation.check(chosen)
     if request.options.index is False:
         chosen = replace(chosen, metadata=_metadata_of(chosen.metadata, ()))
-    if _keeps_columns(request):
+    keeps_columns = _keeps_columns(request)
+    if request.cast is not None:
+        chosen = cast_columns(chosen, request, keeps_columns)
+    if keeps_columns:
         return to_tables.plan(chosen, request)
     return to_tensors.plan(chosen, request)
 
@@ -85,7 +98,9 @@ def _unread(table: Table, request: Request) -> Plan:
     read = table.read
     assert read is not None
     chosen = select(table, request.options.columns) if table.columns else table
-    # Refuse by type before a query runs or a stream is used up.
+    # Refuse by type before a query runs or a stream is used up; there are no values to check yet.
+    if request.cast is not None:
+        chosen = cast_columns(chosen, request, _keeps_columns(request), unread=True)
     if _keeps_columns(request):
         map_columns(chosen, lambda label, path, column: request.target.column_reasons(column))
     else:
@@ -121,40 +136,41 @@ def select(table: Table, labels: Iterable[Hashable] | None) -> Table:
     if table.single:
         why = "columns= selects from a table, and the object is one column"
         raise UnsupportedConversionError("", why, "leave columns out", code="option-value")
-    positions = [_position(list(table.labels), label) for label in labels]
+    places = positions(table.labels)
+    chosen = [_position(table.labels, places, label) for label in labels]
     first = len(table.labels) - table.index
-    kept = [table.labels[i] for i in positions]
+    kept = [table.labels[i] for i in chosen]
     return replace(
         table,
         labels=kept,
-        columns=[table.columns[i] for i in positions],
+        columns=[table.columns[i] for i in chosen],
         metadata=_metadata_of(table.metadata, [str(label) for label in kept]),
         obj=None,
         # Row labels are the last columns. Those that are still last after the selection remain so.
-        index=len(list(takewhile(lambda i: i >= first, reversed(positions)))),
+        index=len(list(takewhile(lambda i: i >= first, reversed(chosen)))),
     )
 
 
-def _position(labels: list[Hashable], label: Hashable) -> int:
+def _position(labels: Sequence[Hashable], places: dict[Hashable, list[int]], label: Hashable) -> int:
     """Return the position of the one column with a label."""
-    count = labels.count(label)
-    if count == 1:
-        return labels.index(label)
-    if count:
-        why = f"{count} columns of the table are called {label!r}"
-        raise UnsupportedConversionError("", why, f"it has: {labels}", code="duplicate-names")
+    here = places.get(key(label), [])
+    if len(here) == 1:
+        return here[0]
+    if here:
+        why = f"{len(here)} columns of the table are called {label!r}"
+        raise UnsupportedConversionError("", why, f"it has: {listed(labels)}", code="duplicate-names")
     import difflib
 
     near = difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
     why = f"no column of the table is called {label!r}"
-    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has: {labels}"
+    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has: {listed(labels)}"
     raise UnsupportedConversionError("", why, remedy, code="unknown-name")
 
 
 def _metadata_of(metadata: dict[bytes, bytes], labels: list[str] | tuple[()]) -> dict[bytes, bytes]:
     """Return a schema's metadata for the columns that are kept: each framework adapts its own entry."""
-    for key in metadata:
-        owner = registry.by_metadata_key(key)
+    for entry in metadata:
+        owner = registry.by_metadata_key(entry)
         if owner is not None:
             metadata = owner.select_metadata(metadata, labels)
     return metadata

@@ -102,6 +102,25 @@ class Hub(Framework):
 
         return np.frombuffer(self.module().allocate_buffer(nbytes), np.uint8)
 
+    def binary_from_padded(self, rows: Array) -> Any:
+        """Return rows of bytes without the NULs at their ends."""
+        import numpy as np
+
+        pa = self.module()
+        count, width = rows.shape
+        lengths = np.char.str_len(rows.view(f"S{width}")[:, 0]) if rows.size else np.zeros(count, np.int64)
+        offsets = np.zeros(count + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        kind = pa.binary()
+        if offsets[-1] > np.iinfo(np.int32).max:
+            kind = pa.large_binary()
+        else:
+            offsets = offsets.astype(np.int32)
+        values = rows[np.arange(width) < lengths[:, None]]
+        return pa.Array.from_buffers(
+            kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(values)], null_count=0
+        )
+
     def nested(self, field: Field, parts: list[Any], length: int) -> Any:
         """Return arrays as the fields of structs, or as the elements of lists of one length."""
         pa = self.module()
