@@ -12,6 +12,7 @@ from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import TABLE, keep
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
+from zerocopy.protocols.exporter_errors import is_error
 
 
 # One dictionary for all options: ten named defaults and their checks cost 30 ns more.
@@ -132,7 +133,9 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     if not options:
         try:
             return TABLE[to][type(obj)](obj)
-        except Exception:  # noqa: BLE001
+        except BaseException as error:
+            if not is_error(error):
+                raise
             # A new type, or an object that the fast path cannot take (a lazy conjugate, another
             # device). The slow path starts again, and its errors have this one as context.
             return _convert_slowly(obj, to, {})
@@ -168,7 +171,9 @@ def _run(plan: Plan, call: Call) -> Any:
         return plan.run()
     except (ZeroCopyError, MemoryError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not is_error(error):
+            raise
         name = registry.out_of_memory(error)
         if name is not None:
             raise call.out_of_memory(name, error) from error

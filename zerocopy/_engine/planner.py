@@ -19,6 +19,7 @@ from zerocopy.errors import CopyRequiredError, Reason, UnsupportedConversionErro
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import aligned_copy, host_view
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source, type_name
 from zerocopy.strided_view import StridedView
 
@@ -101,7 +102,9 @@ class Call:
                 "flatten it, or raise the limit with sys.setrecursionlimit",
                 code="nested-too-deep",
             ) from error
-        except Exception as error:
+        except BaseException as error:
+            if not is_error(error):
+                raise
             name = registry.out_of_memory(error)
             if name is not None:
                 raise self.out_of_memory(name, error) from error

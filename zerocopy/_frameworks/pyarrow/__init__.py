@@ -222,12 +222,12 @@ class PyArrow(Hub):
 
     def from_column(self, table: Table) -> Any:
         pa = self.module()
+        if self.form not in (None, "ChunkedArray"):
+            return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
         array = table.columns[0].arrow()
         chunked = isinstance(array, pa.ChunkedArray)
         if self.form == "ChunkedArray":
             return array if chunked else pa.chunked_array([array])
-        if self.form is not None:
-            return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
         return array.chunk(0) if chunked and array.num_chunks == 1 else array
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
