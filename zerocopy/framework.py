@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from zerocopy.dtype import DType as DType, by_name as by_name, from_numpy as fro
 from zerocopy.errors import (
     CopyRequiredError as CopyRequiredError,
     DeviceError as DeviceError,
+    Fix as Fix,
     FrameworkNotInstalledError,
     LossyConversionError as LossyConversionError,
     Reason as Reason,
@@ -79,6 +80,8 @@ class Framework:
         DLPack. It then serves as exporter for producers without one (law 7).
     pool_hook : str
         Its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty for none.
+    actions : mapping of str to Fix
+        Expressions over its objects, by the `Fix.action` that they replace in messages.
 
     Examples
     --------
@@ -103,6 +106,7 @@ class Framework:
     has_records: bool = False
     can_export_dlpack: bool = False
     pool_hook: str = ""
+    actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
 
     @property
@@ -243,14 +247,9 @@ class Framework:
         )
 
     def parse_device(self, spec: Any) -> Device:
-        """Return the device that `spec`, the option ``device=``, names.
+        """Return the device that `spec`, the option ``device=``, names, or raise ``DeviceError``.
 
         Override it to accept the framework's own device objects.
-
-        Raises
-        ------
-        DeviceError
-            `spec` does not name a device.
         """
         device = parse_device(spec)
         if device is None:
@@ -258,6 +257,7 @@ class Framework:
                 f"to={self.name!r}, device={spec!r}",
                 "it does not name a device",
                 'pass "cpu", "cuda", "cuda:1" or a DLPack pair such as (2, 0)',
+                fixes=[Fix(options={"device": self.device_kinds[0]})],
             )
         return device
 
@@ -271,18 +271,13 @@ class Framework:
         return Device({"cpu": 1, "cuda": 2}[self.device_kinds[0]], 0)
 
     def check_device(self, device: Device) -> None:
-        """Check that the framework can use `device`.
-
-        Raises
-        ------
-        DeviceError
-            The framework does not support it, or it does not exist.
-        """
+        """Raise ``DeviceError`` if the framework does not support `device`, or it does not exist."""
         if device.kind not in self.device_kinds:
             raise DeviceError(
                 f"to={self.name!r}, device={str(device)!r}",
                 f"{self.name} has no arrays on {device.kind}",
                 f"pass one of its devices: {', '.join(self.device_kinds)}",
+                fixes=[Fix(options={"device": kind}) for kind in self.device_kinds],
             )
 
     def devices(self) -> list[str]:
@@ -379,13 +374,16 @@ def identity(obj: Any) -> Any:
     return obj
 
 
-def refuse_dtype(target: str, dtype: DType, remedy: str = "") -> UnsupportedConversionError:
+def refuse_dtype(
+    target: str, dtype: DType, remedy: str = "", fixes: Sequence[Fix] = ()
+) -> UnsupportedConversionError:
     """Return the error for a dtype that a target lacks."""
     return UnsupportedConversionError(
         f"to={target!r}",
         f"{target} has no {dtype.name}",
-        remedy or "cast it in the source framework to a dtype that both have",
+        remedy or ("" if fixes else "cast it in the source framework to a dtype that both have"),
         code="missing-dtype",
+        fixes=fixes,
     )
 
 
@@ -394,6 +392,6 @@ def refuse_ndim(target: str, view: StridedView, limit: int) -> UnsupportedConver
     return UnsupportedConversionError(
         f"to={target!r}",
         f"the array has {view.ndim} dimensions and {target} supports at most {limit}",
-        "reshape it, or squeeze dimensions of size 1",
         code="too-many-dimensions",
+        fixes=[Fix("numpy.asarray({x}).reshape(-1)", "flattens it", action="flatten")],
     )

@@ -6,6 +6,7 @@ import copy as copying
 from collections.abc import Callable
 from typing import Any
 
+from zerocopy._engine.fixes import relocate
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 
 # A path is a leaf's key and the path of its container, None for the outermost: formatting
@@ -24,7 +25,9 @@ def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict
         try:
             return convert(leaf, to, **options) if options else convert(leaf, to)
         except ZeroCopyError as error:
-            error.with_context(why=f"at {format_path(path)}: {error.why}")
+            place = format_path(path)
+            error.with_context(why=f"at {place}: {error.why}")
+            relocate(error, place)
             raise
 
     return map_leaves(obj, visit)

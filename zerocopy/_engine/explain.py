@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from zerocopy import registry
 from zerocopy._engine.containers import leaf_paths
+from zerocopy._engine.fixes import compose, resolve
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy.errors import UnknownFrameworkError, ZeroCopyError
@@ -50,10 +51,11 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     """
     call = Call(obj, to, check_options("explain", options))
     try:
-        return _explain_tree(call) if call.is_tree() else make_plan(call)
+        return _explain_tree(call) if call.is_tree() else resolve(make_plan(call), call)
     except UnknownFrameworkError:
         raise
     except ZeroCopyError as error:
+        compose(error, call)
         return Plan(call.subject, str(to), possible=False, reasons=(error.reason,), error=error)
 
 

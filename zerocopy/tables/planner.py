@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from zerocopy import registry
-from zerocopy.errors import UnsupportedConversionError
+from zerocopy.errors import Fix, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.source import Source
@@ -57,15 +57,18 @@ def _as_table(description: Source | Table, request: Request) -> Table:
     if isinstance(description, Table):
         if names is not None:
             why = "names= labels a tensor's columns, and a table's columns have names"
-            raise UnsupportedConversionError("", why, "rename them in the source", code="option-value")
+            fixes = [Fix(options={"names": None})]
+            raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
         return description
     if names is None and target.kind != "table":
         passed = ", ".join(f"{name}=" for name in request.options.explicit)
         why = f"{passed} applies to tables only, and the object is a tensor"
-        raise UnsupportedConversionError("", why, "leave it out", code="option-value")
+        fixes = [Fix(options=dict.fromkeys(request.options.explicit))]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     if not target.tables:
         why = f"{target.name} has no names for columns"
-        raise UnsupportedConversionError("", why, "leave names out", code="option-value")
+        fixes = [Fix(options=dict.fromkeys(request.options.explicit))]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     return table_of_tensor(description, names)
 
 
@@ -74,7 +77,8 @@ def _keeps_columns(request: Request) -> bool:
     layout, target = request.options.layout, request.target
     if layout not in (None, "columns") and target.kind == "table":
         why = f"layout={layout!r} applies to tensors, and {target.name} has tables only"
-        raise UnsupportedConversionError("", why, "leave layout out", code="option-value")
+        fixes = [Fix(options={"layout": None})]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     return target.tables and (layout is None or target.kind == "table")
 
 
@@ -120,8 +124,10 @@ def select(table: Table, labels: Iterable[Hashable] | None) -> Table:
         return table
     if table.single:
         why = "columns= selects from a table, and the object is one column"
-        raise UnsupportedConversionError("", why, "leave columns out", code="option-value")
-    positions = [_position(list(table.labels), label) for label in labels]
+        fixes = [Fix(options={"columns": None})]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
+    labels = list(labels)
+    positions = [_position(list(table.labels), label, labels) for label in labels]
     first = len(table.labels) - table.index
     kept = [table.labels[i] for i in positions]
     return replace(
@@ -135,7 +141,7 @@ def select(table: Table, labels: Iterable[Hashable] | None) -> Table:
     )
 
 
-def _position(labels: list[Hashable], label: Hashable) -> int:
+def _position(labels: list[Hashable], label: Hashable, wanted: list[Hashable]) -> int:
     """Return the position of the one column with a label."""
     count = labels.count(label)
     if count == 1:
@@ -147,8 +153,10 @@ def _position(labels: list[Hashable], label: Hashable) -> int:
 
     near = difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
     why = f"no column of the table is called {label!r}"
-    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has: {labels}"
-    raise UnsupportedConversionError("", why, remedy, code="unknown-name")
+    why += f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    named = [near[0] if x == label else x for x in wanted] if near else [x for x in wanted if x in labels]
+    fixes = [Fix(options={"columns": named})] if named and len({*named}) == len(named) else []
+    raise UnsupportedConversionError("", why, f"it has: {labels}", code="unknown-name", fixes=fixes)
 
 
 def _metadata_of(metadata: dict[bytes, bytes], labels: list[str] | tuple[()]) -> dict[bytes, bytes]:

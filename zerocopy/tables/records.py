@@ -10,7 +10,7 @@ import numpy as np
 
 from zerocopy.device import HOST
 from zerocopy.dtype import by_name, to_numpy
-from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout.soa_to_aos import soa_to_aos
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address
@@ -19,13 +19,15 @@ from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import nulls, on_device
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
-from zerocopy.tables.nulls import Nulls
+from zerocopy.tables.nulls import NO_MASK, Nulls
 from zerocopy.tables.options import Request
 from zerocopy.tables.summary import combine_errors
 
 _BYTE = by_name("uint8")
 _WRITTEN = Reason(
-    "columns are written into rows", 'layout="columns" gives each column on its own', code="row-layout"
+    "columns are written into rows",
+    code="row-layout",
+    fixes=[Fix(options={"layout": "columns"}, effect="gives each column on its own")],
 )
 _KINDS = ("number", "bool", "date", "timestamp", "duration", "fixed_list", "fixed_binary", "struct")
 _EXTENSIONS = ("", "arrow.bool8", "arrow.fixed_shape_tensor")
@@ -44,14 +46,15 @@ def plan(table: Table, request: Request) -> Plan:
     """
     if not request.target.has_records:
         why = f"{request.target.name} has no structured arrays"
-        remedy = 'convert it to "numpy", or leave layout out for a dict of columns'
-        raise UnsupportedConversionError("", why, remedy, code="option-value")
+        fixes = [Fix(options={"layout": None}, effect="gives a dict of columns")]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     own = table.obj
     if isinstance(own, np.ndarray) and own.dtype.names is not None and request.options.columns is None:
         for name in ("nulls", "encode"):
             if getattr(request.options, name) is not None:
                 why = f"{name}= applies to columns, and the result is records"
-                raise UnsupportedConversionError("", why, f"leave {name} out", code="option-value")
+                fixes = [Fix(options={name: None})]
+                raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
         return unchanged(table, request)
     dtype, columns = _fields(table, request)
 
@@ -100,7 +103,8 @@ def unchanged(table: Table, request: Request) -> Plan:
 def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, Any]]:
     if request.options.encode:
         why = "encode=True adds units and categories to numbers, and a record cannot hold them"
-        raise UnsupportedConversionError("", why, "leave encode out", code="option-value")
+        fixes = [Fix(options={"encode": None})]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     names = _unique([str(label) for label in table.labels])
     formats: list[Any] = []
     columns: dict[str, Any] = {}
@@ -135,8 +139,7 @@ def _field(column: Column, policy: Nulls) -> tuple[Any, _Load | dict[str, Any]]:
     field = column.field
     if policy.mode == "mask":
         why = "it would have a mask, and a record cannot hold one"
-        remedy = 'nulls="nan" or a value such as nulls=0 fills nulls; layout="columns" gives masks'
-        raise LossyConversionError("", why, remedy, code="nulls")
+        raise LossyConversionError("", why, code="nulls", fixes=NO_MASK)
     if field is not None and (
         field.kind not in _KINDS or field.extension not in _EXTENSIONS or field.timezone
     ):

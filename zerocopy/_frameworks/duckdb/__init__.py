@@ -8,14 +8,14 @@ time that a query on the relation runs, and keeps that memory alive.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 from zerocopy._frameworks.duckdb.leaves import leaves, numbers
 from zerocopy.dtype import by_name
-from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Source
@@ -52,9 +52,9 @@ _EXTENSIONS = {"bignum": "arrow.opaque", "geometry": "geoarrow.wkb", "variant": 
 
 #: Types that DuckDB exports as another type without an error: why, and an explicit cast.
 _CHANGED = {
-    "uhugeint": ("Arrow has no integers of 128 bits and DuckDB lets them overflow", "::VARCHAR or ::DOUBLE"),
-    "time with time zone": ("DuckDB drops its offset from UTC", "::VARCHAR, or ::TIME, which drops it"),
-    "bit": ("DuckDB exports an encoding of its own as plain bytes", "::VARCHAR or ::BLOB"),
+    "uhugeint": ("Arrow has no integers of 128 bits and DuckDB lets them overflow", ("DOUBLE", "VARCHAR")),
+    "time with time zone": ("DuckDB drops its offset from UTC", ("VARCHAR", "TIME")),
+    "bit": ("DuckDB exports an encoding of its own as plain bytes", ("VARCHAR", "BLOB")),
 }
 _NESTED = ("list", "array", "struct", "map", "union")
 
@@ -73,6 +73,12 @@ class DuckDB(Framework):
     min_version = "2.0"
     root_modules = ("duckdb", "_duckdb")
     distribution = "duckdb"
+    actions: Mapping[str, Fix] = {
+        "column": Fix('"{name}"'),
+        "replace": Fix("{x}.project('* REPLACE ({value} AS \"{name}\")')"),
+        "cast:float64": Fix("CAST({x} AS DOUBLE)"),
+        "fill-nulls": Fix("coalesce({x}, 0)"),
+    }
     mutable = False
 
     def owns(self, cls: type) -> bool:
@@ -89,8 +95,8 @@ class DuckDB(Framework):
         if not self.is_native(obj):
             raise _no_result(name)
         why = "a relation is a table and not one array"
-        remedy = "convert it, which returns a dict of arrays: zc.convert(x, to='numpy')"
-        raise UnsupportedConversionError(f"convert({name})", why, remedy, code="not-an-array")
+        fixes = [Fix('zc.convert({x}, "numpy")', "gives a dict of arrays")]
+        raise UnsupportedConversionError(f"convert({name})", why, code="not-an-array", fixes=fixes)
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         name = _name(obj)
@@ -223,9 +229,9 @@ def _field_of(kind: Any, name: str = "") -> Field:
 def _changed(kind: Any) -> ZeroCopyError | None:
     """Return the error for a type that DuckDB exports as another type, or None."""
     if kind.id in _CHANGED:
-        why, cast = _CHANGED[kind.id]
-        remedy = f"cast it in the query: x{cast}"
-        return LossyConversionError("", f"it is {kind}: {why}", remedy, code="missing-dtype")
+        why, casts = _CHANGED[kind.id]
+        fixes = [Fix(f"CAST({{x}} AS {name})") for name in casts]
+        return LossyConversionError("", f"it is {kind}: {why}", code="missing-dtype", fixes=fixes)
     return next((error for _, child in _children(kind) if (error := _changed(child))), None)
 
 
@@ -271,18 +277,18 @@ def _wrong(column: Any) -> ZeroCopyError | None:
     arrays = list(leaves(column, hub().module()))
     if count := sum(map(_infinite, arrays)):
         why = f"it has {count:,} infinite dates, which Arrow lacks"
-        remedy = "leave them out: where isfinite(x)"
+        fix = Fix("CASE WHEN isfinite({x}) THEN {x} END", "makes them null")
     elif any(map(_too_wide, arrays)):
         why = "it has integers of more than 38 digits, which DuckDB's decimals for Arrow cannot hold"
-        remedy = "cast it in the query: x::VARCHAR or x::DOUBLE"
+        fix = Fix("CAST({x} AS DOUBLE)")
     elif any(map(_below_us, arrays)):
         # DuckDB multiplies its microseconds by 1000: a value that is not a multiple of 1000 overflowed.
         # (125 overflows are not detected: intervals of 73,000 years and multiples of it.)
         why = "it has intervals past 292 years of hours, which overflow Arrow's nanoseconds"
-        remedy = "cast it in the query: epoch(x), or epoch_us(x)"
+        fix = Fix("epoch({x})", "gives seconds")
     else:
         return None
-    return LossyConversionError("", why, remedy, code="out-of-range")
+    return LossyConversionError("", why, code="out-of-range", fixes=[fix])
 
 
 # -- Arrow's types --------------------------------------------------------------

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy.device import HOST
 from zerocopy.dtype import FLOAT, by_name, from_numpy
-from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
@@ -32,23 +34,28 @@ _CODES = {"int8": "c", "int16": "s", "int32": "i", "int64": "l"}
 _UNITS = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
 RANGE = Reason(
     "a RangeIndex has no memory: pandas computes its values",
-    "index=False leaves it out",
     code="computed-index",
+    fixes=[Fix(options={"index": False}, effect="leaves it out")],
 )
 LEVEL = Reason(
     "a MultiIndex stores codes: pandas computes a level's values",
-    "index=False leaves it out",
     code="computed-index",
+    fixes=[Fix(options={"index": False}, effect="leaves it out")],
 )
+_ENCODED = Fix(options={"encode": True}, effect="gives their values as bytes or integers")
 _OBJECTS = Reason(
     "it holds Python objects, which tensors do not have",
-    "convert them to numbers, x.astype('float64'), leave it out with columns=[...], or encode=True",
     code="python-objects",
+    fixes=[_ENCODED],
 )
+_NUMBERS = replace(_OBJECTS, remedy="", fixes=[Fix(action="cast:float64", effect="gives floats"), _ENCODED])
 _TEXT = Reason(
     "it is text, which tensors do not have",
-    "encode=True gives its bytes with their offsets",
     code="no-tensor-type",
+    fixes=[
+        Fix(options={"encode": True}, effect="gives its bytes with their offsets"),
+        Fix(action="objects", alone=True, effect="gives Python objects"),
+    ],
 )
 
 
@@ -188,7 +195,8 @@ def _of_numpy(values: Any) -> Column:
         field = Field(f"ts{unit}:" if dtype.kind == "M" else f"tD{unit}")
         return _times(array, field)
     if dtype.kind == "O":
-        return ObjectColumn(_NAME, len(array), lambda: array, _OBJECTS)
+        numbers = len(array) and isinstance(array[0], (Decimal, Number))
+        return ObjectColumn(_NAME, len(array), lambda: array, _NUMBERS if numbers else _OBJECTS)
     if dtype.kind == "S" or (dtype.kind == "V" and dtype.names is None):
         raw = np.ascontiguousarray(array).view("u1").reshape(len(array), dtype.itemsize)
         return TensorColumn(_source(raw), Field(f"w:{dtype.itemsize}"))
@@ -196,11 +204,11 @@ def _of_numpy(values: Any) -> Column:
     standard = from_numpy(native)
     if standard is None:
         why = f"it is {dtype}, which no other framework has"
-        raise UnsupportedConversionError("", why, "cast it: x.astype('float64')", code="missing-dtype")
+        raise UnsupportedConversionError("", why, code="missing-dtype", fixes=[Fix("{x}.astype('float64')")])
     if dtype.isnative:
         return TensorColumn(_source(array))
-    remedy = "x.astype(x.dtype.newbyteorder('='))"
-    swapped = Reason(f"the bytes are in the other order ({dtype.str})", remedy, code="byte-order")
+    fixes = [Fix("{x}.astype({x}.dtype.newbyteorder('='))", "swaps the bytes once")]
+    swapped = Reason(f"the bytes are in the other order ({dtype.str})", code="byte-order", fixes=fixes)
     view = StridedView(address(array), array.shape, array.strides, standard, HOST, True, array)
     return TensorColumn(Source(_NAME, view, lambda: array.astype(native), "buffer", [swapped]))
 
@@ -231,7 +239,9 @@ class _Booleans(_Marked):
         hidden = array.isna()
         if hidden.any():
             no_view = Reason(
-                "pandas has no view of booleans with nulls", "x.astype('int8') has one", code="nulls"
+                "pandas has no view of booleans with nulls",
+                code="nulls",
+                fixes=[Fix("{x}.astype('Int8')", "has one")],
             )
             source = replace(_source(array.to_numpy(bool, na_value=False)), reasons=[no_view])
             super().__init__(source, Field("b"), lambda: hidden)
@@ -269,7 +279,7 @@ def _of_extension(pd: Any, array: Any) -> Column:
         return _of_arrow(pd, array)
     if isinstance(dtype, pd.SparseDtype):
         why = f"it is {dtype}, and no other framework has sparse columns"
-        raise UnsupportedConversionError("", why, "x.sparse.to_dense() makes it dense", code="sparse")
+        raise UnsupportedConversionError("", why, code="sparse", fixes=[Fix("{x}.sparse.to_dense()")])
     if isinstance(dtype, pd.DatetimeTZDtype):
         zone = meta.zone(dtype.tz)
         if zone:

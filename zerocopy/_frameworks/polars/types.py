@@ -10,7 +10,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
+from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.tables.arrow_column import ArrowColumn
@@ -19,19 +20,15 @@ from zerocopy.tables.hub import hub
 
 BITS = Reason(
     "polars packs booleans into bits",
-    "pass them as uint8, which it aliases: x.view('uint8')",
     code="packed-bits",
+    fixes=[Fix("numpy.asarray({x}).view('uint8')", "is aliased as bytes", action="bytes")],
 )
 UNALIGNED = Reason(
     "the memory is not aligned to its item size, and polars copies it",
-    "copy it in the source framework",
     code="misaligned",
+    fixes=[obstacles.COPIED],
 )
-_VIEWS = Reason(
-    "polars stores text as views, and Arrow's type has offsets",
-    "keep it as {0}_view in Arrow: x.cast('{0}_view')",
-    code="view-layout",
-)
+_VIEWS = Reason("polars stores text as views, and Arrow's type has offsets", code="view-layout")
 _OFFSETS = Reason("polars' lists have 64-bit offsets", "keep them as large_list in Arrow", code="other-type")
 _CATEGORIES = Reason(
     "polars replaces the codes of a dictionary",
@@ -51,7 +48,8 @@ _WIDE = Reason("polars has decimals of 128 bits only", "cast it to decimal128 in
 _DECODED = Reason(
     "polars has dictionaries of text only: it is decoded", "decode it in Arrow", code="dictionary-encoding"
 )
-CAST = "cast it first, x.cast(pl.Int64) or x.cast(pl.Decimal(38, 0)), or leave it out with columns=[...]"
+CAST = "cast it first, or leave it out"
+CASTS = [Fix(action="cast:int64", effect="if the values fit")]
 #: Kinds that polars lacks: for most it panics, which ``except Exception`` does not catch.
 _LACKS = {
     "interval": "cast it to duration in Arrow",
@@ -91,7 +89,8 @@ def reasons_against(pl: Any, field: Field, nested: bool = False) -> Iterator[Rea
     if kind in _LACKS:
         raise _lacks(field, _LACKS[kind])
     if kind in ("string", "binary", "fixed_binary"):
-        yield replace(_VIEWS, remedy=_VIEWS.remedy.format("string" if kind == "string" else "binary"))
+        action = "cast:string_view" if kind == "string" else "cast:binary_view"
+        yield replace(_VIEWS, fixes=[Fix(action=action, effect="stores it as views")] if not nested else [])
     elif kind in ("list", "map") and not field.wide:
         yield _OFFSETS
     elif kind == "fixed_list" and not field.list_size:

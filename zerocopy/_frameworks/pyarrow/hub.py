@@ -14,6 +14,7 @@ from zerocopy.framework import Framework
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array
+from zerocopy.tables.decode import refused_by
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -61,7 +62,7 @@ class Hub(Framework):
         """Return the reasons to copy a column of a tensor to Arrow."""
         source, field = column.source, column.field
         if source.refusal is not None:
-            raise obstacles.refuse_column(source.refusal.why, source.refusal.remedy, code=source.refusal.code)
+            raise refused_by(source.refusal)
         reasons = list(source.reasons)
         if not source.view.device.is_host:
             why = f"it is on {source.view.device}, and Arrow arrays are on the host"
