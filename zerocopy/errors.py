@@ -47,12 +47,12 @@ class Fix:
 
     def __str__(self) -> str:
         parts = [f"{name}={value!r}" for name, value in self.options.items()]
-        parts += [f"to={self.to!r}"] if self.to else []
+        parts += [f"to={self.to!r}"] * bool(self.to)
         if self.source != "{x}" or not (parts or self.action or self.before):
             parts.append(self.source.format(x="x"))
         elif self.action:
             parts.append(self.action.replace("-", " ").replace(":", " to "))
-        code = "; ".join([*([self.before] if self.before else []), *([", ".join(parts)] if parts else [])])
+        code = "; ".join(part for part in (self.before, ", ".join(parts)) if part)
         return f"{code} {self.effect}".rstrip()
 
 
@@ -386,14 +386,7 @@ class PoolLimitError(ZeroCopyError, MemoryError):
 
 
 def lacking(framework: str, hook: str) -> UnsupportedConversionError:
-    """Return the error for a hook that a framework's class does not implement.
-
-    Examples
-    --------
-    >>> print(lacking("mine", "from_host"))
-    'mine': its Framework class does not implement from_host().
-      To fix: implement it: docs/adding-a-framework.md describes each hook
-    """
+    """Return the error for a hook that a framework's class does not implement."""
     return UnsupportedConversionError(
         repr(framework),
         f"its Framework class does not implement {hook}()",

@@ -370,14 +370,17 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 
 def identity(obj: Any) -> Any:
-    """Return the argument: an exporter or importer for an object that already has the form."""
+    """Return the argument, which already has the form."""
     return obj
 
 
 def refuse_dtype(
     target: str, dtype: DType, remedy: str = "", fixes: Sequence[Fix] = ()
 ) -> UnsupportedConversionError:
-    """Return the error for a dtype that a target lacks."""
+    """Return the error for a dtype that a target lacks, by default with a cast to a wider one."""
+    wide = dtype.wider
+    if wide and not fixes and not remedy:
+        fixes = [Fix(options={"dtype": wide}), Fix(action=f"cast:{wide}", effect="casts it")]
     return UnsupportedConversionError(
         f"to={target!r}",
         f"{target} has no {dtype.name}",

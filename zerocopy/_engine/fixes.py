@@ -45,7 +45,8 @@ def compose(error: ZeroCopyError, call: Any) -> None:
             ]
             calls |= composer.call(chosen)
     if error.obstacles:
-        for fix in [*error.fixes, *composer.other_columns(label for label, _ in obstacles)]:
+        labels = [label for label, _ in obstacles]
+        for fix in [*error.fixes, *composer.other_columns(labels, error.code == "out-of-range")]:
             if composer.accepts(fix):
                 calls |= dict(list(calls.items())[: _MOST - 1])
                 calls |= composer.call([((), fix)])
@@ -96,18 +97,25 @@ class _Composer:
 
     def usable(self, label: Label, fixes: Sequence[Fix]) -> list[Fix]:
         """Return the fixes that the target, the options and the object's framework have."""
+        label = self._label(label)
         framework = self.framework
         if label and isinstance(self.obj, dict):
             framework = _framework(self.obj.get(label[0]))
-        resolved = [_resolve(fix, framework) for fix in fixes]
-        return [
-            fix
-            for fix in resolved
-            if fix is not None and self.accepts(fix) and (not label or self._rebuilds(label, fix))
-        ]
+        resolved = [fix for fix in (_resolve(fix, framework) for fix in fixes) if fix is not None]
+        kept = [fix for fix in resolved if self.accepts(fix) and self._rebuilds(label, fix)]
+        if kept or self.options.get("layout") is None:
+            return kept
+        # Masks and encoded columns need a dict of columns.
+        by_column = [replace(fix, options={**fix.options, "layout": "columns"}) for fix in resolved]
+        return [fix for fix in by_column if self.accepts(fix) and self._rebuilds(label, fix)]
+
+    def _label(self, label: Label) -> Label:
+        return () if isinstance(self.description, Source) else label  # columns of one tensor
 
     def accepts(self, fix: Fix) -> bool:
         """Whether `convert` accepts the fix's options for this target."""
+        if "." in fix.to and fix.to.partition(".")[0] != self.target.name.partition(".")[0]:
+            return False  # a form of another framework
         given = {name: value for name, value in fix.options.items() if value is not None}
         if fix.options and not given and fix.source == "{x}":
             return any(name in self.options for name in fix.options)  # leaves an option out
@@ -122,12 +130,14 @@ class _Composer:
                 return False  # one array holds neither masks nor encoded columns
         return True
 
-    def other_columns(self, labels: Iterable[Label]) -> list[Fix]:
+    def other_columns(self, labels: Iterable[Label], values_refused: bool) -> list[Fix]:
         """Return the fix that leaves the refused columns out, if other columns remain."""
         refused = {label[0] for label in labels if label}
         table = self.description
         if not refused or table is None or isinstance(table, Source) or table.single:
             return []
+        if table.read is not None and values_refused:
+            return []  # a query is read as a whole
         wanted = self.options.get("columns")
         kept = [x for x in (table.labels if wanted is None else wanted) if x not in refused]
         if not kept or len(kept) > _WIDEST or len({*kept}) < len(kept):
@@ -136,8 +146,12 @@ class _Composer:
 
     def _rebuilds(self, label: Label, fix: Fix) -> bool:
         """Whether a column with that label can be replaced in the object, if the fix changes it."""
-        if fix.source == "{x}" or fix.alone:
-            return not fix.alone or self._column(label) is not None
+        if fix.source == "{x}":
+            return True
+        if not label:  # an expression of one array does not apply to a table
+            return self.description is None or isinstance(self.description, Source) or self.description.single
+        if fix.alone:
+            return self._column(label) is not None
         return self._column(label) is not None and self._replaced("x", label, "x") is not None
 
     def resolved(self, reason: Reason) -> Reason:
@@ -154,7 +168,8 @@ class _Composer:
         options: dict[str, Any] = {}
         columns: dict[Label, str] = {}
         source, to, before, applied = "x", self.to, list[str](), set[tuple[Label, str]]()
-        for label, fix in chosen:
+        for of_column, fix in chosen:
+            label = self._label(of_column)
             for name, value in fix.options.items():
                 if name == "nulls" and label and len(chosen) > 1:
                     value = {**options.get(name, {}), label[0]: value}

@@ -29,13 +29,16 @@ UNSAFE_FOR_KERNELS = Reason(
 CONTIGUOUS = Fix("numpy.ascontiguousarray({x})", "makes it row-major once", action="contiguous")
 
 
+ON_HOST = Fix(options={"device": "cpu"})
 CAST = "cast it to a type that both have"
 
 
 def pairs(dtype: DType) -> list[Fix]:
-    """Return the fix for a complex dtype that a target lacks: pairs of floats."""
+    """Return fixes for a dtype that a target lacks: pairs of floats for complex ones, else a cast."""
     if not dtype.name.startswith("complex"):
-        return []
+        wide = dtype.wider
+        casts = [Fix(options={"dtype": wide}), Fix(action=f"cast:{wide}", effect="casts it")]
+        return casts if wide else []
     half = f"float{dtype.bits // 2}"
     source = f"numpy.ascontiguousarray({{x}}).view('{half}').reshape(*{{x}}.shape, 2)"
     return [Fix(source, f"gives pairs of {half}", action="pairs")]
@@ -107,4 +110,5 @@ def refuse_index(target: str, device: Device, count: int) -> DeviceError:
         f"{target} sees {count} CUDA device{'' if count == 1 else 's'}",
         f"choose one of: {', '.join(f'cuda:{i}' for i in range(count))}" if count else "check nvidia-smi",
         code="other-device",
+        fixes=[Fix(options={"device": "cuda:0"})] if count else [],
     )

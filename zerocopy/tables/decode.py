@@ -87,7 +87,7 @@ class Decoder:
     def _kind(self, column: Column, field: Field) -> Any:
         decode = _KINDS.get(field.kind)
         if decode is None or (field.kind in _ENCODED and not self.encode):
-            raise _no_tensor_type(field, _ENCODED.get(field.kind, ()), _OTHERS.get(field.kind, ""))
+            raise _no_tensor_type(field, _ENCODED.get(field.kind, ()))
         return decode(self, column, field)
 
     def _leaf(self, column: Column, values: Source, datetime_dtype: str = "") -> Any:
@@ -239,13 +239,11 @@ _ENCODED: dict[str, tuple[Fix, ...]] = {
     "fixed_binary": _encode("gives its bytes, (rows, width)"),
     "dictionary": _encode("gives its codes and its categories"),
     "struct": _encode("gives a dict of its fields"),
+    "interval": (Fix(action="seconds", effect="gives seconds"),),
+    "null": (Fix(action="cast:float64", effect="gives floats, all null"),),
     "run_end_encoded": (Fix(action="decode-runs", effect="decodes its runs"),),
     **dict.fromkeys(("string", "binary", "string_view", "binary_view"), _TEXT),
     **dict.fromkeys(("list", "list_view", "map"), _LIST),
-}
-_OTHERS = {
-    "run_end_encoded": "decode its runs first",
-    "null": "leave it out: it has no values",
 }
 _KINDS: dict[str, Callable[[Decoder, Column, Field], Any]] = {
     "number": Decoder._number,
@@ -298,9 +296,9 @@ def refused_by(refusal: Reason) -> UnsupportedConversionError:
     return UnsupportedConversionError("", refusal.why, refusal.remedy, code=refusal.code, fixes=refusal.fixes)
 
 
-def _no_tensor_type(field: Field, fixes: Sequence[Fix], remedy: str = "") -> UnsupportedConversionError:
+def _no_tensor_type(field: Field, fixes: Sequence[Fix]) -> UnsupportedConversionError:
     why = f"it is {field}, which tensors do not have"
-    remedy = remedy if fixes or remedy else "cast it first, or leave it out"
+    remedy = "" if fixes else "cast it first, or leave it out"
     return UnsupportedConversionError("", why, remedy, code="no-tensor-type", fixes=fixes)
 
 

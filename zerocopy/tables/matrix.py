@@ -100,7 +100,7 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
             "",
             f"a matrix has one type, and the columns have {len(types)}: {listed}",
             code="mixed-types",
-            fixes=[Fix(options={"columns": most}, effect="takes those of one type")] if len(most) > 1 else [],
+            fixes=[Fix(options={"columns": most}, effect="takes those of one type")],
         )
     for leaf in leaves:
         if leaf.source.refusal is not None:

@@ -24,7 +24,8 @@ _ZERO = Fix(options={"nulls": 0}, effect="fills them with 0")
 _FILLED = Fix(action="fill-nulls", effect="fills them with 0")
 #: For results without masks: matrices and records.
 NO_MASK = (_ZERO, Fix(options={"layout": "columns"}, effect="gives masks"))
-_FLOATS, _OTHERS = (_MASK, _NAN, _FILLED), (_MASK, _ZERO, _FILLED)
+_FLOATS: tuple[Fix, ...] = (_MASK, _NAN)
+_OTHERS: tuple[Fix, ...] = (_MASK, _ZERO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class Nulls:
         if self.mode == "refuse":
             floats = values.view.dtype.storage.kind in "fc" or datetimes
             fixes = _FLOATS if floats else _OTHERS
+            if column.field is None or (column.field.kind == "number" and not column.field.extension):
+                fixes = (*fixes, _FILLED)
             raise LossyConversionError("", _count(column), code="nulls", fixes=fixes)
         fill = self._fill(values, datetimes)
         why = Reason(

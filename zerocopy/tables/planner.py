@@ -156,6 +156,7 @@ def _position(labels: list[Hashable], label: Hashable, wanted: list[Hashable]) -
     why += f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
     named = [near[0] if x == label else x for x in wanted] if near else [x for x in wanted if x in labels]
     fixes = [Fix(options={"columns": named})] if named and len({*named}) == len(named) else []
+    fixes.append(Fix(options={"columns": None}, effect="takes all columns"))
     raise UnsupportedConversionError("", why, f"it has: {labels}", code="unknown-name", fixes=fixes)
 
 

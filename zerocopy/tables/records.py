@@ -144,8 +144,9 @@ def _field(column: Column, policy: Nulls) -> tuple[Any, _Load | dict[str, Any]]:
         field.kind not in _KINDS or field.extension not in _EXTENSIONS or field.timezone
     ):
         lack = ", and NumPy's datetime64 has no time zone" if field.timezone else ", which records lack"
-        remedy = "cast it first, or leave it out with columns=[...]"
-        raise UnsupportedConversionError("", f"it is {field}{lack}", remedy, code="no-record-type")
+        floats = [Fix(action="cast:float64", effect="gives floats")] if field.kind == "decimal" else []
+        fixes = [*floats, Fix(options={"layout": "columns"}, effect="gives a dict of columns")]
+        raise UnsupportedConversionError("", f"it is {field}{lack}", code="no-record-type", fixes=fixes)
     if field is not None and field.kind == "struct":
         policy.refuse(column)
         parts = [_field(column.child(i), policy) for i in range(len(field.children))]

@@ -120,7 +120,7 @@ def plan_leaves(
 
 def _keep_options(error: ZeroCopyError, leaf: TensorLeaf) -> None:
     """Drop the target's fixes that change the object: this is a part of a column."""
-    error.fixes = tuple(fix for fix in error.fixes if fix.options)
+    error.fixes = tuple(fix for fix in error.fixes if fix.options or fix.to)
     error.obstacles = [
         (label, reason if reason in leaf.source.reasons else replace(reason, fixes=(), remedy=""))
         for label, reason in error.obstacles

@@ -77,6 +77,8 @@ class DuckDB(Framework):
         "column": Fix('"{name}"'),
         "replace": Fix("{x}.project('* REPLACE ({value} AS \"{name}\")')"),
         "cast:float64": Fix("CAST({x} AS DOUBLE)"),
+        "cast:float32": Fix("CAST({x} AS FLOAT)"),
+        "seconds": Fix("epoch({x})"),
         "fill-nulls": Fix("coalesce({x}, 0)"),
     }
     mutable = False
@@ -138,10 +140,12 @@ class DuckDB(Framework):
         reasons = column.arrow_reasons()  # refuses types that Arrow lacks
         field = _field(column)
         for part in field.walk():
-            for lacks, remedy in _LACKING:
+            for lacks, remedy, cast in _LACKING:
                 if lacks(part):
+                    fixes = [Fix(action=cast)] if cast and part is field else []
                     why = f"it {'is' if part is field else 'has inside it'} {part}, which DuckDB lacks"
-                    raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
+                    remedy = "" if fixes else remedy
+                    raise UnsupportedConversionError("", why, remedy, code="missing-dtype", fixes=fixes)
         nanoseconds = column.length and any(part.format in ("tDn", "tin") for part in field.walk())
         # DuckDB truncates durations to microseconds without an error.
         if nanoseconds and (count := sum(map(_below_us, leaves(column.arrow(), hub().module())))):
@@ -305,12 +309,12 @@ def _field(column: Column) -> Field:
 
 
 #: Types that DuckDB refuses or for which it raises an internal error, each with a remedy.
-_LACKING: list[tuple[Callable[[Field], bool], str]] = [
-    (lambda f: f.format == "e", "cast it to float32, which holds all of its values"),
-    (lambda f: f.kind == "decimal" and f.width == 32, "cast it to decimal128(38, ...), if it fits"),
-    (lambda f: f.kind == "decimal" and f.scale < 0, "cast it to a decimal with a scale of 0 or more"),
-    (lambda f: f.format.startswith("+ud"), "convert it to a sparse union"),
-    (lambda f: f.kind == "unknown", "cast it to one of Arrow's types"),
+_LACKING: list[tuple[Callable[[Field], bool], str, str]] = [
+    (lambda f: f.format == "e", "cast it to float32, which holds all of its values", "cast:float32"),
+    (lambda f: f.kind == "decimal" and f.width == 32, "cast it to a narrower decimal", "cast:float64"),
+    (lambda f: f.kind == "decimal" and f.scale < 0, "cast it to a scale of 0 or more", "cast:float64"),
+    (lambda f: f.format.startswith("+ud"), "convert it to a sparse union", ""),
+    (lambda f: f.kind == "unknown", "cast it to one of Arrow's types", "cast:int64"),
 ]
 
 _TEXT = "DuckDB has one type of text, and returns it as string"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +38,7 @@ class Jax(Framework):
     device_kinds = ("cpu", "cuda")
     mutable = False
     can_copy_to_device = True
+    actions: Mapping[str, Fix] = {"cast": Fix("{x}.astype('{type}')")}
 
     def owns(self, cls: type) -> bool:
         jax = self.module()
@@ -307,6 +308,7 @@ def _jax_device(jax: Any, device: Device) -> Any:
             f"JAX has no {platform} devices: {error}",
             "install a CUDA build: pip install 'jax[cuda13]', and check the driver with nvidia-smi",
             code="other-device",
+            fixes=[obstacles.ON_HOST],
         ) from error
     if device.is_host:
         return devices[0]

@@ -45,6 +45,8 @@ class NumPy(Framework):
         "align": Fix("{x}.copy()", before='zc.install_pool(host="aligned")'),
         "contiguous": Fix("numpy.ascontiguousarray({x})"),
         "cast:float64": Fix("{x}.astype('float64')"),
+        "cast:float32": Fix("{x}.astype('float32')"),
+        "cast:int8": Fix("{x}.astype('int8')"),
         "objects": Fix("{x}.tolist()"),
     }
 

@@ -57,7 +57,7 @@ class Pandas(Framework):
         "replace": Fix("{x}.assign(**{{{label}: {value}}})"),
         "cast": Fix("{x}.astype('{type}[pyarrow]')"),
         "cast:float64": Fix("{x}.astype('float64')"),
-        "cast:bool8": Fix("{x}.astype('bool')"),
+        "cast:bool8": Fix("{x}.astype('boolean')"),
         "objects": Fix("{x}.tolist()"),
         "fill-nulls": Fix("{x}.fillna(0)"),
     }

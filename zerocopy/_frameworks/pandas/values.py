@@ -11,7 +11,7 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy._frameworks.pandas.columns import LEVEL, NAT, RANGE, masked_type, nat_reasons
 from zerocopy.dtype import by_name
-from zerocopy.errors import Fix, Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, Reason
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.source import Array, Source
 from zerocopy.tables import on_device
@@ -48,8 +48,7 @@ def reasons_against(column: Column) -> list[Reason]:
         return [*column.reasons, *host_reasons(source), *nat_reasons(column)]
     if source is not None and column.field is None and not source.view.dtype.in_numpy:
         why = f"it is {source.view.dtype}, which pandas lacks"
-        remedy = "cast it to float32 in the source framework"
-        raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
+        raise obstacles.refuse_column(why, obstacles.CAST, fixes=obstacles.pairs(source.view.dtype))
     reasons = column.arrow_reasons()
     if is_bool8(column) and column.length:
         # pandas can neither filter nor sum the extension type; NumPy's bool has the same bytes.

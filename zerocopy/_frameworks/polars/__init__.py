@@ -47,6 +47,7 @@ class Polars(Framework):
         "column": Fix("{x}[{label}]"),
         "replace": Fix("{x}.with_columns({value}.alias({label}))"),
         "cast:float64": Fix("{x}.cast(polars.Float64)"),
+        "cast:float32": Fix("{x}.cast(polars.Float32)"),
         "cast:int64": Fix("{x}.cast(polars.Int64)"),
         "cast:bool8": Fix("{x}.cast(polars.UInt8)"),
         "objects": Fix("{x}.to_list()"),

@@ -61,6 +61,9 @@ _LACKS = {
 }
 
 
+_ACTIONS = {"interval": "seconds", "run_end_encoded": "decode-runs", "unknown": "cast:int64"}
+
+
 def is_enum(key: bytes) -> bool:
     """Whether a key of a field's metadata marks an Enum."""
     return key.startswith(b"_PL_ENUM")
@@ -73,9 +76,10 @@ def walk(field: Field) -> Iterator[Field]:
         yield from walk(child)
 
 
-def _lacks(field: Field, remedy: str, detail: str = "") -> UnsupportedConversionError:
+def _lacks(field: Field, remedy: str, detail: str = "", action: str = "") -> UnsupportedConversionError:
     why = f"it is {field}{detail}, which polars lacks"
-    return UnsupportedConversionError("", why, remedy, code="missing-dtype")
+    fixes = [Fix(action=action)] if action else []
+    return obstacles.refuse_column(why, "" if fixes else remedy, fixes=fixes)
 
 
 def reasons_against(pl: Any, field: Field, nested: bool = False) -> Iterator[Reason]:
@@ -87,7 +91,7 @@ def reasons_against(pl: Any, field: Field, nested: bool = False) -> Iterator[Rea
     if field.extension == "arrow.fixed_shape_tensor" and not nested and shape_of(field)[1]:
         raise _lacks(field, "store them in the order of their dimensions first", " with permuted dimensions")
     if kind in _LACKS:
-        raise _lacks(field, _LACKS[kind])
+        raise _lacks(field, _LACKS[kind], action="" if nested else _ACTIONS.get(kind, ""))
     if kind in ("string", "binary", "fixed_binary"):
         action = "cast:string_view" if kind == "string" else "cast:binary_view"
         yield replace(_VIEWS, fixes=[Fix(action=action, effect="stores it as views")] if not nested else [])
@@ -108,7 +112,7 @@ def reasons_against(pl: Any, field: Field, nested: bool = False) -> Iterator[Rea
         yield _NANOSECONDS
     elif kind == "decimal":
         if field.width > 16:
-            raise _lacks(field, "cast it to decimal128 in Arrow, if its precision of 38 is enough")
+            raise _lacks(field, "cast it to decimal128", action="" if nested else "cast:float64")
         if field.scale < 0:
             raise _lacks(field, "cast it to a decimal with a scale of 0 or more", " with a negative scale")
         if field.width < 16:

@@ -51,6 +51,7 @@ class PyArrow(Hub):
     distribution = "pyarrow"
     mutable = False
     actions: Mapping[str, Fix] = ACTIONS
+    label = ""  # its name in reasons
 
     def __init__(self, form: str | None = None) -> None:
         self.form = form
@@ -131,12 +132,14 @@ class PyArrow(Hub):
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
         form = self._form(view.ndim)
+        label = self.label or f"pyarrow.{form}"
         flat = view.dtype.name == "bool" and form == "Array"
         if view.dtype.name not in _NUMBERS and not flat:
             fixes = obstacles.pairs(view.dtype)
             if view.dtype.name == "bool":
-                fixes = [Fix("numpy.asarray({x}).view('uint8')", "gives bytes", action="bytes")]
-            raise refuse_dtype(f"pyarrow.{form}", view.dtype, fixes=fixes)
+                array = [Fix(to="pyarrow.Array", effect="has bool8")] if view.ndim == 1 else []
+                fixes = [*array, Fix("numpy.asarray({x}).view('uint8')", "gives bytes", action="bytes")]
+            raise refuse_dtype(label, view.dtype, fixes=fixes)
         if flat and not hasattr(self.module(), "bool8"):
             raise refuse_dtype("pyarrow", view.dtype, "pip install 'pyarrow>=18', which has bool8")
         if form == "Array" and view.ndim != 1:
@@ -169,7 +172,7 @@ class PyArrow(Hub):
             tensor = [Fix(to="pyarrow.Tensor", effect="keeps the strides")] if strided else []
             if view.dtype.name == "bool":
                 tensor = []
-            why = f"pyarrow.{form} requires memory without gaps"
+            why = f"{label} requires memory without gaps"
             fixes = [obstacles.CONTIGUOUS, *tensor]
             reasons.append(Reason(why, code="not-contiguous", fixes=fixes))
         if not view.is_aligned(view.dtype.itemsize):

@@ -69,7 +69,7 @@ class Hub(Framework):
             reasons.append(Reason(why, code="other-device"))
         if field is not None and field.kind == "fixed_binary":
             if not source.view.c_contiguous:
-                reasons.append(obstacles.layout("pyarrow.Array", "memory without gaps"))
+                reasons.append(obstacles.layout("Arrow", "memory without gaps"))
             return reasons
         return reasons + self._form_of(source.view.ndim).copy_reasons(source.view)
 
@@ -112,9 +112,10 @@ class Hub(Framework):
         return pa.Array.from_buffers(kind, length, [None], null_count=0, children=whole)
 
     def _form_of(self, ndim: int) -> Framework:
-        form = self.variant("Array" if ndim == 1 else "FixedShapeTensorArray")
+        form: Any = self.variant("Array" if ndim == 1 else "FixedShapeTensorArray")
         assert form is not None
-        return form
+        form.label = "Arrow"  # the target is another framework, whose name the caller knows
+        return form  # type: ignore[no-any-return]
 
 
 def _type(pa: Any, field: Field | None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +42,7 @@ class TensorFlow(Framework):
     device_kinds = ("cpu", "cuda")
     mutable = False
     can_copy_to_device = True
+    actions: Mapping[str, Fix] = {"cast": Fix("tensorflow.cast({x}, '{type}')")}
 
     def owns(self, cls: type) -> bool:
         tf = self.module()
@@ -181,6 +182,7 @@ class TensorFlow(Framework):
                 "TensorFlow sees no GPU",
                 "install tensorflow[and-cuda], and check the driver with nvidia-smi",
                 code="other-device",
+                fixes=[obstacles.ON_HOST],
             )
         if device.id >= len(gpus):
             raise obstacles.refuse_index("tensorflow", device, len(gpus))

@@ -52,6 +52,7 @@ class Torch(Framework):
     actions: Mapping[str, Fix] = {
         "contiguous": Fix("{x}.contiguous()"),
         "copy": Fix("{x}.clone(memory_format=torch.contiguous_format)"),
+        "cast": Fix("{x}.to(torch.{type})"),
         "pairs": Fix("torch.view_as_real({x}.resolve_conj())"),
         "bytes": Fix("{x}.view(torch.uint8)"),
         "flatten": Fix("{x}.reshape(-1)"),
@@ -206,6 +207,7 @@ class Torch(Framework):
                 "torch sees no CUDA device" if built else "this build of torch does not support CUDA",
                 "check the driver with nvidia-smi" if built else "install a CUDA build: see pytorch.org",
                 code="other-device",
+                fixes=[obstacles.ON_HOST],
             )
         if device.id >= torch.cuda.device_count():
             raise obstacles.refuse_index("torch", device, torch.cuda.device_count())
