@@ -83,6 +83,10 @@ def resolve(plan: Plan, call: Any) -> Plan:
     return replace(plan, reasons=reasons, leaves={path: resolve(p, call) for path, p in plan.leaves.items()})
 
 
+#: A matrix whose columns are each in one block of memory.
+_BY_COLUMN = Fix("numpy.asfortranarray({x})", "makes each column contiguous")
+
+
 class _Composer:
     """One call that failed, and what a fix of it can name."""
 
@@ -97,7 +101,9 @@ class _Composer:
 
     def usable(self, label: Label, fixes: Sequence[Fix]) -> list[Fix]:
         """Return the fixes that the target, the options and the object's framework have."""
-        label = self._label(label)
+        if label and not self._label(label):  # the columns of one matrix
+            label = ()
+            fixes = [_BY_COLUMN if fix.action == "contiguous" else fix for fix in fixes]
         framework = self.framework
         if label and isinstance(self.obj, dict):
             framework = _framework(self.obj.get(label[0]))
