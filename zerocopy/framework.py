@@ -27,7 +27,13 @@ from zerocopy.errors import (
     UnsupportedConversionError as UnsupportedConversionError,
     lacking,
 )
-from zerocopy.source import FORMS as FORMS, Array as Array, Source as Source
+from zerocopy.source import (
+    FORMS as FORMS,
+    Array as Array,
+    Source as Source,
+    refuse_dtype as refuse_dtype,
+    refuse_ndim as refuse_ndim,
+)
 from zerocopy.strided_view import StridedView as StridedView
 
 if TYPE_CHECKING:
@@ -78,6 +84,8 @@ class Framework:
     can_export_dlpack : bool
         Whether it imports device memory through each protocol and exports it through
         DLPack. It then serves as exporter for producers without one (law 7).
+    can_cast : bool
+        Whether it implements `cast`.
     pool_hook : str
         Its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty for none.
     actions : mapping of str to Fix
@@ -105,6 +113,7 @@ class Framework:
     min_version: str = ""
     has_records: bool = False
     can_export_dlpack: bool = False
+    can_cast: bool = False
     pool_hook: str = ""
     actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
@@ -246,6 +255,21 @@ class Framework:
             code="other-device",
         )
 
+    def cast(self, obj: Any, dtype: DType) -> tuple[Any, bool]:
+        """Return `obj`, an owned object, cast to `dtype` on its device, and whether all values fit.
+
+        False also means that the framework cannot check them: zerocopy then checks them on the host.
+        """
+        raise lacking(self.name, "cast")
+
+    def parse_dtype(self, spec: Any) -> DType | None:
+        """Return the type that `spec`, a dtype object of the framework, names in the option ``dtype=``.
+
+        None for types other than numbers and booleans. Override it if the text of these objects is not
+        a standard name.
+        """
+        return None
+
     def parse_device(self, spec: Any) -> Device:
         """Return the device that `spec`, the option ``device=``, names, or raise ``DeviceError``.
 
@@ -372,29 +396,3 @@ def version_numbers(version: str) -> tuple[int, ...]:
 def identity(obj: Any) -> Any:
     """Return the argument, which already has the form."""
     return obj
-
-
-def refuse_dtype(
-    target: str, dtype: DType, remedy: str = "", fixes: Sequence[Fix] = ()
-) -> UnsupportedConversionError:
-    """Return the error for a dtype that a target lacks, by default with a cast to a wider one."""
-    wide = dtype.wider
-    if wide and not fixes and not remedy:
-        fixes = [Fix(options={"dtype": wide}), Fix(action=f"cast:{wide}", effect="casts it")]
-    return UnsupportedConversionError(
-        f"to={target!r}",
-        f"{target} has no {dtype.name}",
-        remedy or ("" if fixes else "cast it in the source framework to a dtype that both have"),
-        code="missing-dtype",
-        fixes=fixes,
-    )
-
-
-def refuse_ndim(target: str, view: StridedView, limit: int) -> UnsupportedConversionError:
-    """Return the error for more dimensions than a target supports."""
-    return UnsupportedConversionError(
-        f"to={target!r}",
-        f"the array has {view.ndim} dimensions and {target} supports at most {limit}",
-        code="too-many-dimensions",
-        fixes=[Fix("numpy.asarray({x}).reshape(-1)", "flattens it", action="flatten")],
-    )

@@ -58,6 +58,20 @@ def compose(error: ZeroCopyError, call: Any) -> None:
     error.with_context(remedy="; or ".join([*texts, *(["; and ".join(prose)] if prose else [])]))
 
 
+def keep_leaves(to: Any, options: dict[str, Any]) -> dict[str, str]:
+    """Return the call that keeps the leaves of the container ``x`` that are not arrays."""
+    named = to if isinstance(to, str) else registry.by_name(to).name
+    arguments = "".join(f", {name}={_code(name, value)}" for name, value in options.items())
+    return {f'zc.convert(x, {_code("to", named)}{arguments}, leaves="keep")': "keeps it unchanged"}
+
+
+def prepend(error: ZeroCopyError, calls: dict[str, str]) -> None:
+    """Put calls, each with its effect, before the others of an error."""
+    texts = [f"{code} {effect}" for code, effect in calls.items()]
+    error.calls = (*calls, *error.calls)
+    error.with_context(remedy="; or ".join([*texts, *([error.remedy] if error.remedy else [])]))
+
+
 def relocate(error: ZeroCopyError, path: str) -> None:
     """Let the calls of a leaf's error name the leaf by its path in the container ``x``.
 

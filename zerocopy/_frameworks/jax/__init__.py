@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from zerocopy import registry
@@ -70,6 +71,7 @@ class Jax(Framework):
             capsule = dlpack.request(obj, max_version=None)
             view = replace(dlpack.read(capsule, obj), readonly=True)
 
+            @cache  # the capsule can be imported once
             def host() -> Array:
                 array = dlpack.as_ndarray(capsule, view)
                 array.flags.writeable = False
@@ -144,7 +146,7 @@ class Jax(Framework):
             raise LossyConversionError(
                 "to='jax'",
                 f"JAX's x64 mode is off, so JAX would truncate {name} to 32 bits",
-                fixes=[_X64, Fix(options={"dtype": _NARROW[name]}, effect="casts it on the way")],
+                fixes=[_X64, Fix(options={"dtype": _NARROW[name]}, effect="casts it")],
             )
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:

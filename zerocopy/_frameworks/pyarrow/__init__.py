@@ -15,7 +15,7 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pyarrow.actions import ACTIONS
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
-from zerocopy.dtype import DType, from_numpy
+from zerocopy.dtype import DType, by_name, from_numpy
 from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim
 from zerocopy.protocols import arrow_c
@@ -26,6 +26,7 @@ from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.labels import text_warnings
 
 _MAX_NDIM = 32
 _FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
@@ -128,6 +129,10 @@ class PyArrow(Hub):
 
         return {"versioned": versioned, "readonly": np.from_dlpack, "ndarray": np.from_dlpack}
 
+    def parse_dtype(self, spec: Any) -> DType | None:
+        name = _ARROW_NAMES.get(str(spec))
+        return None if name is None else by_name(name)
+
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
@@ -147,9 +152,7 @@ class PyArrow(Hub):
                 "to='pyarrow.Array'",
                 f"the array has {view.ndim} dimensions and a pyarrow.Array has one",
                 code="too-many-dimensions",
-                fixes=[Fix(to="pyarrow.Tensor"), Fix(to="pyarrow.FixedShapeTensorArray")]
-                if view.size
-                else [Fix(to="pyarrow.Tensor")],
+                fixes=[Fix(to="pyarrow.Tensor")],
             )
         if form == "FixedShapeTensorArray" and (view.ndim < 2 or 0 in view.shape):
             raise UnsupportedConversionError(
@@ -168,12 +171,9 @@ class PyArrow(Hub):
             if view.has_fractional_strides:
                 reasons.append(obstacles.FRACTIONAL_STRIDES)
         elif not view.c_contiguous:
-            strided = not view.has_negative_strides and not view.has_fractional_strides
-            tensor = [Fix(to="pyarrow.Tensor", effect="keeps the strides")] if strided else []
-            if view.dtype.name == "bool":
-                tensor = []
-            why = f"{label} requires memory without gaps"
-            fixes = [obstacles.CONTIGUOUS, *tensor]
+            odd = view.has_negative_strides or view.has_fractional_strides or flat
+            tensor = [] if odd else [Fix(to="pyarrow.Tensor", effect="keeps the strides")]
+            why, fixes = f"{label} requires memory without gaps", [obstacles.CONTIGUOUS, *tensor]
             reasons.append(Reason(why, code="not-contiguous", fixes=fixes))
         if not view.is_aligned(view.dtype.itemsize):
             # Arrow's kernels load whole elements; its format requires 8 bytes (Columnar Format, "Buffer
@@ -219,12 +219,12 @@ class PyArrow(Hub):
 
     def from_column(self, table: Table) -> Any:
         pa = self.module()
+        if self.form not in (None, "ChunkedArray"):
+            return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
         array = table.columns[0].arrow()
         chunked = isinstance(array, pa.ChunkedArray)
         if self.form == "ChunkedArray":
             return array if chunked else pa.chunked_array([array])
-        if self.form is not None:
-            return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
         return array.chunk(0) if chunked and array.num_chunks == 1 else array
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
@@ -235,6 +235,9 @@ class PyArrow(Hub):
                 code="not-an-array",
             )
         return super().table_reasons(table)
+
+    def table_warnings(self, table: Table) -> tuple[str, ...]:
+        return () if table.single else text_warnings("pyarrow", table.labels)
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()
@@ -274,6 +277,8 @@ class PyArrow(Hub):
 
 
 # The classes of numeric arrays.
+#: Arrow's names of types that have another standard name.
+_ARROW_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"}
 _CLASS_NAMES = (
     *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)),
     *("HalfFloat", "Float", "Double"),
@@ -343,7 +348,7 @@ def _column(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
             code="other-device",
         )
     chunked = isinstance(array, pa.ChunkedArray)
-
+    _check(pa, array, name)
     field = _field(of if of is not None else array.type)
     # A type without children needs only its buffers: exporting it would take 20 us more per chunk.
     flat = field.kind in _FLAT and not field.extension
@@ -355,6 +360,20 @@ def _column(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
     column = ArrowColumn(name, field, load, len(array), lambda: array, size=lambda: int(array.nbytes))
     column.chunk_count = array.num_chunks if chunked else 1
     return column
+
+
+def _check(pa: Any, array: Any, name: str) -> None:
+    """Refuse buffers that are too small for their rows, as readers of IPC files may return them (130 ns)."""
+    # pyarrow 26 rejects valid empty slices of string views.
+    if not len(array):
+        return
+    try:
+        array.validate()
+    except pa.ArrowInvalid as error:
+        remedy = "fix it where it is created"
+        raise UnsupportedConversionError(
+            f"convert({name})", f"its content is invalid: {error}", remedy, code="invalid-content"
+        ) from error
 
 
 def _flat_memory(field: Field, chunk: Any) -> arrow_c.Memory:
