@@ -121,15 +121,15 @@ def _has_interface(obj: Any, name: str) -> bool:
 def _no_protocol(obj: Any) -> UnsupportedConversionError:
     remedy, fixes = _REMEDY, tuple[Fix, ...]()
     if hasattr(type(obj), "__next__"):
-        remedy, fixes = "collect its items", (Fix("list({x})", "is converted item by item"),)
+        remedy, fixes = "", (Fix("list({x})", "is converted item by item"),)
     elif type(obj).__name__ == "PyCapsule":
         remedy = "pass the array that exported it: a capsule can be imported only once"
     elif hasattr(type(obj), "to_numpy"):  # a data frame or a series
-        remedy, fixes = "pass its values", (Fix("{x}.to_numpy()"),)
+        remedy, fixes = "", (Fix("{x}.to_numpy()"),)
     elif dense := [name for name in ("todense", "toarray") if hasattr(type(obj), name)]:
-        remedy, fixes = "convert its parts", _sparse(obj, dense[-1])
+        remedy, fixes = "", _sparse(obj, dense[-1])
     elif isinstance(obj, (int, float, complex)):
-        remedy, fixes = "pass an array", (Fix("numpy.asarray({x})"),)
+        remedy, fixes = "", (Fix("numpy.asarray({x})"),)
     return UnsupportedConversionError(
         f"convert({type_name(obj)})",
         f"{type_name(obj)} is not an array and supports no array protocol",
@@ -169,7 +169,7 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
         raise UnsupportedConversionError(
             asked,
             f"tensors do not have the type {array.dtype}",
-            "pass numbers",
+            "pass numbers" if array.dtype.hasobject else "",
             code="missing-dtype",
             fixes=[] if array.dtype.hasobject else [Fix("numpy.asarray({x}).view('uint8')", "gives bytes")],
         )

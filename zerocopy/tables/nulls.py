@@ -26,6 +26,8 @@ _FILLED = Fix(action="fill-nulls", effect="fills them with 0")
 NO_MASK = (_ZERO, Fix(options={"layout": "columns"}, effect="gives masks"))
 _FLOATS: tuple[Fix, ...] = (_MASK, _NAN)
 _OTHERS: tuple[Fix, ...] = (_MASK, _ZERO)
+#: NaN in place of nulls needs floats; for integers and booleans.
+_AS_FLOATS = Fix(options={"nulls": "nan", "dtype": "float32"}, effect="fills them with NaN, in floats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Nulls:
             floats = values.view.dtype.storage.kind in "fc" or datetimes
             fixes = _FLOATS if floats else _OTHERS
             if column.field is None or (column.field.kind == "number" and not column.field.extension):
-                fixes = (*fixes, _FILLED)
+                fixes = (*fixes, *(() if floats else (_AS_FLOATS,)), _FILLED)
             raise LossyConversionError("", _count(column), code="nulls", fixes=fixes)
         fill = self._fill(values, datetimes)
         why = Reason(

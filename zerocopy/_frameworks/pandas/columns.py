@@ -85,9 +85,9 @@ def versioned(series: Any) -> Any:
 
 
 def _in_arrow(series: Any) -> Any:
-    """Return the one chunk of a series in Arrow's memory; Arrow's exporter refuses nulls."""
+    """Return the one chunk of a series in Arrow's memory, without nulls."""
     chunked = series.array.__arrow_array__()
-    if series.array.dtype.kind not in "iuf" or chunked.num_chunks != 1:
+    if series.array.dtype.kind not in "iuf" or chunked.num_chunks != 1 or chunked.null_count:
         raise TypeError("not plain numbers in one chunk: use the slow path")
     return chunked.chunk(0)
 
@@ -228,8 +228,9 @@ def _of_objects(pd: Any, array: Array) -> Column:
         kept[pd.isna(array)] = None
         return kept
 
-    column = ObjectColumn(_NAME, len(array), lambda: array, _OBJECTS)
-    column.missing = lambda: ObjectColumn(_NAME, len(array), without_nan, _OBJECTS)
+    refusal = _NUMBERS if len(array) and isinstance(array[0], (Decimal, Number)) else _OBJECTS
+    column = ObjectColumn(_NAME, len(array), lambda: array, refusal)
+    column.missing = lambda: ObjectColumn(_NAME, len(array), without_nan, refusal)
     return column
 
 

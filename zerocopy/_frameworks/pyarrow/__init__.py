@@ -127,7 +127,13 @@ class PyArrow(Hub):
             # Without max_version pyarrow warns, which takes a microsecond.
             return array.__dlpack__(max_version=(1, 0))
 
-        return {"versioned": versioned, "readonly": np.from_dlpack, "ndarray": np.from_dlpack}
+        def readonly(array: Any) -> Any:
+            # pyarrow's exporter raises TypeError for nulls, upon which NumPy requests a deprecated capsule.
+            if array.null_count:
+                raise ValueError("it has nulls: the slow path refuses them")
+            return np.from_dlpack(array)
+
+        return {"versioned": versioned, "readonly": readonly, "ndarray": readonly}
 
     def parse_dtype(self, spec: Any) -> DType | None:
         name = _ARROW_NAMES.get(str(spec))
