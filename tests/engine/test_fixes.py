@@ -16,14 +16,11 @@ import pytest
 import zerocopy as zc
 from zerocopy.errors import Fix
 
-for framework in ("jax", "torch", "tensorflow", "pyarrow", "pandas", "polars", "duckdb", "nanoarrow"):
+for framework in ("jax", "torch", "tensorflow", "nanoarrow"):
     pytest.importorskip(framework)
+pa, pd, pl = (pytest.importorskip(name) for name in ("pyarrow", "pandas", "polars"))
+duckdb = pytest.importorskip("duckdb")
 fix_cases = pytest.importorskip("helpers.fix_cases")  # it needs pyarrow
-
-import duckdb
-import pandas as pd
-import polars as pl
-import pyarrow as pa
 
 FORMS = ("pyarrow.Tensor", "pyarrow.Array", "pyarrow.FixedShapeTensorArray")
 ARRAY_TARGETS = ("numpy", "torch", "jax", "tensorflow", "pyarrow", "pandas", "polars", "duckdb", *FORMS)
