@@ -121,7 +121,8 @@ class _Composer:
         framework = self.framework
         if label and isinstance(self.obj, dict):
             framework = _framework(self.obj.get(label[0]))
-        resolved = [fix for fix in (_resolve(fix, framework) for fix in fixes) if fix is not None]
+        general = not label or isinstance(self.obj, dict)
+        resolved = [fix for fix in (_resolve(fix, framework, general) for fix in fixes) if fix is not None]
         kept = [fix for fix in resolved if self.accepts(fix) and self._rebuilds(label, fix)]
         if kept or self.options.get("layout") is None:
             return kept
@@ -251,8 +252,11 @@ def _framework(obj: Any) -> Framework | None:
     return registry.by_type(type(obj))
 
 
-def _resolve(fix: Fix, framework: Framework | None) -> Fix | None:
-    """Return a fix with the expression of a framework for its action; None if nothing replaces it."""
+def _resolve(fix: Fix, framework: Framework | None, general: bool) -> Fix | None:
+    """Return a fix with the expression of a framework for its action; None if it has none.
+
+    With `general`, the fix's own expression is used then, which applies to arrays but not to columns.
+    """
     if not fix.action:
         return fix
     name, _, kind = fix.action.partition(":")
@@ -262,7 +266,7 @@ def _resolve(fix: Fix, framework: Framework | None) -> Fix | None:
         effect, options = fix.effect or own.effect, own.options | fix.options
         source = own.source.replace("{type}", kind)
         return replace(fix, source=source, effect=effect, options=options, before=own.before, action="")
-    return None if fix.source == "{x}" else replace(fix, action="")
+    return replace(fix, action="") if general and fix.source != "{x}" else None
 
 
 def _code(name: str, value: Any) -> str:

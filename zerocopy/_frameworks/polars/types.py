@@ -61,7 +61,12 @@ _LACKS = {
 }
 
 
-_ACTIONS = {"interval": "seconds", "run_end_encoded": "decode-runs", "unknown": "cast:int64"}
+_ACTIONS = {
+    "list_view": "lists",
+    "interval": "seconds",
+    "run_end_encoded": "decode-runs",
+    "unknown": "cast:int64",
+}
 
 
 def is_enum(key: bytes) -> bool:

@@ -13,6 +13,7 @@ ACTIONS = {
     "fill-nulls": Fix("{x}.fill_null(0)"),
     "decode-runs": Fix("pyarrow.compute.run_end_decode({x})"),
     "decode-dictionary": Fix("{x}.cast({x}.type.value_type)"),
+    "lists": Fix("pyarrow.array({x}.to_pylist(), pyarrow.large_list({x}.type.value_type))"),
     "combine-chunks": Fix("{x}.combine_chunks()"),
     "unify-dictionaries": Fix("{x}.unify_dictionaries().combine_chunks()"),
     "read": Fix("{x}.read_all()"),
