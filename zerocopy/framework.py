@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +20,20 @@ from zerocopy.dtype import DType as DType, by_name as by_name, from_numpy as fro
 from zerocopy.errors import (
     CopyRequiredError as CopyRequiredError,
     DeviceError as DeviceError,
+    Fix as Fix,
     FrameworkNotInstalledError,
     LossyConversionError as LossyConversionError,
     Reason as Reason,
     UnsupportedConversionError as UnsupportedConversionError,
     lacking,
+)
+from zerocopy.source import (
+    FORMS as FORMS,
+    Array as Array,
+    Source as Source,
     refuse_dtype as refuse_dtype,
     refuse_ndim as refuse_ndim,
 )
-from zerocopy.source import FORMS as FORMS, Array as Array, Source as Source
 from zerocopy.strided_view import StridedView as StridedView
 
 if TYPE_CHECKING:
@@ -83,6 +88,8 @@ class Framework:
         Whether it implements `cast`.
     pool_hook : str
         Its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty for none.
+    actions : mapping of str to Fix
+        Expressions over its objects, by the `Fix.action` that they replace in messages.
 
     Examples
     --------
@@ -108,6 +115,7 @@ class Framework:
     can_export_dlpack: bool = False
     can_cast: bool = False
     pool_hook: str = ""
+    actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
 
     @property
@@ -263,14 +271,9 @@ class Framework:
         return None
 
     def parse_device(self, spec: Any) -> Device:
-        """Return the device that `spec`, the option ``device=``, names.
+        """Return the device that `spec`, the option ``device=``, names, or raise ``DeviceError``.
 
         Override it to accept the framework's own device objects.
-
-        Raises
-        ------
-        DeviceError
-            `spec` does not name a device.
         """
         device = parse_device(spec)
         if device is None:
@@ -278,6 +281,7 @@ class Framework:
                 f"to={self.name!r}, device={spec!r}",
                 "it does not name a device",
                 'pass "cpu", "cuda", "cuda:1" or a DLPack pair such as (2, 0)',
+                fixes=[Fix(options={"device": self.device_kinds[0]})],
             )
         return device
 
@@ -291,18 +295,13 @@ class Framework:
         return Device({"cpu": 1, "cuda": 2}[self.device_kinds[0]], 0)
 
     def check_device(self, device: Device) -> None:
-        """Check that the framework can use `device`.
-
-        Raises
-        ------
-        DeviceError
-            The framework does not support it, or it does not exist.
-        """
+        """Raise ``DeviceError`` if the framework does not support `device`, or it does not exist."""
         if device.kind not in self.device_kinds:
             raise DeviceError(
                 f"to={self.name!r}, device={str(device)!r}",
                 f"{self.name} has no arrays on {device.kind}",
                 f"pass one of its devices: {', '.join(self.device_kinds)}",
+                fixes=[Fix(options={"device": kind}) for kind in self.device_kinds],
             )
 
     def devices(self) -> list[str]:
@@ -395,5 +394,5 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 
 def identity(obj: Any) -> Any:
-    """Return the argument: an exporter or importer for an object that already has the form."""
+    """Return the argument, which already has the form."""
     return obj

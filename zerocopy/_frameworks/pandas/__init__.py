@@ -6,7 +6,7 @@ The index becomes the last columns, which pandas' own metadata describes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,7 @@ from zerocopy._frameworks.pandas.values import (
     values_of,
 )
 from zerocopy.dtype import from_numpy
-from zerocopy.errors import Reason
+from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework
 from zerocopy.source import Array, Source
 from zerocopy.tables.column import Column, Table
@@ -52,6 +52,15 @@ class Pandas(Framework):
     root_modules = ("pandas",)
     distribution = "pandas"
     marks_readonly = True
+    actions: Mapping[str, Fix] = {
+        "column": Fix("{x}[{label}]"),
+        "replace": Fix("{x}.assign(**{{{label}: {value}}})"),
+        "cast": Fix("{x}.astype('{type}[pyarrow]')"),
+        "cast:float64": Fix("{x}.astype('float64')"),
+        "cast:bool8": Fix("{x}.astype('boolean')"),
+        "objects": Fix("{x}.tolist()"),
+        "fill-nulls": Fix("{x}.fillna(0)"),
+    }
 
     def owns(self, cls: type) -> bool:
         pd = self.module()

@@ -6,16 +6,17 @@ creates such arrays over any memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks.pyarrow.actions import ACTIONS
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_name, from_numpy
-from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
+from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import address, tidy_strides
@@ -50,6 +51,8 @@ class PyArrow(Hub):
     root_modules = ("pyarrow",)
     distribution = "pyarrow"
     mutable = False
+    actions: Mapping[str, Fix] = ACTIONS
+    label = ""  # its name in reasons
 
     def __init__(self, form: str | None = None) -> None:
         self.form = form
@@ -80,8 +83,9 @@ class PyArrow(Hub):
         if isinstance(obj, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
             raise obstacles.refuse_table(name)
         if isinstance(obj, pa.Scalar):
-            why, remedy = "a pyarrow scalar is not an array", "pass x.as_py(), or the array that contains it"
-            raise obstacles.refuse_source(name, Reason(why, remedy, code="not-an-array"))
+            fixes = [Fix("pyarrow.array([{x}])", "makes an array of it")]
+            why = "a pyarrow scalar is not an array"
+            raise obstacles.refuse_source(name, Reason(why, code="not-an-array", fixes=fixes))
         return as_tensor(_column(pa, obj, name))
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
@@ -123,7 +127,13 @@ class PyArrow(Hub):
             # Without max_version pyarrow warns, which takes a microsecond.
             return array.__dlpack__(max_version=(1, 0))
 
-        return {"versioned": versioned, "readonly": np.from_dlpack, "ndarray": np.from_dlpack}
+        def readonly(array: Any) -> Any:
+            # pyarrow's exporter raises TypeError for nulls, upon which NumPy requests a deprecated capsule.
+            if array.null_count:
+                raise ValueError("it has nulls: the slow path refuses them")
+            return np.from_dlpack(array)
+
+        return {"versioned": versioned, "readonly": readonly, "ndarray": readonly}
 
     def parse_dtype(self, spec: Any) -> DType | None:
         name = _ARROW_NAMES.get(str(spec))
@@ -133,33 +143,29 @@ class PyArrow(Hub):
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
         form = self._form(view.ndim)
+        label = self.label or f"pyarrow.{form}"
         flat = view.dtype.name == "bool" and form == "Array"
         if view.dtype.name not in _NUMBERS and not flat:
-            remedy = ""
+            fixes = obstacles.pairs(view.dtype)
             if view.dtype.name == "bool":
-                remedy = "view it as bytes, x.view('uint8'), or flatten it: one dimension becomes bool8"
-            elif view.dtype.name.startswith("complex"):
-                half = f"float{view.dtype.bits // 2}"
-                remedy = (
-                    f"view it as pairs of {half}: x.view('{half}').reshape(*x.shape, 2) for a contiguous "
-                    "NumPy array, torch.view_as_real(x) for a tensor"
-                )
-            raise refuse_dtype(f"pyarrow.{form}", view.dtype, remedy)
+                array = [Fix(to="pyarrow.Array", effect="has bool8")] if view.ndim == 1 else []
+                fixes = [*array, Fix("numpy.asarray({x}).view('uint8')", "gives bytes", action="bytes")]
+            raise refuse_dtype(label, view.dtype, fixes=fixes)
         if flat and not hasattr(self.module(), "bool8"):
             raise refuse_dtype("pyarrow", view.dtype, "pip install 'pyarrow>=18', which has bool8")
         if form == "Array" and view.ndim != 1:
             raise UnsupportedConversionError(
                 "to='pyarrow.Array'",
                 f"the array has {view.ndim} dimensions and a pyarrow.Array has one",
-                'pass to="pyarrow.Tensor" or to="pyarrow.FixedShapeTensorArray", or flatten it',
                 code="too-many-dimensions",
+                fixes=[Fix(to="pyarrow.Tensor")],
             )
         if form == "FixedShapeTensorArray" and (view.ndim < 2 or 0 in view.shape):
             raise UnsupportedConversionError(
                 "to='pyarrow.FixedShapeTensorArray'",
                 f"a column of tensors needs two or more dimensions, none of size 0, not {view.shape}",
-                'pass to="pyarrow.Tensor"',
                 code="too-few-dimensions",
+                fixes=[Fix(to="pyarrow.Tensor")],
             )
         if view.ndim > _MAX_NDIM:
             raise refuse_ndim("pyarrow", view, _MAX_NDIM)
@@ -167,17 +173,14 @@ class PyArrow(Hub):
         if form == "Tensor":
             if view.has_negative_strides:
                 why = "pyarrow.Tensor does not support negative strides"
-                reasons.append(Reason(why, "pass numpy.ascontiguousarray(x)", code="negative-strides"))
+                reasons.append(Reason(why, code="negative-strides", fixes=[obstacles.CONTIGUOUS]))
             if view.has_fractional_strides:
                 reasons.append(obstacles.FRACTIONAL_STRIDES)
         elif not view.c_contiguous:
-            reasons.append(
-                Reason(
-                    f"pyarrow.{form} requires memory without gaps",
-                    'pass to="pyarrow.Tensor", which has strides, or make it contiguous where it is created',
-                    code="not-contiguous",
-                )
-            )
+            odd = view.has_negative_strides or view.has_fractional_strides or flat
+            tensor = [] if odd else [Fix(to="pyarrow.Tensor", effect="keeps the strides")]
+            why, fixes = f"{label} requires memory without gaps", [obstacles.CONTIGUOUS, *tensor]
+            reasons.append(Reason(why, code="not-contiguous", fixes=fixes))
         if not view.is_aligned(view.dtype.itemsize):
             # Arrow's kernels load whole elements; its format requires 8 bytes (Columnar Format, "Buffer
             # Alignment and Padding").
@@ -249,7 +252,9 @@ class PyArrow(Hub):
         if self.form == "RecordBatch" and chunks != 1:
             reasons.append(
                 Reason(
-                    f"it has {chunks} chunks, and a batch has one", 'pass to="pyarrow.Table"', code="chunks"
+                    f"it has {chunks} chunks, and a batch has one",
+                    code="chunks",
+                    fixes=[Fix(to="pyarrow.Table")],
                 )
             )
         return reasons

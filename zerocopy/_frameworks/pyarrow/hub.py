@@ -15,6 +15,7 @@ from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array
+from zerocopy.tables.decode import refused_by
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -63,14 +64,14 @@ class Hub(Framework):
         """Return the reasons to copy a column of a tensor to Arrow."""
         source, field = column.source, column.field
         if source.refusal is not None:
-            raise obstacles.refuse_column(source.refusal.why, source.refusal.remedy, code=source.refusal.code)
+            raise refused_by(source.refusal)
         reasons = list(source.reasons)
         if not source.view.device.is_host:
             why = f"it is on {source.view.device}, and Arrow arrays are on the host"
             reasons.append(Reason(why, code="other-device"))
         if field is not None and field.kind == "fixed_binary":
             if not source.view.c_contiguous:
-                reasons.append(obstacles.layout("pyarrow.Array", "memory without gaps"))
+                reasons.append(obstacles.layout("Arrow", "memory without gaps"))
             return reasons
         return reasons + self._form_of(source.view.ndim).copy_reasons(source.view)
 
@@ -132,9 +133,10 @@ class Hub(Framework):
         return pa.Array.from_buffers(kind, length, [None], null_count=0, children=whole)
 
     def _form_of(self, ndim: int) -> Framework:
-        form = self.variant("Array" if ndim == 1 else "FixedShapeTensorArray")
+        form: Any = self.variant("Array" if ndim == 1 else "FixedShapeTensorArray")
         assert form is not None
-        return form
+        form.label = "Arrow"  # the target is another framework, whose name the caller knows
+        return form  # type: ignore[no-any-return]
 
 
 def _type(pa: Any, field: Field | None) -> Any:
