@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-_TABLE = "border-collapse:collapse;margin:0.5em 0"
-_CAPTION = "caption-side:top;text-align:left;font-weight:bold;color:inherit;padding:2px 8px"
+_TABLE = "border-collapse:collapse;margin:0.5em 0;min-width:min(100%,36em)"
+_CAPTION = (
+    "caption-side:top;text-align:left;font-weight:bold;color:inherit;padding:2px 8px;white-space:pre-wrap"
+)
 _CELL = "text-align:left;vertical-align:top;padding:2px 8px;white-space:pre-wrap"
 _HEAD = _CELL + ";border-bottom:1px solid currentColor"
 

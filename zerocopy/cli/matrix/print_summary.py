@@ -12,9 +12,11 @@ from zerocopy.cli.matrix.summary import Square, Summary
 from zerocopy.cli.printable import printable
 from zerocopy.cli.terminal import Output
 
+_HINT = "--full prints the times, all reasons, the warnings and the types of columns."
 
-def print_summary(summary: Summary, out: Output) -> None:
-    """Print the verdict, the grid, the most frequent reasons, and the verdict again."""
+
+def print_summary(summary: Summary, out: Output, hint: str = _HINT) -> None:
+    """Print the verdict, the grid, the most frequent reasons, `hint`, and the verdict again."""
     print_verdict(summary, out)
     caption = Text(printable(summary.caption)).append(f"  (zerocopy {zerocopy.__version__})", "dim")
     out.show("", caption)
@@ -25,15 +27,14 @@ def print_summary(summary: Summary, out: Output) -> None:
             print_grid(heads, summary.targets, texts, Text(out.signs.corner, "dim"), 0, out)
         out.show(_legend(summary, out))
     if summary.reasons:
-        more = f"; {summary.more_reasons} more with --full" if summary.more_reasons else ""
+        more = f" ({summary.more_reasons} more)" if summary.more_reasons else ""
         out.show("", Text.assemble(("Most frequent reasons", "bold"), (more, "dim")))
         rows = [
             (Text(f"[{note.number}]", "bold"), format_reason(note.why, note.remedy))
             for note in summary.reasons
         ]
         print_rows(rows, out)
-    more = "--full prints the times, all reasons, the warnings and the types of columns."
-    remarks = [*summary.remarks, more]
+    remarks = [*summary.remarks, *([hint] if hint else [])]
     out.show("", *(Text(printable(remark), "dim") for remark in remarks))
     print_verdict(summary, out, details=False)
 

@@ -51,7 +51,7 @@ class Matrix:
 
     def summary(self) -> Summary:
         """Return the verdict, one sign per pair, and the most frequent reasons."""
-        return summarize(self.arrays, self.columns, self.data.name)
+        return summarize(self.arrays, self.columns, self.data, self.why)
 
     def __str__(self) -> str:
         try:
@@ -60,7 +60,7 @@ class Matrix:
         except ImportError:
             return f'{self.summary().verdict}\n(pip install "zerocopy[cli]" prints the grid)'
         file = io.StringIO()
-        print_summary(self.summary(), Output(file))
+        print_summary(self.summary(), Output(file), hint="")
         return file.getvalue().rstrip("\n")
 
     __repr__ = __str__
@@ -80,9 +80,9 @@ class Matrix:
         tables = [html.table(caption, grid, ("from \\ to", *summary.targets))]
         if summary.reasons:
             rows = [(f"[{note.number}]", note.why, note.remedy) for note in summary.reasons]
-            tables.append(html.table("Most frequent reasons", rows, ("", "why", "fix")))
+            tables.append(html.table("Most frequent reasons", rows, ("number", "why", "fix")))
         if summary.remarks:
-            tables.append(html.table("Remarks", [("", remark) for remark in summary.remarks]))
+            tables.append(html.table("Remarks", [("note", remark) for remark in summary.remarks]))
         return "".join(tables)
 
 

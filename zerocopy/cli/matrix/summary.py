@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from zerocopy.cli.datasets import Data
 from zerocopy.cli.matrix.arrays import ArrayCell, ArrayMatrix
 from zerocopy.cli.matrix.cell import Cell
 from zerocopy.cli.matrix.columns import ColumnCell, ColumnMatrix
@@ -64,7 +65,7 @@ def verdict(cells: Sequence[Cell]) -> tuple[bool, str, str]:
     return False, f"Every promise held in {total}", details
 
 
-def summarize(arrays: ArrayMatrix, columns: ColumnMatrix, name: str) -> Summary:
+def summarize(arrays: ArrayMatrix, columns: ColumnMatrix, data: Data, why: str = "") -> Summary:
     """Return the summary of the arrays or, without arrays, of the columns."""
     cells: list[Any] = [*arrays.cells, *columns.cells]
     is_broken, text, details = verdict(cells)
@@ -85,13 +86,13 @@ def summarize(arrays: ArrayMatrix, columns: ColumnMatrix, name: str) -> Summary:
     return Summary(
         f"{text}: {details}",
         is_broken,
-        _array_caption(name, arrays.cells) if arrays.cells else _column_caption(name, columns),
+        _array_caption(data.name, arrays.cells) if arrays.cells else _column_caption(data.name, columns),
         list(dict.fromkeys(source for source, _ in by_pair)),
         list(dict.fromkeys(target for _, target in by_pair)),
         squares,
         reasons[:MOST_REASONS],
         max(0, len(reasons) - MOST_REASONS),
-        _remarks(arrays, columns),
+        [*([why] if why else []), *_left_out(data, columns), *_remarks(arrays, columns)],
     )
 
 
@@ -139,6 +140,15 @@ def _array_caption(name: str, cells: list[ArrayCell]) -> str:
 def _column_caption(name: str, columns: ColumnMatrix) -> str:
     count = len(columns.types)
     return f"{name}: {count} columns; 5/7 = 5 are aliased and 7 are converted"
+
+
+def _left_out(data: Data, columns: ColumnMatrix) -> list[str]:
+    """Return a line for each column of a file that was not converted, at most 3."""
+    left_out = [
+        f"Left out: {name}, {reason}." for name, reason in data.left_out.items() if name not in columns.types
+    ]
+    more = [f"Left out: {len(left_out) - 3:,} more."] if len(left_out) > 3 else []
+    return [*left_out[:3], *more]
 
 
 def _remarks(arrays: ArrayMatrix, columns: ColumnMatrix) -> list[str]:
