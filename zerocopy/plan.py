@@ -24,6 +24,9 @@ class Plan:
         zero-size array, which has no memory to share or copy.
     copied_bytes : int
         Number of bytes to copy, transfers between devices included.
+    new_bytes : int
+        Number of bytes of new memory that hold no values of the source, such as a mask for a
+        column without nulls.
     protocol : str
         The protocol that exports the memory: ``"dlpack"``, ``"buffer"``, ...
     steps : tuple of str
@@ -59,6 +62,7 @@ class Plan:
     possible: bool = True
     zero_copy: bool = False
     copied_bytes: int = 0
+    new_bytes: int = 0
     protocol: str = ""
     steps: tuple[str, ...] = ()
     reasons: tuple[Reason, ...] = ()
@@ -127,6 +131,8 @@ class Plan:
             return f"copies {self.copied_bytes:,} byte{'s' if self.copied_bytes > 1 else ''}"
         if self.kept:
             return "kept unchanged"
+        if self.new_bytes:
+            return f"new memory of {self.new_bytes:,} byte{'s' if self.new_bytes > 1 else ''}"
         if self.unread:
             return "known after it has been read"
         return "nothing to copy (zero-size)"

@@ -14,6 +14,7 @@ from zerocopy._engine.container_types import (
     items_of,
     rebuild,
 )
+from zerocopy.casting.leaves import leaf_options
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 
 # A path is a leaf's key and the path of its container, None for the outermost: formatting
@@ -26,12 +27,13 @@ def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict
     """Convert each leaf by ``convert(leaf, to, **options)``; an error names the leaf's path."""
     options = dict(options)
     keeps = options.pop("leaves", None) is not None
+    of_leaf = leaf_options(options, lambda: _keys(obj))
 
     def visit(leaf: Any, path: Any) -> Any:
         if keeps and is_plain_object(leaf):
             return leaf
         try:
-            return convert(leaf, to, **options) if options else convert(leaf, to)
+            return convert(leaf, to, **of_leaf(path)) if options else convert(leaf, to)
         except ZeroCopyError as error:
             add_leaf_remedy(error, leaf)
             error.with_context(why=f"at {format_path(path)}: {error.why}")
@@ -46,17 +48,26 @@ def add_leaf_remedy(error: ZeroCopyError, leaf: Any) -> None:
         error.with_context(remedy=f'pass leaves="keep" to keep it unchanged, or {error.remedy}')
 
 
-def leaf_paths(obj: Any) -> list[tuple[str, Any]]:
-    """Return each leaf with its path.
+def leaf_calls(obj: Any, options: dict[str, Any]) -> list[tuple[str, Any, dict[str, Any]]]:
+    """Return each leaf with its path as text and the options of its conversion.
 
     Raises
     ------
     UnsupportedConversionError
         As `map_leaves` with the default `build`, although nothing is converted.
     """
-    leaves: list[tuple[str, Any]] = []
-    map_leaves(obj, lambda leaf, path: leaves.append((format_path(path), leaf)), _rebuild_unchanged)
-    return leaves
+    calls: list[tuple[str, Any, dict[str, Any]]] = []
+    of_leaf = leaf_options(options, lambda: _keys(obj))
+    visit = lambda leaf, path: calls.append((format_path(path), leaf, of_leaf(path)))  # noqa: E731
+    map_leaves(obj, visit, _rebuild_unchanged)
+    return calls
+
+
+def _keys(obj: Any) -> set[Any]:
+    """Return all keys and positions in a container and the containers in it."""
+    keys: set[Any] = set()
+    map_leaves(obj, lambda leaf, path: None, lambda container, own, values: keys.update(own))
+    return keys
 
 
 def format_path(path: Any) -> str:
@@ -114,11 +125,10 @@ def _map(obj: Any, visit: Visit, build: Rebuild, path: Any, parents: tuple[int, 
     # A list, because a leaf's protocol methods can change the container meanwhile.
     if isinstance(obj, CONTAINERS):
         items = [*(obj.items() if isinstance(obj, dict) else enumerate(obj))]
-        keys = [key for key, _ in items]
     else:
         items = items_of(obj)
-        keys = [key for key, _ in items]
-        rebuild(obj, keys, [value for _, value in items])  # before large leaves are read
+        # Before large leaves are read.
+        rebuild(obj, [key for key, _ in items], [value for _, value in items])
     # Inlined so that a leaf costs one call: a container may have thousands of small arrays.
     values = [
         visit(value, (key, path))
@@ -126,7 +136,7 @@ def _map(obj: Any, visit: Visit, build: Rebuild, path: Any, parents: tuple[int, 
         else _map(value, visit, build, (key, path), parents)
         for key, value in items
     ]
-    return build(obj, keys, values)
+    return build(obj, [key for key, _ in items], values)
 
 
 def _rebuild_unchanged(obj: Any, keys: list[Any], _: list[Any]) -> Any:

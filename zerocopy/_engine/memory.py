@@ -90,10 +90,18 @@ def shares_memory(a: Any, b: Any) -> bool:
     >>> zc.shares_memory(x, memoryview(x)), zc.shares_memory(x[:2], x[2:])
     (True, False)
     """
-    if a is b:
-        return _has_bytes(a)
-    blocks_of_a = list(blocks(a))
-    return any(_overlap(one, other) for other in blocks(b) for one in blocks_of_a)
+    try:
+        if a is b:
+            return _has_bytes(a)
+        blocks_of_a = list(blocks(a))
+        return any(_overlap(one, other) for other in blocks(b) for one in blocks_of_a)
+    except RecursionError as error:
+        raise UnsupportedConversionError(
+            f"shares_memory({type_name(a)}, {type_name(b)})",
+            "a container holds itself, or is nested deeper than Python's recursion limit",
+            "pass the arrays in it",
+            code="nested-too-deep",
+        ) from error
 
 
 def blocks(obj: Any) -> Iterator[StridedView]:
@@ -161,6 +169,9 @@ def _has_bytes(obj: Any) -> bool:
     """Whether an object shares memory with itself; True unless it is known to have none."""
     if isinstance(obj, StridedView):
         return obj.size != 0
+    items = _items(obj)
+    if items is not None:
+        return any(_has_bytes(item) for item in items if not is_plain_object(item))
     try:
         description = describe(obj)
     except ZeroCopyError:

@@ -89,7 +89,7 @@ def _default() -> tuple[Data, dict[str, Any]]:
 def _data(obj: Any) -> tuple[Data, dict[str, Any]]:
     """Return an object's arrays as NumPy's, or the columns of a table as pyarrow's."""
     from zerocopy._engine.container_types import is_container
-    from zerocopy._engine.containers import leaf_paths
+    from zerocopy._engine.containers import leaf_calls
     from zerocopy._engine.convert import convert
     from zerocopy.cli.datasets import Data
     from zerocopy.describe import describe
@@ -98,7 +98,7 @@ def _data(obj: Any) -> tuple[Data, dict[str, Any]]:
 
     name = type_name(obj)
     if is_container(obj):
-        leaves = {path: convert(leaf, "numpy") for path, leaf in leaf_paths(obj)}
+        leaves = {path: convert(leaf, "numpy") for path, leaf, _ in leaf_calls(obj, {})}
         return Data(name, {path: aligned_copy(leaf) for path, leaf in leaves.items()}), {}
     if isinstance(describe(obj), Source):
         return Data(name, {"x": aligned_copy(convert(obj, "numpy"))}), {}

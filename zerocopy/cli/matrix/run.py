@@ -15,6 +15,7 @@ import zerocopy
 from zerocopy import registry
 from zerocopy.cli import datasets, doctor
 from zerocopy.cli.datasets import Data
+from zerocopy.cli.input_limits import MAX_BYTES
 from zerocopy.cli.matrix import samples as column_samples
 from zerocopy.cli.matrix.result import Matrix, measure
 from zerocopy.cli.printable import printable
@@ -42,6 +43,7 @@ class Options:
     types: str | None
     only: str | None
     samples: int | None
+    max_bytes: int = MAX_BYTES
     timed: bool = True  # whether the output has times
 
 
@@ -52,7 +54,7 @@ def run_matrix(options: Options) -> Matrix:
     if frameworks is not None and sources is not None:
         frameworks = list(dict.fromkeys([*frameworks, *sources]))
     try:
-        data = datasets.iris() if options.path is None else datasets.load(options.path)
+        data = datasets.iris() if options.path is None else datasets.load(options.path, options.max_bytes)
         chosen, why = _columns(options, data)
         return _measure(options, data, chosen, why, frameworks, sources)
     except datasets.DataError as error:
