@@ -285,6 +285,7 @@ def _marks_immutable(pa: Any) -> bool:
 
 def _one_chunk_each(table: Any) -> list[tuple[str, Any]]:
     """Return a table's columns as pairs of name and array; raise if one has several chunks."""
+    table.validate()  # raises if a buffer is too small, as in a crafted IPC file
     columns = []
     for name, column in zip(table.schema.names, table.columns, strict=True):
         if hasattr(column, "num_chunks"):
@@ -306,6 +307,7 @@ def _plain_table(pa: Any) -> Callable[[Any], Any]:
         for column in table.columns:
             if column.num_chunks != 1 or column.type not in numbers:
                 raise ValueError("several chunks, or not numeric")
+        table.validate()
         return table
 
     return plain
@@ -355,11 +357,17 @@ def _column(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
 
 def _check(pa: Any, array: Any, name: str) -> None:
     """Refuse buffers that are too small for their rows, as readers of IPC files may return them (130 ns)."""
-    # pyarrow 26 rejects valid empty slices of string views.
-    if not len(array):
-        return
     try:
         array.validate()
+    except pa.ArrowInvalid:
+        _check_chunks(pa, getattr(array, "chunks", [array]), name)
+
+
+def _check_chunks(pa: Any, chunks: list[Any], name: str) -> None:
+    try:
+        for chunk in chunks:
+            if len(chunk):  # pyarrow 26 rejects valid empty slices of string views
+                chunk.validate()
     except pa.ArrowInvalid as error:
         remedy = "fix it where it is created"
         raise UnsupportedConversionError(
