@@ -12,9 +12,10 @@ from functools import lru_cache, partial
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks.pyarrow.buffers import check_buffers
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
-from zerocopy.dtype import DType, from_numpy
+from zerocopy.dtype import DType, by_name, from_numpy
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim
 from zerocopy.protocols import arrow_c
@@ -25,6 +26,7 @@ from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.labels import text_warnings
 
 _MAX_NDIM = 32
 _FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
@@ -124,6 +126,10 @@ class PyArrow(Hub):
 
         return {"versioned": versioned, "readonly": np.from_dlpack, "ndarray": np.from_dlpack}
 
+    def parse_dtype(self, spec: Any) -> DType | None:
+        name = _ARROW_NAMES.get(str(spec))
+        return None if name is None else by_name(name)
+
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
@@ -217,12 +223,12 @@ class PyArrow(Hub):
 
     def from_column(self, table: Table) -> Any:
         pa = self.module()
+        if self.form not in (None, "ChunkedArray"):
+            return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
         array = table.columns[0].arrow()
         chunked = isinstance(array, pa.ChunkedArray)
         if self.form == "ChunkedArray":
             return array if chunked else pa.chunked_array([array])
-        if self.form is not None:
-            return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
         return array.chunk(0) if chunked and array.num_chunks == 1 else array
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
@@ -233,6 +239,9 @@ class PyArrow(Hub):
                 code="not-an-array",
             )
         return super().table_reasons(table)
+
+    def table_warnings(self, table: Table) -> tuple[str, ...]:
+        return () if table.single else text_warnings("pyarrow", table.labels)
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()
@@ -270,6 +279,8 @@ class PyArrow(Hub):
 
 
 # The classes of numeric arrays.
+#: Arrow's names of types that have another standard name.
+_ARROW_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"}
 _CLASS_NAMES = (
     *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)),
     *("HalfFloat", "Float", "Double"),
@@ -341,7 +352,7 @@ def _column(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
             code="other-device",
         )
     chunked = isinstance(array, pa.ChunkedArray)
-    _check(pa, array, name)
+    check_buffers(pa, array, name)
     field = _field(of if of is not None else array.type)
     # A type without children needs only its buffers: exporting it would take 20 us more per chunk.
     flat = field.kind in _FLAT and not field.extension
@@ -353,26 +364,6 @@ def _column(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
     column = ArrowColumn(name, field, load, len(array), lambda: array, size=lambda: int(array.nbytes))
     column.chunk_count = array.num_chunks if chunked else 1
     return column
-
-
-def _check(pa: Any, array: Any, name: str) -> None:
-    """Refuse buffers that are too small for their rows, as readers of IPC files may return them (130 ns)."""
-    try:
-        array.validate()
-    except pa.ArrowInvalid:
-        _check_chunks(pa, getattr(array, "chunks", [array]), name)
-
-
-def _check_chunks(pa: Any, chunks: list[Any], name: str) -> None:
-    try:
-        for chunk in chunks:
-            if len(chunk):  # pyarrow 26 rejects valid empty slices of string views
-                chunk.validate()
-    except pa.ArrowInvalid as error:
-        remedy = "fix it where it is created"
-        raise UnsupportedConversionError(
-            f"convert({name})", f"its content is invalid: {error}", remedy, code="invalid-content"
-        ) from error
 
 
 def _flat_memory(field: Field, chunk: Any) -> arrow_c.Memory:
