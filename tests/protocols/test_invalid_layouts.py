@@ -154,3 +154,9 @@ def test_view_at_address_0_with_elements_is_not_read() -> None:
 def test_view_of_device_memory_at_address_0_has_no_array_interface() -> None:
     view = StridedView(0, (3,), (4,), by_name("float32"), Device(CUDA, 0), True, None)
     assert not hasattr(view, "__array_interface__")
+
+
+def test_type_without_a_module_is_named_in_the_refusal() -> None:
+    cls = eval("ctypes.c_float * 2", {"ctypes": ctypes, "__builtins__": {}})
+    with pytest.raises(zc.UnsupportedConversionError, match="c_float_Array_2"):
+        zc.convert(cls.from_address(0), to="numpy")
