@@ -70,7 +70,7 @@ class Call:
         """Describe the object, unless `is_tree` did, and return the `Source` or `Table`."""
         if self.description is None:
             with self.translated_errors():
-                self.description = describe(self.obj, self.options.get("index"), target.tables)
+                self.description = describe(self.obj, self.options.get("index"), target.kind != "tensor")
         return self.description
 
     @contextmanager
@@ -151,7 +151,7 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
     from zerocopy.tables import planner
 
     device, copy, writable = (call.options.get(name) for name in ("device", "copy", "writable"))
-    if target.tables and device is not None:
+    if target.kind != "tensor" and device is not None:
         target.check_device(target.parse_device(device))
 
     def plan_array(source: Source, copy: bool | None) -> Plan:

@@ -76,6 +76,8 @@ def _keeps_columns(request: Request) -> bool:
     if layout not in (None, "columns") and target.kind == "table":
         why = f"layout={layout!r} applies to tensors, and {target.name} has tables only"
         raise UnsupportedConversionError("", why, "leave layout out", code="option-value")
+    if target.kind == "column":  # nulls=, encode= and layout= request tensors
+        return not request.options.explicit.keys() - {"columns", "index"}
     return target.tables and (layout is None or target.kind == "table")
 
 
@@ -86,12 +88,14 @@ def _unread(table: Table, request: Request) -> Plan:
     read = table.read
     assert read is not None
     chosen = select(table, request.options.columns) if table.columns else table
+    consequence = "it can be read once, and is used up" if table.once else "reading runs it"
     # Refuse by type before a query runs or a stream is used up.
+    warnings = [f"the copied bytes are known only after reading ({consequence})"]
     if _keeps_columns(request):
         map_columns(chosen, lambda label, path, column: request.target.column_reasons(column))
+        warnings += request.target.table_warnings(chosen) if chosen.columns else ()
     else:
         to_tensors.plan_leaves(chosen, decode(chosen, request), replace(request, copy=None))
-    consequence = "it can be read once, and is used up" if table.once else "reading runs it"
     reasons = {reason: None for column in table.columns for reason in column.reasons}
     # The schema of a stream that the hub reads is not known here.
     columns = f" of {len(table.columns)} columns" if table.columns else ""
@@ -100,7 +104,7 @@ def _unread(table: Table, request: Request) -> Plan:
         request.target.name,
         steps=("read it", "convert the result"),
         reasons=tuple(reasons),
-        warnings=(f"the copied bytes are known only after reading ({consequence})",),
+        warnings=tuple(dict.fromkeys(warnings)),
         unread=True,
         run=lambda: run(make(read(), request)),
     )

@@ -18,14 +18,15 @@ from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim
 from zerocopy.protocols import arrow_c
-from zerocopy.protocols.array_interface import address, tidy_strides
+from zerocopy.protocols.array_interface import address, host_view, tidy_strides
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
-from zerocopy.tables.labels import text_warnings
+from zerocopy.tables.fixed_shape import memory_order, permuted_tensors
+from zerocopy.tables.labels import duplicates, listed, text_warnings
 
 _MAX_NDIM = 32
 _FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
@@ -53,7 +54,7 @@ class PyArrow(Hub):
 
     def __init__(self, form: str | None = None) -> None:
         self.form = form
-        self.kind = "both" if form is None else "table" if form in _TABLES else "tensor"
+        self.kind = {None: "both", "Array": "column"}.get(form, "table" if form in _TABLES else "tensor")
 
     def variant(self, form: str) -> Framework | None:
         return PyArrow(form) if form in (*_TENSORS, *_TABLES) else None
@@ -166,10 +167,13 @@ class PyArrow(Hub):
                 reasons.append(Reason(why, "pass numpy.ascontiguousarray(x)", code="negative-strides"))
             if view.has_fractional_strides:
                 reasons.append(obstacles.FRACTIONAL_STRIDES)
+        elif form == "FixedShapeTensorArray" and memory_order(view) is not None:
+            pass  # the dimensions after the first may be permuted: the type says how
         elif not view.c_contiguous:
+            order = "" if view.ndim == 1 else ", in row-major order or with dimensions exchanged in pairs"
             reasons.append(
                 Reason(
-                    f"pyarrow.{form} requires memory without gaps",
+                    f"pyarrow.{form} requires memory without gaps{order}",
                     'pass to="pyarrow.Tensor", which has strides, or make it contiguous where it is created',
                     code="not-contiguous",
                 )
@@ -189,7 +193,10 @@ class PyArrow(Hub):
         if form == "Tensor":
             return pa.Tensor.from_numpy(tidy_strides(array))
         if form == "FixedShapeTensorArray":
-            return pa.FixedShapeTensorArray.from_numpy_ndarray(array)
+            # Not from_numpy_ndarray, which refuses arrays with odd strides in dimensions of size 1.
+            order = memory_order(host_view(array, dtype))
+            assert order is not None
+            return permuted_tensors(array, order, pa)
         storage = pa.int8() if dtype.name == "bool" else pa.from_numpy_dtype(array.dtype)
         plain = array.view("int8") if dtype.name == "bool" else array
         column = pa.Array.from_buffers(storage, array.size, [None, pa.py_buffer(plain)], null_count=0)
@@ -200,6 +207,8 @@ class PyArrow(Hub):
     def from_table(self, table: Table) -> Any:
         pa = self.module()
         arrays = [column.arrow() for column in table.columns]
+        if self.form == "Array":
+            return {label: _whole(array) for label, array in zip(table.labels, arrays, strict=True)}
         fields = [
             field_of(pa, str(label), array.type, column.field)
             for label, array, column in zip(table.labels, arrays, table.columns, strict=True)
@@ -222,6 +231,8 @@ class PyArrow(Hub):
         chunked = isinstance(array, pa.ChunkedArray)
         if self.form == "ChunkedArray":
             return array if chunked else pa.chunked_array([array])
+        if self.form == "Array":
+            return _whole(array)
         if self.form is not None:
             return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
         return array.chunk(0) if chunked and array.num_chunks == 1 else array
@@ -233,21 +244,24 @@ class PyArrow(Hub):
                 "pick one: x['name']",
                 code="not-an-array",
             )
+        if self.form == "Array" and (twice := duplicates(table.labels)):
+            why = f"several columns are called {listed(twice)}, and a dict has each key once"
+            raise obstacles.refuse_column(why, "rename them", code="duplicate-names")
         return super().table_reasons(table)
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
-        return () if table.single else text_warnings("pyarrow", table.labels)
+        plain = table.single or self.form == "Array"  # the labels are not names, or keys of a dict
+        return () if plain else text_warnings("pyarrow", table.labels)
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()
-        chunks = getattr(column, "chunk_count", None)
-        chunks = 1 if chunks is None else chunks
-        if self.form == "RecordBatch" and chunks != 1:
-            reasons.append(
-                Reason(
-                    f"it has {chunks} chunks, and a batch has one", 'pass to="pyarrow.Table"', code="chunks"
-                )
-            )
+        if self.form in ("RecordBatch", "Array") and column.length:
+            chunks = getattr(column, "chunk_count", None)
+            if chunks is None:
+                chunks = len(column.chunks) if isinstance(column, ArrowColumn) else 1
+            other = "Table" if self.form == "RecordBatch" else "ChunkedArray"
+            why = f"it has {chunks} chunks, and a pyarrow.{self.form} has one"
+            reasons += [Reason(why, f'pass to="pyarrow.{other}"', code="chunks")] if chunks != 1 else []
         return reasons
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
@@ -285,6 +299,13 @@ def _marks_immutable(pa: Any) -> bool:
     import inspect
 
     return "max_version" in inspect.signature(pa.Array.__dlpack__).parameters
+
+
+def _whole(array: Any) -> Any:
+    """Return an array, chunked or not, as one array: itself if it has one chunk."""
+    if not hasattr(array, "chunks"):
+        return array
+    return array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
 
 
 def _one_chunk_each(table: Any) -> list[tuple[str, Any]]:
