@@ -82,8 +82,6 @@ def test_permuted_tensors_are_aliased_if_rows_are_whole(shape: Any, order: Any) 
     plan = zc.explain(values, "pyarrow.FixedShapeTensorArray")
     column = zc.convert(values, "pyarrow.FixedShapeTensorArray")
     assert plan.zero_copy == zc.shares_memory(values, column)
-    written = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(values))
-    assert np.array_equal(written.to_numpy_ndarray(), values)
     if order[0] == 0 and len(shape) == 3:  # two dimensions after the first: in order, or exchanged
         assert plan.zero_copy
     if shape[order[0]] != 1 and order[0] != 0:
