@@ -44,10 +44,11 @@ LAYERS: dict[str, set[str]] = {
     "framework": NOUNS,
     # It loads a framework's file when an object or a target needs it.
     "registry": NOUNS | {"framework", "_frameworks"},
-    "tables": NOUNS | {"framework", "layout", "protocols", "registry"},
+    "casting": NOUNS | {"protocols", "registry"},
+    "tables": NOUNS | {"casting", "framework", "layout", "protocols", "registry"},
     "describe": NOUNS | {"framework", "protocols", "registry", "tables"},
     "_frameworks": NOUNS | {"framework", "layout", "pool", "protocols", "registry", "tables"},
-    "_engine": NOUNS | {"describe", "framework", "protocols", "registry", "tables"},
+    "_engine": NOUNS | {"casting", "describe", "framework", "protocols", "registry", "tables"},
     "cli": NOUNS | {"_engine", "describe", "pool", "protocols", "registry", "tables", "zerocopy"},
     "__main__": {"cli"},
     # The public names, loaded on first use.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,4 +349,24 @@ def lacking(framework: str, hook: str) -> UnsupportedConversionError:
         f"its Framework class does not implement {hook}()",
         "implement it: docs/adding-a-framework.md describes each hook",
         code="missing-hook",
+    )
+
+
+def refuse_dtype(target: str, dtype: object, remedy: str = "") -> UnsupportedConversionError:
+    """Return the error for a dtype that a target lacks."""
+    return UnsupportedConversionError(
+        f"to={target!r}",
+        f"{target} has no {dtype}",
+        remedy or "cast it in the source framework to a dtype that both have",
+        code="missing-dtype",
+    )
+
+
+def refuse_ndim(target: str, view: Any, limit: int) -> UnsupportedConversionError:
+    """Return the error for more dimensions than a target supports."""
+    return UnsupportedConversionError(
+        f"to={target!r}",
+        f"the array has {view.ndim} dimensions and {target} supports at most {limit}",
+        "reshape it, or squeeze dimensions of size 1",
+        code="too-many-dimensions",
     )

@@ -25,6 +25,8 @@ from zerocopy.errors import (
     Reason as Reason,
     UnsupportedConversionError as UnsupportedConversionError,
     lacking,
+    refuse_dtype as refuse_dtype,
+    refuse_ndim as refuse_ndim,
 )
 from zerocopy.source import FORMS as FORMS, Array as Array, Source as Source
 from zerocopy.strided_view import StridedView as StridedView
@@ -77,6 +79,8 @@ class Framework:
     can_export_dlpack : bool
         Whether it imports device memory through each protocol and exports it through
         DLPack. It then serves as exporter for producers without one (law 7).
+    can_cast : bool
+        Whether it implements `cast`.
     pool_hook : str
         Its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty for none.
 
@@ -102,6 +106,7 @@ class Framework:
     min_version: str = ""
     has_records: bool = False
     can_export_dlpack: bool = False
+    can_cast: bool = False
     pool_hook: str = ""
     _module: ModuleType | None = None
 
@@ -242,6 +247,21 @@ class Framework:
             code="other-device",
         )
 
+    def cast(self, obj: Any, dtype: DType) -> tuple[Any, bool]:
+        """Return `obj`, an owned object, cast to `dtype` on its device, and whether all values fit.
+
+        False also means that the framework cannot check them: zerocopy then checks them on the host.
+        """
+        raise lacking(self.name, "cast")
+
+    def parse_dtype(self, spec: Any) -> DType | None:
+        """Return the type that `spec`, a dtype object of the framework, names in the option ``dtype=``.
+
+        None for types other than numbers and booleans. Override it if the text of these objects is not
+        a standard name.
+        """
+        return None
+
     def parse_device(self, spec: Any) -> Device:
         """Return the device that `spec`, the option ``device=``, names.
 
@@ -377,23 +397,3 @@ def version_numbers(version: str) -> tuple[int, ...]:
 def identity(obj: Any) -> Any:
     """Return the argument: an exporter or importer for an object that already has the form."""
     return obj
-
-
-def refuse_dtype(target: str, dtype: DType, remedy: str = "") -> UnsupportedConversionError:
-    """Return the error for a dtype that a target lacks."""
-    return UnsupportedConversionError(
-        f"to={target!r}",
-        f"{target} has no {dtype.name}",
-        remedy or "cast it in the source framework to a dtype that both have",
-        code="missing-dtype",
-    )
-
-
-def refuse_ndim(target: str, view: StridedView, limit: int) -> UnsupportedConversionError:
-    """Return the error for more dimensions than a target supports."""
-    return UnsupportedConversionError(
-        f"to={target!r}",
-        f"the array has {view.ndim} dimensions and {target} supports at most {limit}",
-        "reshape it, or squeeze dimensions of size 1",
-        code="too-many-dimensions",
-    )

@@ -43,7 +43,7 @@ class Source:
     host : callable
         ``host() -> ndarray`` in ``view.dtype.storage``: an alias of host memory
         if there are no `reasons`, otherwise a copy with the right values.
-        Not called for device memory.
+        Not called for device memory; otherwise it can be called several times.
     protocol : str
         The protocol that exports the memory: ``"buffer"``, ``"dlpack"``, ``"cai"``, ...
     reasons : sequence of Reason
@@ -62,6 +62,9 @@ class Source:
         For device memory: an object with DLPack or the CUDA Array Interface.
     contiguous : callable, optional
         ``contiguous() -> object``: returns a new row-major copy on the same device.
+    writer : callable, optional
+        For values that are computed: ``writer() -> write``, and ``write(start, out)`` writes rows from
+        row `start` on into `out`, so that a larger copy needs no copy of each part.
 
     Examples
     --------
@@ -83,6 +86,7 @@ class Source:
     to_host: Callable[[int | None], Array] | None = None
     producer: Any = None
     contiguous: Callable[[], Any] | None = None
+    writer: Callable[[], Callable[[int, Array], None]] | None = None
 
 
 def type_name(obj: Any) -> str:

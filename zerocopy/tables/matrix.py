@@ -6,7 +6,7 @@ written in blocks of rows if it is row-major.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.device import HOST, same_memory_space
-from zerocopy.dtype import by_name
+from zerocopy.dtype import NATIVE_NAMES, by_name
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout import threads
 from zerocopy.layout.record_type import record_type
@@ -40,6 +40,8 @@ _PADDING = 64
 _PAGE = 4096
 #: From this size on, in bytes, NumPy's allocator gets fresh pages from the kernel.
 _LARGE = 1 << 22
+#: Elements, and at least rows, that are cast at a time.
+_BLOCK, _ROWS = 1 << 14, 64
 _STACK = "convert the columns, and stack them there: torch.stack(list(x.values()), 1), cupy.stack(...)"
 _COLUMNS = 'layout="columns" gives each column on its own'
 
@@ -99,14 +101,21 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
         raise UnsupportedConversionError(
             "",
             f"a matrix has one type, and the columns have {len(types)}: {listed}",
-            f"pick those of one type, columns={[*most[:3]]!r}"
-            f"{' and the others' if len(most) > 3 else ''}, or cast them in the source",
+            f"{_common(list(types))}pick those of one type, columns={[*most[:3]]!r}"
+            f"{' and the others' if len(most) > 3 else ''}",
             code="mixed-types",
         )
     for leaf in leaves:
         if leaf.source.refusal is not None:
             raise refused_by(leaf.source.refusal)
     return leaves
+
+
+def _common(types: list[str]) -> str:
+    """Return the advice to cast columns to one type, if they are numbers of NumPy."""
+    if not NATIVE_NAMES.issuperset(types):
+        return ""
+    return f'dtype="{np.result_type(*types)}" casts them; or '
 
 
 def _listed(labels: list[Hashable]) -> str:
@@ -273,6 +282,8 @@ def _written(
             view = by_column
 
     def host() -> Array:
+        if any(leaf.source.writer is not None for leaf in leaves):
+            return _cast_columns(leaves, (rows, width), dtype.storage, view.strides == row_major)
         pieces = [list(_pieces(c, leaf)) for c, leaf in zip(table.columns, leaves, strict=True)]
         if view.strides == row_major:
             return _by_rows(pieces, rows, dtype.storage)
@@ -310,6 +321,34 @@ def _memory(shape: tuple[int, int], storage: np.dtype[Any]) -> Array:
     # 80 MB column by column: 6.4 ms instead of 11.4; row by row: 14.3 instead of 19.8.
     memory: Array = hub.memory(nbytes).view(storage).reshape(shape)
     return memory
+
+
+def _cast_columns(
+    leaves: list[TensorLeaf], shape: tuple[int, int], storage: np.dtype[Any], by_rows: bool
+) -> Array:
+    """Return a matrix into which the columns are cast, in blocks of rows that fit into the cache."""
+    out = _memory(shape, storage) if by_rows else _memory(shape[::-1], storage).T
+    writers = [leaf.source.writer() if leaf.source.writer else _copier(leaf.source) for leaf in leaves]
+    step = max(_ROWS, _BLOCK // max(1, shape[1])) if by_rows else _BLOCK
+
+    def fill(low: int, high: int) -> None:
+        for start in range(low, high, step):
+            block = out[start : min(start + step, high)]
+            for column, write in enumerate(writers):
+                write(start, block[:, column])
+
+    shares = threads.split_rows(shape[0], out.nbytes, None, 1)
+    threads.run([partial(fill, low, high) for low, high in shares])
+    return out
+
+
+def _copier(source: Source) -> Callable[[int, Array], None]:
+    array = on_device.fetch(source)
+
+    def write(start: int, out: Array) -> None:
+        out[...] = array[start : start + len(out)].view(out.dtype)
+
+    return write
 
 
 def _by_columns(pieces: list[list[Array]], rows: int, storage: np.dtype[Any]) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,13 +58,25 @@ class Nulls:
         )
 
         def host() -> Array:
-            array = values.host().copy()
+            # Values that are cast are in a new array already.
+            array = values.host() if values.writer is not None else values.host().copy()
             array[column.mask().host()] = fill
             return array
+
+        def writer() -> Callable[[int, Array], None]:
+            assert values.writer is not None
+            plain, mask = values.writer(), column.mask().host()
+
+            def write(start: int, out: Array) -> None:
+                plain(start, out)
+                out[mask[start : start + len(out)]] = fill
+
+            return write
 
         strides = contiguous_strides(values.view.shape, values.view.dtype.itemsize)
         view = replace(values.view, ptr=0, strides=strides)
         filled = replace(values, view=view, host=host, reasons=(*values.reasons, why))
+        filled.writer = None if values.writer is None else writer
         # Device memory holds undefined values at nulls, so it must not be exported.
         return filled if view.device.is_host else on_device.via_host(filled, column.filled(fill))
 

@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from zerocopy._frameworks.duckdb.leaves import leaves, numbers
-from zerocopy.dtype import by_name
+from zerocopy.dtype import DType, by_name
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.protocols.arrow_schema import Field
@@ -49,6 +49,10 @@ _FORMATS: dict[str, str] = dict(
     )
 )
 _FORMATS["timestamp with time zone"] = "tsu:UTC"
+_INTEGERS = ("tinyint", "smallint", "integer", "bigint")
+#: The standard names of DuckDB's types that ``dtype=`` takes.
+_NUMBERS = {"boolean": "bool", "float": "float32", "double": "float64"}
+_NUMBERS |= {f"{u}{n}": f"{u}int{8 << i}" for u in ("", "u") for i, n in enumerate(_INTEGERS)}
 _EXTENSIONS = {"bignum": "arrow.opaque", "geometry": "geoarrow.wkb", "variant": "arrow.parquet.variant"}
 
 #: Types that DuckDB exports as another type without an error: why, and an explicit cast.
@@ -126,6 +130,10 @@ class DuckDB(Framework):
         for column in table.columns:
             column.reasons = (COPIES,)
         return replace(table, name=name, obj=None)
+
+    def parse_dtype(self, spec: Any) -> DType | None:
+        name = _NUMBERS.get(str(spec).lower())
+        return None if name is None else by_name(name)
 
     # -- target ---------------------------------------------------------------
 

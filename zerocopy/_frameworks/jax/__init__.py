@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from zerocopy import registry
@@ -20,12 +21,11 @@ from zerocopy.strided_view import StridedView, contiguous_strides
 
 _MAX_NDIM = 64
 _DEVICE_ALIGNMENT = 16  # kEntryParameterAlignBytes, xla/service/gpu
-_WIDE = ("int64", "uint64", "float64", "complex128")
 _FOREIGN = (
     "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
     "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn", "int2", "int4", "uint2", "uint4",
 )  # fmt: skip
-_X64 = "jax.config.update('jax_enable_x64', True), or cast to 32 bits in the source"
+_NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
 
 
 class Jax(Framework):
@@ -69,6 +69,7 @@ class Jax(Framework):
             capsule = dlpack.request(obj, max_version=None)
             view = replace(dlpack.read(capsule, obj), readonly=True)
 
+            @cache  # the capsule can be imported once
             def host() -> Array:
                 array = dlpack.as_ndarray(capsule, view)
                 array.flags.writeable = False
@@ -138,12 +139,13 @@ class Jax(Framework):
         name = view.dtype.name
         if name not in NATIVE_NAMES and not (name in _FOREIGN and hasattr(jax.numpy, name)):
             raise refuse_dtype("jax", view.dtype)
-        if name in _WIDE and not jax.config.jax_enable_x64:
+        if name in _NARROW and not jax.config.jax_enable_x64:
             # jax.dlpack.from_dlpack and jnp.asarray truncate: 2**40 + 5 becomes 5.
             raise LossyConversionError(
                 "to='jax'",
                 f"JAX's x64 mode is off, so JAX would truncate {name} to 32 bits",
-                _X64,
+                f'zc.convert(x, "jax", dtype="{_NARROW[name]}") casts it, or '
+                'jax.config.update("jax_enable_x64", True) keeps it',
             )
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
@@ -192,7 +194,7 @@ class Jax(Framework):
         import_ = from_capsule()
         # By number: hashing a dtype takes 90 ns more. "q" and "Q" are 64-bit integers with other
         # numbers than int64 and uint64.
-        wide = frozenset(np.dtype(name).num for name in (*_WIDE, "q", "Q"))
+        wide = frozenset(np.dtype(name).num for name in (*_NARROW, "q", "Q"))
 
         def aligned(capsule: Any) -> Any:
             array = import_(capsule)

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks.pyarrow.columns import column_of, field_of_type
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
-from zerocopy.dtype import DType, from_numpy
-from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
+from zerocopy.dtype import DType, by_name, from_numpy
+from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim
-from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import address, host_view, tidy_strides
-from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
@@ -29,7 +27,6 @@ from zerocopy.tables.fixed_shape import memory_order, permuted_tensors
 from zerocopy.tables.labels import duplicates, listed, text_warnings
 
 _MAX_NDIM = 32
-_FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
 _NUMBERS = (
     *(f"int{bits}" for bits in (8, 16, 32, 64)),
     *(f"uint{bits}" for bits in (8, 16, 32, 64)),
@@ -83,22 +80,22 @@ class PyArrow(Hub):
         if isinstance(obj, pa.Scalar):
             why, remedy = "a pyarrow scalar is not an array", "pass x.as_py(), or the array that contains it"
             raise obstacles.refuse_source(name, Reason(why, remedy, code="not-an-array"))
-        return as_tensor(_column(pa, obj, name))
+        return as_tensor(column_of(pa, obj, name))
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         pa = self.module()
         name = f"pyarrow.{type(obj).__name__}"
         if isinstance(obj, (pa.Array, pa.ChunkedArray)):
-            return Table(name, [""], [_column(pa, obj, name)], len(obj), single=True, obj=obj)
+            return Table(name, [""], [column_of(pa, obj, name)], len(obj), single=True, obj=obj)
         if isinstance(obj, pa.RecordBatchReader):
-            columns: list[Column] = [UnreadColumn(name, _field(field)) for field in obj.schema]
+            columns: list[Column] = [UnreadColumn(name, field_of_type(field)) for field in obj.schema]
             return Table(
                 name, obj.schema.names, columns, 0, read=lambda: self._read(obj, name), once=True, obj=obj
             )
         if not isinstance(obj, (pa.Table, pa.RecordBatch)):
             return None
         schema = obj.schema
-        arrays = [_column(pa, c, name, f) for c, f in zip(obj.columns, schema, strict=True)]
+        arrays = [column_of(pa, c, name, f) for c, f in zip(obj.columns, schema, strict=True)]
         return Table(name, schema.names, arrays, obj.num_rows, metadata=schema.metadata or {}, obj=obj)
 
     def _read(self, reader: Any, name: str) -> Table:
@@ -125,6 +122,10 @@ class PyArrow(Hub):
             return array.__dlpack__(max_version=(1, 0))
 
         return {"versioned": versioned, "readonly": np.from_dlpack, "ndarray": np.from_dlpack}
+
+    def parse_dtype(self, spec: Any) -> DType | None:
+        name = _ARROW_NAMES.get(str(spec))
+        return None if name is None else by_name(name)
 
     # -- target ---------------------------------------------------------------
 
@@ -227,14 +228,14 @@ class PyArrow(Hub):
 
     def from_column(self, table: Table) -> Any:
         pa = self.module()
+        if self.form not in (None, "ChunkedArray", "Array"):
+            return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
         array = table.columns[0].arrow()
         chunked = isinstance(array, pa.ChunkedArray)
         if self.form == "ChunkedArray":
             return array if chunked else pa.chunked_array([array])
         if self.form == "Array":
             return _whole(array)
-        if self.form is not None:
-            return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
         return array.chunk(0) if chunked and array.num_chunks == 1 else array
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
@@ -288,6 +289,8 @@ class PyArrow(Hub):
 
 
 # The classes of numeric arrays.
+#: Arrow's names of types that have another standard name.
+_ARROW_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"}
 _CLASS_NAMES = (
     *(f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)),
     *("HalfFloat", "Float", "Double"),
@@ -334,54 +337,6 @@ def _plain_table(pa: Any) -> Callable[[Any], Any]:
         return table
 
     return plain
-
-
-def _field(of: Any) -> Field:
-    """Return a type or a field as the C data interface describes it."""
-    kind = getattr(of, "type", of)
-    # pyarrow compares fields without their metadata, and without their children's: so only plain
-    # fields are cached, which saves 8 us per column.
-    if not kind.num_fields and not getattr(of, "metadata", None):
-        try:
-            return _plain_field(of)
-        except TypeError:  # extension types written in Python are often not hashable
-            pass
-    return read_schema(of.__arrow_c_schema__())
-
-
-@lru_cache(maxsize=4096)
-def _plain_field(of: Any) -> Field:
-    return read_schema(of.__arrow_c_schema__())
-
-
-def _column(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
-    """Describe an array, chunked or not; its memory is exported when it is read."""
-    if not getattr(array, "is_cpu", True):
-        raise DeviceError(
-            f"convert({name})",
-            "the array is not in host memory",
-            "copy it to the host: x.copy_to(...)",
-            code="other-device",
-        )
-    chunked = isinstance(array, pa.ChunkedArray)
-
-    field = _field(of if of is not None else array.type)
-    # A type without children needs only its buffers: exporting it would take 20 us more per chunk.
-    flat = field.kind in _FLAT and not field.extension
-    read = partial(_flat_memory, field) if flat else arrow_c.read_array
-
-    def load() -> list[arrow_c.Memory]:
-        return [read(chunk) for chunk in (array.chunks if chunked else [array])]
-
-    column = ArrowColumn(name, field, load, len(array), lambda: array, size=lambda: int(array.nbytes))
-    column.chunk_count = array.num_chunks if chunked else 1
-    return column
-
-
-def _flat_memory(field: Field, chunk: Any) -> arrow_c.Memory:
-    """Describe an array without children as the C data interface would."""
-    places = tuple(buffer.address if buffer is not None else 0 for buffer in chunk.buffers())
-    return arrow_c.Memory(field, len(chunk), chunk.offset, chunk.null_count, places, (), None, chunk)
 
 
 def _tensor(tensor: Any, name: str) -> Source:
