@@ -59,7 +59,7 @@ class Framework:
     name : str
         The import name; ``to=`` takes it.
     kind : str
-        ``"tensor"``, ``"table"`` or ``"both"``.
+        ``"tensor"``, ``"table"``, ``"both"``, or ``"column"`` for single columns of any type.
     root_modules : tuple of str
         Top-level modules that define the framework's types. They identify an object's
         framework without an import.
@@ -121,7 +121,7 @@ class Framework:
     @property
     def tables(self) -> bool:
         """Whether it has tables: a dict of columns then converts to one table."""
-        return self.kind != "tensor"
+        return self.kind in ("table", "both")
 
     # -- installation -----------------------------------------------------------
 

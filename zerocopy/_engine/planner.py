@@ -81,7 +81,7 @@ class Call:
         if self.description is None:
             with self.translated_errors():
                 # pyarrow reads a stream whole if it has to check it.
-                for_table = target.tables or "validate" in self.options
+                for_table = target.kind != "tensor" or "validate" in self.options
                 self.description = describe(self.obj, self.options.get("index"), for_table)
         return self.description
 
@@ -180,7 +180,7 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
     from zerocopy.tables import planner
 
     device, copy, writable = (call.options.get(name) for name in ("device", "copy", "writable"))
-    if target.tables and device is not None:
+    if target.kind != "tensor" and device is not None:
         target.check_device(target.parse_device(device))
 
     def plan_array(source: Source, copy: bool | None) -> Plan:
