@@ -27,7 +27,18 @@ from helpers.hostile.values import bits
 from zerocopy import registry
 
 PER_KIND = 6  #: objects of one type, dtype, shape and strides
-_ROOTS = {"numpy", "torch", "jaxlib", "tensorflow", "pyarrow", "pandas", "polars", "duckdb", "nanoarrow", "xarray"}
+_ROOTS = {
+    "numpy",
+    "torch",
+    "jaxlib",
+    "tensorflow",
+    "pyarrow",
+    "pandas",
+    "polars",
+    "duckdb",
+    "nanoarrow",
+    "xarray",
+}
 
 
 class Peers:
