@@ -133,7 +133,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         try:
             return TABLE[to][type(obj)](obj)
         except BaseException as error:
-            if not is_error(error):
+            if not isinstance(error, Exception) and not is_error(error):
                 raise
             # A new type, or an object that the fast path cannot take (a lazy conjugate, another
             # device). The slow path starts again, and its errors have this one as context.

@@ -163,33 +163,55 @@ def read_field(producer: Any) -> Field | None:
         raise raised(f"{type(producer).__qualname__}.__arrow_c_schema__()", error) from error
 
 
-def read_stream(producer: Any) -> tuple[Field, Iterator[Memory]]:
-    """Return the type of an object with ``__arrow_c_stream__``, and an iterator of its arrays.
+class Stream:
+    """A stream that was requested from its producer once: first its type, then its arrays.
 
-    The stream is moved out of its capsule, so that a producer that exports the same stream twice
-    causes an error, not an empty table.
+    The type is read in place, so another importer can still take the whole stream from its capsule.
     """
-    asked = f"{type(producer).__qualname__}.__arrow_c_stream__()"
-    try:
-        capsule = producer.__arrow_c_stream__()
-        exported = ArrowArrayStream.from_address(pointer(capsule, STREAM))
-    except ZeroCopyError:
-        raise
-    except Exception as error:
-        raise raised(asked, error) from error
-    if not exported.release:
-        raise UnsupportedConversionError(
-            asked, "the stream was read already, and can be read once", "export a new one", code="consumed"
-        )
-    stream = ArrowArrayStream.from_buffer_copy(exported)
-    exported.release = None
-    owner = _Owned(stream)
-    schema = ArrowSchema()
-    _call(asked, stream, stream.get_schema, schema, "when asked for its schema")
-    schema_owner = _Owned(schema)
-    field = read_struct(schema)
-    del schema_owner
-    return field, _batches(asked, stream, field, owner)
+
+    def __init__(self, producer: Any) -> None:
+        self._asked = f"{type(producer).__qualname__}.__arrow_c_stream__()"
+        try:
+            self._capsule = producer.__arrow_c_stream__()
+            self._exported = ArrowArrayStream.from_address(pointer(self._capsule, STREAM))
+        except ZeroCopyError:
+            raise
+        except Exception as error:
+            raise raised(self._asked, error) from error
+        self._check_unread()
+        schema = ArrowSchema()
+        _call(self._asked, self._exported, self._exported.get_schema, schema, "when asked for its schema")
+        schema_owner = _Owned(schema)
+        self.field = read_struct(schema)
+        del schema_owner
+
+    def batches(self) -> Iterator[Memory]:
+        """Yield the arrays.
+
+        The stream is moved out of its capsule, so that a producer that exports the same stream twice
+        causes an error, not an empty table.
+        """
+        self._check_unread()
+        stream = ArrowArrayStream.from_buffer_copy(self._exported)
+        self._exported.release = None
+        return _batches(self._asked, stream, self.field, _Owned(stream))
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return the producer's capsule, for an importer that reads the whole stream."""
+        self._check_unread()
+        return self._capsule
+
+    def _check_unread(self) -> None:
+        """Refuse a stream that was moved: its functions must not be called."""
+        if not self._exported.release:
+            why, remedy = "the stream was read already, and can be read once", "export a new one"
+            raise UnsupportedConversionError(self._asked, why, remedy, code="consumed")
+
+
+def read_stream(producer: Any) -> tuple[Field, Iterator[Memory]]:
+    """Return the type of an object with ``__arrow_c_stream__``, and an iterator of its arrays."""
+    stream = Stream(producer)
+    return stream.field, stream.batches()
 
 
 def _batches(asked: str, stream: ArrowArrayStream, field: Field, owner: _Owned) -> Iterator[Memory]:

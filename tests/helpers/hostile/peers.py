@@ -27,18 +27,8 @@ from helpers.hostile.values import bits
 from zerocopy import registry
 
 PER_KIND = 6  #: objects of one type, dtype, shape and strides
-_ROOTS = {
-    "numpy",
-    "torch",
-    "jaxlib",
-    "tensorflow",
-    "pyarrow",
-    "pandas",
-    "polars",
-    "duckdb",
-    "nanoarrow",
-    "xarray",
-}
+_ROOTS = {"numpy", "torch", "jaxlib", "tensorflow", "pyarrow", "pandas", "polars", "duckdb"}
+_ROOTS |= {"nanoarrow", "xarray"}
 
 
 class Peers:
