@@ -57,9 +57,9 @@ class Call:
         A dict is a table if the target has tables or an option is for tables. A dict of tables is
         a container of them, and so is a dict of lists if the target has arrays.
         """
-        if isinstance(self.obj, (list, tuple)):
+        if issubclass(type(self.obj), (list, tuple)):
             return True
-        if not isinstance(self.obj, dict):
+        if not issubclass(type(self.obj), dict):
             with self.translated_errors():
                 if registry.by_type(type(self.obj)) is not None or not is_container(self.obj):
                     return False
@@ -68,10 +68,10 @@ class Call:
         target = registry.by_name(self.to)
         if (not target.tables or "leaves" in self.options) and not self.table_options:
             return True
-        columns = self.obj if isinstance(self.obj, dict) else dict(items_of(self.obj))
-        if target.kind != "table" and any(_is_inner_container(value) for value in columns.values()):
-            return True
         with self.translated_errors():
+            columns = self.obj if type(self.obj) is dict else dict(items_of(self.obj))
+            if target.kind != "table" and any(_is_inner_container(value) for value in columns.values()):
+                return True
             target.module()
             self.description = describe_columns(columns)
         return self.description is None

@@ -28,7 +28,7 @@ class Hub(Framework):
 
     def read_all(self, obj: Any) -> Any:
         """Read an object with the C data interface: a table or a column."""
-        pa = self.module()
+        pa, opened = self.module(), None
         try:
             if not hasattr(type(obj), "__arrow_c_stream__"):
                 array = pa.array(obj)
@@ -48,7 +48,8 @@ class Hub(Framework):
         except ZeroCopyError:
             raise
         except (pa.ArrowException, OSError, RuntimeError, TypeError, ValueError) as error:
-            raise _unreadable(obj, error) from error
+            refusal = None if opened is None else opened.refusal
+            raise _unreadable(obj, error) if refusal is None else refusal from error
 
     def copied(self, array: Any) -> Any:
         """Return a copy of an array, with the same chunks."""
