@@ -277,9 +277,8 @@ def test_hdf5_dataset_is_read_by_convert_alone(tmp_path: Any) -> None:
         plan = zc.explain(dataset, "numpy")
         assert (plan.copied_bytes, plan.reasons[0].code) == (VALUES.nbytes, "array-method")
         np.testing.assert_array_equal(zc.convert(dataset, "numpy"), VALUES)
-        with pytest.raises(zc.UnsupportedConversionError) as caught:
+        with pytest.raises(zc.UnsupportedConversionError):
             zc.convert(file, "numpy")
-        assert "{name: x[name] for name in x}" in caught.value.remedy
         assert list(zc.convert({name: file[name] for name in file}, "numpy")) == ["x"]
     with pytest.raises(zc.UnsupportedConversionError):
         zc.convert(dataset, "numpy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
+from typing import TypeGuard
 
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 
@@ -17,6 +18,15 @@ _calls = threading.local()
 def malformed(asked: str, why: str, remedy: str = "fix the exporter") -> UnsupportedConversionError:
     """Return the error for an exporter that violates its protocol."""
     return UnsupportedConversionError(asked, why, remedy, code="invalid-producer")
+
+
+def is_error(error: BaseException) -> TypeGuard[Exception]:
+    """Whether an exception is an error of a library, and not a request to end, such as Ctrl-C.
+
+    Extensions in Rust raise ``pyo3_runtime.PanicException``, which does not derive from ``Exception``
+    (PyO3, "PanicException"), for values that they do not support.
+    """
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def raised(asked: str, error: BaseException) -> UnsupportedConversionError:
@@ -49,7 +59,7 @@ class calling:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         _calls.depth -= 1
-        if error is None or not isinstance(error, Exception) or isinstance(error, MemoryError):
+        if error is None or not is_error(error) or isinstance(error, MemoryError):
             return
         if isinstance(error, ZeroCopyError) and error.code == "nested-exporters":
             return  # the same cause at each level, so one message
