@@ -156,10 +156,16 @@ class Nanoarrow(Framework):
     def from_table(self, table: Table) -> Any:
         arrow = hub().from_table(table)
         if self.form != "ArrayStream":
-            for i, array in enumerate(arrow.columns):
-                kind = _without_views(array.type)
-                if kind != array.type:
-                    arrow = arrow.set_column(i, arrow.schema.field(i).with_type(kind), array.cast(kind))
+            kinds = [_without_views(kind) for kind in arrow.schema.types]
+            if kinds != arrow.schema.types:
+                # All at once, because set_column copies the list of columns each time.
+                fields = [field.with_type(kind) for field, kind in zip(arrow.schema, kinds, strict=True)]
+                schema = hub().module().schema(fields, metadata=arrow.schema.metadata)
+                arrays = [
+                    array if array.type == kind else array.cast(kind)
+                    for array, kind in zip(arrow.columns, kinds, strict=True)
+                ]
+                arrow = type(arrow).from_arrays(arrays, schema=schema)
         return self._wrap(arrow)
 
     def from_column(self, table: Table) -> Any:

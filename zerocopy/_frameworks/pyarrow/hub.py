@@ -81,11 +81,11 @@ class Hub(Framework):
                 reasons.append(obstacles.layout("Arrow", "memory without gaps"))
             return reasons
         form = self._form_of(source.view.ndim)
-        found = form.copy_reasons(source.view)
-        if source.view.ndim > 1 and not found and not source.view.c_contiguous:
+        obstructions = form.copy_reasons(source.view)
+        if source.view.ndim > 1 and not obstructions and not source.view.c_contiguous:
             # The type could be permuted; most readers of such columns would ignore that.
-            found = [obstacles.layout("a column of tensors", "row-major memory")]
-        return reasons + found
+            obstructions = [obstacles.layout("a column of tensors", "row-major memory")]
+        return reasons + obstructions
 
     def tensor_to_arrow(self, column: TensorColumn) -> Any:
         """Return a column of a tensor as an array, which aliases it if it has no reasons to copy."""
