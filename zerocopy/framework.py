@@ -11,7 +11,7 @@ import importlib
 import re
 import sys
 from _thread import get_ident
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from zerocopy.dtype import DType as DType, by_name as by_name, from_numpy as fro
 from zerocopy.errors import (
     CopyRequiredError as CopyRequiredError,
     DeviceError as DeviceError,
+    Fix as Fix,
     FrameworkNotInstalledError,
     LossyConversionError as LossyConversionError,
     Reason as Reason,
@@ -29,7 +30,13 @@ from zerocopy.errors import (
 )
 from zerocopy.forks import IMPORTING, LOADING
 from zerocopy.modules import is_installed as is_installed
-from zerocopy.source import FORMS as FORMS, Array as Array, Source as Source
+from zerocopy.source import (
+    FORMS as FORMS,
+    Array as Array,
+    Source as Source,
+    refuse_dtype as refuse_dtype,
+    refuse_ndim as refuse_ndim,
+)
 from zerocopy.strided_view import StridedView as StridedView
 
 if TYPE_CHECKING:
@@ -55,7 +62,7 @@ class Framework:
     name : str
         The import name; ``to=`` takes it.
     kind : str
-        ``"tensor"``, ``"table"`` or ``"both"``.
+        ``"tensor"``, ``"table"``, ``"both"``, or ``"column"`` for single columns of any type.
     root_modules : tuple of str
         Top-level modules that define the framework's types. They identify an object's
         framework without an import.
@@ -80,8 +87,12 @@ class Framework:
     can_export_dlpack : bool
         Whether it imports device memory through each protocol and exports it through
         DLPack. It then serves as exporter for producers without one (law 7).
+    can_cast : bool
+        Whether it implements `cast`.
     pool_hook : str
         Its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty for none.
+    actions : mapping of str to Fix
+        Expressions over its objects, by the `Fix.action` that they replace in messages.
 
     Examples
     --------
@@ -105,13 +116,15 @@ class Framework:
     min_version: str = ""
     has_records: bool = False
     can_export_dlpack: bool = False
+    can_cast: bool = False
     pool_hook: str = ""
+    actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
 
     @property
     def tables(self) -> bool:
         """Whether it has tables: a dict of columns then converts to one table."""
-        return self.kind != "tensor"
+        return self.kind in ("table", "both")
 
     # -- installation -----------------------------------------------------------
 
@@ -244,15 +257,25 @@ class Framework:
             code="other-device",
         )
 
+    def cast(self, obj: Any, dtype: DType) -> tuple[Any, bool]:
+        """Return `obj`, an owned object, cast to `dtype` on its device, and whether all values fit.
+
+        False also means that the framework cannot check them: zerocopy then checks them on the host.
+        """
+        raise lacking(self.name, "cast")
+
+    def parse_dtype(self, spec: Any) -> DType | None:
+        """Return the type that `spec`, a dtype object of the framework, names in the option ``dtype=``.
+
+        None for types other than numbers and booleans. Override it if the text of these objects is not
+        a standard name.
+        """
+        return None
+
     def parse_device(self, spec: Any) -> Device:
-        """Return the device that `spec`, the option ``device=``, names.
+        """Return the device that `spec`, the option ``device=``, names, or raise ``DeviceError``.
 
         Override it to accept the framework's own device objects.
-
-        Raises
-        ------
-        DeviceError
-            `spec` does not name a device.
         """
         device = parse_device(spec)
         if device is None:
@@ -260,6 +283,7 @@ class Framework:
                 f"to={self.name!r}, device={spec!r}",
                 "it does not name a device",
                 'pass "cpu", "cuda", "cuda:1" or a DLPack pair such as (2, 0)',
+                fixes=[Fix(options={"device": self.device_kinds[0]})],
             )
         return device
 
@@ -270,18 +294,13 @@ class Framework:
         return Device({"cpu": 1, "cuda": 2}[self.device_kinds[0]], 0)
 
     def check_device(self, device: Device) -> None:
-        """Check that the framework can use `device`.
-
-        Raises
-        ------
-        DeviceError
-            The framework does not support it, or it does not exist.
-        """
+        """Raise ``DeviceError`` if the framework does not support `device`, or it does not exist."""
         if device.kind not in self.device_kinds:
             raise DeviceError(
                 f"to={self.name!r}, device={str(device)!r}",
                 f"{self.name} has no arrays on {device.kind}",
                 f"pass one of its devices: {', '.join(self.device_kinds)}",
+                fixes=[Fix(options={"device": kind}) for kind in self.device_kinds],
             )
 
     def devices(self) -> list[str]:
@@ -373,25 +392,5 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 
 def identity(obj: Any) -> Any:
-    """Return the argument: an exporter or importer for an object that already has the form."""
+    """Return the argument, which already has the form."""
     return obj
-
-
-def refuse_dtype(target: str, dtype: DType, remedy: str = "") -> UnsupportedConversionError:
-    """Return the error for a dtype that a target lacks."""
-    return UnsupportedConversionError(
-        f"to={target!r}",
-        f"{target} has no {dtype.name}",
-        remedy or "cast it in the source framework to a dtype that both have",
-        code="missing-dtype",
-    )
-
-
-def refuse_ndim(target: str, view: StridedView, limit: int) -> UnsupportedConversionError:
-    """Return the error for more dimensions than a target supports."""
-    return UnsupportedConversionError(
-        f"to={target!r}",
-        f"the array has {view.ndim} dimensions and {target} supports at most {limit}",
-        "reshape it, or squeeze dimensions of size 1",
-        code="too-many-dimensions",
-    )

@@ -250,7 +250,15 @@ def _owner(cls: type, base: type) -> Framework | None:
     return next(owners, None)
 
 
-def relay(view: StridedView, *, dlpack: bool = False) -> Framework:
+def by_root(cls: type) -> tuple[Framework, ...]:
+    """Return the frameworks whose root modules define a type, whether or not they own it."""
+    root = _root(cls)
+    if root not in _by_root and root not in ("numpy", "builtins"):
+        _load_all()
+    return tuple(_by_root.get(root, ()))
+
+
+def relay(view: StridedView, *, dlpack: bool = False, cast: bool = False) -> Framework:
     """Return a framework that can copy or export device memory for a producer that cannot.
 
     Frameworks that are already imported come first.
@@ -263,6 +271,8 @@ def relay(view: StridedView, *, dlpack: bool = False) -> Framework:
     dlpack : bool
         Whether its arrays must export DLPack, for a producer that has only the CUDA Array
         Interface.
+    cast : bool
+        Whether it must be able to cast its arrays on their device.
 
     Raises
     ------
@@ -274,6 +284,8 @@ def relay(view: StridedView, *, dlpack: bool = False) -> Framework:
     candidates = [f for f in _known.values() if f.can_copy_to_device and device.kind in f.device_kinds]
     if dlpack:
         candidates = [f for f in candidates if f.can_export_dlpack]
+    if cast:
+        candidates = [f for f in candidates if f.can_cast]
     refusals = []
     for framework in sorted(candidates, key=lambda f: (not is_imported(f.name), not f.can_export_dlpack)):
         if not framework.installed():
@@ -286,9 +298,10 @@ def relay(view: StridedView, *, dlpack: bool = False) -> Framework:
             refusals.append(f"{framework.name} does not accept its layout")
         except ZeroCopyError as error:
             refusals.append(f"{framework.name}: {error.why}")
+    verb = "cast" if cast else "export" if dlpack else "copy"
     raise DeviceError(
         f"device={str(device)!r}",
-        f"no installed framework can {'export' if dlpack else 'copy'} this memory on {device}"
+        f"no installed framework can {verb} this memory on {device}"
         + "".join(f"; {refusal}" for refusal in refusals),
         "install one that can: " + ", ".join(sorted(f.name for f in candidates)),
         code="no-relay",

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.errors import Reason
+from zerocopy.dtype import DType
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.strided_view import StridedView
 
 Array = np.ndarray[Any, Any]
@@ -43,7 +44,7 @@ class Source:
     host : callable
         ``host() -> ndarray`` in ``view.dtype.storage``: an alias of host memory
         if there are no `reasons`, otherwise a copy with the right values.
-        Not called for device memory.
+        Not called for device memory; otherwise it can be called several times.
     protocol : str
         The protocol that exports the memory: ``"buffer"``, ``"dlpack"``, ``"cai"``, ...
     reasons : sequence of Reason
@@ -62,6 +63,9 @@ class Source:
         For device memory: an object with DLPack or the CUDA Array Interface.
     contiguous : callable, optional
         ``contiguous() -> object``: returns a new row-major copy on the same device.
+    writer : callable, optional
+        For values that are computed: ``writer() -> write``, and ``write(start, out)`` writes rows from
+        row `start` on into `out`, so that a larger copy needs no copy of each part.
 
     Examples
     --------
@@ -83,6 +87,7 @@ class Source:
     to_host: Callable[[int | None], Array] | None = None
     producer: Any = None
     contiguous: Callable[[], Any] | None = None
+    writer: Callable[[], Callable[[int, Array], None]] | None = None
 
 
 def type_name(obj: Any) -> str:
@@ -94,4 +99,31 @@ def type_name(obj: Any) -> str:
     ('list', 'numpy.ndarray')
     """
     cls = type(obj)
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    module = getattr(cls, "__module__", "builtins")  # types that C code creates can lack it
+    return cls.__qualname__ if module == "builtins" else f"{module}.{cls.__qualname__}"
+
+
+def refuse_dtype(
+    target: str, dtype: DType, remedy: str = "", fixes: Sequence[Fix] = ()
+) -> UnsupportedConversionError:
+    """Return the error for a dtype that a target lacks, by default with a cast to a wider one."""
+    wide = dtype.wider
+    if wide and not fixes and not remedy:
+        fixes = [Fix(options={"dtype": wide}), Fix(action=f"cast:{wide}", effect="casts it")]
+    return UnsupportedConversionError(
+        f"to={target!r}",
+        f"{target} has no {dtype}",
+        remedy or ("" if fixes else "cast it in the source framework to a dtype that both have"),
+        code="missing-dtype",
+        fixes=fixes,
+    )
+
+
+def refuse_ndim(target: str, view: StridedView, limit: int) -> UnsupportedConversionError:
+    """Return the error for more dimensions than a target supports."""
+    return UnsupportedConversionError(
+        f"to={target!r}",
+        f"the array has {view.ndim} dimensions and {target} supports at most {limit}",
+        code="too-many-dimensions",
+        fixes=[Fix("numpy.asarray({x}).reshape(-1)", "flattens it", action="flatten")],
+    )

@@ -207,7 +207,8 @@ def test_signature_is_the_documented_one() -> None:
     import inspect
 
     parameters = inspect.signature(zc.convert).parameters
-    tensors, tables = ["device", "copy", "stream", "writable"], ["layout", "columns", "nulls", "encode"]
+    tensors = ["device", "copy", "stream", "writable", "dtype", "leaves", "validate"]
+    tables = ["layout", "columns", "nulls", "encode"]
     assert list(parameters) == ["obj", "to", *tensors, *tables, "names", "index"]
     assert list(parameters) == list(inspect.signature(zc.explain).parameters)
     assert all(parameters[n].kind is inspect.Parameter.KEYWORD_ONLY for n in list(parameters)[2:])

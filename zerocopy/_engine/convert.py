@@ -6,11 +6,13 @@ from typing import Any, Unpack
 
 from zerocopy import registry
 from zerocopy._engine.containers import convert_leaves
+from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import TABLE, keep
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
+from zerocopy.protocols.exporter_errors import is_error
 
 
 # One dictionary for all options: ten named defaults and their checks cost 30 ns more.
@@ -22,8 +24,9 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     obj : object
         An array, tensor, table or column of any framework; an object that supports DLPack,
         the CUDA Array Interface, NumPy's array interface, the Arrow C data interface or the
-        buffer protocol; or a dict, list, tuple or namedtuple of these, which is converted
-        leaf by leaf into the same container. For a table framework, a dict of columns is a table.
+        buffer protocol; or a dict, list, tuple, dataclass, mapping or mutable sequence of
+        these, which is converted leaf by leaf into the same container. For a table framework,
+        a dict or mapping of columns is a table.
     to : str or module
         A framework's import name, such as ``"torch"``; :func:`zerocopy.frameworks`
         lists them. ``"pyarrow.Tensor"`` names one of several forms.
@@ -41,6 +44,19 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         copies if necessary. False: the result is marked read-only if the target can do so.
         None: an alias of immutable memory is marked read-only if the target can do so;
         ``explain`` warns if it cannot.
+    dtype : str, dtype or dict, optional
+        Cast on the way: a name such as ``"float32"``, a NumPy dtype or type, a dtype of any
+        framework (``torch.float32``, ``polars.Float32``), or a dict from source types or labels of
+        columns to these, in which labels win. A value that does not fit raises
+        ``LossyConversionError``; only a float may be rounded, to a narrower float.
+    leaves : str, optional
+        ``"keep"``: leaves of a container that are not arrays or tables, such as text, None and
+        Python numbers, are kept unchanged. A mapping is then a container for table frameworks
+        too. None: such leaves are refused.
+    validate : {"full"}, optional
+        ``"full"``: check the content of Arrow columns first, with pyarrow: offsets, views, codes of
+        dictionaries, run ends, UTF-8. Use it for data from untrusted sources. It reads all of it.
+        None: check only lengths, counts and the first and last offsets, in constant time.
     layout : str, optional
         For a table in a tensor framework. ``"columns"``, the default: a dict of one tensor a
         column. ``"matrix"``: one tensor of shape (rows, columns), an alias if the columns are
@@ -51,7 +67,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     nulls : str, number or dict, optional
         Tensors have no nulls: a column with nulls is refused unless this is ``"mask"``
         (:class:`zerocopy.Masked`), ``"nan"`` (NaN in floats) or a number that replaces them.
-        A dict has one of these for each column.
+        A dict has one of these for each column. NaN counts as null in pandas' float columns.
     encode : bool, optional
         True: dates, times, decimals, categories, text and lists become
         :class:`zerocopy.Encoded` numbers, since tensors have no such types.
@@ -63,7 +79,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     Returns
     -------
     object
-        Of the target's type, with the same values, shape and dtype. It aliases `obj`
+        Of the target's type, with the same values, shape and, without `dtype`, dtype. It aliases `obj`
         where possible and keeps aliased memory alive; :func:`zerocopy.explain`
         reports whether it does. An object of the target itself is returned unchanged.
 
@@ -76,7 +92,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     CopyRequiredError
         ``copy=False`` and a copy is needed.
     LossyConversionError
-        The target would change values.
+        The target, or the cast to `dtype`, would change values.
     DeviceError
         The device does not exist, or its driver does not answer.
     ValueError, TypeError
@@ -100,6 +116,14 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     >>> rows = [np.arange(3), {"mask": np.array([True])}]
     >>> [type(leaf).__name__ for leaf in zc.convert(rows, to="numpy", copy=True)]
     ['ndarray', 'dict']
+    >>> zc.convert(np.array([1.5, 2.5]), to="numpy", dtype="float16")
+    array([1.5, 2.5], dtype=float16)
+    >>> zc.convert(np.array([1, 300]), to="numpy", dtype="uint8")
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.LossyConversionError: convert(numpy.ndarray int64 (2,), to='numpy', dtype='uint8'):
+    dtype uint8 cannot hold the value 300 at [1]: it is outside 0 to 255.
+      To fix: dtype='uint16' holds it
     >>> zc.convert(np.arange(3), to="numpy", device="cuda")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
@@ -109,7 +133,9 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     if not options:
         try:
             return TABLE[to][type(obj)](obj)
-        except Exception:  # noqa: BLE001
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_error(error):
+                raise
             # A new type, or an object that the fast path cannot take (a lazy conjugate, another
             # device). The slow path starts again, and its errors have this one as context.
             return _convert_slowly(obj, to, {})
@@ -124,8 +150,7 @@ def _convert_slowly(obj: Any, to: Any, options: dict[str, Any]) -> Any:
     call = Call(obj, to, options)
     try:
         if call.is_tree():
-            if not obj:
-                registry.by_name(to)  # an empty container has no leaf that checks the name
+            registry.by_name(to)  # an empty container has no leaf that checks the name
             return convert_leaves(obj, convert, to, options)
         result = _run(make_plan(call), call)
     except ZeroCopyError as error:
@@ -133,6 +158,8 @@ def _convert_slowly(obj: Any, to: Any, options: dict[str, Any]) -> Any:
             error.__suppress_context__ = True  # the route table's KeyError is not a cause
         if not error.asked:
             error.with_context(asked=str(call))
+        if not error.calls:  # a leaf's error has its own
+            compose(error, call)
         raise
     if not options:
         keep(obj, to)
@@ -145,7 +172,9 @@ def _run(plan: Plan, call: Call) -> Any:
         return plan.run()
     except (ZeroCopyError, MemoryError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not is_error(error):
+            raise
         name = registry.out_of_memory(error)
         if name is not None:
             raise call.out_of_memory(name, error) from error

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from zerocopy import registry
-from zerocopy._engine.containers import leaf_paths
+from zerocopy._engine.container_types import is_plain_object
+from zerocopy._engine.containers import leaf_calls
+from zerocopy._engine.fixes import compose, keep_leaves, prepend, relocate, resolve
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy.errors import UnknownFrameworkError, ZeroCopyError
 from zerocopy.plan import Plan
+from zerocopy.source import type_name
 
 
 def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
@@ -21,8 +24,10 @@ def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
         The object to convert.
     to : str or module
         The target.
-    device, copy, stream, writable, layout, columns, nulls, encode, names, index : optional
-        The options of :func:`zerocopy.convert`.
+    device, copy, stream, writable, dtype, leaves, validate : optional
+        The options of :func:`zerocopy.convert`. ``validate="full"`` reads the data here too.
+    layout, columns, nulls, encode, names, index : optional
+        Its options for tables.
 
     Returns
     -------
@@ -50,25 +55,39 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     """
     call = Call(obj, to, check_options("explain", options))
     try:
-        return _explain_tree(call) if call.is_tree() else make_plan(call)
+        return _explain_tree(call) if call.is_tree() else resolve(_explain(call), call)
     except UnknownFrameworkError:
         raise
     except ZeroCopyError as error:
+        compose(error, call)
         return Plan(call.subject, str(to), possible=False, reasons=(error.reason,), error=error)
 
 
 explain.__signature__ = SIGNATURE.replace(return_annotation="Plan")  # type: ignore[attr-defined]
 
 
+def _explain(call: Call) -> Plan:
+    plan = make_plan(call)
+    if call.cast is not None:
+        try:
+            for check in call.cast.checks:
+                check()
+        except ZeroCopyError as error:
+            raise error.with_context(asked=str(call)) from error.__cause__
+    return plan
+
+
 def _explain_tree(call: Call) -> Plan:
     """Return the plan of a container: the sum of its leaves' plans."""
     registry.by_name(call.to)  # an empty container has no leaf that checks the name
-    leaves = {path: explain(leaf, call.to, **call.options) for path, leaf in leaf_paths(call.obj)}
+    calls = leaf_calls(call.obj, call.options)
+    leaves = {path: _explain_leaf(leaf, path, call.to, options) for path, leaf, options in calls}
     errors = [plan.error for plan in leaves.values() if plan.error is not None]
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())
+    count = sum(not plan.kept for plan in leaves.values())
     return Plan(
-        f"{type(call.obj).__qualname__} with {len(leaves)} array{'s' if len(leaves) != 1 else ''}",
+        f"{type(call.obj).__qualname__} with {count} array{'s' if count != 1 else ''}",
         str(call.to),
         possible=not errors,
         zero_copy=not errors and shares and copied == 0,
@@ -76,4 +95,19 @@ def _explain_tree(call: Call) -> Plan:
         error=errors[0] if errors else None,
         leaves=leaves,
         steps=("convert each leaf",),
+        kept=count == 0 and bool(leaves),
     )
+
+
+def _explain_leaf(leaf: Any, path: str, to: Any, options: dict[str, Any]) -> Plan:
+    options = dict(options)
+    keeps = options.pop("leaves", None) is not None
+    if keeps and is_plain_object(leaf):
+        return Plan(type_name(leaf), str(to), steps=("keep the object unchanged",), kept=True)
+    plan = explain(leaf, to, **options)
+    if plan.error is not None:
+        relocate(plan.error, path)
+        if is_plain_object(leaf):
+            prepend(plan.error, keep_leaves(to, options))
+        plan.reasons = (plan.error.reason,)
+    return plan

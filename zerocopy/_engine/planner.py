@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._engine.containers import CONTAINERS
+from zerocopy._engine.container_types import is_container, is_mapping, items_of
 from zerocopy._engine.device_plan import on_device, to_host
 from zerocopy._engine.options import TABLE_NAMES
+from zerocopy.casting.option import DTypeOption
+from zerocopy.casting.sources import cast_source
 from zerocopy.describe import describe, describe_columns, summarize
 from zerocopy.device import Device, parse_stream, same_memory_space
-from zerocopy.errors import CopyRequiredError, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import CopyRequiredError, Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import aligned_copy, host_view
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source, type_name
 from zerocopy.strided_view import StridedView
 
@@ -26,12 +30,13 @@ class Call:
     The description is used for all messages, so the object is described once.
     """
 
-    __slots__ = ("description", "obj", "options", "table_options", "to")
+    __slots__ = ("cast", "description", "obj", "options", "table_options", "to")
 
     def __init__(self, obj: Any, to: Any, options: dict[str, Any]) -> None:
         self.obj, self.to, self.options = obj, to, options
         self.description: Any = None  # a Source or a Table; None before describe()
         self.table_options: Any = None  # an Options; checked here, before the object is described
+        self.cast: DTypeOption | None = DTypeOption(options["dtype"]) if "dtype" in options else None
         if any(name in options for name in TABLE_NAMES):
             from zerocopy.tables.options import Options
 
@@ -52,25 +57,32 @@ class Call:
         A dict is a table if the target has tables or an option is for tables. A dict of tables is
         a container of them, and so is a dict of lists if the target has arrays.
         """
-        if not isinstance(self.obj, CONTAINERS):
-            return False
-        if not isinstance(self.obj, dict):
+        if issubclass(type(self.obj), (list, tuple)):
+            return True
+        if not issubclass(type(self.obj), dict):
+            with self.translated_errors():
+                if registry.by_type(type(self.obj)) is not None or not is_container(self.obj):
+                    return False
+        if not is_mapping(self.obj):
             return True
         target = registry.by_name(self.to)
-        if not target.tables and not self.table_options:
-            return True
-        if target.kind != "table" and any(_is_plain_container(value) for value in self.obj.values()):
+        if (not target.tables or "leaves" in self.options) and not self.table_options:
             return True
         with self.translated_errors():
+            columns = self.obj if type(self.obj) is dict else dict(items_of(self.obj))
+            if target.kind != "table" and any(_is_inner_container(value) for value in columns.values()):
+                return True
             target.module()
-            self.description = describe_columns(self.obj)
+            self.description = describe_columns(columns)
         return self.description is None
 
     def describe(self, target: Framework) -> Any:
         """Describe the object, unless `is_tree` did, and return the `Source` or `Table`."""
         if self.description is None:
             with self.translated_errors():
-                self.description = describe(self.obj, self.options.get("index"), target.tables)
+                # pyarrow reads a stream whole if it has to check it.
+                for_table = target.kind != "tensor" or "validate" in self.options
+                self.description = describe(self.obj, self.options.get("index"), for_table)
         return self.description
 
     @contextmanager
@@ -90,7 +102,9 @@ class Call:
                 "flatten it, or raise the limit with sys.setrecursionlimit",
                 code="nested-too-deep",
             ) from error
-        except Exception as error:
+        except BaseException as error:
+            if not is_error(error):
+                raise
             name = registry.out_of_memory(error)
             if name is not None:
                 raise self.out_of_memory(name, error) from error
@@ -109,8 +123,8 @@ class Call:
         )
 
 
-def _is_plain_container(value: Any) -> bool:
-    if not isinstance(value, CONTAINERS):
+def _is_inner_container(value: Any) -> bool:
+    if not is_container(value):
         return False
     from zerocopy.tables.result import Masked
 
@@ -131,13 +145,21 @@ def make_plan(call: Call) -> Plan:
         target.module()
         stream = parse_stream(options.get("stream"))
         native = target.owns(type(call.obj)) and target.is_native(call.obj)
-        if native and not options.keys() - {"copy", "stream"} and options.get("copy") is not True:
+        plain = not options.keys() - {"copy", "stream", "leaves", "validate"}
+        if native and plain and options.get("copy") is not True:
             return _plan_unchanged(call, target)
         description = call.describe(target)
+        if call.cast is not None:
+            call.cast.bind(_labels(description))
         if call.table_options or not isinstance(description, Source) or target.kind == "table":
             return _plan_table(call, target, stream)
         copy, writable = options.get("copy"), options.get("writable")
         device = _device(description, target, options.get("device"))
+        new = None if call.cast is None else call.cast.new_type(description.view.dtype)
+        if call.cast is not None and new is not None:
+            cast = cast_source(description, new, call.cast)
+            plan = _plan_array(cast, target, device, copy, stream, writable)
+            return replace(plan, source=call.subject)
         if native:
             return _plan_native(call, description, target, device, copy, stream, writable)
         return _plan_array(description, target, device, copy, stream, writable)
@@ -146,19 +168,27 @@ def make_plan(call: Call) -> Plan:
         raise
 
 
+def _labels(description: Any) -> list[Any] | None:
+    """Return the labels of a table's columns, none for an array; None if they are not known yet."""
+    if isinstance(description, Source):
+        return []
+    return None if description.read is not None and not description.columns else list(description.labels)
+
+
 def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
     """Plan a table, a column, or an array whose target or options are for tables."""
     from zerocopy.tables import planner
 
     device, copy, writable = (call.options.get(name) for name in ("device", "copy", "writable"))
-    if target.tables and device is not None:
+    if target.kind != "tensor" and device is not None:
         target.check_device(target.parse_device(device))
 
     def plan_array(source: Source, copy: bool | None) -> Plan:
         chosen = _device(source, target, device)
         return _plan_array(source, target, chosen, copy, stream, writable)
 
-    request = planner.request(target, call.table_options, copy, writable, plan_array)
+    validate = "validate" in call.options
+    request = planner.request(target, call.table_options, copy, writable, validate, plan_array, call.cast)
     with call.translated_errors():
         return planner.make(call.description, request)
 
@@ -175,15 +205,30 @@ def _plan_unchanged(call: Call, target: Framework) -> Plan:
     try:
         description = call.describe(target)
     except ZeroCopyError:
-        pass  # such as a sparse tensor of the target, which has no single block of memory
+        # Such as a sparse tensor of the target, which has no single block of memory.
+        if target.tables and "validate" in call.options:
+            raise
     else:
         if isinstance(description, Source):
             empty = description.view.size == 0
         else:
+            if "validate" in call.options:
+                _validate(call)
             has_bytes = any(column.length and column.nbytes for column in description.columns)
             empty = description.read is None and not has_bytes
     obj = call.obj
     return Plan(call.subject, target.name, zero_copy=not empty, steps=("the object itself",), run=lambda: obj)
+
+
+def _validate(call: Call) -> None:
+    """Check the content of a table that `convert` returns unchanged; refuse one that has not been read."""
+    from zerocopy.tables import validation
+
+    if call.description.read is not None:
+        why = "validate='full' checks the content, which is known only after it has been read"
+        raise UnsupportedConversionError("", why, "read it first", code="unread")
+    with call.translated_errors():
+        validation.check(call.description)
 
 
 def _plan_native(
@@ -220,7 +265,9 @@ def _plan_array(
     """Return the plan for an array of another framework, or of a type known only by its protocols."""
     if source.refusal is not None:
         refusal = source.refusal
-        raise UnsupportedConversionError("", refusal.why, refusal.remedy, code=refusal.code)
+        raise UnsupportedConversionError(
+            "", refusal.why, refusal.remedy, code=refusal.code, fixes=refusal.fixes
+        )
     view, on_host = source.view, source.view.device.is_host
     # Called for every device, because these methods raise if a copy does not help.
     target_reasons = target.copy_reasons(view) if device.is_host else target.device_copy_reasons(view)
@@ -267,6 +314,8 @@ def _from_host(
         return run, f"{target.name} aliases the memory"
     if not device.is_host:
         return run, f"{target.name} copies from the host to {device}"
+    if source.writer is not None:
+        return run, f"cast to {dtype}; {target.name} aliases the copy"
     if source.reasons:
         return run, f"{source.name} copies its values; {target.name} aliases the copy"
     return run, f"copy to row-major, 64-byte aligned memory; {target.name} aliases the copy"
@@ -285,8 +334,8 @@ def _readonly_reasons(view: StridedView, target: Framework, writable: bool | Non
         return [
             Reason(
                 "writable=True was passed and the source declares its memory immutable",
-                "leave writable out to get an alias, and do not write to it",
                 code="writable-requested",
+                fixes=[Fix(options={"writable": None}, effect="aliases: do not write to the result")],
             )
         ]
     return []
@@ -297,12 +346,11 @@ def _apply_copy_option(copy: bool | None, reasons: list[Reason], view: StridedVi
     if view.size == 0:
         return reasons
     if copy is False and reasons:
-        raise CopyRequiredError(
-            "",
-            "copy=False, but a copy is needed: " + "; ".join(r.why for r in reasons),
-            "; or ".join([*(r.remedy for r in reasons if r.remedy), "allow the copy with copy=None"]),
-            code=reasons[0].code,
-        )
+        fix = Fix(options={"copy": None}, effect="copies")
+        why = "copy=False, but a copy is needed: " + "; ".join(r.why for r in reasons)
+        error = CopyRequiredError("", why, code=reasons[0].code, fixes=[fix])
+        error.obstacles = [((), reason) for reason in reasons]
+        raise error
     if copy is True and not reasons:
         return [Reason("copy=True was passed", code="copy-requested")]
     return reasons

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
+from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
@@ -19,6 +19,7 @@ from zerocopy.tables.arrow_table import table_of_chunks, unread_table
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
+from zerocopy.tables.labels import text_warnings
 
 _HOST = 1  # ARROW_DEVICE_CPU
 _VIEWS = ("string_view", "binary_view")
@@ -57,8 +58,8 @@ class Nanoarrow(Framework):
         assert table is not None
         if table.read is not None:
             why = "a stream becomes an array when it is read, which is possible once"
-            remedy = "pass x.read_all()"
-            raise UnsupportedConversionError(f"convert({name})", why, remedy, code="unread")
+            fixes = [Fix("{x}.read_all()", "reads it")]
+            raise UnsupportedConversionError(f"convert({name})", why, code="unread", fixes=fixes)
         return as_one_tensor(table)
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
@@ -139,7 +140,7 @@ class Nanoarrow(Framework):
                 warnings.append(f"{subject}: views become large_string or large_binary")
         if self.form == "ArrayStream":
             warnings.append("a stream can be read once")
-        return tuple(warnings)
+        return (*warnings, *(() if table.single else text_warnings("nanoarrow", table.labels)))
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         if cut := [label for label in table.labels if "\0" in str(label)]:

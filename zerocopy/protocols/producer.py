@@ -9,19 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from zerocopy.device import CUDA, HOST, NO_SYNC_STREAM, Device, parse_device
-from zerocopy.dtype import from_numpy
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.dtype import SUBBYTE_NAMES, from_numpy
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols import array_interface, cuda_array_interface, cuda_driver, dlpack
+from zerocopy.protocols.layout_checks import check_layout
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView
 
 # NumPy imports versioned capsules from 2.1 on, and passes no stream for host memory.
 _VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+
+#: Methods of the protocols, looked up on the type, and attributes, which an instance can have.
+_METHODS = (
+    "__dlpack__",
+    "__arrow_c_array__",
+    "__arrow_c_device_array__",
+    "__arrow_c_stream__",
+    "__array__",
+)
+_INTERFACES = ("__cuda_array_interface__", "__array_interface__")
+_BYTE_BOUNDS: Callable[[Array], tuple[int, int]] = getattr(
+    np.lib, "array_utils", np
+).byte_bounds  # moved in 2.0
 
 _REMEDY = (
     "pass an array: an object with __dlpack__, __cuda_array_interface__, "
@@ -44,7 +59,7 @@ def describe(obj: Any) -> Source | None:
     if _has_interface(obj, "__cuda_array_interface__"):
         return _cuda_array_interface(obj)
     if _has_interface(obj, "__array_interface__"):
-        return _host(obj, lambda: np.asarray(obj), "array-interface")
+        return _host(obj, lambda: _within_buffer(obj, np.asarray(obj)), "array-interface")
     return None
 
 
@@ -60,6 +75,20 @@ def is_arrow_array(obj: Any) -> bool:
     """Whether an object's type exports single Arrow arrays."""
     cls = type(obj)
     return hasattr(cls, "__arrow_c_device_array__") or hasattr(cls, "__arrow_c_array__")
+
+
+def exports_arrays(obj: Any) -> bool:
+    """Whether an object supports a protocol of arrays or tables, or the buffer protocol."""
+    cls = type(obj)
+    if any(hasattr(cls, name) for name in _METHODS) or any(_has_interface(obj, name) for name in _INTERFACES):
+        return True
+    try:
+        memoryview(obj).release()
+    except TypeError:
+        return False
+    except (ValueError, BufferError):  # a closed mmap: it has a buffer, which cannot be read
+        pass
+    return True
 
 
 def describe_buffer(obj: Any) -> Source:
@@ -84,6 +113,19 @@ def describe_buffer(obj: Any) -> Source:
     return _host(obj, lambda: np.asarray(buffer), "buffer")
 
 
+def _within_buffer(obj: Any, array: Array) -> Array:
+    """Return the array; raise if its interface has a buffer that the array leaves, which NumPy reads."""
+    interface = obj.__array_interface__
+    data: Any = interface.get("data") if type(interface) is dict else ()
+    if type(data) is not tuple and array.size:  # not an address, which has no size
+        buffer = np.frombuffer(obj if data is None else data, np.uint8)
+        start = array_interface.address(buffer)
+        low, high = _BYTE_BOUNDS(array)
+        if low < start or high > start + buffer.size:
+            raise ValueError(f"its offset and strides leave the buffer of {buffer.size:,} bytes")
+    return array
+
+
 def _has_interface(obj: Any, name: str) -> bool:
     """Whether an instance has an interface; True if the property raises, so that reading reports it."""
     try:
@@ -93,22 +135,33 @@ def _has_interface(obj: Any, name: str) -> bool:
 
 
 def _no_protocol(obj: Any) -> UnsupportedConversionError:
-    remedy = _REMEDY
+    remedy, fixes = _REMEDY, tuple[Fix, ...]()
     if hasattr(type(obj), "__next__"):
-        remedy = "collect its items: list(x) of arrays is converted item by item"
+        remedy, fixes = "", (Fix("list({x})", "is converted item by item"),)
     elif type(obj).__name__ == "PyCapsule":
         remedy = "pass the array that exported it: a capsule can be imported only once"
     elif hasattr(type(obj), "to_numpy"):  # a data frame or a series
-        remedy = "pass its values, x.to_numpy()"
-    elif hasattr(type(obj), "toarray"):  # SciPy's sparse arrays
-        remedy = "make it dense, x.toarray(), or convert its parts: x.data, x.indices, x.indptr"
+        remedy, fixes = "", (Fix("{x}.to_numpy()"),)
+    elif dense := [name for name in ("todense", "toarray") if hasattr(type(obj), name)]:
+        remedy, fixes = "", _sparse(obj, dense[-1])
     elif isinstance(obj, (int, float, complex)):
-        remedy = "pass an array: numpy.asarray(x), for several numbers numpy.asarray of their list"
+        remedy, fixes = "", (Fix("numpy.asarray({x})"),)
     return UnsupportedConversionError(
         f"convert({type_name(obj)})",
         f"{type_name(obj)} is not an array and supports no array protocol",
         remedy,
         code="not-an-array",
+        fixes=fixes,
+    )
+
+
+def _sparse(obj: Any, dense: str) -> tuple[Fix, ...]:
+    """Return fixes for a sparse array of SciPy, JAX or PyData: its dense form, or the arrays of its parts."""
+    names = ("data", "indices", "indptr", "row", "col", "coords")
+    parts = ", ".join(f"{{x}}.{name}" for name in names if _has_interface(obj, name))
+    return (
+        Fix(f"{{x}}.{dense}()", "makes it dense"),
+        *([Fix(f"[{parts}]", "converts its parts")] if parts else []),
     )
 
 
@@ -123,25 +176,21 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
             "fix the exporter, or pass an array",
             code="invalid-producer",
         ) from error
+    # NumPy allocates uninitialised memory for a buffer at NULL.
+    ptr = 0 if protocol == "buffer" and array.flags.owndata else array_interface.address(array)
+    check_layout(asked, ptr, array.shape, array.strides, array.itemsize)
     native = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
     dtype = from_numpy(native)
     if dtype is None:
         raise UnsupportedConversionError(
             asked,
             f"tensors do not have the type {array.dtype}",
-            "pass its bytes, numpy.asarray(x).view('uint8'), or numbers",
+            "pass numbers" if array.dtype.hasobject else "",
             code="missing-dtype",
+            fixes=[] if array.dtype.hasobject else [Fix("numpy.asarray({x}).view('uint8')", "gives bytes")],
         )
     swapped = () if array.dtype.isnative else (_swapped(array.dtype),)
-    view = StridedView(
-        array_interface.address(array),
-        array.shape,
-        array.strides,
-        dtype,
-        HOST,
-        not array.flags.writeable,
-        array,
-    )
+    view = StridedView(ptr, array.shape, array.strides, dtype, HOST, not array.flags.writeable, array)
     host = (lambda: array.astype(native)) if swapped else (lambda: array)
     return Source(type_name(obj), view, host, protocol, swapped, obj=obj)
 
@@ -149,8 +198,8 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
 def _swapped(dtype: np.dtype[Any]) -> Reason:
     return Reason(
         f"the bytes are in the other order ({dtype.str})",
-        "x.astype(x.dtype.newbyteorder('='))",
         code="byte-order",
+        fixes=[Fix(f"numpy.asarray({{x}}).astype({dtype.newbyteorder('=').str!r})", "swaps the bytes once")],
     )
 
 
@@ -160,16 +209,29 @@ def _dlpack(obj: Any) -> Source:
         # -1, because a description needs no synchronisation; the conversion requests another capsule
         # with the consumer's stream. A stream would wait for the producer, which ends the capture of a
         # CUDA graph (cudaErrorStreamCaptureImplicit).
-        view = dlpack.read(dlpack.request(obj, stream=NO_SYNC_STREAM), obj)
+        view = _whole_bytes(dlpack.read(dlpack.request(obj, stream=NO_SYNC_STREAM), obj))
         return Source(type_name(obj), view, _not_on_host, "dlpack", obj=obj, producer=obj)
     capsule = dlpack.request(obj, max_version=dlpack.MAX_VERSION if _VERSIONED else None)
-    view = dlpack.read(capsule, obj)
+    view = _whole_bytes(dlpack.read(capsule, obj))
     reasons: tuple[Reason, ...] = ()
     if dlpack.is_copy(capsule):  # DLPACK_FLAG_BITMASK_IS_COPIED: not the producer's own memory
         reasons = (
             Reason("the exporter returns a copy", "export a view from the producer", code="exporter-copies"),
         )
-    return Source(type_name(obj), view, lambda: dlpack.as_ndarray(capsule, view), "dlpack", reasons, obj=obj)
+    host = cache(lambda: dlpack.as_ndarray(capsule, view))  # the capsule can be imported once
+    return Source(type_name(obj), view, host, "dlpack", reasons, obj=obj)
+
+
+def _whole_bytes(view: StridedView) -> StridedView:
+    """Return the view; refuse elements smaller than a byte, which DLPack packs and frameworks do not."""
+    if view.dtype.name in SUBBYTE_NAMES:  # packed by default: DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
+        raise UnsupportedConversionError(
+            "",
+            f"its type is {view.dtype}, of which DLPack packs several elements into one byte",
+            "unpack it into uint8 in the producer",
+            code="missing-dtype",
+        )
+    return view
 
 
 def _cuda_array_interface(obj: Any) -> Source:

@@ -6,7 +6,7 @@ written in blocks of rows if it is row-major.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from zerocopy.device import HOST, same_memory_space
-from zerocopy.dtype import by_name
-from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.dtype import NATIVE_NAMES, by_name
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout import threads
 from zerocopy.layout.record_type import record_type
 from zerocopy.layout.transposition import to_rows
@@ -31,6 +31,7 @@ from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import TensorLeaf, decode, refused_by
 from zerocopy.tables.hub import loaded_hub
+from zerocopy.tables.nulls import NO_MASK
 from zerocopy.tables.options import Request
 from zerocopy.tables.summary import combine_errors
 
@@ -40,8 +41,10 @@ _PADDING = 64
 _PAGE = 4096
 #: From this size on, in bytes, NumPy's allocator gets fresh pages from the kernel.
 _LARGE = 1 << 22
+_COLUMNS = Fix(options={"layout": "columns"}, effect="gives each column on its own")
+#: Elements, and at least rows, that are cast at a time.
+_BLOCK, _ROWS = 1 << 14, 64
 _STACK = "convert the columns, and stack them there: torch.stack(list(x.values()), 1), cupy.stack(...)"
-_COLUMNS = 'layout="columns" gives each column on its own'
 
 
 def plan(table: Table, request: Request) -> Plan:
@@ -79,15 +82,14 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
         if isinstance(tree, TensorLeaf) and tree.source.view.ndim == 1:
             leaves.append(tree)
             continue
-        why, remedy = "it is not plain numbers, and a matrix cannot hold their meaning", _COLUMNS
+        why = "it is not plain numbers, and a matrix cannot hold their meaning"
+        fixes: tuple[Fix, ...] = (_COLUMNS,)
         if isinstance(tree, TensorLeaf):
             shape = tree.source.view.shape[1:]
             why = f"it is a column of tensors of shape {shape}, and a matrix has two dimensions"
-            remedy = "leave it out with columns=[...], or flatten it"
         elif request.options.nulls is not None:
-            why = "it would have a mask, and a matrix is one tensor"
-            remedy = 'nulls="nan" or a value such as nulls=0 fills nulls; layout="columns" gives masks'
-        refused[label] = UnsupportedConversionError("", why, remedy, code="not-numbers")
+            why, fixes = "it would have a mask, and a matrix is one tensor", NO_MASK
+        refused[label] = UnsupportedConversionError("", why, code="not-numbers", fixes=fixes)
     if refused:
         raise combine_errors(refused)
     types: dict[str, list[Hashable]] = {}
@@ -99,14 +101,22 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
         raise UnsupportedConversionError(
             "",
             f"a matrix has one type, and the columns have {len(types)}: {listed}",
-            f"pick those of one type, columns={[*most[:3]]!r}"
-            f"{' and the others' if len(most) > 3 else ''}, or cast them in the source",
             code="mixed-types",
+            fixes=[*_common(list(types)), Fix(options={"columns": most}, effect="takes those of one type")],
         )
     for leaf in leaves:
         if leaf.source.refusal is not None:
             raise refused_by(leaf.source.refusal)
     return leaves
+
+
+def _common(types: list[str]) -> list[Fix]:
+    """Return fixes that cast columns to one type, if they are numbers of NumPy."""
+    if not NATIVE_NAMES.issuperset(types):
+        return []
+    exact = np.result_type(*types)
+    names = dict.fromkeys([str(exact), *(["float32"] if exact == np.float64 else [])])
+    return [Fix(options={"dtype": name}, effect=f"makes all of them {name}") for name in names]
 
 
 def _listed(labels: list[Hashable]) -> str:
@@ -135,8 +145,8 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
             why.append(
                 Reason(
                     "the columns are in separate memory",
-                    f"keep them in one 2-D array; {_COLUMNS}",
                     code="separate-memory",
+                    fixes=[_COLUMNS],
                 )
             )
         elif order and not _in_order(order, strides, (table.length, len(leaves))):
@@ -144,8 +154,8 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
             why.append(
                 Reason(
                     f'it is stored {stored}, and layout="matrix:{order}" was requested',
-                    'layout="matrix" takes either',
                     code="memory-order",
+                    fixes=[Fix(options={"layout": "matrix"}, effect="takes either order")],
                 )
             )
         else:
@@ -248,8 +258,8 @@ def _copy_reasons(view: StridedView, request: Request) -> list[Reason]:
         why.append(
             Reason(
                 "writable=True was requested and the source's memory is immutable",
-                "leave writable out to get an alias, and do not write to it",
                 code="writable-requested",
+                fixes=[Fix(options={"writable": None}, effect="aliases: do not write to the result")],
             )
         )
     return why
@@ -273,6 +283,8 @@ def _written(
             view = by_column
 
     def host() -> Array:
+        if any(leaf.source.writer is not None for leaf in leaves):
+            return _cast_columns(leaves, (rows, width), dtype.storage, view.strides == row_major)
         pieces = [list(_pieces(c, leaf)) for c, leaf in zip(table.columns, leaves, strict=True)]
         if view.strides == row_major:
             return _by_rows(pieces, rows, dtype.storage)
@@ -310,6 +322,34 @@ def _memory(shape: tuple[int, int], storage: np.dtype[Any]) -> Array:
     # 80 MB column by column: 6.4 ms instead of 11.4; row by row: 14.3 instead of 19.8.
     memory: Array = hub.memory(nbytes).view(storage).reshape(shape)
     return memory
+
+
+def _cast_columns(
+    leaves: list[TensorLeaf], shape: tuple[int, int], storage: np.dtype[Any], by_rows: bool
+) -> Array:
+    """Return a matrix into which the columns are cast, in blocks of rows that fit into the cache."""
+    out = _memory(shape, storage) if by_rows else _memory(shape[::-1], storage).T
+    writers = [leaf.source.writer() if leaf.source.writer else _copier(leaf.source) for leaf in leaves]
+    step = max(_ROWS, _BLOCK // max(1, shape[1])) if by_rows else _BLOCK
+
+    def fill(low: int, high: int) -> None:
+        for start in range(low, high, step):
+            block = out[start : min(start + step, high)]
+            for column, write in enumerate(writers):
+                write(start, block[:, column])
+
+    shares = threads.split_rows(shape[0], out.nbytes, None, 1)
+    threads.run([partial(fill, low, high) for low, high in shares])
+    return out
+
+
+def _copier(source: Source) -> Callable[[int, Array], None]:
+    array = on_device.fetch(source)
+
+    def write(start: int, out: Array) -> None:
+        out[...] = array[start : start + len(out)].view(out.dtype)
+
+    return write
 
 
 def _by_columns(pieces: list[list[Array]], rows: int, storage: np.dtype[Any]) -> Array:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zerocopy.casting.option import DTypeOption
     from zerocopy.framework import Framework
     from zerocopy.plan import Plan
     from zerocopy.source import Source
@@ -65,12 +66,18 @@ class Request:
         The options for tables.
     copy, writable : bool or None
         As ``convert`` takes them.
+    validate : bool
+        Whether the content of Arrow columns is checked (``validate="full"``).
     plan_array : callable
         ``plan_array(source, copy) -> Plan`` for one array, with the call's device and stream.
+    cast : DTypeOption or None
+        The option ``dtype=``.
     """
 
     target: Framework
     options: Options
     copy: bool | None
     writable: bool | None
+    validate: bool
     plan_array: Callable[[Source, bool | None], Plan]
+    cast: DTypeOption | None = None

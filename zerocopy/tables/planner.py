@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
+from typing import Any
 
 from zerocopy import registry
-from zerocopy.errors import UnsupportedConversionError
+from zerocopy.casting.option import DTypeOption
+from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.source import Source
 from zerocopy.tables import to_tables, to_tensors
+from zerocopy.tables.casting import cast_columns
 from zerocopy.tables.column import Table
-from zerocopy.tables.decode import decode
+from zerocopy.tables.labels import key, listed, positions
 from zerocopy.tables.options import DEFAULTS, Options, Request
-from zerocopy.tables.summary import copy_required, map_columns, run
+from zerocopy.tables.summary import copy_required, run
 from zerocopy.tables.tensor_table import table_of_tensor
 
 
@@ -24,10 +27,13 @@ def request(
     options: Options | None,
     copy: bool | None,
     writable: bool | None,
+    validate: bool,
     plan_array: Callable[[Source, bool | None], Plan],
+    cast: DTypeOption | None,
 ) -> Request:
     """Return the request of a call; without options for tables, with the default ones."""
-    return Request(target, DEFAULTS if options is None else options, copy, writable, plan_array)
+    options = DEFAULTS if options is None else options
+    return Request(target, options, copy, writable, validate, plan_array, cast)
 
 
 def make(description: Source | Table, request: Request) -> Plan:
@@ -41,12 +47,24 @@ def make(description: Source | Table, request: Request) -> Plan:
     table = _as_table(description, request)
     if table.read is not None:
         return _unread(table, request)
+    return _plan_columns(table, request)
+
+
+def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
+    """Plan a table that has been read; with `unread`, its columns have types and no memory."""
     if isinstance(request.options.nulls, dict) and not table.single:
         select(table, list(request.options.nulls))  # refuses a name that no column has
     chosen = select(table, request.options.columns)
+    if request.validate and not unread:
+        from zerocopy.tables import validation
+
+        validation.check(chosen)
     if request.options.index is False:
         chosen = replace(chosen, metadata=_metadata_of(chosen.metadata, ()))
-    if _keeps_columns(request):
+    keeps_columns = _keeps_columns(request)
+    if request.cast is not None:
+        chosen = cast_columns(chosen, request, keeps_columns, unread)
+    if keeps_columns:
         return to_tables.plan(chosen, request)
     return to_tensors.plan(chosen, request)
 
@@ -57,15 +75,18 @@ def _as_table(description: Source | Table, request: Request) -> Table:
     if isinstance(description, Table):
         if names is not None:
             why = "names= labels a tensor's columns, and a table's columns have names"
-            raise UnsupportedConversionError("", why, "rename them in the source", code="option-value")
+            fixes = [Fix(options={"names": None})]
+            raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
         return description
     if names is None and target.kind != "table":
         passed = ", ".join(f"{name}=" for name in request.options.explicit)
         why = f"{passed} applies to tables only, and the object is a tensor"
-        raise UnsupportedConversionError("", why, "leave it out", code="option-value")
+        fixes = [Fix(options=dict.fromkeys(request.options.explicit))]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     if not target.tables:
         why = f"{target.name} has no names for columns"
-        raise UnsupportedConversionError("", why, "leave names out", code="option-value")
+        fixes = [Fix(options=dict.fromkeys(request.options.explicit))]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     return table_of_tensor(description, names)
 
 
@@ -74,7 +95,10 @@ def _keeps_columns(request: Request) -> bool:
     layout, target = request.options.layout, request.target
     if layout not in (None, "columns") and target.kind == "table":
         why = f"layout={layout!r} applies to tensors, and {target.name} has tables only"
-        raise UnsupportedConversionError("", why, "leave layout out", code="option-value")
+        fixes = [Fix(options={"layout": None})]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
+    if target.kind == "column":  # nulls=, encode=, layout= and dtype= request tensors
+        return request.cast is None and not request.options.explicit.keys() - {"columns", "index"}
     return target.tables and (layout is None or target.kind == "table")
 
 
@@ -82,27 +106,40 @@ def _unread(table: Table, request: Request) -> Plan:
     """Plan a stream or a query, whose types are known before it is read, but not its memory."""
     if request.copy is False and any(column.reasons for column in table.columns):
         raise copy_required({"": list(table.columns[0].reasons)})
-    read = table.read
-    assert read is not None
-    chosen = select(table, request.options.columns) if table.columns else table
-    # Refuse by type before a query runs or a stream is used up.
-    if _keeps_columns(request):
-        map_columns(chosen, lambda label, path, column: request.target.column_reasons(column))
-    else:
-        to_tensors.plan_leaves(chosen, decode(chosen, request), replace(request, copy=None))
+    warnings: tuple[str, ...] = ()
+    if table.columns:
+        # Refuse by type before a query runs or a stream is used up.
+        warnings = _plan_columns(replace(table, read=None, obj=None), request, unread=True).warnings
     consequence = "it can be read once, and is used up" if table.once else "reading runs it"
     reasons = {reason: None for column in table.columns for reason in column.reasons}
-    # The schema of a stream that the hub reads is not known here.
+    # The schema of a stream without __arrow_c_schema__ is not known here.
     columns = f" of {len(table.columns)} columns" if table.columns else ""
     return Plan(
         f"{table.name}{columns}",
         request.target.name,
         steps=("read it", "convert the result"),
         reasons=tuple(reasons),
-        warnings=(f"the copied bytes are known only after reading ({consequence})",),
+        warnings=(f"the copied bytes are known only after reading ({consequence})", *warnings),
         unread=True,
-        run=lambda: run(make(read(), request)),
+        run=lambda: _read(table, request),
     )
+
+
+def _read(table: Table, request: Request) -> Any:
+    """Read a stream or run a query, and convert the result; if that is refused, say what was used up."""
+    assert table.read is not None
+    whole = table.read()
+    try:
+        plan = make(whole, request)
+        if whole.read is None:
+            return run(plan)
+    except ZeroCopyError as error:
+        if table.once:
+            action = "read" if whole.read is None else "requested"
+            why = f"{error.why}; the stream has been {action}, which many streams allow once"
+            error.with_context(why=why, remedy=f"open the stream again, then: {error.remedy}")
+        raise
+    return run(plan)  # the stream is open, and its types are known
 
 
 # -- columns= -------------------------------------------------------------------
@@ -120,41 +157,55 @@ def select(table: Table, labels: Iterable[Hashable] | None) -> Table:
         return table
     if table.single:
         why = "columns= selects from a table, and the object is one column"
-        raise UnsupportedConversionError("", why, "leave columns out", code="option-value")
-    positions = [_position(list(table.labels), label) for label in labels]
+        fixes = [Fix(options={"columns": None})]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
+    labels = list(labels)
+    places = positions(table.labels)
+    chosen = [_position(table.labels, places, label, labels) for label in labels]
     first = len(table.labels) - table.index
-    kept = [table.labels[i] for i in positions]
+    kept = [table.labels[i] for i in chosen]
     return replace(
         table,
         labels=kept,
-        columns=[table.columns[i] for i in positions],
+        columns=[table.columns[i] for i in chosen],
         metadata=_metadata_of(table.metadata, [str(label) for label in kept]),
         obj=None,
         # Row labels are the last columns. Those that are still last after the selection remain so.
-        index=len(list(takewhile(lambda i: i >= first, reversed(positions)))),
+        index=len(list(takewhile(lambda i: i >= first, reversed(chosen)))),
     )
 
 
-def _position(labels: list[Hashable], label: Hashable) -> int:
+def _position(
+    labels: Sequence[Hashable],
+    places: dict[Hashable, list[int]],
+    label: Hashable,
+    wanted: Sequence[Hashable],
+) -> int:
     """Return the position of the one column with a label."""
-    count = labels.count(label)
-    if count == 1:
-        return labels.index(label)
-    if count:
-        why = f"{count} columns of the table are called {label!r}"
-        raise UnsupportedConversionError("", why, f"it has: {labels}", code="duplicate-names")
+    here = places.get(key(label), [])
+    if len(here) == 1:
+        return here[0]
+    if here:
+        why = f"{len(here)} columns of the table are called {label!r}"
+        raise UnsupportedConversionError("", why, f"it has: {listed(labels)}", code="duplicate-names")
     import difflib
 
     near = difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
     why = f"no column of the table is called {label!r}"
-    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has: {labels}"
-    raise UnsupportedConversionError("", why, remedy, code="unknown-name")
+    why += f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    named = (
+        [near[0] if x == label else x for x in wanted] if near else [x for x in wanted if key(x) in places]
+    )
+    fixes = [Fix(options={"columns": named})] if named and len({*named}) == len(named) else []
+    fixes.append(Fix(options={"columns": None}, effect="takes all columns"))
+    remedy = "" if near else f"it has: {listed(labels)}"
+    raise UnsupportedConversionError("", why, remedy, code="unknown-name", fixes=fixes)
 
 
 def _metadata_of(metadata: dict[bytes, bytes], labels: list[str] | tuple[()]) -> dict[bytes, bytes]:
     """Return a schema's metadata for the columns that are kept: each framework adapts its own entry."""
-    for key in metadata:
-        owner = registry.by_metadata_key(key)
+    for entry in metadata:
+        owner = registry.by_metadata_key(entry)
         if owner is not None:
             metadata = owner.select_metadata(metadata, labels)
     return metadata

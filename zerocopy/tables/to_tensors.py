@@ -8,11 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 from zerocopy.dtype import by_name
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
 from zerocopy.tables.decode import TensorLeaf, decode
+from zerocopy.tables.labels import duplicates, listed
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import rebuild
 from zerocopy.tables.summary import combine_plans, map_columns, run
@@ -21,7 +22,8 @@ from zerocopy.tables.summary import combine_plans, map_columns, run
 def plan(table: Table, request: Request) -> Plan:
     """Return the plan of a table or a column for a framework that has tensors."""
     options, target = request.options, request.target
-    if not options.explicit and target.owns(type(table.obj)) and target.is_native(table.obj):
+    native = target.has_records and target.owns(type(table.obj)) and target.is_native(table.obj)
+    if native and not options.explicit:
         # NumPy's dates, text and records: not tensors, but the target's own objects.
         from zerocopy.tables import records
 
@@ -30,7 +32,10 @@ def plan(table: Table, request: Request) -> Plan:
     table = _in_place(table, request, layout)
     if layout != "columns" and table.single:
         raise UnsupportedConversionError(
-            "", f"layout={layout!r} applies to tables only, and the object is one column", code="option-value"
+            "",
+            f"layout={layout!r} applies to tables only, and the object is one column",
+            code="option-value",
+            fixes=[Fix(options={"layout": None})],
         )
     if layout == "records":
         from zerocopy.tables import records
@@ -100,8 +105,11 @@ def plan_leaves(
             part = ".".join(name for name in inner.split(".") if name not in ("", "values"))
             if part:  # such as the offsets of a text's categories
                 error.with_context(why=f"its {part}: {error.why}")
+                _keep_options(error, leaf)
             raise
-        plans[path] = plan if not leaf.constant else replace(plan, zero_copy=False, copied_bytes=0)
+        if leaf.constant:
+            plan = replace(plan, zero_copy=False, copied_bytes=0, new_bytes=leaf.source.view.nbytes)
+        plans[path] = plan
 
         def act() -> Any:
             result = run(plan)
@@ -113,11 +121,19 @@ def plan_leaves(
     return plans, steps
 
 
+def _keep_options(error: ZeroCopyError, leaf: TensorLeaf) -> None:
+    """Drop the target's fixes that change the object: this is a part of a column."""
+    error.fixes = tuple(fix for fix in error.fixes if fix.options or fix.to)
+    error.obstacles = [
+        (label, reason if reason in leaf.source.reasons else replace(reason, fixes=(), remedy=""))
+        for label, reason in error.obstacles
+    ]
+
+
 def _check_labels(table: Table) -> None:
     """Refuse duplicate labels, which a dict cannot have as keys."""
-    labels = list(table.labels)
-    if len({*labels}) != len(labels):
-        twice = list(dict.fromkeys(str(label) for label in labels if labels.count(label) > 1))
-        why = f"several columns are called {', '.join(map(repr, twice))}, and a dict has each key once"
+    if twice := duplicates(table.labels):
+        names = listed([str(label) for label in twice])
+        why = f"several columns are called {names}, and a dict has each key once"
         remedy = "rename them, or pass the columns one by one"
         raise UnsupportedConversionError("", why, remedy, code="duplicate-names")

@@ -8,14 +8,14 @@ time that a query on the relation runs, and keeps that memory alive.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 from zerocopy._frameworks.duckdb.leaves import leaves, numbers
-from zerocopy.dtype import by_name
-from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.dtype import DType, by_name
+from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Source
@@ -23,6 +23,7 @@ from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import nested_lists
 from zerocopy.tables.hub import hub
+from zerocopy.tables.labels import text_warnings
 from zerocopy.tables.summary import combine_errors
 
 COPIES = Reason(
@@ -48,13 +49,17 @@ _FORMATS: dict[str, str] = dict(
     )
 )
 _FORMATS["timestamp with time zone"] = "tsu:UTC"
+_INTEGERS = ("tinyint", "smallint", "integer", "bigint")
+#: The standard names of DuckDB's types that ``dtype=`` takes.
+_NUMBERS = {"boolean": "bool", "float": "float32", "double": "float64"}
+_NUMBERS |= {f"{u}{n}": f"{u}int{8 << i}" for u in ("", "u") for i, n in enumerate(_INTEGERS)}
 _EXTENSIONS = {"bignum": "arrow.opaque", "geometry": "geoarrow.wkb", "variant": "arrow.parquet.variant"}
 
 #: Types that DuckDB exports as another type without an error: why, and an explicit cast.
 _CHANGED = {
-    "uhugeint": ("Arrow has no integers of 128 bits and DuckDB lets them overflow", "::VARCHAR or ::DOUBLE"),
-    "time with time zone": ("DuckDB drops its offset from UTC", "::VARCHAR, or ::TIME, which drops it"),
-    "bit": ("DuckDB exports an encoding of its own as plain bytes", "::VARCHAR or ::BLOB"),
+    "uhugeint": ("Arrow has no integers of 128 bits and DuckDB lets them overflow", ("DOUBLE", "VARCHAR")),
+    "time with time zone": ("DuckDB drops its offset from UTC", ("VARCHAR", "TIME")),
+    "bit": ("DuckDB exports an encoding of its own as plain bytes", ("VARCHAR", "BLOB")),
 }
 _NESTED = ("list", "array", "struct", "map", "union")
 
@@ -73,6 +78,14 @@ class DuckDB(Framework):
     min_version = "2.0"
     root_modules = ("duckdb", "_duckdb")
     distribution = "duckdb"
+    actions: Mapping[str, Fix] = {
+        "column": Fix('"{name}"'),
+        "replace": Fix("{x}.project('* REPLACE ({value} AS \"{name}\")')"),
+        "cast:float64": Fix("CAST({x} AS DOUBLE)"),
+        "cast:float32": Fix("CAST({x} AS FLOAT)"),
+        "seconds": Fix("epoch({x})"),
+        "fill-nulls": Fix("coalesce({x}, 0)"),
+    }
     mutable = False
 
     def owns(self, cls: type) -> bool:
@@ -89,8 +102,8 @@ class DuckDB(Framework):
         if not self.is_native(obj):
             raise _no_result(name)
         why = "a relation is a table and not one array"
-        remedy = "convert it, which returns a dict of arrays: zc.convert(x, to='numpy')"
-        raise UnsupportedConversionError(f"convert({name})", why, remedy, code="not-an-array")
+        fixes = [Fix('zc.convert({x}, "numpy")', "gives a dict of arrays")]
+        raise UnsupportedConversionError(f"convert({name})", why, code="not-an-array", fixes=fixes)
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         name = _name(obj)
@@ -126,16 +139,22 @@ class DuckDB(Framework):
             column.reasons = (COPIES,)
         return replace(table, name=name, obj=None)
 
+    def parse_dtype(self, spec: Any) -> DType | None:
+        name = _NUMBERS.get(str(spec).lower())
+        return None if name is None else by_name(name)
+
     # -- target ---------------------------------------------------------------
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()  # refuses types that Arrow lacks
         field = _field(column)
         for part in field.walk():
-            for lacks, remedy in _LACKING:
+            for lacks, remedy, cast in _LACKING:
                 if lacks(part):
+                    fixes = [Fix(action=cast)] if cast and part is field else []
                     why = f"it {'is' if part is field else 'has inside it'} {part}, which DuckDB lacks"
-                    raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
+                    remedy = "" if fixes else remedy
+                    raise UnsupportedConversionError("", why, remedy, code="missing-dtype", fixes=fixes)
         nanoseconds = column.length and any(part.format in ("tDn", "tin") for part in field.walk())
         # DuckDB truncates durations to microseconds without an error.
         if nanoseconds and (count := sum(map(_below_us, leaves(column.arrow(), hub().module())))):
@@ -154,9 +173,7 @@ class DuckDB(Framework):
             warnings.append("DuckDB has no metadata: the schema's is lost")
         if table.index:
             warnings.append(f"DuckDB has no index: it becomes {table.index} ordinary columns")
-        if others := [label for label in table.labels if not isinstance(label, str)]:
-            warnings.append(f"DuckDB's names are strings: {', '.join(map(repr, others))} become strings")
-        return tuple(warnings)
+        return (*warnings, *text_warnings("DuckDB", table.labels))
 
     def alias_warnings(self, table: Table) -> tuple[str, ...]:
         return (_LIVE,)
@@ -223,9 +240,9 @@ def _field_of(kind: Any, name: str = "") -> Field:
 def _changed(kind: Any) -> ZeroCopyError | None:
     """Return the error for a type that DuckDB exports as another type, or None."""
     if kind.id in _CHANGED:
-        why, cast = _CHANGED[kind.id]
-        remedy = f"cast it in the query: x{cast}"
-        return LossyConversionError("", f"it is {kind}: {why}", remedy, code="missing-dtype")
+        why, casts = _CHANGED[kind.id]
+        fixes = [Fix(f"CAST({{x}} AS {name})") for name in casts]
+        return LossyConversionError("", f"it is {kind}: {why}", code="missing-dtype", fixes=fixes)
     return next((error for _, child in _children(kind) if (error := _changed(child))), None)
 
 
@@ -271,18 +288,18 @@ def _wrong(column: Any) -> ZeroCopyError | None:
     arrays = list(leaves(column, hub().module()))
     if count := sum(map(_infinite, arrays)):
         why = f"it has {count:,} infinite dates, which Arrow lacks"
-        remedy = "leave them out: where isfinite(x)"
+        fix = Fix("CASE WHEN isfinite({x}) THEN {x} END", "makes them null")
     elif any(map(_too_wide, arrays)):
         why = "it has integers of more than 38 digits, which DuckDB's decimals for Arrow cannot hold"
-        remedy = "cast it in the query: x::VARCHAR or x::DOUBLE"
+        fix = Fix("CAST({x} AS DOUBLE)")
     elif any(map(_below_us, arrays)):
         # DuckDB multiplies its microseconds by 1000: a value that is not a multiple of 1000 overflowed.
         # (125 overflows are not detected: intervals of 73,000 years and multiples of it.)
         why = "it has intervals past 292 years of hours, which overflow Arrow's nanoseconds"
-        remedy = "cast it in the query: epoch(x), or epoch_us(x)"
+        fix = Fix("epoch({x})", "gives seconds")
     else:
         return None
-    return LossyConversionError("", why, remedy, code="out-of-range")
+    return LossyConversionError("", why, code="out-of-range", fixes=[fix])
 
 
 # -- Arrow's types --------------------------------------------------------------
@@ -299,12 +316,12 @@ def _field(column: Column) -> Field:
 
 
 #: Types that DuckDB refuses or for which it raises an internal error, each with a remedy.
-_LACKING: list[tuple[Callable[[Field], bool], str]] = [
-    (lambda f: f.format == "e", "cast it to float32, which holds all of its values"),
-    (lambda f: f.kind == "decimal" and f.width == 32, "cast it to decimal128(38, ...), if it fits"),
-    (lambda f: f.kind == "decimal" and f.scale < 0, "cast it to a decimal with a scale of 0 or more"),
-    (lambda f: f.format.startswith("+ud"), "convert it to a sparse union"),
-    (lambda f: f.kind == "unknown", "cast it to one of Arrow's types"),
+_LACKING: list[tuple[Callable[[Field], bool], str, str]] = [
+    (lambda f: f.format == "e", "cast it to float32, which holds all of its values", "cast:float32"),
+    (lambda f: f.kind == "decimal" and f.width == 32, "cast it to a narrower decimal", "cast:float64"),
+    (lambda f: f.kind == "decimal" and f.scale < 0, "cast it to a scale of 0 or more", "cast:float64"),
+    (lambda f: f.format.startswith("+ud"), "convert it to a sparse union", ""),
+    (lambda f: f.kind == "unknown", "cast it to one of Arrow's types", "cast:int64"),
 ]
 
 _TEXT = "DuckDB has one type of text, and returns it as string"
@@ -332,7 +349,10 @@ _EXTENSIONS_BECOME = {
 
 def _changes(field: Field) -> Iterator[str]:
     """Yield the parts of a type that are lost; the values are kept."""
-    if field.extension:
+    if field.extension == _EXTENSIONS["geometry"]:
+        if field.metadata.get(b"ARROW:extension:metadata", b"{}") not in (b"", b"{}"):
+            yield "the metadata of its geometries, such as their coordinate system, is lost"
+    elif field.extension:
         lost = f"{field.extension} is lost: DuckDB returns its storage"
         yield _EXTENSIONS_BECOME.get(field.extension, lost)
     elif field.kind in _BECOMES or field.format in _FORMATS_BECOME:

@@ -1,0 +1,96 @@
+"""``DTypeOption``: the option ``dtype=`` of one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping
+from typing import Any
+
+from zerocopy.casting.parse import parse_dtype
+from zerocopy.dtype import DType
+from zerocopy.errors import Fix
+
+
+class DTypeOption:
+    """The option ``dtype=``, parsed: one type for all values, or types by source type or by label.
+
+    Parameters
+    ----------
+    spec : object
+        What `parse_dtype` takes, or a mapping from types or labels of columns to it.
+    labels : collection of hashable
+        Labels of the table that is converted: they win over types of the same name.
+
+    Attributes
+    ----------
+    one : DType or None
+        The one type for all values; None for a mapping.
+    checks : list of callable
+        One for each cast that can fail; ``explain`` calls them, and ``convert`` checks while it casts.
+    """
+
+    __slots__ = ("_entries", "_labels", "checks", "one")
+
+    def __init__(self, spec: Any, labels: Collection[Hashable] = ()) -> None:
+        self.one: DType | None = None
+        self._entries: dict[Hashable, tuple[DType | None, DType]] = {}
+        self._labels = frozenset(labels)
+        self.checks: list[Callable[[], None]] = []
+        if not isinstance(spec, Mapping):
+            self.one = parse_dtype(spec)
+            return
+        for key, value in spec.items():
+            self._entries[key] = (_type_or_none(key), parse_dtype(value))
+
+    def bind(self, labels: Collection[Hashable] | None) -> None:
+        """Set the labels of the object's columns, none for an array; None if they are not known yet.
+
+        Raises
+        ------
+        ValueError
+            A key of the mapping is neither a type nor one of the labels.
+        """
+        self._labels = frozenset(labels or ())
+        for key, (old, _) in self._entries.items():
+            if labels is not None and old is None and key not in self._labels:
+                listed = ", ".join(map(repr, list(labels)[:8])) + (", ..." if len(labels) > 8 else "")
+                columns = f", nor one of the columns {listed}" if labels else ""
+                raise ValueError(f"dtype: the key {key!r} is not the name of a dtype{columns}")
+
+    def named(self, label: Hashable) -> bool:
+        """Whether the caller chose a type for the column with this label."""
+        return label in self._entries and label in self._labels
+
+    def new_type(self, old: DType, label: Hashable = None) -> DType | None:
+        """Return the type that values of the type `old` are cast to; None to leave them alone."""
+        if self.one is not None:
+            new: DType | None = self.one
+        elif self.named(label):
+            new = self._entries[label][1]
+        else:
+            entries = ((key, *types) for key, types in self._entries.items() if key not in self._labels)
+            new = next((new for _, key_type, new in entries if key_type is old), None)
+        return None if new is old else new
+
+    def fix(self, label: Hashable, old: DType, wider: DType) -> Fix:
+        """Return the option that casts values of the type `old` in a column to `wider`."""
+        if self.one is not None:
+            return Fix(options={"dtype": wider.name}, effect="holds it")
+        names: dict[Hashable, str] = {}
+        for key, (key_type, new) in self._entries.items():
+            same = old is key_type and not self.named(label)
+            names[_text(key, key_type)] = wider.name if same else new.name
+        if self.named(label):
+            names[label] = wider.name
+        return Fix(options={"dtype": names}, effect="holds it")
+
+
+def _text(key: Hashable, key_type: DType | None) -> Hashable:
+    """Return a key that can be pasted: a type's name instead of a framework's object."""
+    return key if key_type is None or isinstance(key, str) else key_type.name
+
+
+def _type_or_none(key: Any) -> DType | None:
+    try:
+        return parse_dtype(key)
+    except ValueError:
+        return None

@@ -1,0 +1,165 @@
+"""``dtype=`` for tables: columns of numbers and booleans whose values are cast when they are copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from functools import cache
+
+from zerocopy.casting.option import DTypeOption
+from zerocopy.casting.sources import cast_source
+from zerocopy.dtype import DType, by_name
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.protocols.arrow_c import Memory
+from zerocopy.source import Array, Source
+from zerocopy.tables import memory, on_device
+from zerocopy.tables.arrow_column import ArrowColumn
+from zerocopy.tables.column import Column, Table
+from zerocopy.tables.decode import Decoder, TensorLeaf
+from zerocopy.tables.nulls import Nulls, parse
+from zerocopy.tables.options import Request
+from zerocopy.tables.result import Masked
+from zerocopy.tables.summary import combine_errors
+from zerocopy.tables.tensor_column import TensorColumn
+
+_BYTE, _BOOL = by_name("uint8"), by_name("bool")
+
+
+def cast_columns(table: Table, request: Request, keeps_columns: bool, unread: bool = False) -> Table:
+    """Return the table with the columns that ``dtype=`` casts replaced.
+
+    Parameters
+    ----------
+    table : Table
+        The chosen columns.
+    request : Request
+        With the option ``dtype=``.
+    keeps_columns : bool
+        Whether the result is a table. Row labels then keep their type, unless it is given by label.
+    unread : bool
+        Whether the columns have types and no memory, so that there is nothing to check.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        A column that the option applies to has neither numbers nor booleans.
+    """
+    option = request.cast
+    assert option is not None
+    known = len(option.checks)
+    columns: list[Column] = []
+    refused: dict[Hashable, ZeroCopyError] = {}
+    first_index = len(table.columns) - table.index
+    for place, (label, column) in enumerate(zip(table.labels, table.columns, strict=True)):
+        if keeps_columns and place >= first_index and not option.named(label):
+            columns.append(column)
+            continue
+        try:
+            columns.append(_cast(table, label, column, request, keeps_columns))
+        except ZeroCopyError as error:
+            if table.single:
+                raise
+            refused[label] = error
+    if refused:
+        raise combine_errors(refused)
+    if unread:
+        del option.checks[known:]
+    if all(new is old for new, old in zip(columns, table.columns, strict=True)):
+        return table
+    return replace(table, columns=columns, obj=None)
+
+
+def _cast(table: Table, label: Hashable, column: Column, request: Request, keeps_columns: bool) -> Column:
+    option = request.cast
+    assert option is not None
+    old = _type(column)
+    if old is None:
+        tensors = None if keeps_columns else _tensors(column)
+        if tensors is None:
+            _refuse_meaning(table, label, column, request, keeps_columns)
+            return column
+        old = tensors.view.dtype
+    else:
+        tensors = None
+    new = option.new_type(old, label)
+    if new is None:
+        return column
+    if column.missing is not None and not keeps_columns:
+        policy = parse(request.options.nulls, label)
+        column = column.missing() if policy.mode in ("mask", "fill") else column
+    nulls = _nulls(column) if column.null_count else None
+    # A field of records is cast from its place: a contiguous copy would be one more pass.
+    values = (column.in_place or column).values(old) if tensors is None else tensors
+    chunks = column.chunks if isinstance(column, ArrowColumn) and tensors is None else ()
+    several = len(chunks) > 1 and column.device.is_host and old is not _BOOL
+    pieces = (lambda: [_piece(chunk, old) for chunk in chunks if chunk.length]) if several else None
+    cast = cast_source(
+        values, new, option, "" if table.single else label, rows=True, nulls=nulls, pieces=pieces
+    )
+    return TensorColumn(cast, mask=nulls)
+
+
+def _type(column: Column) -> DType | None:
+    """Return the type of a column of plain numbers, booleans or tensors; None for another."""
+    if column.refusal is not None:
+        return None
+    field = column.field
+    if field is None:
+        return column.values(_BYTE).view.dtype
+    if field.kind == "bool" or field.extension == "arrow.bool8":
+        return _BOOL
+    return by_name(field.dtype) if field.kind == "number" and not field.extension else None
+
+
+def _tensors(column: Column) -> Source | None:
+    """Return lists of one length, or tensors of one shape, as one tensor; None for other columns."""
+    field = column.field
+    if column.refusal is not None or field is None or field.kind != "fixed_list":
+        return None
+    try:
+        tree = Decoder(Nulls("mask") if column.null_count else Nulls()).decode(column)
+    except ZeroCopyError:
+        return None  # the conversion refuses it, with the options of the call
+    tree = tree.values if isinstance(tree, Masked) else tree
+    return tree.source if isinstance(tree, TensorLeaf) else None
+
+
+def _nulls(column: Column) -> Callable[[], Array]:
+    return cache(lambda: on_device.fetch(column.mask()))
+
+
+def _piece(chunk: Memory, dtype: DType) -> Array:
+    return memory.read(chunk, chunk.buffers[1] + chunk.offset * dtype.itemsize, chunk.length, dtype)
+
+
+def _refuse_meaning(
+    table: Table, label: Hashable, column: Column, request: Request, keeps_columns: bool
+) -> None:
+    """Refuse text, dates and other types, unless the option leaves them alone or decoding refuses them."""
+    option, field = request.cast, column.field
+    assert option is not None
+    named = option.named(label)
+    if option.one is None and not named:
+        return
+    datetimes = field is not None and field.kind in ("date", "timestamp", "duration")
+    if not named and not keeps_columns and (request.options.encode or not datetimes):
+        return  # encoded numbers keep their type; without encode=True decoding refuses the column
+    if not named and not keeps_columns and not request.target.has_datetime64:
+        return
+    kind = "objects" if column.refusal is not None else field
+    if named:
+        remedy = f"leave {label!r} out of dtype"
+    else:
+        remedy = _fix(table, option)
+        if not keeps_columns:
+            remedy = f"encode=True gives integers, which keep their type; or {remedy}"
+    why = f"it is {kind}, and dtype= casts numbers and booleans"
+    raise UnsupportedConversionError("", why, remedy, code="not-numbers")
+
+
+def _fix(table: Table, option: DTypeOption) -> str:
+    """Return the option that casts the columns of numbers alone."""
+    types = {dtype.name for column in table.columns if (dtype := _type(column)) is not None}
+    if not types or option.one is None:
+        return "leave dtype out"
+    return f"dtype={dict.fromkeys(sorted(types), option.one.name)!r} casts the numbers alone"
