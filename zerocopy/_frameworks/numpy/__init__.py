@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from numbers import Number
 from typing import TYPE_CHECKING, Any
@@ -68,7 +69,9 @@ class NumPy(Framework):
         name = f"numpy.{type(obj).__name__}"
         if isinstance(obj, np.generic):
             return self._scalar(obj, name)
-        if isinstance(obj, np.ma.MaskedArray):
+        # np.ma would import it here, and a fork in another thread would leave the import's lock taken.
+        masked_array = getattr(sys.modules.get("numpy.ma.core"), "MaskedArray", ())
+        if isinstance(obj, masked_array):
             # Every protocol exports a masked array's data without its mask (numpy/numpy#26669).
             masked = int(np.count_nonzero(np.ma.getmaskarray(obj)))  # type: ignore[no-untyped-call]
             if masked:
