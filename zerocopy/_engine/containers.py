@@ -14,6 +14,7 @@ from zerocopy._engine.container_types import (
     items_of,
     rebuild,
 )
+from zerocopy._engine.fixes import keep_leaves, prepend, relocate
 from zerocopy.casting.leaves import leaf_options
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 
@@ -35,17 +36,14 @@ def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict
         try:
             return convert(leaf, to, **of_leaf(path)) if options else convert(leaf, to)
         except ZeroCopyError as error:
-            add_leaf_remedy(error, leaf)
-            error.with_context(why=f"at {format_path(path)}: {error.why}")
+            place = format_path(path)
+            error.with_context(why=f"at {place}: {error.why}")
+            relocate(error, place)
+            if is_plain_object(leaf):
+                prepend(error, keep_leaves(to, options))
             raise
 
     return map_leaves(obj, visit)
-
-
-def add_leaf_remedy(error: ZeroCopyError, leaf: Any) -> None:
-    """Name the option that keeps a leaf in the error of a leaf that is not an array."""
-    if is_plain_object(leaf):
-        error.with_context(remedy=f'pass leaves="keep" to keep it unchanged, or {error.remedy}')
 
 
 def leaf_calls(obj: Any, options: dict[str, Any]) -> list[tuple[str, Any, dict[str, Any]]]:
@@ -123,20 +121,18 @@ def _map(obj: Any, visit: Visit, build: Rebuild, path: Any, parents: tuple[int, 
         )
     parents = (*parents, id(obj))
     # A list, because a leaf's protocol methods can change the container meanwhile.
-    if isinstance(obj, CONTAINERS):
-        items = [*(obj.items() if isinstance(obj, dict) else enumerate(obj))]
-    else:
-        items = items_of(obj)
-        # Before large leaves are read.
-        rebuild(obj, [key for key, _ in items], [value for _, value in items])
+    items = items_of(obj)
+    keys = [key for key, _ in items]
+    if not issubclass(type(obj), CONTAINERS):
+        rebuild(obj, keys, [value for _, value in items])  # before large leaves are read
     # Inlined so that a leaf costs one call: a container may have thousands of small arrays.
     values = [
         visit(value, (key, path))
-        if type(value) in ARRAY_TYPES or not (isinstance(value, CONTAINERS) or is_container(value))
+        if type(value) in ARRAY_TYPES or not is_container(value)
         else _map(value, visit, build, (key, path), parents)
         for key, value in items
     ]
-    return build(obj, [key for key, _ in items], values)
+    return build(obj, keys, values)
 
 
 def _rebuild_unchanged(obj: Any, keys: list[Any], _: list[Any]) -> Any:

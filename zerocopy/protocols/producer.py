@@ -16,7 +16,7 @@ import numpy as np
 
 from zerocopy.device import CUDA, HOST, NO_SYNC_STREAM, Device, parse_device
 from zerocopy.dtype import SUBBYTE_NAMES, from_numpy
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols import array_interface, cuda_array_interface, cuda_driver, dlpack
 from zerocopy.protocols.layout_checks import check_layout
 from zerocopy.source import Array, Source, type_name
@@ -34,6 +34,9 @@ _METHODS = (
     "__array__",
 )
 _INTERFACES = ("__cuda_array_interface__", "__array_interface__")
+_BYTE_BOUNDS: Callable[[Array], tuple[int, int]] = getattr(
+    np.lib, "array_utils", np
+).byte_bounds  # moved in 2.0
 
 _REMEDY = (
     "pass an array: an object with __dlpack__, __cuda_array_interface__, "
@@ -56,7 +59,7 @@ def describe(obj: Any) -> Source | None:
     if _has_interface(obj, "__cuda_array_interface__"):
         return _cuda_array_interface(obj)
     if _has_interface(obj, "__array_interface__"):
-        return _host(obj, lambda: np.asarray(obj), "array-interface")
+        return _host(obj, lambda: _within_buffer(obj, np.asarray(obj)), "array-interface")
     return None
 
 
@@ -110,6 +113,19 @@ def describe_buffer(obj: Any) -> Source:
     return _host(obj, lambda: np.asarray(buffer), "buffer")
 
 
+def _within_buffer(obj: Any, array: Array) -> Array:
+    """Return the array; raise if its interface has a buffer that the array leaves, which NumPy reads."""
+    interface = obj.__array_interface__
+    data: Any = interface.get("data") if type(interface) is dict else ()
+    if type(data) is not tuple and array.size:  # not an address, which has no size
+        buffer = np.frombuffer(obj if data is None else data, np.uint8)
+        start = array_interface.address(buffer)
+        low, high = _BYTE_BOUNDS(array)
+        if low < start or high > start + buffer.size:
+            raise ValueError(f"its offset and strides leave the buffer of {buffer.size:,} bytes")
+    return array
+
+
 def _has_interface(obj: Any, name: str) -> bool:
     """Whether an instance has an interface; True if the property raises, so that reading reports it."""
     try:
@@ -119,22 +135,33 @@ def _has_interface(obj: Any, name: str) -> bool:
 
 
 def _no_protocol(obj: Any) -> UnsupportedConversionError:
-    remedy = _REMEDY
+    remedy, fixes = _REMEDY, tuple[Fix, ...]()
     if hasattr(type(obj), "__next__"):
-        remedy = "collect its items: list(x) of arrays is converted item by item"
+        remedy, fixes = "", (Fix("list({x})", "is converted item by item"),)
     elif type(obj).__name__ == "PyCapsule":
         remedy = "pass the array that exported it: a capsule can be imported only once"
     elif hasattr(type(obj), "to_numpy"):  # a data frame or a series
-        remedy = "pass its values, x.to_numpy()"
-    elif hasattr(type(obj), "toarray"):  # SciPy's sparse arrays
-        remedy = "make it dense, x.toarray(), or convert its parts: x.data, x.indices, x.indptr"
+        remedy, fixes = "", (Fix("{x}.to_numpy()"),)
+    elif dense := [name for name in ("todense", "toarray") if hasattr(type(obj), name)]:
+        remedy, fixes = "", _sparse(obj, dense[-1])
     elif isinstance(obj, (int, float, complex)):
-        remedy = "pass an array: numpy.asarray(x), for several numbers numpy.asarray of their list"
+        remedy, fixes = "", (Fix("numpy.asarray({x})"),)
     return UnsupportedConversionError(
         f"convert({type_name(obj)})",
         f"{type_name(obj)} is not an array and supports no array protocol",
         remedy,
         code="not-an-array",
+        fixes=fixes,
+    )
+
+
+def _sparse(obj: Any, dense: str) -> tuple[Fix, ...]:
+    """Return fixes for a sparse array of SciPy, JAX or PyData: its dense form, or the arrays of its parts."""
+    names = ("data", "indices", "indptr", "row", "col", "coords")
+    parts = ", ".join(f"{{x}}.{name}" for name in names if _has_interface(obj, name))
+    return (
+        Fix(f"{{x}}.{dense}()", "makes it dense"),
+        *([Fix(f"[{parts}]", "converts its parts")] if parts else []),
     )
 
 
@@ -158,8 +185,9 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
         raise UnsupportedConversionError(
             asked,
             f"tensors do not have the type {array.dtype}",
-            "pass its bytes, numpy.asarray(x).view('uint8'), or numbers",
+            "pass numbers" if array.dtype.hasobject else "",
             code="missing-dtype",
+            fixes=[] if array.dtype.hasobject else [Fix("numpy.asarray({x}).view('uint8')", "gives bytes")],
         )
     swapped = () if array.dtype.isnative else (_swapped(array.dtype),)
     view = StridedView(ptr, array.shape, array.strides, dtype, HOST, not array.flags.writeable, array)
@@ -170,8 +198,8 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
 def _swapped(dtype: np.dtype[Any]) -> Reason:
     return Reason(
         f"the bytes are in the other order ({dtype.str})",
-        "x.astype(x.dtype.newbyteorder('='))",
         code="byte-order",
+        fixes=[Fix(f"numpy.asarray({{x}}).astype({dtype.newbyteorder('=').str!r})", "swaps the bytes once")],
     )
 
 
