@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import registry
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.protocols import producer
 from zerocopy.source import Source
@@ -94,7 +94,9 @@ def describe_columns(columns: dict[Any, Any]) -> Table | None:
             column = _column(value)
         except ZeroCopyError as error:
             # A later value can be a table, which makes the dict a container of tables.
-            refusal = refusal or error.with_context(why=f"column {label!r}: {error.why}")
+            if refusal is None:
+                error.obstacles, error.fixes = [((label,), error.reason)], ()
+                refusal = error.with_context(why=f"column {label!r}: {error.why}")
             continue
         if column is None:
             return None
@@ -132,8 +134,9 @@ def _column(value: Any) -> Column | None:
         raise UnsupportedConversionError(
             "",
             f"a {type(value).__qualname__} is not a column",
-            "pass an array: numpy.asarray(x) for numbers, pyarrow.array(x) for other values",
+            "pass an array of its values" if isinstance(value, dict) else "",
             code="not-a-column",
+            fixes=[] if isinstance(value, dict) else [Fix("numpy.asarray({x})")],
         )
     described = describe(value, for_table=True)
     if isinstance(described, Table):
@@ -146,14 +149,15 @@ def _column(value: Any) -> Column | None:
                 f"a {type(value).__qualname__} is a stream, and becomes a column when it is read",
                 "read it first",
                 code="unread",
+                fixes=[Fix(action="read", effect="reads it first")],
             )
         return described.columns[0]
     if described.view.ndim == 0:
         raise UnsupportedConversionError(
             "",
             "a 0-dimensional array is not a column",
-            "pass numpy.atleast_1d(x)",
             code="too-few-dimensions",
+            fixes=[Fix("numpy.atleast_1d({x})")],
         )
     return TensorColumn(described)
 

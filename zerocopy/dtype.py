@@ -48,6 +48,13 @@ class DType:
     storage: np.dtype[Any]
     in_numpy: bool
 
+    @property
+    def wider(self) -> str:
+        """The name of a wider type that all frameworks have, for a type that few have; else empty."""
+        if self.in_numpy or self.lanes > 1 or self.name.startswith("complex"):
+            return ""
+        return "float32" if "float" in self.name else "int8"
+
     def __str__(self) -> str:
         return self.name
 

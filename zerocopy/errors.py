@@ -7,9 +7,53 @@ catches a framework that is not installed.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One way to remove an obstacle, in parts from which ``convert`` composes a call that can be pasted.
+
+    Attributes
+    ----------
+    source : str
+        The expression to pass in place of the object or column, which it names ``{x}``.
+    effect : str
+        What the call does, such as "gives a mask with the values".
+    options : dict
+        Options of ``convert`` to pass; None for one to leave out.
+    to, before : str
+        Another target; a statement to run first.
+    action : str
+        The key of `Framework.actions` whose expression replaces `source`, such as "cast:float64".
+    alone : bool
+        Whether `source` is used as it is and not converted.
+
+    Examples
+    --------
+    >>> Reason("it has nulls", fixes=[Fix(options={"nulls": 0}), Fix("{x}.dropna()")]).remedy
+    'nulls=0; or x.dropna()'
+    """
+
+    source: str = "{x}"
+    effect: str = ""
+    options: dict[str, Any] = field(default_factory=dict, hash=False)
+    to: str = ""
+    before: str = ""
+    action: str = ""
+    alone: bool = False
+
+    def __str__(self) -> str:
+        parts = [f"{name}={value!r}" for name, value in self.options.items()]
+        parts += [f"to={self.to!r}"] * bool(self.to)
+        if self.source != "{x}" or not (parts or self.action or self.before):
+            parts.append(self.source.format(x="x"))
+        elif self.action:
+            parts.append(self.action.replace("-", " ").replace(":", " to "))
+        code = "; ".join(part for part in (self.before, ", ".join(parts)) if part)
+        return f"{code} {self.effect}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +65,28 @@ class Reason:
     why : str
         The obstacle, as a sentence without a full stop.
     remedy : str
-        How to avoid it; empty if nothing can be done.
+        How to avoid it, by default the text of `fixes`; empty if nothing can be done.
     code : str
         Stable identifier for programs, such as ``"negative-strides"``. docs/errors.md lists
         them; a plugin may add its own.
+    fixes : sequence of Fix
+        Alternatives, the best first.
 
     Examples
     --------
-    >>> reason = Reason("the strides are negative", "numpy.ascontiguousarray(x)", code="negative-strides")
-    >>> print(reason)
+    >>> print(Reason("the strides are negative", "numpy.ascontiguousarray(x)"))
     the strides are negative (numpy.ascontiguousarray(x))
     """
 
     why: str
     remedy: str = ""
     code: str = field(default="other", kw_only=True)
+    fixes: Sequence[Fix] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fixes", tuple(self.fixes))
+        if self.fixes and not self.remedy:
+            object.__setattr__(self, "remedy", "; or ".join(map(str, self.fixes)))
 
     def __str__(self) -> str:
         return f"{self.why} ({self.remedy})" if self.remedy else self.why
@@ -46,12 +97,8 @@ class ZeroCopyError(Exception):
 
     Parameters
     ----------
-    asked : str
-        The call that was made.
-    why : str
-        Why it cannot be done.
-    remedy : str
-        What to do instead.
+    asked, why, remedy : str
+        The call that was made; why it cannot be done; what to do instead.
     code : str, optional
         As `Reason.code`. Default: the class's own.
 
@@ -59,6 +106,12 @@ class ZeroCopyError(Exception):
     ----------
     columns : dict of hashable to Reason
         The reason for each refused column of a table, by the column's label.
+    fixes : sequence of Fix
+        Alternatives that each remove all obstacles.
+    obstacles : list of (label, Reason)
+        All to be removed; `label` is the column's in a tuple, which is empty for the whole object.
+    calls : tuple of str
+        Python code of the alternatives in `remedy`, in which ``x`` is the object.
 
     Examples
     --------
@@ -69,12 +122,18 @@ class ZeroCopyError(Exception):
 
     code: str = "other"
 
-    def __init__(self, asked: str, why: str, remedy: str = "", *, code: str = "") -> None:
+    def __init__(
+        self, asked: str, why: str, remedy: str = "", *, code: str = "", fixes: Sequence[Fix] = ()
+    ) -> None:
+        remedy = remedy or "; or ".join(map(str, fixes))
         super().__init__(asked, why, remedy)
         self.asked = asked
         self.why = why
         self.remedy = remedy
+        self.fixes = tuple(fixes)
         self.columns: dict[Hashable, Reason] = {}
+        self.obstacles: list[tuple[tuple[Hashable, ...], Reason]] = []
+        self.calls: tuple[str, ...] = ()
         if code:
             self.code = code
 
@@ -87,15 +146,8 @@ class ZeroCopyError(Exception):
     ) -> Self:
         """Replace parts of the message, where an outer caller has more context.
 
-        Parameters
-        ----------
-        asked, why, remedy : str, optional
-            New parts; None keeps the present one.
-
-        Returns
-        -------
-        ZeroCopyError
-            The same object, so that ``raise error.with_context(...)`` keeps its traceback.
+        None keeps the present part. Returns the same object, so that ``raise error.with_context(...)``
+        keeps its traceback.
 
         Examples
         --------
@@ -111,7 +163,7 @@ class ZeroCopyError(Exception):
     @property
     def reason(self) -> Reason:
         """The error as a `Reason`, for a plan that refuses."""
-        return Reason(self.why, self.remedy, code=self.code)
+        return Reason(self.why, self.remedy, code=self.code, fixes=self.fixes)
 
 
 class UnknownFrameworkError(ZeroCopyError, LookupError):
@@ -302,8 +354,6 @@ class PoolLimitError(ZeroCopyError, MemoryError):
 
     Parameters
     ----------
-    asked, why, remedy : str
-        As for every error.
     requested, in_use, limit : int
         In bytes.
     source : str
@@ -336,37 +386,10 @@ class PoolLimitError(ZeroCopyError, MemoryError):
 
 
 def lacking(framework: str, hook: str) -> UnsupportedConversionError:
-    """Return the error for a hook that a framework's class does not implement.
-
-    Examples
-    --------
-    >>> print(lacking("mine", "from_host"))
-    'mine': its Framework class does not implement from_host().
-      To fix: implement it: docs/adding-a-framework.md describes each hook
-    """
+    """Return the error for a hook that a framework's class does not implement."""
     return UnsupportedConversionError(
         repr(framework),
         f"its Framework class does not implement {hook}()",
         "implement it: docs/adding-a-framework.md describes each hook",
         code="missing-hook",
-    )
-
-
-def refuse_dtype(target: str, dtype: object, remedy: str = "") -> UnsupportedConversionError:
-    """Return the error for a dtype that a target lacks."""
-    return UnsupportedConversionError(
-        f"to={target!r}",
-        f"{target} has no {dtype}",
-        remedy or "cast it in the source framework to a dtype that both have",
-        code="missing-dtype",
-    )
-
-
-def refuse_ndim(target: str, view: Any, limit: int) -> UnsupportedConversionError:
-    """Return the error for more dimensions than a target supports."""
-    return UnsupportedConversionError(
-        f"to={target!r}",
-        f"the array has {view.ndim} dimensions and {target} supports at most {limit}",
-        "reshape it, or squeeze dimensions of size 1",
-        code="too-many-dimensions",
     )

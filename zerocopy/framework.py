@@ -8,10 +8,11 @@ subclasses `Framework` and imports from this module alone.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
 import sys
-from collections.abc import Callable, Sequence
+from _thread import get_ident
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +21,22 @@ from zerocopy.dtype import DType as DType, by_name as by_name, from_numpy as fro
 from zerocopy.errors import (
     CopyRequiredError as CopyRequiredError,
     DeviceError as DeviceError,
+    Fix as Fix,
     FrameworkNotInstalledError,
     LossyConversionError as LossyConversionError,
     Reason as Reason,
     UnsupportedConversionError as UnsupportedConversionError,
     lacking,
+)
+from zerocopy.forks import IMPORTING, LOADING
+from zerocopy.modules import is_installed as is_installed
+from zerocopy.source import (
+    FORMS as FORMS,
+    Array as Array,
+    Source as Source,
     refuse_dtype as refuse_dtype,
     refuse_ndim as refuse_ndim,
 )
-from zerocopy.source import FORMS as FORMS, Array as Array, Source as Source
 from zerocopy.strided_view import StridedView as StridedView
 
 if TYPE_CHECKING:
@@ -54,7 +62,7 @@ class Framework:
     name : str
         The import name; ``to=`` takes it.
     kind : str
-        ``"tensor"``, ``"table"`` or ``"both"``.
+        ``"tensor"``, ``"table"``, ``"both"``, or ``"column"`` for single columns of any type.
     root_modules : tuple of str
         Top-level modules that define the framework's types. They identify an object's
         framework without an import.
@@ -83,6 +91,8 @@ class Framework:
         Whether it implements `cast`.
     pool_hook : str
         Its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty for none.
+    actions : mapping of str to Fix
+        Expressions over its objects, by the `Fix.action` that they replace in messages.
 
     Examples
     --------
@@ -108,12 +118,13 @@ class Framework:
     can_export_dlpack: bool = False
     can_cast: bool = False
     pool_hook: str = ""
+    actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
 
     @property
     def tables(self) -> bool:
         """Whether it has tables: a dict of columns then converts to one table."""
-        return self.kind != "tensor"
+        return self.kind in ("table", "both")
 
     # -- installation -----------------------------------------------------------
 
@@ -129,9 +140,8 @@ class Framework:
             return self._module
         package = self.distribution or self.name
         try:
-            # sys.modules can hold a module that another thread is still importing; torch crashes
-            # when used then. import_module waits for that thread.
-            module = importlib.import_module(self.name)
+            # It waits for a thread that is still importing the module; torch crashes if used earlier.
+            module: ModuleType = while_forks_wait(partial(importlib.import_module, self.name))
         except ImportError as error:
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.name
             raise FrameworkNotInstalledError(
@@ -263,14 +273,9 @@ class Framework:
         return None
 
     def parse_device(self, spec: Any) -> Device:
-        """Return the device that `spec`, the option ``device=``, names.
+        """Return the device that `spec`, the option ``device=``, names, or raise ``DeviceError``.
 
         Override it to accept the framework's own device objects.
-
-        Raises
-        ------
-        DeviceError
-            `spec` does not name a device.
         """
         device = parse_device(spec)
         if device is None:
@@ -278,31 +283,24 @@ class Framework:
                 f"to={self.name!r}, device={spec!r}",
                 "it does not name a device",
                 'pass "cpu", "cuda", "cuda:1" or a DLPack pair such as (2, 0)',
+                fixes=[Fix(options={"device": self.device_kinds[0]})],
             )
         return device
 
     def default_device(self, view: StridedView) -> Device:
-        """Return the result's device for the source memory `view` if the caller names none.
-
-        It is the source's device if the framework supports that, else its preferred one.
-        """
+        """Return the result's device if the caller names none: that of `view`, or else the preferred one."""
         if view.device.kind in self.device_kinds:
             return view.device
         return Device({"cpu": 1, "cuda": 2}[self.device_kinds[0]], 0)
 
     def check_device(self, device: Device) -> None:
-        """Check that the framework can use `device`.
-
-        Raises
-        ------
-        DeviceError
-            The framework does not support it, or it does not exist.
-        """
+        """Raise ``DeviceError`` if the framework does not support `device`, or it does not exist."""
         if device.kind not in self.device_kinds:
             raise DeviceError(
                 f"to={self.name!r}, device={str(device)!r}",
                 f"{self.name} has no arrays on {device.kind}",
                 f"pass one of its devices: {', '.join(self.device_kinds)}",
+                fixes=[Fix(options={"device": kind}) for kind in self.device_kinds],
             )
 
     def devices(self) -> list[str]:
@@ -348,10 +346,7 @@ class Framework:
         )
 
     def select_metadata(self, metadata: dict[bytes, bytes], labels: Sequence[str]) -> dict[bytes, bytes]:
-        """Return a schema's `metadata` for the columns `labels`, with the framework's entry adapted.
-
-        Called if a key of `metadata` is the framework's `name`.
-        """
+        """Return a schema's `metadata`, with its entry `name` adapted to the columns `labels`."""
         return metadata
 
     def from_table(self, table: Table) -> Any:
@@ -380,13 +375,15 @@ class Framework:
         return {}
 
 
-def is_installed(name: str) -> bool:
-    """Whether a top-level module can be imported; imports nothing."""
-    if name in sys.modules:
-        return sys.modules[name] is not None
-    # A plain folder of that name is a namespace package, whose spec has no origin.
-    spec = importlib.util.find_spec(name)
-    return spec is not None and spec.origin is not None
+def while_forks_wait(load: Callable[[], Any]) -> Any:
+    """Return ``load()``, which imports modules. A fork in another thread waits until it returns."""
+    token = object()
+    with LOADING:  # a fork holds it
+        IMPORTING[token] = get_ident()
+    try:
+        return load()
+    finally:
+        del IMPORTING[token]
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
@@ -395,5 +392,5 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 
 def identity(obj: Any) -> Any:
-    """Return the argument: an exporter or importer for an object that already has the form."""
+    """Return the argument, which already has the form."""
     return obj

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.errors import Reason
+from zerocopy.dtype import DType
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.strided_view import StridedView
 
 Array = np.ndarray[Any, Any]
@@ -98,4 +99,31 @@ def type_name(obj: Any) -> str:
     ('list', 'numpy.ndarray')
     """
     cls = type(obj)
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    module = getattr(cls, "__module__", "builtins")  # types that C code creates can lack it
+    return cls.__qualname__ if module == "builtins" else f"{module}.{cls.__qualname__}"
+
+
+def refuse_dtype(
+    target: str, dtype: DType, remedy: str = "", fixes: Sequence[Fix] = ()
+) -> UnsupportedConversionError:
+    """Return the error for a dtype that a target lacks, by default with a cast to a wider one."""
+    wide = dtype.wider
+    if wide and not fixes and not remedy:
+        fixes = [Fix(options={"dtype": wide}), Fix(action=f"cast:{wide}", effect="casts it")]
+    return UnsupportedConversionError(
+        f"to={target!r}",
+        f"{target} has no {dtype}",
+        remedy or ("" if fixes else "cast it in the source framework to a dtype that both have"),
+        code="missing-dtype",
+        fixes=fixes,
+    )
+
+
+def refuse_ndim(target: str, view: StridedView, limit: int) -> UnsupportedConversionError:
+    """Return the error for more dimensions than a target supports."""
+    return UnsupportedConversionError(
+        f"to={target!r}",
+        f"the array has {view.ndim} dimensions and {target} supports at most {limit}",
+        code="too-many-dimensions",
+        fixes=[Fix("numpy.asarray({x}).reshape(-1)", "flattens it", action="flatten")],
+    )

@@ -157,6 +157,12 @@ def test_view_of_device_memory_at_address_0_has_no_array_interface() -> None:
     assert not hasattr(view, "__array_interface__")
 
 
+def test_type_without_a_module_is_named_in_the_refusal() -> None:
+    cls = eval("ctypes.c_float * 2", {"ctypes": ctypes, "__builtins__": {}})
+    with pytest.raises(zc.UnsupportedConversionError, match="c_float_Array_2"):
+        zc.convert(cls.from_address(0), to="numpy")
+
+
 class InBuffer:
     """An array interface whose memory is a buffer; NumPy does not check that the array lies in it."""
 

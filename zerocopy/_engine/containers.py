@@ -14,6 +14,7 @@ from zerocopy._engine.container_types import (
     items_of,
     rebuild,
 )
+from zerocopy._engine.fixes import keep_leaves, prepend, relocate
 from zerocopy.casting.leaves import leaf_options
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 
@@ -35,17 +36,14 @@ def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict
         try:
             return convert(leaf, to, **of_leaf(path)) if options else convert(leaf, to)
         except ZeroCopyError as error:
-            add_leaf_remedy(error, leaf)
-            error.with_context(why=f"at {format_path(path)}: {error.why}")
+            place = format_path(path)
+            error.with_context(why=f"at {place}: {error.why}")
+            relocate(error, place)
+            if is_plain_object(leaf):
+                prepend(error, keep_leaves(to, options))
             raise
 
     return map_leaves(obj, visit)
-
-
-def add_leaf_remedy(error: ZeroCopyError, leaf: Any) -> None:
-    """Name the option that keeps a leaf in the error of a leaf that is not an array."""
-    if is_plain_object(leaf):
-        error.with_context(remedy=f'pass leaves="keep" to keep it unchanged, or {error.remedy}')
 
 
 def leaf_calls(obj: Any, options: dict[str, Any]) -> list[tuple[str, Any, dict[str, Any]]]:

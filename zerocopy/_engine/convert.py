@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from zerocopy import registry
 from zerocopy._engine.containers import convert_leaves
+from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import TABLE, keep
@@ -157,6 +158,8 @@ def _convert_slowly(obj: Any, to: Any, options: dict[str, Any]) -> Any:
             error.__suppress_context__ = True  # the route table's KeyError is not a cause
         if not error.asked:
             error.with_context(asked=str(call))
+        if not error.calls:  # a leaf's error has its own
+            compose(error, call)
         raise
     if not options:
         keep(obj, to)

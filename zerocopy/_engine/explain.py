@@ -6,7 +6,8 @@ from typing import Any, Unpack
 
 from zerocopy import registry
 from zerocopy._engine.container_types import is_plain_object
-from zerocopy._engine.containers import add_leaf_remedy, leaf_calls
+from zerocopy._engine.containers import leaf_calls
+from zerocopy._engine.fixes import compose, keep_leaves, prepend, relocate, resolve
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy.errors import UnknownFrameworkError, ZeroCopyError
@@ -54,10 +55,11 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     """
     call = Call(obj, to, check_options("explain", options))
     try:
-        return _explain_tree(call) if call.is_tree() else _explain(call)
+        return _explain_tree(call) if call.is_tree() else resolve(_explain(call), call)
     except UnknownFrameworkError:
         raise
     except ZeroCopyError as error:
+        compose(error, call)
         return Plan(call.subject, str(to), possible=False, reasons=(error.reason,), error=error)
 
 
@@ -79,7 +81,7 @@ def _explain_tree(call: Call) -> Plan:
     """Return the plan of a container: the sum of its leaves' plans."""
     registry.by_name(call.to)  # an empty container has no leaf that checks the name
     calls = leaf_calls(call.obj, call.options)
-    leaves = {path: _explain_leaf(leaf, call.to, options) for path, leaf, options in calls}
+    leaves = {path: _explain_leaf(leaf, path, call.to, options) for path, leaf, options in calls}
     errors = [plan.error for plan in leaves.values() if plan.error is not None]
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())
@@ -97,13 +99,15 @@ def _explain_tree(call: Call) -> Plan:
     )
 
 
-def _explain_leaf(leaf: Any, to: Any, options: dict[str, Any]) -> Plan:
+def _explain_leaf(leaf: Any, path: str, to: Any, options: dict[str, Any]) -> Plan:
     options = dict(options)
     keeps = options.pop("leaves", None) is not None
     if keeps and is_plain_object(leaf):
         return Plan(type_name(leaf), str(to), steps=("keep the object unchanged",), kept=True)
     plan = explain(leaf, to, **options)
     if plan.error is not None:
-        add_leaf_remedy(plan.error, leaf)
+        relocate(plan.error, path)
+        if is_plain_object(leaf):
+            prepend(plan.error, keep_leaves(to, options))
         plan.reasons = (plan.error.reason,)
     return plan

@@ -15,7 +15,7 @@ from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source
 from zerocopy.describe import describe, describe_columns, summarize
 from zerocopy.device import Device, parse_stream, same_memory_space
-from zerocopy.errors import CopyRequiredError, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import CopyRequiredError, Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import aligned_copy, host_view
@@ -81,7 +81,7 @@ class Call:
         if self.description is None:
             with self.translated_errors():
                 # pyarrow reads a stream whole if it has to check it.
-                for_table = target.tables or "validate" in self.options
+                for_table = target.kind != "tensor" or "validate" in self.options
                 self.description = describe(self.obj, self.options.get("index"), for_table)
         return self.description
 
@@ -180,7 +180,7 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
     from zerocopy.tables import planner
 
     device, copy, writable = (call.options.get(name) for name in ("device", "copy", "writable"))
-    if target.tables and device is not None:
+    if target.kind != "tensor" and device is not None:
         target.check_device(target.parse_device(device))
 
     def plan_array(source: Source, copy: bool | None) -> Plan:
@@ -265,7 +265,9 @@ def _plan_array(
     """Return the plan for an array of another framework, or of a type known only by its protocols."""
     if source.refusal is not None:
         refusal = source.refusal
-        raise UnsupportedConversionError("", refusal.why, refusal.remedy, code=refusal.code)
+        raise UnsupportedConversionError(
+            "", refusal.why, refusal.remedy, code=refusal.code, fixes=refusal.fixes
+        )
     view, on_host = source.view, source.view.device.is_host
     # Called for every device, because these methods raise if a copy does not help.
     target_reasons = target.copy_reasons(view) if device.is_host else target.device_copy_reasons(view)
@@ -332,8 +334,8 @@ def _readonly_reasons(view: StridedView, target: Framework, writable: bool | Non
         return [
             Reason(
                 "writable=True was passed and the source declares its memory immutable",
-                "leave writable out to get an alias, and do not write to it",
                 code="writable-requested",
+                fixes=[Fix(options={"writable": None}, effect="aliases: do not write to the result")],
             )
         ]
     return []
@@ -344,12 +346,11 @@ def _apply_copy_option(copy: bool | None, reasons: list[Reason], view: StridedVi
     if view.size == 0:
         return reasons
     if copy is False and reasons:
-        raise CopyRequiredError(
-            "",
-            "copy=False, but a copy is needed: " + "; ".join(r.why for r in reasons),
-            "; or ".join([*(r.remedy for r in reasons if r.remedy), "allow the copy with copy=None"]),
-            code=reasons[0].code,
-        )
+        fix = Fix(options={"copy": None}, effect="copies")
+        why = "copy=False, but a copy is needed: " + "; ".join(r.why for r in reasons)
+        error = CopyRequiredError("", why, code=reasons[0].code, fixes=[fix])
+        error.obstacles = [((), reason) for reason in reasons]
+        raise error
     if copy is True and not reasons:
         return [Reason("copy=True was passed", code="copy-requested")]
     return reasons

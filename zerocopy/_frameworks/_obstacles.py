@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zerocopy.device import Device
 from zerocopy.dtype import SUBBYTE_NAMES, DType
-from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
+from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import refuse_dtype
 from zerocopy.strided_view import StridedView
 
-MISALIGNED = Reason(
-    "the memory is not aligned to its item size", "copy it where it is created", code="misaligned"
-)
+#: A new row-major array, aligned to 64 bytes.
+COPIED = Fix('zc.convert({x}, "numpy", copy=True)', "after one copy", action="copy")
+MISALIGNED = Reason("the memory is not aligned to its item size", code="misaligned", fixes=[COPIED])
 FRACTIONAL_STRIDES = Reason(
     "a stride is not a multiple of the item size (a field of a packed record)",
-    "align the record: numpy.dtype(..., align=True)",
     code="misaligned",
+    fixes=[COPIED],
 )
 UNSAFE_FOR_KERNELS = Reason(
     "the memory is not aligned to its item size, and CUDA kernels fault on such memory",
@@ -23,13 +25,32 @@ UNSAFE_FOR_KERNELS = Reason(
 )
 
 
+#: A row-major array, for targets that support no other layout.
+CONTIGUOUS = Fix("numpy.ascontiguousarray({x})", "makes it row-major once", action="contiguous")
+
+
+ON_HOST = Fix(options={"device": "cpu"})
+CAST = "cast it to a type that both have"
+
+
+def pairs(dtype: DType) -> list[Fix]:
+    """Return fixes for a dtype that a target lacks: pairs of floats for complex ones, else a cast."""
+    if not dtype.name.startswith("complex"):
+        wide = dtype.wider
+        casts = [Fix(options={"dtype": wide}), Fix(action=f"cast:{wide}", effect="casts it")]
+        return casts if wide else []
+    half = f"float{dtype.bits // 2}"
+    source = f"numpy.ascontiguousarray({{x}}).view('{half}').reshape(*{{x}}.shape, 2)"
+    return [Fix(source, f"gives pairs of {half}", action="pairs")]
+
+
 def misaligned(target: str, view: StridedView, multiple: int) -> Reason:
     """Return the reason to copy memory that does not start at a multiple of some bytes."""
     return Reason(
         f"{target} requires memory aligned to {multiple} bytes, but the address is "
         f"{view.ptr % multiple} bytes off",
-        "allocate it aligned where it is created (torch, JAX and Arrow do), or allow the copy",
         code="misaligned",
+        fixes=[Fix(action="align", effect="allocates it at a multiple of 64 bytes"), COPIED],
     )
 
 
@@ -37,8 +58,8 @@ def layout(target: str, required: str) -> Reason:
     """Return the reason to copy memory that is not in the only layout that a target accepts."""
     return Reason(
         f"{target} requires {required}",
-        "make it contiguous where it is created: numpy.ascontiguousarray(x)",
         code="not-contiguous",
+        fixes=[CONTIGUOUS],
     )
 
 
@@ -52,19 +73,24 @@ def refuse_extended_dtype(target: str, dtype: DType) -> UnsupportedConversionErr
 
 def refuse_source(name: str, reason: Reason) -> UnsupportedConversionError:
     """Return the error for an object without memory that another framework can read."""
-    return UnsupportedConversionError(f"convert({name})", reason.why, reason.remedy, code=reason.code)
-
-
-def refuse_source_dtype(name: str, dtype: object, remedy: str) -> UnsupportedConversionError:
-    """Return the error for a dtype that only the source's framework has."""
     return UnsupportedConversionError(
-        f"convert({name})", f"{dtype} has no counterpart in other frameworks", remedy, code="missing-dtype"
+        f"convert({name})", reason.why, reason.remedy, code=reason.code, fixes=reason.fixes
     )
 
 
-def refuse_column(why: str, remedy: str, code: str = "missing-dtype") -> UnsupportedConversionError:
+def refuse_source_dtype(
+    name: str, dtype: object, remedy: str = "", fixes: Sequence[Fix] = ()
+) -> UnsupportedConversionError:
+    """Return the error for a dtype that only the source's framework has."""
+    why = f"{dtype} has no counterpart in other frameworks"
+    return UnsupportedConversionError(f"convert({name})", why, remedy, code="missing-dtype", fixes=fixes)
+
+
+def refuse_column(
+    why: str, remedy: str = "", code: str = "missing-dtype", fixes: Sequence[Fix] = ()
+) -> UnsupportedConversionError:
     """Return the error for a column that the target cannot hold; the caller adds the column's name."""
-    return UnsupportedConversionError("", why, remedy, code=code)
+    return UnsupportedConversionError("", why, remedy, code=code, fixes=fixes)
 
 
 def refuse_table(name: str) -> UnsupportedConversionError:
@@ -84,4 +110,5 @@ def refuse_index(target: str, device: Device, count: int) -> DeviceError:
         f"{target} sees {count} CUDA device{'' if count == 1 else 's'}",
         f"choose one of: {', '.join(f'cuda:{i}' for i in range(count))}" if count else "check nvidia-smi",
         code="other-device",
+        fixes=[Fix(options={"device": "cuda:0"})] if count else [],
     )

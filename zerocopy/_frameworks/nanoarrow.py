@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from zerocopy.errors import DeviceError, Reason, UnsupportedConversionError
+from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
@@ -58,8 +58,8 @@ class Nanoarrow(Framework):
         assert table is not None
         if table.read is not None:
             why = "a stream becomes an array when it is read, which is possible once"
-            remedy = "pass x.read_all()"
-            raise UnsupportedConversionError(f"convert({name})", why, remedy, code="unread")
+            fixes = [Fix("{x}.read_all()", "reads it")]
+            raise UnsupportedConversionError(f"convert({name})", why, code="unread", fixes=fixes)
         return as_one_tensor(table)
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from zerocopy.casting.parse import parse_dtype
 from zerocopy.dtype import DType
+from zerocopy.errors import Fix
 
 
 class DTypeOption:
@@ -70,17 +71,17 @@ class DTypeOption:
             new = next((new for _, key_type, new in entries if key_type is old), None)
         return None if new is old else new
 
-    def fix(self, label: Hashable, old: DType, wider: DType) -> str:
-        """Return the option, as text, that casts values of the type `old` in a column to `wider`."""
+    def fix(self, label: Hashable, old: DType, wider: DType) -> Fix:
+        """Return the option that casts values of the type `old` in a column to `wider`."""
         if self.one is not None:
-            return f"dtype={wider.name!r} holds it"
+            return Fix(options={"dtype": wider.name}, effect="holds it")
         names: dict[Hashable, str] = {}
         for key, (key_type, new) in self._entries.items():
             same = old is key_type and not self.named(label)
             names[_text(key, key_type)] = wider.name if same else new.name
         if self.named(label):
             names[label] = wider.name
-        return f"dtype={names!r} holds it"
+        return Fix(options={"dtype": names}, effect="holds it")
 
 
 def _text(key: Hashable, key_type: DType | None) -> Hashable:

@@ -209,6 +209,6 @@ class _Cast:
         return LossyConversionError(
             "",
             f"{column}dtype {self._new} cannot hold the value {value!r}{at}: it {why_not(value, self._new)}",
-            self._option.fix(label, self._old, wider),
             code="lossy-cast",
+            fixes=[self._option.fix(label, self._old, wider)],
         )

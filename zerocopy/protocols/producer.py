@@ -16,7 +16,7 @@ import numpy as np
 
 from zerocopy.device import CUDA, HOST, NO_SYNC_STREAM, Device, parse_device
 from zerocopy.dtype import SUBBYTE_NAMES, from_numpy
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols import array_interface, cuda_array_interface, cuda_driver, dlpack
 from zerocopy.protocols.layout_checks import check_layout
 from zerocopy.source import Array, Source, type_name
@@ -135,22 +135,33 @@ def _has_interface(obj: Any, name: str) -> bool:
 
 
 def _no_protocol(obj: Any) -> UnsupportedConversionError:
-    remedy = _REMEDY
+    remedy, fixes = _REMEDY, tuple[Fix, ...]()
     if hasattr(type(obj), "__next__"):
-        remedy = "collect its items: list(x) of arrays is converted item by item"
+        remedy, fixes = "", (Fix("list({x})", "is converted item by item"),)
     elif type(obj).__name__ == "PyCapsule":
         remedy = "pass the array that exported it: a capsule can be imported only once"
     elif hasattr(type(obj), "to_numpy"):  # a data frame or a series
-        remedy = "pass its values, x.to_numpy()"
-    elif hasattr(type(obj), "toarray"):  # SciPy's sparse arrays
-        remedy = "make it dense, x.toarray(), or convert its parts: x.data, x.indices, x.indptr"
+        remedy, fixes = "", (Fix("{x}.to_numpy()"),)
+    elif dense := [name for name in ("todense", "toarray") if hasattr(type(obj), name)]:
+        remedy, fixes = "", _sparse(obj, dense[-1])
     elif isinstance(obj, (int, float, complex)):
-        remedy = "pass an array: numpy.asarray(x), for several numbers numpy.asarray of their list"
+        remedy, fixes = "", (Fix("numpy.asarray({x})"),)
     return UnsupportedConversionError(
         f"convert({type_name(obj)})",
         f"{type_name(obj)} is not an array and supports no array protocol",
         remedy,
         code="not-an-array",
+        fixes=fixes,
+    )
+
+
+def _sparse(obj: Any, dense: str) -> tuple[Fix, ...]:
+    """Return fixes for a sparse array of SciPy, JAX or PyData: its dense form, or the arrays of its parts."""
+    names = ("data", "indices", "indptr", "row", "col", "coords")
+    parts = ", ".join(f"{{x}}.{name}" for name in names if _has_interface(obj, name))
+    return (
+        Fix(f"{{x}}.{dense}()", "makes it dense"),
+        *([Fix(f"[{parts}]", "converts its parts")] if parts else []),
     )
 
 
@@ -174,8 +185,9 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
         raise UnsupportedConversionError(
             asked,
             f"tensors do not have the type {array.dtype}",
-            "pass its bytes, numpy.asarray(x).view('uint8'), or numbers",
+            "pass numbers" if array.dtype.hasobject else "",
             code="missing-dtype",
+            fixes=[] if array.dtype.hasobject else [Fix("numpy.asarray({x}).view('uint8')", "gives bytes")],
         )
     swapped = () if array.dtype.isnative else (_swapped(array.dtype),)
     view = StridedView(ptr, array.shape, array.strides, dtype, HOST, not array.flags.writeable, array)
@@ -186,8 +198,8 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
 def _swapped(dtype: np.dtype[Any]) -> Reason:
     return Reason(
         f"the bytes are in the other order ({dtype.str})",
-        "x.astype(x.dtype.newbyteorder('='))",
         code="byte-order",
+        fixes=[Fix(f"numpy.asarray({{x}}).astype({dtype.newbyteorder('=').str!r})", "swaps the bytes once")],
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_name
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
@@ -22,8 +22,8 @@ from zerocopy.tables.column import Column
 _BOOL = by_name("bool")
 BITS = Reason(
     "Arrow packs booleans into bits",
-    "keep them as bool8 in Arrow: x.cast(pyarrow.bool8())",
     code="packed-bits",
+    fixes=[Fix(action="cast:bool8", effect="stores them in bytes")],
 )
 _VALIDITY = Reason("Arrow packs nulls into bits, and a mask has one byte per row", code="packed-bits")
 
@@ -104,8 +104,7 @@ class ArrowColumn(Column):
     def offsets(self) -> Source:
         kind = self.field.kind
         if kind in ("string_view", "binary_view"):
-            remedy = "keep it as string or binary in Arrow: x.cast('string')"
-            why = Reason(f"a {kind} has no offsets", remedy, code="view-layout")
+            why = Reason(f"a {kind} has no offsets", code="view-layout", fixes=[self._with_offsets()])
             return self._source(
                 by_name("int64"), (self.length + 1,), [why], lambda: string_views.offsets(self.chunks)
             )
@@ -130,9 +129,9 @@ class ArrowColumn(Column):
 
     def text(self) -> Source:
         if self.field.kind.endswith("_view"):
-            why = Reason(
-                "its text is not in one buffer", "keep it as string or binary in Arrow", code="view-layout"
-            )
+            noun = "bytes are" if self.field.kind == "binary_view" else "text is"
+            fixes = [self._with_offsets()]
+            why = Reason(f"its {noun} not in one buffer", code="view-layout", fixes=fixes)
             count = int(string_views.offsets(self.chunks)[-1])
             return self._source(memory.BYTE, (count,), [why], lambda: string_views.text(self.chunks))
         ranges = [memory.used(chunk) for chunk in self.chunks]
@@ -178,8 +177,8 @@ class ArrowColumn(Column):
         dictionaries = [chunk.dictionary for chunk in self.chunks if chunk.dictionary is not None]
         if any(not _same(dictionaries[0], other) for other in dictionaries[1:]):
             why = "its chunks have different dictionaries"
-            remedy = "unify them first: x.unify_dictionaries() in pyarrow"
-            raise UnsupportedConversionError("", why, remedy, code="chunks")
+            fixes = [Fix(action="unify-dictionaries")]
+            raise UnsupportedConversionError("", why, "unify them first", code="chunks", fixes=fixes)
         inner = self.field.dictionary
         assert inner is not None
         count = dictionaries[0].length if dictionaries else 0
@@ -240,8 +239,11 @@ class ArrowColumn(Column):
         return self._source(dtype, shape, [self._in_chunks()], host)
 
     def _in_chunks(self) -> Reason:
-        remedy = "convert the chunks one by one, or x.combine_chunks() once"
-        return Reason(f"it is in {len(self.chunks)} chunks", remedy, code="chunks")
+        fix = Fix(action="combine-chunks", effect="copies it into one")
+        return Reason(f"it is in {len(self.chunks)} chunks", code="chunks", fixes=[fix])
+
+    def _with_offsets(self) -> Fix:
+        return Fix(action=f"cast:{self.field.kind.removesuffix('_view')}", effect="stores it with offsets")
 
     def _source(
         self, dtype: DType, shape: tuple[int, ...], why: list[Reason], host: Callable[[], Array]

@@ -235,7 +235,8 @@ class RefusedColumn(Column):
 
     def _refuse(self) -> ZeroCopyError:
         # A new error for each raise, because callers add context to it.
-        return type(self._error)("", self._error.why, self._error.remedy, code=self._error.code)
+        error = self._error
+        return type(error)("", error.why, error.remedy, code=error.code, fixes=error.fixes)
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.dtype import by_name
-from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
@@ -89,7 +89,7 @@ class Decoder:
     def _kind(self, column: Column, field: Field) -> Any:
         decode = _KINDS.get(field.kind)
         if decode is None or (field.kind in _ENCODED and not self.encode):
-            raise _no_tensor_type(field, _ENCODED.get(field.kind, _OTHERS.get(field.kind, "")))
+            raise _no_tensor_type(field, _ENCODED.get(field.kind, ()))
         return decode(self, column, field)
 
     def _leaf(self, column: Column, values: Source, datetime_dtype: str = "") -> Any:
@@ -120,8 +120,8 @@ class Decoder:
             return self._counted(column, field)
         if self.datetimes and field.timezone:
             why = f"it is {field}, and NumPy's datetime64 has no time zone"
-            remedy = "encode=True gives integers, counted in UTC, and the name of the zone"
-            raise UnsupportedConversionError("", why, remedy, code="no-tensor-type")
+            fixes = _encode("gives integers, counted in UTC, and the name of the zone")
+            raise UnsupportedConversionError("", why, code="no-tensor-type", fixes=fixes)
         if not self.datetimes:
             raise _no_tensor_type(field, _INTEGERS)
         values = column.values(by_name(field.dtype))
@@ -152,7 +152,7 @@ class Decoder:
     def _dictionary(self, column: Column, field: Field) -> Any:
         decoder = replace(self, nulls=Nulls("mask") if self.nulls.mode == "mask" else Nulls())
         dictionary = column.dictionary()
-        categories = decoder.decode(dictionary)
+        categories = decoder._inner(dictionary)
         if isinstance(categories, Masked) and not dictionary.null_count:
             categories = categories.values
         encoded = Encoded(str(field), None, categories=categories, ordered=field.ordered)
@@ -168,7 +168,7 @@ class Decoder:
 
     def _list(self, column: Column, field: Field) -> Any:
         sizes = TensorLeaf(column.sizes()) if field.kind == "list_view" else None
-        inner = self.decode(column.child())
+        inner = self._inner(column.child())
         tree = Encoded(str(field), inner, offsets=self._offsets(column), sizes=sizes)
         return self._masked(column, tree)
 
@@ -176,10 +176,18 @@ class Decoder:
         names = [child.name for child in field.children]
         if len({*names}) != len(names):
             why = f"it is {field}, with two fields of one name"
-            remedy = "rename them, or flatten it: x.flatten()"
+            remedy = "rename them"
             raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
-        inner = {name: self.decode(column.child(i)) for i, name in enumerate(names)}
+        inner = {name: self._inner(column.child(i)) for i, name in enumerate(names)}
         return self._masked(column, Encoded(str(field), inner))
+
+    def _inner(self, column: Column) -> Any:
+        """Decode a part of a column; the fixes of its error that change the object do not apply to a part."""
+        try:
+            return self.decode(column)
+        except ZeroCopyError as error:
+            error.fixes = tuple(fix for fix in error.fixes if fix.options)
+            raise
 
     def _fixed_list(self, column: Column, field: Field) -> Any:
         shape, level, outer = [field.list_size], column.child(), []
@@ -197,7 +205,7 @@ class Decoder:
         assert inner is not None
         if inner.kind not in ("number", "bool") or (inner.extension and inner.extension != "arrow.bool8"):
             why = f"it is {column.field}, whose elements are not numbers"
-            raise UnsupportedConversionError("", why, "flatten it first: x.flatten()", code="no-tensor-type")
+            raise UnsupportedConversionError("", why, "flatten it first", code="no-tensor-type")
         _refuse_inner_nulls(column, [*outer, elements])
         is_bool = inner.extension or inner.kind == "bool"
         flat = elements.values(_BOOL if is_bool else by_name(inner.dtype))
@@ -211,27 +219,32 @@ class Decoder:
             tree = self._tensors(column, column.child(), shape)
             return _each(tree, lambda leaf: TensorLeaf(permuted(leaf.source, order))) if order else tree
         if not self.encode:
-            raise _no_tensor_type(field, "encode=True gives its storage")
+            raise _no_tensor_type(field, _encode("gives its storage"))
         return self._kind(column, field)
 
 
-_INTEGERS = "encode=True gives integers with their unit"
-_TEXT = "encode=True gives its bytes with their offsets; x.to_pylist() gives objects"
-_LIST = "encode=True gives its elements with their offsets; lists of one length fit"
-#: The kinds that need encode=True, and the kinds that have no encoding, each with a remedy.
-_ENCODED = {
+def _encode(effect: str) -> tuple[Fix, ...]:
+    return (Fix(options={"encode": True}, effect=effect),)
+
+
+_INTEGERS = _encode("gives integers with their unit")
+_TEXT = (
+    *_encode("gives its bytes with their offsets"),
+    Fix(action="objects", alone=True, effect="gives Python objects"),
+)
+_LIST = _encode("gives its elements with their offsets")
+#: The kinds that need encode=True, with fixes, and the kinds that have no encoding, with a remedy.
+_ENCODED: dict[str, tuple[Fix, ...]] = {
     "time": _INTEGERS,
-    "decimal": "cast it in Arrow, x.cast('float64'), or encode=True gives scaled integers",
-    "fixed_binary": "encode=True gives its bytes, (rows, width)",
-    "dictionary": "encode=True gives its codes and its categories",
-    "struct": "encode=True gives a dict of its fields; zc.aos_to_soa(x) makes columns of them, "
-    "and an Arrow table's x.flatten()",
+    "decimal": (*_encode("gives scaled integers"), Fix(action="cast:float64", effect="gives floats")),
+    "fixed_binary": _encode("gives its bytes, (rows, width)"),
+    "dictionary": _encode("gives its codes and its categories"),
+    "struct": _encode("gives a dict of its fields"),
+    "interval": (Fix(action="seconds", effect="gives seconds"),),
+    "null": (Fix(action="cast:float64", effect="gives floats, all null"),),
+    "run_end_encoded": (Fix(action="decode-runs", effect="decodes its runs"),),
     **dict.fromkeys(("string", "binary", "string_view", "binary_view"), _TEXT),
     **dict.fromkeys(("list", "list_view", "map"), _LIST),
-}
-_OTHERS = {
-    "run_end_encoded": "decode it first: pyarrow.compute.run_end_decode(x)",
-    "null": "leave it out with columns=[...]: it has no values",
 }
 _KINDS: dict[str, Callable[[Decoder, Column, Field], Any]] = {
     "number": Decoder._number,
@@ -281,13 +294,13 @@ def as_one_tensor(table: Table) -> Source:
 
 def refused_by(refusal: Reason) -> UnsupportedConversionError:
     """Return the error for a column or a source that has a refusal."""
-    return UnsupportedConversionError("", refusal.why, refusal.remedy, code=refusal.code)
+    return UnsupportedConversionError("", refusal.why, refusal.remedy, code=refusal.code, fixes=refusal.fixes)
 
 
-def _no_tensor_type(field: Field, remedy: str = "") -> UnsupportedConversionError:
+def _no_tensor_type(field: Field, fixes: Sequence[Fix]) -> UnsupportedConversionError:
     why = f"it is {field}, which tensors do not have"
-    remedy = remedy or "cast it first, or leave it out with columns=[...]"
-    return UnsupportedConversionError("", why, remedy, code="no-tensor-type")
+    remedy = "" if fixes else "cast it first, or leave it out"
+    return UnsupportedConversionError("", why, remedy, code="no-tensor-type", fixes=fixes)
 
 
 def _refuse_inner_nulls(column: Column, levels: Sequence[Column]) -> None:
@@ -320,8 +333,8 @@ def empty_mask(column: Column) -> Source:
 def _widened(values: Source) -> Source:
     why = Reason(
         "Arrow's date32 has 32 bits and NumPy's datetime64 has 64",
-        "encode=True gives the 32-bit integers",
         code="other-type",
+        fixes=_encode("gives the 32-bit integers"),
     )
     view = replace(values.view, ptr=0, strides=contiguous_strides(values.view.shape, 8), dtype=_INT64)
     reasons = (*values.reasons, why)

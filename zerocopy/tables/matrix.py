@@ -16,7 +16,7 @@ import numpy as np
 
 from zerocopy.device import HOST, same_memory_space
 from zerocopy.dtype import NATIVE_NAMES, by_name
-from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout import threads
 from zerocopy.layout.record_type import record_type
 from zerocopy.layout.transposition import to_rows
@@ -31,6 +31,7 @@ from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import TensorLeaf, decode, refused_by
 from zerocopy.tables.hub import loaded_hub
+from zerocopy.tables.nulls import NO_MASK
 from zerocopy.tables.options import Request
 from zerocopy.tables.summary import combine_errors
 
@@ -40,10 +41,10 @@ _PADDING = 64
 _PAGE = 4096
 #: From this size on, in bytes, NumPy's allocator gets fresh pages from the kernel.
 _LARGE = 1 << 22
+_COLUMNS = Fix(options={"layout": "columns"}, effect="gives each column on its own")
 #: Elements, and at least rows, that are cast at a time.
 _BLOCK, _ROWS = 1 << 14, 64
 _STACK = "convert the columns, and stack them there: torch.stack(list(x.values()), 1), cupy.stack(...)"
-_COLUMNS = 'layout="columns" gives each column on its own'
 
 
 def plan(table: Table, request: Request) -> Plan:
@@ -81,15 +82,14 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
         if isinstance(tree, TensorLeaf) and tree.source.view.ndim == 1:
             leaves.append(tree)
             continue
-        why, remedy = "it is not plain numbers, and a matrix cannot hold their meaning", _COLUMNS
+        why = "it is not plain numbers, and a matrix cannot hold their meaning"
+        fixes: tuple[Fix, ...] = (_COLUMNS,)
         if isinstance(tree, TensorLeaf):
             shape = tree.source.view.shape[1:]
             why = f"it is a column of tensors of shape {shape}, and a matrix has two dimensions"
-            remedy = "leave it out with columns=[...], or flatten it"
         elif request.options.nulls is not None:
-            why = "it would have a mask, and a matrix is one tensor"
-            remedy = 'nulls="nan" or a value such as nulls=0 fills nulls; layout="columns" gives masks'
-        refused[label] = UnsupportedConversionError("", why, remedy, code="not-numbers")
+            why, fixes = "it would have a mask, and a matrix is one tensor", NO_MASK
+        refused[label] = UnsupportedConversionError("", why, code="not-numbers", fixes=fixes)
     if refused:
         raise combine_errors(refused)
     types: dict[str, list[Hashable]] = {}
@@ -101,9 +101,8 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
         raise UnsupportedConversionError(
             "",
             f"a matrix has one type, and the columns have {len(types)}: {listed}",
-            f"{_common(list(types))}pick those of one type, columns={[*most[:3]]!r}"
-            f"{' and the others' if len(most) > 3 else ''}",
             code="mixed-types",
+            fixes=[*_common(list(types)), Fix(options={"columns": most}, effect="takes those of one type")],
         )
     for leaf in leaves:
         if leaf.source.refusal is not None:
@@ -111,11 +110,13 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
     return leaves
 
 
-def _common(types: list[str]) -> str:
-    """Return the advice to cast columns to one type, if they are numbers of NumPy."""
+def _common(types: list[str]) -> list[Fix]:
+    """Return fixes that cast columns to one type, if they are numbers of NumPy."""
     if not NATIVE_NAMES.issuperset(types):
-        return ""
-    return f'dtype="{np.result_type(*types)}" casts them; or '
+        return []
+    exact = np.result_type(*types)
+    names = dict.fromkeys([str(exact), *(["float32"] if exact == np.float64 else [])])
+    return [Fix(options={"dtype": name}, effect=f"makes all of them {name}") for name in names]
 
 
 def _listed(labels: list[Hashable]) -> str:
@@ -144,8 +145,8 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
             why.append(
                 Reason(
                     "the columns are in separate memory",
-                    f"keep them in one 2-D array; {_COLUMNS}",
                     code="separate-memory",
+                    fixes=[_COLUMNS],
                 )
             )
         elif order and not _in_order(order, strides, (table.length, len(leaves))):
@@ -153,8 +154,8 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
             why.append(
                 Reason(
                     f'it is stored {stored}, and layout="matrix:{order}" was requested',
-                    'layout="matrix" takes either',
                     code="memory-order",
+                    fixes=[Fix(options={"layout": "matrix"}, effect="takes either order")],
                 )
             )
         else:
@@ -257,8 +258,8 @@ def _copy_reasons(view: StridedView, request: Request) -> list[Reason]:
         why.append(
             Reason(
                 "writable=True was requested and the source's memory is immutable",
-                "leave writable out to get an alias, and do not write to it",
                 code="writable-requested",
+                fixes=[Fix(options={"writable": None}, effect="aliases: do not write to the result")],
             )
         )
     return why

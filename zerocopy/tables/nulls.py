@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.errors import LossyConversionError, Reason
+from zerocopy.errors import Fix, LossyConversionError, Reason
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import contiguous_strides
 from zerocopy.tables import on_device
@@ -17,9 +17,17 @@ from zerocopy.tables.column import Column
 from zerocopy.tables.result import Masked
 
 _NAT = np.iinfo(np.int64).min
-_MASK = 'nulls="mask" gives a mask with the values'
-_FLOATS = f'{_MASK}, nulls="nan" or a value such as nulls=0 fills them'
-_OTHERS = f"{_MASK}, a value such as nulls=0 fills them; for NaN, cast them to floats in the source"
+_MASK = Fix(options={"nulls": "mask"}, effect="gives a mask with the values")
+_NAN = Fix(options={"nulls": "nan"}, effect="fills them with NaN")
+_ZERO = Fix(options={"nulls": 0}, effect="fills them with 0")
+#: For frameworks that have no tensors, and so no option for nulls.
+_FILLED = Fix(action="fill-nulls", effect="fills them with 0")
+#: For results without masks: matrices and records.
+NO_MASK = (_ZERO, Fix(options={"layout": "columns"}, effect="gives masks"))
+_FLOATS: tuple[Fix, ...] = (_MASK, _NAN)
+_OTHERS: tuple[Fix, ...] = (_MASK, _ZERO)
+#: NaN in place of nulls needs floats; for integers and booleans.
+_AS_FLOATS = Fix(options={"nulls": "nan", "dtype": "float32"}, effect="fills them with NaN, in floats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +57,15 @@ class Nulls:
             return values
         if self.mode == "refuse":
             floats = values.view.dtype.storage.kind in "fc" or datetimes
-            raise LossyConversionError("", _count(column), _FLOATS if floats else _OTHERS, code="nulls")
+            fixes = _FLOATS if floats else _OTHERS
+            if column.field is None or (column.field.kind == "number" and not column.field.extension):
+                fixes = (*fixes, *(() if floats else (_AS_FLOATS,)), _FILLED)
+            raise LossyConversionError("", _count(column), code="nulls", fixes=fixes)
         fill = self._fill(values, datetimes)
         why = Reason(
             f"its {count:,} null{'s are' if count > 1 else ' is'} filled with {self.value!r}",
-            'nulls="mask" does not fill them',
             code="nulls",
+            fixes=[_MASK],
         )
 
         def host() -> Array:
@@ -87,7 +98,7 @@ class Nulls:
         why = _count(column)
         if self.mode != "refuse":
             why += f" and is {column.field}, whose nulls cannot be filled"
-        raise LossyConversionError("", why, _MASK, code="nulls")
+        raise LossyConversionError("", why, code="nulls", fixes=[_MASK])
 
     def _fill(self, values: Source, datetimes: bool) -> Any:
         storage = values.view.dtype.storage
@@ -95,13 +106,11 @@ class Nulls:
             return _NAT
         if self.mode == "nan" and storage.kind not in "fc":
             why = f"it has nulls and is {values.view.dtype}, which has no NaN"
-            remedy = f"{_MASK}, an integer such as nulls=-1 fills them"
-            raise LossyConversionError("", why, remedy, code="nulls")
+            raise LossyConversionError("", why, code="nulls", fixes=_OTHERS)
         value = math.nan if self.mode == "nan" else self.value
         if not _fits(value, storage):
             why = f"it has nulls and is {values.view.dtype}, which cannot hold {value!r}"
-            remedy = "pass a value of that type, or one per column: nulls={'a': 0, 'b': -1}"
-            raise LossyConversionError("", why, remedy, code="nulls")
+            raise LossyConversionError("", why, code="nulls", fixes=_OTHERS)
         return storage.type(value)
 
 

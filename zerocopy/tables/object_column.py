@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy.dtype import DType
-from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field, read_schema
 from zerocopy.source import Array, Source
@@ -34,7 +34,7 @@ _FAMILIES: tuple[tuple[str, tuple[type, ...]], ...] = (
     ("lists", (list, tuple, np.ndarray)),
 )
 _MISSING = ("NoneType", "NAType", "NaTType")
-_REMEDY = "give them one type first, x.astype('float64') or x.astype(str), or choose with columns=[...]"
+_AS_TEXT = Fix("{x}.astype(str)", "makes all of them text")
 
 
 class ObjectColumn(ArrowColumn):
@@ -91,8 +91,9 @@ class ObjectColumn(ArrowColumn):
         return [arrow_c.read_array(chunk) for chunk in chunks]
 
 
-def _refused(why: str, remedy: str = _REMEDY) -> UnsupportedConversionError:
-    return UnsupportedConversionError("", why, remedy, code="python-objects")
+def _refused(why: str, remedy: str = "") -> UnsupportedConversionError:
+    fixes = [] if remedy else [_AS_TEXT]
+    return UnsupportedConversionError("", why, remedy, code="python-objects", fixes=fixes)
 
 
 def arrow_of_objects(pa: Any, values: Array) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy.casting.option import DTypeOption
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.source import Source
@@ -75,15 +75,18 @@ def _as_table(description: Source | Table, request: Request) -> Table:
     if isinstance(description, Table):
         if names is not None:
             why = "names= labels a tensor's columns, and a table's columns have names"
-            raise UnsupportedConversionError("", why, "rename them in the source", code="option-value")
+            fixes = [Fix(options={"names": None})]
+            raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
         return description
     if names is None and target.kind != "table":
         passed = ", ".join(f"{name}=" for name in request.options.explicit)
         why = f"{passed} applies to tables only, and the object is a tensor"
-        raise UnsupportedConversionError("", why, "leave it out", code="option-value")
+        fixes = [Fix(options=dict.fromkeys(request.options.explicit))]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     if not target.tables:
         why = f"{target.name} has no names for columns"
-        raise UnsupportedConversionError("", why, "leave names out", code="option-value")
+        fixes = [Fix(options=dict.fromkeys(request.options.explicit))]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     return table_of_tensor(description, names)
 
 
@@ -92,7 +95,10 @@ def _keeps_columns(request: Request) -> bool:
     layout, target = request.options.layout, request.target
     if layout not in (None, "columns") and target.kind == "table":
         why = f"layout={layout!r} applies to tensors, and {target.name} has tables only"
-        raise UnsupportedConversionError("", why, "leave layout out", code="option-value")
+        fixes = [Fix(options={"layout": None})]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
+    if target.kind == "column":  # nulls=, encode=, layout= and dtype= request tensors
+        return request.cast is None and not request.options.explicit.keys() - {"columns", "index"}
     return target.tables and (layout is None or target.kind == "table")
 
 
@@ -151,9 +157,11 @@ def select(table: Table, labels: Iterable[Hashable] | None) -> Table:
         return table
     if table.single:
         why = "columns= selects from a table, and the object is one column"
-        raise UnsupportedConversionError("", why, "leave columns out", code="option-value")
+        fixes = [Fix(options={"columns": None})]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
+    labels = list(labels)
     places = positions(table.labels)
-    chosen = [_position(table.labels, places, label) for label in labels]
+    chosen = [_position(table.labels, places, label, labels) for label in labels]
     first = len(table.labels) - table.index
     kept = [table.labels[i] for i in chosen]
     return replace(
@@ -167,7 +175,12 @@ def select(table: Table, labels: Iterable[Hashable] | None) -> Table:
     )
 
 
-def _position(labels: Sequence[Hashable], places: dict[Hashable, list[int]], label: Hashable) -> int:
+def _position(
+    labels: Sequence[Hashable],
+    places: dict[Hashable, list[int]],
+    label: Hashable,
+    wanted: Sequence[Hashable],
+) -> int:
     """Return the position of the one column with a label."""
     here = places.get(key(label), [])
     if len(here) == 1:
@@ -179,8 +192,14 @@ def _position(labels: Sequence[Hashable], places: dict[Hashable, list[int]], lab
 
     near = difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
     why = f"no column of the table is called {label!r}"
-    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has: {listed(labels)}"
-    raise UnsupportedConversionError("", why, remedy, code="unknown-name")
+    why += f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    named = (
+        [near[0] if x == label else x for x in wanted] if near else [x for x in wanted if key(x) in places]
+    )
+    fixes = [Fix(options={"columns": named})] if named and len({*named}) == len(named) else []
+    fixes.append(Fix(options={"columns": None}, effect="takes all columns"))
+    remedy = "" if near else f"it has: {listed(labels)}"
+    raise UnsupportedConversionError("", why, remedy, code="unknown-name", fixes=fixes)
 
 
 def _metadata_of(metadata: dict[bytes, bytes], labels: list[str] | tuple[()]) -> dict[bytes, bytes]:

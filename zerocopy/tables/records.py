@@ -11,7 +11,7 @@ import numpy as np
 
 from zerocopy.device import HOST
 from zerocopy.dtype import by_name, to_numpy
-from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout.soa_to_aos import soa_to_aos
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address
@@ -22,14 +22,16 @@ from zerocopy.tables import nulls, on_device
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
 from zerocopy.tables.labels import duplicates, listed, text_warnings
-from zerocopy.tables.nulls import Nulls
+from zerocopy.tables.nulls import NO_MASK, Nulls
 from zerocopy.tables.options import Request
 from zerocopy.tables.padded_text import padded, padded_dtype, refuse_unpadded
 from zerocopy.tables.summary import combine_errors
 
 _BYTE = by_name("uint8")
 _WRITTEN = Reason(
-    "columns are written into rows", 'layout="columns" gives each column on its own', code="row-layout"
+    "columns are written into rows",
+    code="row-layout",
+    fixes=[Fix(options={"layout": "columns"}, effect="gives each column on its own")],
 )
 _KINDS = ("number", "bool", "date", "timestamp", "duration", "fixed_list", "fixed_binary", "struct")
 _EXTENSIONS = ("", "arrow.bool8", "arrow.fixed_shape_tensor")
@@ -50,14 +52,15 @@ def plan(table: Table, request: Request) -> Plan:
     """
     if not request.target.has_records:
         why = f"{request.target.name} has no structured arrays"
-        remedy = 'convert it to "numpy", or leave layout out for a dict of columns'
-        raise UnsupportedConversionError("", why, remedy, code="option-value")
+        fixes = [Fix(options={"layout": None}, effect="gives a dict of columns")]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     own = table.obj
     if isinstance(own, np.ndarray) and own.dtype.names is not None and request.options.columns is None:
         for name in ("nulls", "encode"):
             if getattr(request.options, name) is not None:
                 why = f"{name}= applies to columns, and the result is records"
-                raise UnsupportedConversionError("", why, f"leave {name} out", code="option-value")
+                fixes = [Fix(options={name: None})]
+                raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
         return unchanged(table, request)
     dtype, columns, sources = _fields(table, request)
 
@@ -151,7 +154,8 @@ def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, An
     """Return the records' dtype, each field's loader, and each field's source."""
     if request.options.encode:
         why = "encode=True adds units and categories to numbers, and a record cannot hold them"
-        raise UnsupportedConversionError("", why, "leave encode out", code="option-value")
+        fixes = [Fix(options={"encode": None})]
+        raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
     names = _unique([str(label) for label in table.labels])
     formats: list[Any] = []
     columns: dict[str, Any] = {}
@@ -190,16 +194,16 @@ def _field(column: Column, policy: Nulls) -> _Described:
     field = column.field
     if policy.mode == "mask":
         why = "it would have a mask, and a record cannot hold one"
-        remedy = 'nulls="nan" or a value such as nulls=0 fills nulls; layout="columns" gives masks'
-        raise LossyConversionError("", why, remedy, code="nulls")
+        raise LossyConversionError("", why, code="nulls", fixes=NO_MASK)
     if field is not None and (
         (field.kind not in _KINDS and padded_dtype(field) is None)
         or field.extension not in _EXTENSIONS
         or field.timezone
     ):
         lack = ", and NumPy's datetime64 has no time zone" if field.timezone else ", which records lack"
-        remedy = "cast it first, or leave it out with columns=[...]"
-        raise UnsupportedConversionError("", f"it is {field}{lack}", remedy, code="no-record-type")
+        floats = [Fix(action="cast:float64", effect="gives floats")] if field.kind == "decimal" else []
+        fixes = [*floats, Fix(options={"layout": "columns"}, effect="gives a dict of columns")]
+        raise UnsupportedConversionError("", f"it is {field}{lack}", code="no-record-type", fixes=fixes)
     if field is not None and field.kind == "struct":
         policy.refuse(column)
         parts = [_field(column.child(i), policy) for i in range(len(field.children))]

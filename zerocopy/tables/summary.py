@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from zerocopy.errors import (
     CopyRequiredError,
+    Fix,
     LossyConversionError,
     Reason,
     UnsupportedConversionError,
@@ -82,8 +83,8 @@ def map_columns(table: Table, function: Callable[[Hashable, str, Column], T]) ->
 
 
 def combine_errors(refused: dict[Hashable, ZeroCopyError]) -> ZeroCopyError:
-    """Return one error for several columns, with all labels, distinct remedies, and the first code."""
-    why = "; ".join(f"column {label!r}: {error.why}" for label, error in refused.items())
+    """Return one error for several columns, with all labels, all obstacles, and the first code."""
+    why = "; ".join(_about(f"column {label!r}", error.why) for label, error in refused.items())
     remedies = dict.fromkeys(error.remedy for error in refused.values() if error.remedy)
     errors = list(refused.values())
     lossy = all(isinstance(error, LossyConversionError) for error in errors)
@@ -91,20 +92,54 @@ def combine_errors(refused: dict[Hashable, ZeroCopyError]) -> ZeroCopyError:
         kind: type[ZeroCopyError] = type(errors[0])
     else:
         kind = LossyConversionError if lossy else UnsupportedConversionError
-    whole = kind("", why, "; or ".join(remedies), code=errors[0].code)
+    whole = kind("", why, "; and ".join(remedies), code=errors[0].code)
     whole.columns = {label: error.reason for label, error in refused.items()}
+    whole.obstacles = [((label,), _one_reason(error)) for label, error in refused.items()]
     whole.__cause__ = errors[0].__cause__
     return whole
 
 
-def copy_required(reasons: dict[str, list[Reason]]) -> CopyRequiredError:
-    """Return the error of ``copy=False``; `reasons` holds each column's reasons for a copy, by path."""
-    obstacles = {
-        path: "; ".join(r.why for r in of_column) for path, of_column in reasons.items() if of_column
-    }
-    listed = "; ".join(f"{path}: {text}" if path else text for path, text in obstacles.items())
-    every = [reason for of_column in reasons.values() for reason in of_column]
-    remedies = dict.fromkeys(reason.remedy for reason in every if reason.remedy)
-    remedy = "; or ".join([*remedies, "allow the copy with copy=None"])
-    why = f"copy=False, but a copy is needed: {listed}"
-    return CopyRequiredError("", why, remedy, code=every[0].code)
+def _one_reason(error: ZeroCopyError) -> Reason:
+    """Return a column's error as one obstacle, whose fixes each remove all of its own obstacles."""
+    own = [reason for _, reason in error.obstacles]
+    if not own:
+        return error.reason
+    fixes = [*(own[0].fixes if len(own) == 1 else ()), *error.fixes]
+    prose = "; and ".join(dict.fromkeys(reason.remedy for reason in own if not reason.fixes))
+    return Reason(error.why, prose, code=error.code, fixes=fixes)
+
+
+def copy_required(reasons: dict[str, list[Reason]], table: Table | None = None) -> CopyRequiredError:
+    """Return the error of ``copy=False``; `reasons` holds the reasons for a copy, by path.
+
+    The paths are those of a table's columns, or one for the whole object.
+    """
+    labels: list[tuple[Hashable, ...]] = [()] * len(reasons)
+    if table is not None and not table.single:
+        labels = [(label,) for label in table.labels]
+    obstacles = [
+        (label, reason) for label, part in zip(labels, reasons.values(), strict=True) for reason in part
+    ]
+    listed = "; ".join(
+        _about(f"column {path[1:-1]}" if path else "", "; ".join(r.why for r in part))
+        for path, part in reasons.items()
+        if part
+    )
+    fix = Fix(options={"copy": None}, effect="copies")
+    remedies = dict.fromkeys(reason.remedy for _, reason in obstacles if reason.remedy)
+    error = CopyRequiredError(
+        "",
+        f"copy=False, but a copy is needed: {listed}",
+        "; or ".join([*remedies, str(fix)]),
+        code=obstacles[0][1].code,
+        fixes=[fix],
+    )
+    error.obstacles = obstacles
+    return error
+
+
+def _about(subject: str, why: str) -> str:
+    """Return a sentence about "it" as one about a subject, which may be empty."""
+    if not subject:
+        return why
+    return f"{subject} {why.removeprefix('it ')}" if why.startswith("it ") else f"{subject}: {why}"

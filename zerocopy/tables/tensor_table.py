@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from zerocopy.errors import UnsupportedConversionError
+from zerocopy.errors import Fix, UnsupportedConversionError
 from zerocopy.source import Array, Source
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.labels import duplicates, listed
@@ -31,10 +31,12 @@ def table_of_tensor(source: Source, names: Sequence[str] | None) -> Table:
         raise UnsupportedConversionError(
             "",
             f"a tensor of shape {view.shape} is not a table",
-            'pass {"name": x}: its rows become one column of tensors'
-            if view.ndim
-            else "pass numpy.atleast_1d(x)",
             code="too-many-dimensions" if view.ndim else "too-few-dimensions",
+            fixes=[
+                Fix('{{"name": {x}}}', "makes its rows one column of tensors", {"names": None})
+                if view.ndim
+                else Fix("numpy.atleast_1d({x})")
+            ],
         )
     width = 1 if view.ndim == 1 else view.shape[1]
     if width > MAX_COLUMNS:  # an empty array can have any number of them
@@ -57,7 +59,7 @@ def _labels(width: int, names: Sequence[str] | None) -> list[str]:
     labels = [f"column_{i}" for i in range(width)] if names is None else list(names)
     if len(labels) != width:
         why = f"{len(labels)} names for {width} columns"
-        raise UnsupportedConversionError("", why, "pass a name for each of them", code="option-value")
+        raise UnsupportedConversionError("", why, code="option-value", fixes=[Fix(options={"names": None})])
     if twice := duplicates(labels):
         why = f"several columns are called {listed(twice)}"
         raise UnsupportedConversionError("", why, "rename them", code="duplicate-names")

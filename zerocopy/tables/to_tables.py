@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from zerocopy.dtype import DType
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.source import Source
@@ -24,7 +24,7 @@ def plan(table: Table, request: Request) -> Plan:
     for name in ("nulls", "encode"):
         if getattr(options, name) is not None:
             why = f"{name}= applies to tensors, and {target.name} has nulls and types of its own"
-            raise UnsupportedConversionError("", why, f"leave {name} out", code="option-value")
+            raise UnsupportedConversionError("", why, code="option-value", fixes=[Fix(options={name: None})])
     by_type = map_columns(table, lambda label, path, column: target.column_reasons(column))
     for path, extra in zip(paths(table), target.table_reasons(table), strict=True):
         by_type[path] = [*by_type[path], *extra]
@@ -35,12 +35,12 @@ def plan(table: Table, request: Request) -> Plan:
                 reasons[path].append(
                     Reason(
                         "writable=True was requested and the column's memory is immutable",
-                        "leave writable out",
                         code="writable-requested",
+                        fixes=[Fix(options={"writable": None}, effect="aliases")],
                     )
                 )
     if request.copy is False and any(reasons.values()):
-        raise copy_required(reasons)
+        raise copy_required(reasons, table)
     copied = {path: bool(why) or request.copy is True for path, why in reasons.items()}
     original = table
     if request.copy is True or request.writable:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from zerocopy.dtype import by_name
-from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
@@ -22,7 +22,8 @@ from zerocopy.tables.summary import combine_plans, map_columns, run
 def plan(table: Table, request: Request) -> Plan:
     """Return the plan of a table or a column for a framework that has tensors."""
     options, target = request.options, request.target
-    if not options.explicit and target.owns(type(table.obj)) and target.is_native(table.obj):
+    native = target.has_records and target.owns(type(table.obj)) and target.is_native(table.obj)
+    if native and not options.explicit:
         # NumPy's dates, text and records: not tensors, but the target's own objects.
         from zerocopy.tables import records
 
@@ -31,7 +32,10 @@ def plan(table: Table, request: Request) -> Plan:
     table = _in_place(table, request, layout)
     if layout != "columns" and table.single:
         raise UnsupportedConversionError(
-            "", f"layout={layout!r} applies to tables only, and the object is one column", code="option-value"
+            "",
+            f"layout={layout!r} applies to tables only, and the object is one column",
+            code="option-value",
+            fixes=[Fix(options={"layout": None})],
         )
     if layout == "records":
         from zerocopy.tables import records
@@ -101,6 +105,7 @@ def plan_leaves(
             part = ".".join(name for name in inner.split(".") if name not in ("", "values"))
             if part:  # such as the offsets of a text's categories
                 error.with_context(why=f"its {part}: {error.why}")
+                _keep_options(error, leaf)
             raise
         if leaf.constant:
             plan = replace(plan, zero_copy=False, copied_bytes=0, new_bytes=leaf.source.view.nbytes)
@@ -114,6 +119,15 @@ def plan_leaves(
 
     steps = map_columns(table, lambda label, path, column: rebuild(trees[path], leaf_step, path))
     return plans, steps
+
+
+def _keep_options(error: ZeroCopyError, leaf: TensorLeaf) -> None:
+    """Drop the target's fixes that change the object: this is a part of a column."""
+    error.fixes = tuple(fix for fix in error.fixes if fix.options or fix.to)
+    error.obstacles = [
+        (label, reason if reason in leaf.source.reasons else replace(reason, fixes=(), remedy=""))
+        for label, reason in error.obstacles
+    ]
 
 
 def _check_labels(table: Table) -> None:

@@ -8,14 +8,14 @@ time that a query on the relation runs, and keeps that memory alive.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 from zerocopy._frameworks.duckdb.leaves import leaves, numbers
 from zerocopy.dtype import DType, by_name
-from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Source
@@ -57,9 +57,9 @@ _EXTENSIONS = {"bignum": "arrow.opaque", "geometry": "geoarrow.wkb", "variant": 
 
 #: Types that DuckDB exports as another type without an error: why, and an explicit cast.
 _CHANGED = {
-    "uhugeint": ("Arrow has no integers of 128 bits and DuckDB lets them overflow", "::VARCHAR or ::DOUBLE"),
-    "time with time zone": ("DuckDB drops its offset from UTC", "::VARCHAR, or ::TIME, which drops it"),
-    "bit": ("DuckDB exports an encoding of its own as plain bytes", "::VARCHAR or ::BLOB"),
+    "uhugeint": ("Arrow has no integers of 128 bits and DuckDB lets them overflow", ("DOUBLE", "VARCHAR")),
+    "time with time zone": ("DuckDB drops its offset from UTC", ("VARCHAR", "TIME")),
+    "bit": ("DuckDB exports an encoding of its own as plain bytes", ("VARCHAR", "BLOB")),
 }
 _NESTED = ("list", "array", "struct", "map", "union")
 
@@ -78,6 +78,14 @@ class DuckDB(Framework):
     min_version = "2.0"
     root_modules = ("duckdb", "_duckdb")
     distribution = "duckdb"
+    actions: Mapping[str, Fix] = {
+        "column": Fix('"{name}"'),
+        "replace": Fix("{x}.project('* REPLACE ({value} AS \"{name}\")')"),
+        "cast:float64": Fix("CAST({x} AS DOUBLE)"),
+        "cast:float32": Fix("CAST({x} AS FLOAT)"),
+        "seconds": Fix("epoch({x})"),
+        "fill-nulls": Fix("coalesce({x}, 0)"),
+    }
     mutable = False
 
     def owns(self, cls: type) -> bool:
@@ -94,8 +102,8 @@ class DuckDB(Framework):
         if not self.is_native(obj):
             raise _no_result(name)
         why = "a relation is a table and not one array"
-        remedy = "convert it, which returns a dict of arrays: zc.convert(x, to='numpy')"
-        raise UnsupportedConversionError(f"convert({name})", why, remedy, code="not-an-array")
+        fixes = [Fix('zc.convert({x}, "numpy")', "gives a dict of arrays")]
+        raise UnsupportedConversionError(f"convert({name})", why, code="not-an-array", fixes=fixes)
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         name = _name(obj)
@@ -141,10 +149,12 @@ class DuckDB(Framework):
         reasons = column.arrow_reasons()  # refuses types that Arrow lacks
         field = _field(column)
         for part in field.walk():
-            for lacks, remedy in _LACKING:
+            for lacks, remedy, cast in _LACKING:
                 if lacks(part):
+                    fixes = [Fix(action=cast)] if cast and part is field else []
                     why = f"it {'is' if part is field else 'has inside it'} {part}, which DuckDB lacks"
-                    raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
+                    remedy = "" if fixes else remedy
+                    raise UnsupportedConversionError("", why, remedy, code="missing-dtype", fixes=fixes)
         nanoseconds = column.length and any(part.format in ("tDn", "tin") for part in field.walk())
         # DuckDB truncates durations to microseconds without an error.
         if nanoseconds and (count := sum(map(_below_us, leaves(column.arrow(), hub().module())))):
@@ -230,9 +240,9 @@ def _field_of(kind: Any, name: str = "") -> Field:
 def _changed(kind: Any) -> ZeroCopyError | None:
     """Return the error for a type that DuckDB exports as another type, or None."""
     if kind.id in _CHANGED:
-        why, cast = _CHANGED[kind.id]
-        remedy = f"cast it in the query: x{cast}"
-        return LossyConversionError("", f"it is {kind}: {why}", remedy, code="missing-dtype")
+        why, casts = _CHANGED[kind.id]
+        fixes = [Fix(f"CAST({{x}} AS {name})") for name in casts]
+        return LossyConversionError("", f"it is {kind}: {why}", code="missing-dtype", fixes=fixes)
     return next((error for _, child in _children(kind) if (error := _changed(child))), None)
 
 
@@ -278,18 +288,18 @@ def _wrong(column: Any) -> ZeroCopyError | None:
     arrays = list(leaves(column, hub().module()))
     if count := sum(map(_infinite, arrays)):
         why = f"it has {count:,} infinite dates, which Arrow lacks"
-        remedy = "leave them out: where isfinite(x)"
+        fix = Fix("CASE WHEN isfinite({x}) THEN {x} END", "makes them null")
     elif any(map(_too_wide, arrays)):
         why = "it has integers of more than 38 digits, which DuckDB's decimals for Arrow cannot hold"
-        remedy = "cast it in the query: x::VARCHAR or x::DOUBLE"
+        fix = Fix("CAST({x} AS DOUBLE)")
     elif any(map(_below_us, arrays)):
         # DuckDB multiplies its microseconds by 1000: a value that is not a multiple of 1000 overflowed.
         # (125 overflows are not detected: intervals of 73,000 years and multiples of it.)
         why = "it has intervals past 292 years of hours, which overflow Arrow's nanoseconds"
-        remedy = "cast it in the query: epoch(x), or epoch_us(x)"
+        fix = Fix("epoch({x})", "gives seconds")
     else:
         return None
-    return LossyConversionError("", why, remedy, code="out-of-range")
+    return LossyConversionError("", why, code="out-of-range", fixes=[fix])
 
 
 # -- Arrow's types --------------------------------------------------------------
@@ -306,12 +316,12 @@ def _field(column: Column) -> Field:
 
 
 #: Types that DuckDB refuses or for which it raises an internal error, each with a remedy.
-_LACKING: list[tuple[Callable[[Field], bool], str]] = [
-    (lambda f: f.format == "e", "cast it to float32, which holds all of its values"),
-    (lambda f: f.kind == "decimal" and f.width == 32, "cast it to decimal128(38, ...), if it fits"),
-    (lambda f: f.kind == "decimal" and f.scale < 0, "cast it to a decimal with a scale of 0 or more"),
-    (lambda f: f.format.startswith("+ud"), "convert it to a sparse union"),
-    (lambda f: f.kind == "unknown", "cast it to one of Arrow's types"),
+_LACKING: list[tuple[Callable[[Field], bool], str, str]] = [
+    (lambda f: f.format == "e", "cast it to float32, which holds all of its values", "cast:float32"),
+    (lambda f: f.kind == "decimal" and f.width == 32, "cast it to a narrower decimal", "cast:float64"),
+    (lambda f: f.kind == "decimal" and f.scale < 0, "cast it to a scale of 0 or more", "cast:float64"),
+    (lambda f: f.format.startswith("+ud"), "convert it to a sparse union", ""),
+    (lambda f: f.kind == "unknown", "cast it to one of Arrow's types", "cast:int64"),
 ]
 
 _TEXT = "DuckDB has one type of text, and returns it as string"
@@ -339,7 +349,10 @@ _EXTENSIONS_BECOME = {
 
 def _changes(field: Field) -> Iterator[str]:
     """Yield the parts of a type that are lost; the values are kept."""
-    if field.extension:
+    if field.extension == _EXTENSIONS["geometry"]:
+        if field.metadata.get(b"ARROW:extension:metadata", b"{}") not in (b"", b"{}"):
+            yield "the metadata of its geometries, such as their coordinate system, is lost"
+    elif field.extension:
         lost = f"{field.extension} is lost: DuckDB returns its storage"
         yield _EXTENSIONS_BECOME.get(field.extension, lost)
     elif field.kind in _BECOMES or field.format in _FORMATS_BECOME:

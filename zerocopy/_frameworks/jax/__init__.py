@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -12,7 +12,7 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.jax.capsules import AsCuda, OnDevice, from_capsule, on_device, to_capsule
 from zerocopy.device import CPU, CUDA, CUDA_MANAGED, HOST, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_numpy
-from zerocopy.errors import DeviceError, LossyConversionError, Reason
+from zerocopy.errors import DeviceError, Fix, LossyConversionError, Reason
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_driver, dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable_alias
@@ -25,6 +25,7 @@ _FOREIGN = (
     "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
     "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn", "int2", "int4", "uint2", "uint4",
 )  # fmt: skip
+_X64 = Fix(before="jax.config.update('jax_enable_x64', True)", effect="keeps 64 bits")
 _NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
 
 
@@ -38,6 +39,7 @@ class Jax(Framework):
     device_kinds = ("cpu", "cuda")
     mutable = False
     can_copy_to_device = True
+    actions: Mapping[str, Fix] = {"cast": Fix("{x}.astype('{type}')")}
 
     def owns(self, cls: type) -> bool:
         jax = self.module()
@@ -144,8 +146,7 @@ class Jax(Framework):
             raise LossyConversionError(
                 "to='jax'",
                 f"JAX's x64 mode is off, so JAX would truncate {name} to 32 bits",
-                f'zc.convert(x, "jax", dtype="{_NARROW[name]}") casts it, or '
-                'jax.config.update("jax_enable_x64", True) keeps it',
+                fixes=[_X64, Fix(options={"dtype": _NARROW[name]}, effect="casts it")],
             )
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
@@ -264,7 +265,9 @@ def _refusal(jax: Any, obj: Any) -> Reason | None:
         )
     if jax.dtypes.issubdtype(obj.dtype, jax.dtypes.extended):
         return Reason(
-            "it holds random keys", "jax.random.key_data(x) returns their integers", code="missing-dtype"
+            "it holds random keys",
+            code="missing-dtype",
+            fixes=[Fix("jax.random.key_data({x})", "gives their integers")],
         )
     if obj.is_deleted():
         return Reason(
@@ -287,8 +290,8 @@ def _reason_to_gather(obj: Any, dtype: DType) -> Reason | None:
     if count > 1:
         return Reason(
             f"it is sharded over {count} devices",
-            "convert its shards: [s.data for s in x.addressable_shards]",
             code="sharded",
+            fixes=[Fix("[s.data for s in {x}.addressable_shards]", "converts its shards")],
         )
     return _packed(dtype) if dtype.name in SUBBYTE_NAMES else None
 
@@ -307,6 +310,7 @@ def _jax_device(jax: Any, device: Device) -> Any:
             f"JAX has no {platform} devices: {error}",
             "install a CUDA build: pip install 'jax[cuda13]', and check the driver with nvidia-smi",
             code="other-device",
+            fixes=[obstacles.ON_HOST],
         ) from error
     if device.is_host:
         return devices[0]

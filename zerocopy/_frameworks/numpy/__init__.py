@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy, to_numpy
-from zerocopy.errors import LossyConversionError, Reason
+from zerocopy.errors import Fix, LossyConversionError, Reason
 from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim, version_numbers
 from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source
@@ -17,17 +18,17 @@ from zerocopy.strided_view import StridedView
 if TYPE_CHECKING:
     from zerocopy.tables.column import Table
 
-_VIEW_AS_INTEGERS = "view it as integers, x.view('int64'), and store the unit separately"
-_REMEDIES = {  # by dtype.kind, or dtype.char for long double
+_VIEW_AS_INTEGERS = Fix("{x}.view('int64')", "gives integers without their unit")
+_FIXES = {  # by dtype.kind, or dtype.char for long double
     "M": _VIEW_AS_INTEGERS,
     "m": _VIEW_AS_INTEGERS,
-    "S": "view its bytes: x.view('uint8').reshape(*x.shape, -1)",
-    "U": "view its code points: x.view('uint32').reshape(*x.shape, -1)",
-    "T": "encode the strings as numbers; pyarrow.array(x) keeps them as strings",
-    "O": "if all objects are numbers, cast them: x.astype('float64')",
-    "V": "pick a field, x['name'], or flatten it, x.ravel(): a 1-dimensional record array is a table",
-    "g": "cast it: x.astype('float64')",
-    "G": "cast it: x.astype('complex128')",
+    "S": Fix("numpy.ascontiguousarray({x}).view('uint8').reshape(*{x}.shape, -1)", "gives bytes"),
+    "U": Fix("numpy.ascontiguousarray({x}).view('uint32').reshape(*{x}.shape, -1)", "gives code points"),
+    "T": Fix("{x}.ravel()", "gives a column of text"),
+    "O": Fix("{x}.astype('float64')", "if all objects are numbers"),
+    "V": Fix("{x}.ravel()", "gives a table of its fields"),
+    "g": Fix("{x}.astype('float64')"),
+    "G": Fix("{x}.astype('complex128')"),
 }
 
 
@@ -40,6 +41,14 @@ class NumPy(Framework):
     marks_readonly = True
     has_datetime64 = True
     has_records = True
+    actions: Mapping[str, Fix] = {
+        "align": Fix("{x}.copy()", before='zc.install_pool(host="aligned")'),
+        "contiguous": Fix("numpy.ascontiguousarray({x})"),
+        "cast:float64": Fix("{x}.astype('float64')"),
+        "cast:float32": Fix("{x}.astype('float32')"),
+        "cast:int8": Fix("{x}.astype('int8')"),
+        "objects": Fix("{x}.tolist()"),
+    }
 
     def owns(self, cls: type) -> bool:
         import numpy as np
@@ -66,21 +75,26 @@ class NumPy(Framework):
                 raise LossyConversionError(
                     f"convert({name})",
                     f"{masked} of {obj.size} elements are masked, and the target has no mask",
-                    "x.filled(value) gives them a value, x.compressed() drops them, x.data ignores the mask",
                     code="masked",
+                    fixes=[
+                        Fix("{x}.filled(0)", "gives them a value"),
+                        Fix("{x}.compressed()", "drops them"),
+                        Fix("{x}.data", "ignores the mask"),
+                    ],
                 )
         # A subclass may override `view` (Numba's managed and mapped arrays), so call ndarray's.
         array = np.ndarray.view(obj, np.ndarray) if type(obj) is not np.ndarray else obj
         # Call newbyteorder only if needed: it raises for StringDType, which has no byte order.
         native = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
-        dtype = _dtype(native, name)
+        numbers = native.kind != "O" or (array.size and isinstance(array.flat[0], Number))
+        dtype = _dtype(native, name, bool(numbers))
         reasons = []
         if not array.dtype.isnative:
             reasons.append(
                 Reason(
                     f"the byte order ({array.dtype.str}) is not native, and only NumPy supports that",
-                    "swap the bytes once, after reading: x.astype(x.dtype.newbyteorder('='))",
                     code="byte-order",
+                    fixes=[Fix("{x}.astype({x}.dtype.newbyteorder('='))", "swaps the bytes once")],
                 )
             )
 
@@ -110,7 +124,9 @@ class NumPy(Framework):
         dtype = _dtype(array.dtype, name)
         view = StridedView(address(array), (), (), dtype, HOST, True, array)
         why = Reason(
-            "a NumPy scalar is not an array", "pass numpy.asarray(x), which copies it", code="not-an-array"
+            "a NumPy scalar is not an array",
+            code="not-an-array",
+            fixes=[Fix("numpy.asarray({x})", "copies it")],
         )
         return Source(name, view, lambda: array.view(dtype.storage), "buffer", [why])
 
@@ -147,14 +163,15 @@ def _max_ndim() -> int:
     return 64 if version_numbers(np.__version__) >= (2,) else 32
 
 
-def _dtype(dtype: Any, name: str) -> DType:
+def _dtype(dtype: Any, name: str, numbers: bool = True) -> DType:
     """Return the standard type of a native NumPy dtype, or refuse it with a remedy."""
     standard = from_numpy(dtype)
     if standard is not None:
         return standard
     # DLPack has neither dates nor text (dlpack.h, DLDataTypeCode).
     key = dtype.char if dtype.char in "gG" else dtype.kind
-    raise obstacles.refuse_source_dtype(name, dtype, _REMEDIES.get(key, "cast it to a number"))
+    fixes = [_FIXES[key]] if key in _FIXES and numbers else []
+    raise obstacles.refuse_source_dtype(name, dtype, "" if fixes else "cast it to a number", fixes)
 
 
 FRAMEWORK = NumPy()

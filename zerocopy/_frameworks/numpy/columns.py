@@ -9,7 +9,7 @@ import numpy as np
 
 from zerocopy.device import HOST
 from zerocopy.dtype import DType, by_name, from_numpy
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
@@ -27,8 +27,8 @@ _NAT = Reason(
 )
 OBJECTS = Reason(
     "it holds Python objects, which tensors do not have",
-    "convert them to numbers first, if they are numbers: x.astype('float64')",
     code="python-objects",
+    fixes=[Fix(options={"encode": True}, effect="gives their values as bytes or integers")],
 )
 
 
@@ -93,12 +93,13 @@ def is_foreign_type(dtype: np.dtype[Any]) -> bool:
 
 def text_refusal(dtype: np.dtype[Any]) -> Reason:
     """Return why tensors cannot hold NumPy's text or bytes, with NumPy's calls as remedy."""
-    remedy = "encode=True gives its UTF-8 bytes with their offsets"
+    bytes_ = dtype.kind in "SV"
+    effect = "gives its bytes, (rows, width)" if bytes_ else "gives its UTF-8 bytes with their offsets"
+    fixes = [Fix(options={"encode": True}, effect=effect)]
     if dtype.kind == "U":
-        remedy += "; x.view('uint32').reshape(*x.shape, -1) its code points"
-    elif dtype.kind in "SV":
-        remedy = "encode=True gives its bytes, (rows, width), as x.view('uint8').reshape(*x.shape, -1) does"
-    return Reason(f"it is {dtype}, which tensors do not have", remedy, code="no-tensor-type")
+        view = "numpy.ascontiguousarray({x}).view('uint32').reshape(*{x}.shape, -1)"
+        fixes.append(Fix(view, "gives its code points"))
+    return Reason(f"it is {dtype}, which tensors do not have", code="no-tensor-type", fixes=fixes)
 
 
 def time_column(
@@ -119,22 +120,24 @@ def time_column(
     days = kind == "M" and (unit, count) == ("D", 1)
     kept = count == 1 and unit in _UNITS
     if unit == "generic" or unit in ("ps", "fs", "as") or (kind == "m" and unit in "YM"):
-        remedy = f"cast it to a unit that Arrow has, if the values fit: x.astype('{kind}8[ns]')"
+        fixes = [Fix(f"{{x}}.astype('{kind}8[ns]')", "if the values fit")]
         text = f"it is {dtype}, and Arrow lacks that unit"
-        return RefusedColumn(name, length, UnsupportedConversionError("", text, remedy, code="time-unit"))
+        return RefusedColumn(
+            name, length, UnsupportedConversionError("", text, code="time-unit", fixes=fixes)
+        )
     to = unit if unit in _UNITS else "s"
     field = Field("tdD" if days else f"ts{_UNITS[to]}:" if kind == "M" else f"tD{_UNITS[to]}")
     why = list(reasons)
     if not dtype.isnative and not reasons:
-        remedy = "swap the bytes once, after reading: x.astype(x.dtype.newbyteorder('='))"
-        why.append(Reason(f"the bytes are in the other order ({dtype.str})", remedy, code="byte-order"))
+        fixes = [Fix("{x}.astype({x}.dtype.newbyteorder('='))", "swaps the bytes once")]
+        why.append(Reason(f"the bytes are in the other order ({dtype.str})", code="byte-order", fixes=fixes))
     if days:
-        remedy = "x.astype('M8[s]') has the same layout in both"
+        fixes = [Fix("{x}.astype('M8[s]')", "has the same layout in both")]
         text = "Arrow's date32 has 32 bits and NumPy's datetime64 has 64"
-        why.append(Reason(text, remedy, code="other-type"))
+        why.append(Reason(text, code="other-type", fixes=fixes))
     elif not kept:
-        remedy = f"x.astype('{kind}8[{to}]'), once"
-        why.append(Reason(f"Arrow lacks the unit of {dtype}: it becomes {to}", remedy, code="time-unit"))
+        fixes = [Fix(f"{{x}}.astype('{kind}8[{to}]')", "converts it once")]
+        why.append(Reason(f"Arrow lacks the unit of {dtype}: it becomes {to}", code="time-unit", fixes=fixes))
 
     def host() -> Array:
         array = load()
@@ -161,7 +164,7 @@ def _in_days(array: Array) -> Array:
     days = np.where(np.isnat(array), 0, numbers)
     if days.size and (days.min() < -(2**31) or days.max() >= 2**31):
         why = "it has dates that do not fit in Arrow's 32 bits"
-        raise UnsupportedConversionError("", why, "x.astype('M8[s]'), if they fit", code="out-of-range")
+        raise UnsupportedConversionError("", why, code="out-of-range", fixes=[Fix("{x}.astype('M8[s]')")])
     return days.astype(np.int32)
 
 

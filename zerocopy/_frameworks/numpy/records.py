@@ -39,7 +39,7 @@ from zerocopy.tables.tensor_column import TensorColumn
 _BYTE = by_name("uint8")
 INTERLEAVED = Reason(
     "the fields are interleaved in rows, and columns are copied out of them",
-    "leave copy=False out; zc.aos_to_soa(x) makes all columns in one pass",
+    "zc.aos_to_soa(x) makes all columns in one pass",
     code="interleaved",
 )
 

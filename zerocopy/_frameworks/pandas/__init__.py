@@ -6,7 +6,7 @@ The index becomes the last columns, which pandas' own metadata describes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,11 +34,12 @@ from zerocopy._frameworks.pandas.values import (
     values_of,
 )
 from zerocopy.dtype import from_numpy
-from zerocopy.errors import Reason
+from zerocopy.errors import Fix, Reason
 from zerocopy.framework import Framework
 from zerocopy.source import Array, Source
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
+from zerocopy.tables.hub import hub
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -52,6 +53,15 @@ class Pandas(Framework):
     root_modules = ("pandas",)
     distribution = "pandas"
     marks_readonly = True
+    actions: Mapping[str, Fix] = {
+        "column": Fix("{x}[{label}]"),
+        "replace": Fix("{x}.assign(**{{{label}: {value}}})"),
+        "cast": Fix("{x}.astype('{type}[pyarrow]')"),
+        "cast:float64": Fix("{x}.astype('float64')"),
+        "cast:bool8": Fix("{x}.astype('boolean')"),
+        "objects": Fix("{x}.tolist()"),
+        "fill-nulls": Fix("{x}.fillna(0)"),
+    }
 
     def owns(self, cls: type) -> bool:
         pd = self.module()
@@ -158,6 +168,9 @@ class Pandas(Framework):
                 and series_getter(column) is None
             ):
                 warnings.append(f"pandas cannot print column {label!r}, which is {column.field}")
+            extension = column.field is not None and column.field.extension and series_getter(column) is None
+            if extension and (name := hub().unregistered_extension(column)):
+                warnings.append(f"column {label!r}: its extension type {name} is lost")
             if kind_of(column) in UNUSABLE and series_getter(column) is None:
                 warnings.append(f"column {label!r}: {UNUSABLE[kind_of(column)][0]}")
         metadata = meta.read(table.metadata)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy.device import HOST
 from zerocopy.dtype import FLOAT, by_name, from_numpy
-from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.array_interface import address
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
@@ -33,23 +35,28 @@ _CODES = {"int8": "c", "int16": "s", "int32": "i", "int64": "l"}
 _UNITS = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
 RANGE = Reason(
     "a RangeIndex has no memory: pandas computes its values",
-    "index=False leaves it out",
     code="computed-index",
+    fixes=[Fix(options={"index": False}, effect="leaves it out")],
 )
 LEVEL = Reason(
     "a MultiIndex stores codes: pandas computes a level's values",
-    "index=False leaves it out",
     code="computed-index",
+    fixes=[Fix(options={"index": False}, effect="leaves it out")],
 )
+_ENCODED = Fix(options={"encode": True}, effect="gives their values as bytes or integers")
 _OBJECTS = Reason(
     "it holds Python objects, which tensors do not have",
-    "convert them to numbers, x.astype('float64'), leave it out with columns=[...], or encode=True",
     code="python-objects",
+    fixes=[_ENCODED],
 )
+_NUMBERS = replace(_OBJECTS, remedy="", fixes=[Fix(action="cast:float64", effect="gives floats"), _ENCODED])
 _TEXT = Reason(
     "it is text, which tensors do not have",
-    "encode=True gives its bytes with their offsets",
     code="no-tensor-type",
+    fixes=[
+        Fix(options={"encode": True}, effect="gives its bytes with their offsets"),
+        Fix(action="objects", alone=True, effect="gives Python objects"),
+    ],
 )
 
 
@@ -80,9 +87,9 @@ def versioned(series: Any) -> Any:
 
 
 def _in_arrow(series: Any) -> Any:
-    """Return the one chunk of a series in Arrow's memory; Arrow's exporter refuses nulls."""
+    """Return the one chunk of a series in Arrow's memory, without nulls."""
     chunked = series.array.__arrow_array__()
-    if series.array.dtype.kind not in "iuf" or chunked.num_chunks != 1:
+    if series.array.dtype.kind not in "iuf" or chunked.num_chunks != 1 or chunked.null_count:
         raise TypeError("not plain numbers in one chunk: use the slow path")
     return chunked.chunk(0)
 
@@ -200,11 +207,11 @@ def _of_numpy(pd: Any, values: Any) -> Column:
     standard = from_numpy(native)
     if standard is None:
         why = f"it is {dtype}, which no other framework has"
-        raise UnsupportedConversionError("", why, "cast it: x.astype('float64')", code="missing-dtype")
+        raise UnsupportedConversionError("", why, code="missing-dtype", fixes=[Fix("{x}.astype('float64')")])
     if dtype.isnative:
         return _numbers(array, _source(array))
-    remedy = "x.astype(x.dtype.newbyteorder('='))"
-    swapped = Reason(f"the bytes are in the other order ({dtype.str})", remedy, code="byte-order")
+    fixes = [Fix("{x}.astype({x}.dtype.newbyteorder('='))", "swaps the bytes once")]
+    swapped = Reason(f"the bytes are in the other order ({dtype.str})", code="byte-order", fixes=fixes)
     view = StridedView(address(array), array.shape, array.strides, standard, HOST, True, array)
     return _numbers(array, Source(_NAME, view, lambda: array.astype(native), "buffer", [swapped]))
 
@@ -223,8 +230,9 @@ def _of_objects(pd: Any, array: Array) -> Column:
         kept[pd.isna(array)] = None
         return kept
 
-    column = ObjectColumn(_NAME, len(array), lambda: array, _OBJECTS)
-    column.missing = lambda: ObjectColumn(_NAME, len(array), without_nan, _OBJECTS)
+    refusal = _NUMBERS if len(array) and isinstance(array[0], (Decimal, Number)) else _OBJECTS
+    column = ObjectColumn(_NAME, len(array), lambda: array, refusal)
+    column.missing = lambda: ObjectColumn(_NAME, len(array), without_nan, refusal)
     return column
 
 
@@ -249,7 +257,9 @@ class _Booleans(TensorColumn):
         hidden = array.isna()
         if hidden.any():
             no_view = Reason(
-                "pandas has no view of booleans with nulls", "x.astype('int8') has one", code="nulls"
+                "pandas has no view of booleans with nulls",
+                code="nulls",
+                fixes=[Fix("{x}.astype('Int8')", "has one")],
             )
             source = replace(_source(array.to_numpy(bool, na_value=False)), reasons=[no_view])
             super().__init__(source, Field("b"), lambda: hidden)
@@ -285,7 +295,7 @@ def _of_extension(pd: Any, array: Any) -> Column:
         return _of_arrow(pd, array)
     if isinstance(dtype, pd.SparseDtype):
         why = f"it is {dtype}, and no other framework has sparse columns"
-        raise UnsupportedConversionError("", why, "x.sparse.to_dense() makes it dense", code="sparse")
+        raise UnsupportedConversionError("", why, code="sparse", fixes=[Fix("{x}.sparse.to_dense()")])
     if isinstance(dtype, pd.DatetimeTZDtype):
         zone = meta.zone(dtype.tz)
         if zone:

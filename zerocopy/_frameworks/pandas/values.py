@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy._frameworks.pandas.columns import LEVEL, NAT, RANGE, masked_type, nat_reasons
 from zerocopy.dtype import by_name
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, Reason
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.source import Array, Source
 from zerocopy.tables import on_device
@@ -23,20 +24,17 @@ from zerocopy.tables.to_tables import Copied
 #: Arrow types that pandas 3 accepts and cannot use: ``take`` has no kernel for them, or
 #: ``ArrowDtype.type``, which printing needs, raises NotImplementedError.
 UNUSABLE = {
-    "string_view": ("pandas cannot select rows of views: they become large_string", "x.cast('large_string')"),
-    "binary_view": ("pandas cannot select rows of views: they become large_binary", "x.cast('large_binary')"),
-    "list_view": ("pandas cannot print views of lists: they become lists", "cast it to a list in Arrow"),
-    "run_end_encoded": (
-        "pandas cannot select rows of runs: they are decoded",
-        "decode it in Arrow: pyarrow.compute.run_end_decode(x)",
-    ),
+    "string_view": ("pandas cannot select rows of views: they become large_string", "cast:large_string"),
+    "binary_view": ("pandas cannot select rows of views: they become large_binary", "cast:large_binary"),
+    "list_view": ("pandas cannot print views of lists: they become lists", ""),
+    "run_end_encoded": ("pandas cannot select rows of runs: they are decoded", "decode-runs"),
 }
 BOOL = by_name("bool")
 BITS = Reason("pandas cannot use bool8 with nulls: it becomes bits", "fill them first", code="packed-bits")
 TO_LEVEL = Reason(
     "a MultiIndex stores codes: pandas computes them from a level's values",
-    "index=False keeps columns",
     code="computed-index",
+    fixes=[Fix(options={"index": False}, effect="keeps columns")],
 )
 UNPRINTABLE = ("union", "interval")
 
@@ -50,14 +48,14 @@ def reasons_against(column: Column) -> list[Reason]:
         return [*column.reasons, *host_reasons(source), *nat_reasons(column)]
     if source is not None and column.field is None and not source.view.dtype.in_numpy:
         why = f"it is {source.view.dtype}, which pandas lacks"
-        remedy = "cast it to float32 in the source framework"
-        raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
+        raise obstacles.refuse_column(why, obstacles.CAST, fixes=obstacles.pairs(source.view.dtype))
     reasons = column.arrow_reasons()
     if is_bool8(column) and column.length:
         # pandas can neither filter nor sum the extension type; NumPy's bool has the same bytes.
         return [*reasons, BITS] if column.null_count else list(column.values(BOOL).reasons)
-    why, remedy = UNUSABLE.get(kind_of(column), ("", ""))
-    return [*reasons, Reason(why, remedy, code="unusable-type")] if why and column.length else reasons
+    why, action = UNUSABLE.get(kind_of(column), ("", ""))
+    fixes = [Fix(action=action)] if action else []
+    return [*reasons, Reason(why, code="unusable-type", fixes=fixes)] if why and column.length else reasons
 
 
 def series_getter(column: Column) -> Any:
@@ -88,7 +86,7 @@ def host_reasons(source: Source) -> list[Reason]:
     elif not view.is_aligned(view.dtype.itemsize) or view.has_fractional_strides:
         # pandas' kernels load whole elements and do not promise to accept misaligned ones.
         why = "the memory is not aligned to its item size"
-        reasons.append(Reason(why, "copy it in the source framework", code="misaligned"))
+        reasons.append(Reason(why, code="misaligned", fixes=[obstacles.COPIED]))
     return reasons
 
 

@@ -8,7 +8,7 @@ wrong decimals (all in polars 2.1.0).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,12 +22,13 @@ from zerocopy._frameworks.polars.series import (
     series_of,
 )
 from zerocopy._frameworks.polars.types import BITS, changes, memory_reasons, reasons_against
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.source import Array, Source
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
+from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import duplicates, listed, text_warnings
 
 
@@ -44,6 +45,17 @@ class Polars(Framework):
     root_modules = ("polars",)
     distribution = "polars"
     mutable = False  # polars copies before it writes
+    actions: Mapping[str, Fix] = {
+        "column": Fix("{x}[{label}]"),
+        "replace": Fix("{x}.with_columns({value}.alias({label}))"),
+        "cast:float64": Fix("{x}.cast(polars.Float64)"),
+        "cast:float32": Fix("{x}.cast(polars.Float32)"),
+        "cast:int64": Fix("{x}.cast(polars.Int64)"),
+        "cast:bool8": Fix("{x}.cast(polars.UInt8)"),
+        "objects": Fix("{x}.to_list()"),
+        "fill-nulls": Fix("{x}.fill_null(0)"),
+        "combine-chunks": Fix("{x}.rechunk()"),
+    }
 
     def __init__(self, form: str | None = None) -> None:
         self.form = form
@@ -66,8 +78,8 @@ class Polars(Framework):
         pl = self.module()
         if isinstance(obj, pl.LazyFrame):
             why = "a LazyFrame is a query that has not run"
-            remedy = "run it first: x.collect()"
-            raise UnsupportedConversionError("convert(polars.LazyFrame)", why, remedy, code="unread")
+            fixes = [Fix("{x}.collect()", "runs it")]
+            raise UnsupportedConversionError("convert(polars.LazyFrame)", why, code="unread", fixes=fixes)
         if isinstance(obj, pl.Series):
             return Table("polars.Series", [obj.name], [column_of(obj)], len(obj), single=True, obj=obj)
         columns = [column_of(series) for series in obj.get_columns()]
@@ -123,8 +135,8 @@ class Polars(Framework):
             raise UnsupportedConversionError("", why, "rename them in the source", code="duplicate-names")
         if self.form == "Series" and len(labels) != 1:
             why = f"a table of {len(labels)} columns is not one polars.Series"
-            remedy = "pick one, columns=['x'], or pass to=\"polars.DataFrame\""
-            raise UnsupportedConversionError("", why, remedy, code="several-columns")
+            fixes = [Fix(options={"columns": labels[:1]}, effect="picks one"), Fix(to="polars.DataFrame")]
+            raise UnsupportedConversionError("", why, code="several-columns", fixes=fixes)
         return super().table_reasons(table)
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
@@ -143,6 +155,8 @@ class Polars(Framework):
             if not isinstance(column, OWN) and column.field is not None:
                 subject = "it: " if table.single else f"column {label!r}: "
                 warnings += [subject + change for change in changes(pl, column.field)]
+                if column.field.extension and (name := hub().unregistered_extension(column)):
+                    warnings.append(f"{subject}its extension type {name} is lost: polars gets its storage")
         return tuple(warnings)
 
     def from_table(self, table: Table) -> Any:

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.polars.types import (
     BITS,
     CAST,
+    CASTS,
     UNALIGNED,
     adapted,
     hollow,
@@ -16,7 +18,7 @@ from zerocopy._frameworks.polars.types import (
     reasons_against,
     walk,
 )
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import address, aligned_copy
 from zerocopy.protocols.arrow_schema import NUMBERS, Field
@@ -70,7 +72,7 @@ class SeriesColumn(ArrowColumn):
     def arrow_reasons(self) -> list[Reason]:
         if any(f.kind == "unknown" for f in walk(self.field)):
             why = f"it is {self.series.dtype}, which Arrow lacks"
-            raise UnsupportedConversionError("", why, CAST, code="missing-dtype")
+            raise UnsupportedConversionError("", why, CAST, code="missing-dtype", fixes=CASTS)
         return list(self.reasons)
 
     def arrow(self) -> Any:
@@ -78,8 +80,8 @@ class SeriesColumn(ArrowColumn):
         return super().arrow()
 
     def _in_chunks(self) -> Reason:
-        remedy = "join them once, in polars: x.rechunk()"
-        return Reason(f"it is in {len(self.chunks)} chunks", remedy, code="chunks")
+        fix = Fix(action="combine-chunks", effect="copies it into one")
+        return Reason(f"it is in {len(self.chunks)} chunks", code="chunks", fixes=[fix])
 
 
 class Objects(UnreadColumn):
@@ -164,7 +166,9 @@ def ndarray_reasons(pl: Any, column: Any) -> list[Reason]:
         raise refused_by(source.refusal)
     if view.dtype.name not in _NAMES:
         why = f"it is {view.dtype.name}, which polars lacks"
-        raise UnsupportedConversionError("", why, "cast it to a type that both have", code="missing-dtype")
+        raise UnsupportedConversionError(
+            "", why, obstacles.CAST, code="missing-dtype", fixes=obstacles.pairs(view.dtype)
+        )
     reasons = [*column.reasons, *source.reasons, *(reasons_against(pl, column.field) if column.field else ())]
     if not view.device.is_host:
         reasons.append(Reason(f"it is on {view.device}, and polars uses host memory", code="other-device"))
@@ -173,7 +177,7 @@ def ndarray_reasons(pl: Any, column: Any) -> list[Reason]:
     elif not view.c_contiguous:
         # Two dimensions of one name are an Array column: pl.DataFrame of a C-ordered matrix copies.
         why = "polars requires contiguous memory"
-        reasons.append(Reason(why, "make it contiguous in the source framework", code="not-contiguous"))
+        reasons.append(Reason(why, code="not-contiguous", fixes=[obstacles.CONTIGUOUS]))
     elif not view.is_aligned(view.dtype.itemsize):
         reasons.append(UNALIGNED)
     return reasons

@@ -10,7 +10,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
+from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.tables.arrow_column import ArrowColumn
@@ -19,19 +20,15 @@ from zerocopy.tables.hub import hub
 
 BITS = Reason(
     "polars packs booleans into bits",
-    "pass them as uint8, which it aliases: x.view('uint8')",
     code="packed-bits",
+    fixes=[Fix("numpy.asarray({x}).view('uint8')", "is aliased as bytes", action="bytes")],
 )
 UNALIGNED = Reason(
     "the memory is not aligned to its item size, and polars copies it",
-    "copy it in the source framework",
     code="misaligned",
+    fixes=[obstacles.COPIED],
 )
-_VIEWS = Reason(
-    "polars stores text as views, and Arrow's type has offsets",
-    "keep it as {0}_view in Arrow: x.cast('{0}_view')",
-    code="view-layout",
-)
+_VIEWS = Reason("polars stores text as views, and Arrow's type has offsets", code="view-layout")
 _OFFSETS = Reason("polars' lists have 64-bit offsets", "keep them as large_list in Arrow", code="other-type")
 _CATEGORIES = Reason(
     "polars replaces the codes of a dictionary",
@@ -51,7 +48,8 @@ _WIDE = Reason("polars has decimals of 128 bits only", "cast it to decimal128 in
 _DECODED = Reason(
     "polars has dictionaries of text only: it is decoded", "decode it in Arrow", code="dictionary-encoding"
 )
-CAST = "cast it first, x.cast(pl.Int64) or x.cast(pl.Decimal(38, 0)), or leave it out with columns=[...]"
+CAST = "cast it first, or leave it out"
+CASTS = [Fix(action="cast:int64", effect="if the values fit")]
 #: Kinds that polars lacks: for most it panics, which ``except Exception`` does not catch.
 _LACKS = {
     "interval": "cast it to duration in Arrow",
@@ -60,6 +58,14 @@ _LACKS = {
     # Not x.cast: pyarrow 26 turns list views into wrong lists, without an error.
     "list_view": "convert it to lists: pyarrow.array(x.to_pylist(), pyarrow.large_list(x.type.value_type))",
     "unknown": CAST,
+}
+
+
+_ACTIONS = {
+    "list_view": "lists",
+    "interval": "seconds",
+    "run_end_encoded": "decode-runs",
+    "unknown": "cast:int64",
 }
 
 
@@ -75,9 +81,10 @@ def walk(field: Field) -> Iterator[Field]:
         yield from walk(child)
 
 
-def _lacks(field: Field, remedy: str, detail: str = "") -> UnsupportedConversionError:
+def _lacks(field: Field, remedy: str, detail: str = "", action: str = "") -> UnsupportedConversionError:
     why = f"it is {field}{detail}, which polars lacks"
-    return UnsupportedConversionError("", why, remedy, code="missing-dtype")
+    fixes = [Fix(action=action)] if action else []
+    return obstacles.refuse_column(why, "" if fixes else remedy, fixes=fixes)
 
 
 def reasons_against(pl: Any, field: Field, nested: bool = False) -> Iterator[Reason]:
@@ -89,9 +96,10 @@ def reasons_against(pl: Any, field: Field, nested: bool = False) -> Iterator[Rea
     if field.extension == "arrow.fixed_shape_tensor" and not nested and shape_of(field)[1]:
         raise _lacks(field, "store them in the order of their dimensions first", " with permuted dimensions")
     if kind in _LACKS:
-        raise _lacks(field, _LACKS[kind])
+        raise _lacks(field, _LACKS[kind], action="" if nested else _ACTIONS.get(kind, ""))
     if kind in ("string", "binary", "fixed_binary"):
-        yield replace(_VIEWS, remedy=_VIEWS.remedy.format("string" if kind == "string" else "binary"))
+        action = "cast:string_view" if kind == "string" else "cast:binary_view"
+        yield replace(_VIEWS, fixes=[Fix(action=action, effect="stores it as views")] if not nested else [])
     elif kind in ("list", "map") and not field.wide:
         yield _OFFSETS
     elif kind == "fixed_list" and not field.list_size:
@@ -109,7 +117,7 @@ def reasons_against(pl: Any, field: Field, nested: bool = False) -> Iterator[Rea
         yield _NANOSECONDS
     elif kind == "decimal":
         if field.width > 16:
-            raise _lacks(field, "cast it to decimal128 in Arrow, if its precision of 38 is enough")
+            raise _lacks(field, "cast it to decimal128", action="" if nested else "cast:float64")
         if field.scale < 0:
             raise _lacks(field, "cast it to a decimal with a scale of 0 or more", " with a negative scale")
         if field.width < 16:

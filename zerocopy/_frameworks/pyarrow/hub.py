@@ -15,7 +15,12 @@ from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array
+from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
+from zerocopy.tables.column import Column
+from zerocopy.tables.decode import refused_by
 from zerocopy.tables.tensor_column import TensorColumn
+
+_REGISTERED = tuple(f"arrow.{name}" for name in ("bool8", "fixed_shape_tensor", "json", "opaque", "uuid"))
 
 
 class Hub(Framework):
@@ -64,16 +69,21 @@ class Hub(Framework):
         """Return the reasons to copy a column of a tensor to Arrow."""
         source, field = column.source, column.field
         if source.refusal is not None:
-            raise obstacles.refuse_column(source.refusal.why, source.refusal.remedy, code=source.refusal.code)
+            raise refused_by(source.refusal)
         reasons = list(source.reasons)
         if not source.view.device.is_host:
             why = f"it is on {source.view.device}, and Arrow arrays are on the host"
             reasons.append(Reason(why, code="other-device"))
         if field is not None and field.kind == "fixed_binary":
             if not source.view.c_contiguous:
-                reasons.append(obstacles.layout("pyarrow.Array", "memory without gaps"))
+                reasons.append(obstacles.layout("Arrow", "memory without gaps"))
             return reasons
-        return reasons + self._form_of(source.view.ndim).copy_reasons(source.view)
+        form = self._form_of(source.view.ndim)
+        found = form.copy_reasons(source.view)
+        if source.view.ndim > 1 and not found and not source.view.c_contiguous:
+            # The type could be permuted; most readers of such columns would ignore that.
+            found = [obstacles.layout("a column of tensors", "row-major memory")]
+        return reasons + found
 
     def tensor_to_arrow(self, column: TensorColumn) -> Any:
         """Return a column of a tensor as an array, which aliases it if it has no reasons to copy."""
@@ -98,6 +108,15 @@ class Hub(Framework):
             names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
             return pa.DictionaryArray.from_arrays(result, names, ordered=field.ordered)
         return result
+
+    def unregistered_extension(self, column: Column) -> str:
+        """Return the name of a column's extension type if pyarrow does not know it, else an empty string."""
+        name = "" if column.field is None else column.field.extension
+        if not name or not isinstance(column, ArrowColumn):
+            return ""
+        if isinstance(column, UnreadColumn):
+            return "" if name in _REGISTERED else name
+        return "" if isinstance(column.arrow().type, self.module().BaseExtensionType) else name
 
     def memory(self, nbytes: int) -> Array:
         """Return uninitialised bytes of Arrow's pool, aligned to 64 bytes."""
@@ -133,9 +152,10 @@ class Hub(Framework):
         return pa.Array.from_buffers(kind, length, [None], null_count=0, children=whole)
 
     def _form_of(self, ndim: int) -> Framework:
-        form = self.variant("Array" if ndim == 1 else "FixedShapeTensorArray")
+        form: Any = self.variant("Array" if ndim == 1 else "FixedShapeTensorArray")
         assert form is not None
-        return form
+        form.label = "Arrow"  # the target is another framework, whose name the caller knows
+        return form  # type: ignore[no-any-return]
 
 
 def _type(pa: Any, field: Field | None) -> Any:
@@ -160,7 +180,10 @@ def field_of(pa: Any, name: str, kind: Any, field: Field | None) -> Any:
     """Return pyarrow's field of a column, with the nullability and the metadata of `field`."""
     if field is None:
         return pa.field(name, kind)
-    own = {k: v for k, v in field.metadata.items() if not k.startswith(b"ARROW:extension:")}
+    # A registered extension type has this metadata itself; of others the array has the storage only.
+    own = field.metadata
+    if isinstance(kind, pa.BaseExtensionType):
+        own = {k: v for k, v in own.items() if not k.startswith(b"ARROW:extension:")}
     return pa.field(name, kind, nullable=field.nullable, metadata=own or None)
 
 

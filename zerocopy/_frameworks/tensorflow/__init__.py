@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.tensorflow import fast_path
 from zerocopy.device import HOST, LEGACY_DEFAULT_STREAM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy, to_numpy
-from zerocopy.errors import DeviceError, Reason
+from zerocopy.errors import DeviceError, Fix, Reason
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, address, aligned_copy, writable_alias
@@ -26,6 +26,12 @@ _BY_COPY = (
 )  # fmt: skip
 
 
+_TEXT = [
+    Fix("tensorflow.strings.unicode_decode({x}, 'UTF-8')", "gives code points"),
+    Fix("{x}.numpy()", "gives Python bytes"),
+]
+
+
 class TensorFlow(Framework):
     """``tf.Tensor`` in eager mode and ``tf.Variable`` (its current value)."""
 
@@ -36,6 +42,7 @@ class TensorFlow(Framework):
     device_kinds = ("cpu", "cuda")
     mutable = False
     can_copy_to_device = True
+    actions: Mapping[str, Fix] = {"cast": Fix("tensorflow.cast({x}, '{type}')")}
 
     def owns(self, cls: type) -> bool:
         tf = self.module()
@@ -59,14 +66,17 @@ class TensorFlow(Framework):
             raise obstacles.refuse_source_dtype(
                 name,
                 tensor.dtype.name,
-                "decode or encode it as numbers first: tf.io.decode_raw, tf.strings.to_number",
+                fixes=_TEXT if tensor.dtype == tf.string else [],
             )
         device = Device(*map(int, tensor.__dlpack_device__()))
         if device.is_host:
             # The buffer protocol exports NumPy's dtypes read-only; __array__ exports the others
             # writable, although tensors are immutable.
-            array = np.asarray(tensor)
-            array = array.view(dtype.storage)
+            # NumPy gets a Python scalar, not memory, of a 0-d tensor of a dtype that NumPy lacks.
+            # tf.reshape aliases.
+            is_scalar = not dtype.in_numpy and tensor.shape.rank == 0
+            array = np.asarray(tf.reshape(tensor, (1,)) if is_scalar else tensor)
+            array = (array.reshape(()) if is_scalar else array).view(dtype.storage)
             array.flags.writeable = False
             view = StridedView(address(array), array.shape, array.strides, dtype, HOST, True, array)
             return Source(name, view, lambda: array, "buffer")
@@ -175,6 +185,7 @@ class TensorFlow(Framework):
                 "TensorFlow sees no GPU",
                 "install tensorflow[and-cuda], and check the driver with nvidia-smi",
                 code="other-device",
+                fixes=[obstacles.ON_HOST],
             )
         if device.id >= len(gpus):
             raise obstacles.refuse_index("tensorflow", device, len(gpus))
@@ -191,12 +202,15 @@ def _refusal(tf: Any, obj: Any) -> Reason | None:
     """Return why an object is not a dense tensor with values; None if it is one."""
     if isinstance(obj, tf.RaggedTensor):
         return Reason(
-            "it is ragged", "x.to_tensor(), or convert x.values and x.row_splits", code="not-an-array"
+            "it is ragged",
+            code="not-an-array",
+            fixes=[Fix("{x}.to_tensor()", "pads its rows"), Fix("[{x}.flat_values, *{x}.nested_row_splits]")],
         )
     if isinstance(obj, (tf.SparseTensor, tf.IndexedSlices)):
-        return Reason(
-            "it is sparse", "tf.sparse.to_dense(x), or convert its indices and values", code="sparse"
-        )
+        slices = isinstance(obj, tf.IndexedSlices)
+        dense = "tensorflow.convert_to_tensor({x})" if slices else "tensorflow.sparse.to_dense({x})"
+        fixes = [Fix(dense, "makes it dense"), Fix("[{x}.indices, {x}.values]", "converts its parts")]
+        return Reason("it is sparse", code="sparse", fixes=fixes)
     if not isinstance(obj, tf.Variable) and not hasattr(obj, "numpy"):
         return Reason(
             "it is symbolic and has no values yet",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.torch.device_fast_path import MAX_NDIM, cuda_exporter, cuda_importer
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
-from zerocopy.errors import DeviceError, Reason
+from zerocopy.errors import DeviceError, Fix, Reason
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim, version_numbers
 from zerocopy.protocols import cuda_array_interface, dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
@@ -24,13 +24,19 @@ _FOREIGN = (
 )  # fmt: skip
 _GRAD = Reason(
     "it requires grad, and no other framework keeps the graph",
-    "pass x.detach(), an alias without the graph",
     code="requires-grad",
+    fixes=[Fix("{x}.detach()", "aliases it without the graph")],
 )
 _CONJUGATED = Reason(
-    "the tensor is lazily conjugated", "x.resolve_conj() computes its values", code="lazy-view"
+    "the tensor is lazily conjugated",
+    code="lazy-view",
+    fixes=[Fix("{x}.resolve_conj()", "computes its values")],
 )
-_NEGATED = Reason("the tensor is lazily negated", "x.resolve_neg() computes its values", code="lazy-view")
+_NEGATED = Reason(
+    "the tensor is lazily negated",
+    code="lazy-view",
+    fixes=[Fix("{x}.resolve_neg()", "computes its values")],
+)
 
 
 class Torch(Framework):
@@ -43,6 +49,14 @@ class Torch(Framework):
     device_kinds = ("cpu", "cuda")
     can_copy_to_device = True
     can_export_dlpack = True
+    actions: Mapping[str, Fix] = {
+        "contiguous": Fix("{x}.contiguous()"),
+        "copy": Fix("{x}.clone(memory_format=torch.contiguous_format)"),
+        "cast": Fix("{x}.to(torch.{type})"),
+        "pairs": Fix("torch.view_as_real({x}.resolve_conj())"),
+        "bytes": Fix("{x}.view(torch.uint8)"),
+        "flatten": Fix("{x}.reshape(-1)"),
+    }
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().Tensor)
@@ -57,7 +71,7 @@ class Torch(Framework):
             raise obstacles.refuse_source(name, refusal)
         dtype = _dtypes(torch).get(obj.dtype)
         if dtype is None:
-            raise obstacles.refuse_source_dtype(name, obj.dtype, "cast it first: x.to(dtype)")
+            raise obstacles.refuse_source_dtype(name, obj.dtype, "cast it first: x.to(torch.float32)")
         # An alias that only zerocopy holds: `obj.data = ...` and `obj.set_()` do not change its memory.
         tensor = obj.data
         reasons = []
@@ -113,8 +127,8 @@ class Torch(Framework):
         if view.has_negative_strides:
             # torch's DLPack import throws inside a noexcept function, which aborts the process
             # (pytorch/pytorch#188023).
-            remedy = "pass numpy.ascontiguousarray(x), or flip it in torch"
-            reasons.append(Reason("torch does not support negative strides", remedy, code="negative-strides"))
+            why = "torch does not support negative strides"
+            reasons.append(Reason(why, code="negative-strides", fixes=[obstacles.CONTIGUOUS]))
         if view.has_fractional_strides:
             reasons.append(obstacles.FRACTIONAL_STRIDES)
         if not view.is_aligned(view.dtype.itemsize):
@@ -194,6 +208,7 @@ class Torch(Framework):
                 "torch sees no CUDA device" if built else "this build of torch does not support CUDA",
                 "check the driver with nvidia-smi" if built else "install a CUDA build: see pytorch.org",
                 code="other-device",
+                fixes=[obstacles.ON_HOST],
             )
         if device.id >= torch.cuda.device_count():
             raise obstacles.refuse_index("torch", device, torch.cuda.device_count())
@@ -213,13 +228,20 @@ class Torch(Framework):
 def _refusal(torch: Any, obj: Any) -> Reason | None:
     """Return why no block of memory holds a tensor's values; None if one does."""
     if obj.layout is not torch.strided:
+        coo = obj.layout is torch.sparse_coo
+        pair = "[{x}.coalesce().indices(), {x}.coalesce().values()]"
+        parts = [Fix(pair, "converts its parts")] if coo else []
         return Reason(
-            f"it is sparse ({obj.layout})", "x.to_dense(), or convert its indices and values", code="sparse"
+            f"it is sparse ({obj.layout})",
+            code="sparse",
+            fixes=[Fix("{x}.to_dense()", "makes it dense"), *parts],
         )
     if obj.is_quantized:
-        return Reason("it is quantized", "x.dequantize(), or x.int_repr() for the integers", code="quantized")
+        fixes = [Fix("{x}.dequantize()", "gives floats"), Fix("{x}.int_repr()", "gives its integers")]
+        return Reason("it is quantized", code="quantized", fixes=fixes)
     if obj.is_nested:
-        return Reason("it is a nested tensor", "convert its components: x.unbind()", code="not-an-array")
+        fix = Fix("{x}.unbind()", "converts its components")
+        return Reason("it is a nested tensor", code="not-an-array", fixes=[fix])
     if obj.device.type == "meta":
         return Reason(
             "it is on the meta device and has no memory", "create it on a real device", code="no-memory"

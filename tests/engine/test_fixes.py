@@ -1,0 +1,285 @@
+"""Fixes of messages work when pasted: each succeeds, or names the next reason."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zerocopy as zc
+from zerocopy.errors import Fix
+
+for framework in ("jax", "torch", "tensorflow", "nanoarrow"):
+    pytest.importorskip(framework)
+pa, pd, pl = (pytest.importorskip(name) for name in ("pyarrow", "pandas", "polars"))
+duckdb = pytest.importorskip("duckdb")
+fix_cases = pytest.importorskip("helpers.fix_cases")  # it needs pyarrow
+
+FORMS = ("pyarrow.Tensor", "pyarrow.Array", "pyarrow.FixedShapeTensorArray")
+ARRAY_TARGETS = ("numpy", "torch", "jax", "tensorflow", "pyarrow", "pandas", "polars", "duckdb", *FORMS)
+SOURCES = ("pyarrow", "pandas", "polars", "duckdb", "nanoarrow", "objects")
+TABLE_TARGETS = ("torch", "numpy", "pandas", "polars", "duckdb")
+#: Codes that the walk reaches on a machine without a GPU; the number only grows.
+REACHED = 36
+
+
+@pytest.fixture(autouse=True)
+def _default_settings() -> Iterator[None]:
+    """Run with JAX's defaults, as a new user does."""
+    import jax
+
+    jax.config.update("jax_enable_x64", False)
+    yield
+    fix_cases.restore()
+    jax.config.update("jax_enable_x64", True)
+
+
+def error_of(obj: Any, to: str, **options: Any) -> zc.ZeroCopyError:
+    error = fix_cases.attempt(lambda: zc.convert(obj, to, **options))
+    assert error is not None
+    return error
+
+
+def pasted(code: str, x: Any) -> Any:
+    return fix_cases.paste(code, x, fix_cases.Recorder())
+
+
+# -- the walk -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", ARRAY_TARGETS)
+def test_the_fixes_of_arrays_work_when_pasted(to: str) -> None:
+    _, problems = fix_cases.walk(fix_cases.array_cases(to))
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("to", TABLE_TARGETS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_fixes_of_tables_work_when_pasted(source: str, to: str) -> None:
+    _, problems = fix_cases.walk(fix_cases.table_cases(source, to))
+    assert not problems, "\n".join(problems)
+
+
+def test_the_walk_reaches_most_codes_of_conversions() -> None:
+    """From one error of each case, without pasting: the corpus cannot shrink silently."""
+    cases = [case for to in ("numpy", "torch", "jax", "polars") for case in fix_cases.array_cases(to)]
+    for source in ("pyarrow", "pandas", "objects"):
+        for to in ("torch", "numpy", "polars", "pandas"):
+            cases += fix_cases.table_cases(source, to)
+    codes = set()
+    for case in cases:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            plan = zc.explain(case.make(), case.to, **case.options)
+        codes |= {reason.code for p in (plan, *plan.leaves.values()) for reason in p.reasons}
+        codes |= {reason.code for reason in plan.error.columns.values()} if plan.error else set()
+    assert len(codes) >= REACHED, sorted(codes)
+
+
+# -- a call is composed from the fixes of all obstacles -----------------------------------
+
+
+def test_fixes_that_are_all_needed_make_one_call() -> None:
+    table = pa.table({"a": [1, None], "b": ["x", "y"]})
+    error = error_of(table, "torch")
+    assert error.calls[0] == 'zc.convert(x, "torch", nulls="mask", encode=True)'
+    assert pasted(error.calls[0], table)["a"].mask.tolist() == [False, True]
+    assert error.why.startswith("column 'a' has 1 null in 2 rows; column 'b' is string")
+
+
+def test_nulls_have_one_policy_per_column_if_columns_need_different_ones() -> None:
+    table = pa.table({"a": [1, None], "b": [0.5, None]})
+    assert any("nulls={" in call for call in error_of(table, "torch").calls)
+
+
+def test_the_calls_repeat_the_options_that_were_passed() -> None:
+    table = pa.table({"a": ["x"], "b": [1]})
+    call = error_of(table, "torch", columns=["a", "b"], copy=False).calls[0]
+    assert call == 'zc.convert(x, "torch", columns=["a", "b"], copy=False, encode=True)'
+
+
+@pytest.mark.parametrize("make", [lambda: np.arange(6)[::-1], lambda: pa.chunked_array([["a"], ["b"]])])
+@pytest.mark.parametrize("to", ["torch", "jax", "polars"])
+def test_copy_none_is_a_fix_only_if_copy_was_passed(make: Callable[[], Any], to: str) -> None:
+    with_copy = fix_cases.attempt(lambda: zc.convert(make(), to, copy=False))
+    without = fix_cases.attempt(lambda: zc.convert(make(), to))
+    assert with_copy is None or any("copy=" in call for call in with_copy.calls)
+    assert without is None or "copy=None" not in str(without)
+
+
+def test_an_option_to_leave_out_is_absent_from_the_call() -> None:
+    error = error_of(pa.table({"a": [1]}), "pandas", nulls=0)
+    assert error.calls == ('zc.convert(x, "pandas")',)
+
+
+def test_a_fix_of_a_leaf_names_its_path() -> None:
+    tree = {"w": [np.arange(4, dtype=">f4")]}
+    call = error_of(tree, "torch", copy=False).calls[0]
+    assert "x['w'][0].astype(" in call
+    assert pasted(call, tree).dtype is not None
+
+
+def test_a_column_that_is_refused_can_be_left_out() -> None:
+    error = error_of(pl.DataFrame({"a": [1], "b": ["x"]}), "torch")
+    assert error.calls[-1] == 'zc.convert(x, "torch", columns=["a"])'
+
+
+def test_errors_with_fixes_can_be_pickled_and_copied() -> None:
+    error = error_of(np.arange(6)[::-1], "torch", copy=False)
+    for each in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert each.calls == error.calls
+        assert each.fixes == error.fixes
+
+
+def test_the_text_of_a_reason_is_composed_of_its_fixes() -> None:
+    reason = zc.Reason(
+        "it has nulls", code="nulls", fixes=[Fix(options={"nulls": 0}), Fix(action="fill-nulls")]
+    )
+    assert reason.remedy == "nulls=0; or fill nulls"
+    assert hash(reason) == hash(zc.Reason("it has nulls", code="nulls", fixes=reason.fixes))
+    assert zc.Reason("why", "by hand", code="x").fixes == ()
+
+
+# -- the expressions are those of the object's framework -----------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "expression"),
+    [
+        (lambda: pa.table({"f": [Decimal("1.5")]}), "x['f'].cast('float64')"),
+        (lambda: pd.DataFrame({"f": [Decimal("1.5")]}), "x['f'].astype('float64')"),
+        (lambda: pl.DataFrame({"f": [Decimal("1.5")]}), "x['f'].cast(polars.Float64)"),
+        (lambda: duckdb.sql("select 1.5::decimal(9, 2) as f"), 'CAST("f" AS DOUBLE)'),
+    ],
+)
+def test_decimals_are_cast_in_the_terms_of_their_framework(make: Callable[[], Any], expression: str) -> None:
+    calls = error_of(make(), "torch").calls
+    chosen = [call for call in calls if expression in call]
+    assert chosen, calls
+    assert pasted(chosen[0], make())["f"].tolist() == [1.5]
+
+
+@pytest.mark.parametrize(
+    ("make", "expression"),
+    [
+        (lambda: pa.array(["a"]), "x.to_pylist()"),
+        (lambda: pl.Series(["a"]), "x.to_list()"),
+        (lambda: pd.Series(["a"], dtype="string"), "x.tolist()"),
+    ],
+)
+def test_text_becomes_objects_in_the_terms_of_its_framework(make: Callable[[], Any], expression: str) -> None:
+    error = error_of(make(), "torch")
+    assert expression in error.calls
+    assert pasted(expression, make()) == ["a"]
+
+
+def test_views_of_bytes_are_cast_to_bytes() -> None:
+    column = pa.array([b"a longer value than a view"], pa.binary_view())
+    error = error_of(column, "torch", encode=True, copy=False)
+    assert "x.cast('binary')" in error.calls[0]
+    assert "bytes are not in one buffer" in error.why or "binary_view" in error.why
+
+
+def test_copies_to_jax_and_tensorflow_name_the_aligned_allocator() -> None:
+    for to in ("jax", "tensorflow"):
+        calls = error_of(np.zeros(33, "u1")[1:].view("f4"), to, copy=False).calls
+        assert 'zc.install_pool(host="aligned")' in calls[0]
+
+
+def test_sparse_arrays_name_their_parts() -> None:
+    import jax
+    from jax.experimental.sparse import BCOO
+
+    calls = error_of(BCOO.fromdense(jax.numpy.eye(3)), "torch").calls
+    assert any("[x.data, x.indices]" in call for call in calls)
+
+
+def test_reversed_memory_is_not_sent_to_a_form_that_refuses_it() -> None:
+    for to in ("pyarrow", "duckdb", "nanoarrow"):
+        error = error_of(np.arange(6)[::-1], to, copy=False)
+        assert "pyarrow.Tensor" not in str(error)
+    assert "pyarrow" not in error.why
+
+
+def test_a_table_plugin_is_not_advised_to_pass_options_for_tensors() -> None:
+    """pandas stands for a target that decodes columns and has no option for nulls."""
+    from zerocopy.framework import Decoder, Nulls
+
+    class Sheets(zc.Framework):
+        name, kind, root_modules = "sheets", "table", ("sheets",)
+
+        def module(self) -> Any:
+            return re
+
+        def column_reasons(self, column: zc.Column) -> list[zc.Reason]:
+            Decoder(Nulls()).decode(column)
+            return []
+
+    zc.register(Sheets())
+    error = error_of(pl.DataFrame({"a": [1, None], "b": [1, 2]}), "sheets")
+    assert "nulls=" not in str(error)
+    assert "encode=" not in str(error)
+    assert "fill_null(0)" in error.calls[0]
+
+
+def test_nulls_of_pyarrow_are_refused_without_a_deprecated_capsule() -> None:
+    zc.convert(pa.array([1, 2]), "numpy")  # keeps the route
+    with pytest.raises(zc.LossyConversionError) as caught:
+        zc.convert(pa.array([1, None]), "numpy")
+    context: BaseException | None = caught.value
+    while context is not None:
+        assert not isinstance(context, DeprecationWarning)
+        context = context.__cause__ or context.__context__
+
+
+# -- what a new user tries first ------------------------------------------------------------
+
+
+def test_messages_lead_from_a_frame_with_nulls_to_a_float32_matrix() -> None:
+    import torch
+
+    frame = pd.DataFrame({"a": pd.array([1, None], "Int64"), "b": [0.5, 1.5], "c": [1, 2]})
+    error = error_of(frame, "torch", layout="matrix")
+    call = next(call for call in error.calls if "float32" in call)
+    matrix = pasted(call, frame)
+    assert matrix.dtype is torch.float32
+    assert matrix[0].tolist() == [1.0, 0.5, 1.0]
+    # With nulls filled first, the next message names the types.
+    then = error_of(frame, "torch", layout="matrix", nulls=0)
+    call = next(call for call in then.calls if "float32" in call)
+    assert pasted(call, frame).tolist() == [[1.0, 0.5, 1.0], [0.0, 1.5, 2.0]]
+
+
+def test_messages_lead_from_numpy_to_jax_without_a_copy() -> None:
+    x = np.arange(1000.0)
+    error = error_of(x, "jax", copy=False)
+    assert [("dtype=" in call, "jax_enable_x64" in call) for call in error.calls[:2]] == [
+        (False, True),
+        (True, False),
+    ]
+    recorder, code = fix_cases.Recorder(), error.calls[0]
+    for _ in range(3):
+        then = fix_cases.attempt(lambda code=code, x=x: recorder.keep(fix_cases.paste(code, x, recorder)))
+        if then is None:
+            break
+        x, code = recorder.obj, then.calls[0]
+    assert then is None
+    assert zc.shares_memory(recorder.obj, recorder.result)
+
+
+def test_messages_lead_from_a_checkpoint_with_scalars_to_numpy() -> None:
+    import torch
+
+    checkpoint = {"weight": torch.ones(2, 2), "step": 7, "name": "run", "lr": None}
+    call = error_of(checkpoint, "numpy").calls[0]
+    assert call == 'zc.convert(x, "numpy", leaves="keep")'
+    arrays = pasted(call, checkpoint)
+    assert isinstance(arrays["weight"], np.ndarray)
+    assert (arrays["step"], arrays["name"], arrays["lr"]) == (7, "run", None)

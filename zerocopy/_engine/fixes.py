@@ -1,0 +1,286 @@
+"""Composes the fixes of an error into calls that can be pasted, in the terms of the call that failed.
+
+An obstacle is removed by one of its fixes (:class:`zerocopy.errors.Fix`), and all obstacles
+must be removed. A call takes one fix of each, so fixes that are all needed make one call, and
+alternatives make several. Only errors and ``explain`` run this module.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import tokenize
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from zerocopy import registry
+from zerocopy._engine.options import NAMES
+from zerocopy.errors import Fix, Reason, ZeroCopyError
+from zerocopy.framework import Framework
+from zerocopy.plan import Plan
+from zerocopy.source import Source
+
+Label = tuple[Hashable, ...]
+
+#: The most calls in one message.
+_MOST = 3
+#: The most columns that a fix lists.
+_WIDEST = 12
+
+
+def compose(error: ZeroCopyError, call: Any) -> None:
+    """Set the `calls` of an error, and its `remedy` from them; `call` is the one that failed."""
+    if not (error.fixes or error.obstacles):
+        return
+    composer = _Composer(call)
+    obstacles: list[tuple[Label, Reason]] = error.obstacles or [((), error.reason)]
+    alternatives = [composer.usable(label, reason.fixes) for label, reason in obstacles]
+    calls: dict[str, str] = {}  # code -> effect
+    if all(alternatives):
+        for i in range(max(map(len, alternatives))):
+            chosen = [
+                (label, fixes[min(i, len(fixes) - 1)])
+                for (label, _), fixes in zip(obstacles, alternatives, strict=True)
+            ]
+            calls |= composer.call(chosen)
+    if error.obstacles:
+        labels = [label for label, _ in obstacles]
+        for fix in [*error.fixes, *composer.other_columns(labels, error.code == "out-of-range")]:
+            if composer.accepts(fix):
+                calls |= dict(list(calls.items())[: _MOST - 1])
+                calls |= composer.call([((), fix)])
+    prose = dict.fromkeys(r.remedy for _, r in obstacles if r.remedy != "; or ".join(map(str, r.fixes)))
+    if not calls:
+        return
+    error.calls = tuple(list(calls)[:_MOST])
+    texts = [f"{code} {effect}".rstrip() for code, effect in list(calls.items())[:_MOST]]
+    error.with_context(remedy="; or ".join([*texts, *(["; and ".join(prose)] if prose else [])]))
+
+
+def keep_leaves(to: Any, options: dict[str, Any]) -> dict[str, str]:
+    """Return the call that keeps the leaves of the container ``x`` that are not arrays."""
+    named = to if isinstance(to, str) else registry.by_name(to).name
+    arguments = "".join(f", {name}={_code(name, value)}" for name, value in options.items())
+    return {f'zc.convert(x, {_code("to", named)}{arguments}, leaves="keep")': "keeps it unchanged"}
+
+
+def prepend(error: ZeroCopyError, calls: dict[str, str]) -> None:
+    """Put calls, each with its effect, before the others of an error."""
+    texts = [f"{code} {effect}" for code, effect in calls.items()]
+    error.calls = (*calls, *error.calls)
+    error.with_context(remedy="; or ".join([*texts, *([error.remedy] if error.remedy else [])]))
+
+
+def relocate(error: ZeroCopyError, path: str) -> None:
+    """Let the calls of a leaf's error name the leaf by its path in the container ``x``.
+
+    A fix by options alone is for the whole container, and so stays as it is.
+    """
+    moved = []
+    for code in error.calls:
+        tokens = tokenize.generate_tokens(io.StringIO(code).readline)
+        columns = [t.start[1] for t in tokens if t.type == tokenize.NAME and t.string == "x"]
+        leaf = code
+        if not code.startswith("zc.convert(x, "):
+            for column in reversed(columns):
+                leaf = f"{leaf[: column + 1]}{path}{leaf[column + 1 :]}"
+        error.with_context(remedy=error.remedy.replace(code, leaf))
+        moved.append(leaf)
+    error.calls = tuple(moved)
+
+
+def resolve(plan: Plan, call: Any) -> Plan:
+    """Return a plan whose reasons have fixes for the object's own framework."""
+    composer = _Composer(call)
+    reasons = tuple(composer.resolved(reason) for reason in plan.reasons)
+    return replace(plan, reasons=reasons, leaves={path: resolve(p, call) for path, p in plan.leaves.items()})
+
+
+#: A matrix whose columns are each in one block of memory.
+_BY_COLUMN = Fix("numpy.asfortranarray({x})", "makes each column contiguous")
+
+
+class _Composer:
+    """One call that failed, and what a fix of it can name."""
+
+    def __init__(self, call: Any) -> None:
+        self.options = call.options
+        self.target = registry.by_name(call.to)
+        self.to = call.to if isinstance(call.to, str) else self.target.name
+        self.obj, self.description = call.obj, call.description
+        self.framework = _framework(call.obj)
+
+    # -- which fixes apply ----------------------------------------------------
+
+    def usable(self, label: Label, fixes: Sequence[Fix]) -> list[Fix]:
+        """Return the fixes that the target, the options and the object's framework have."""
+        if label and not self._label(label):  # the columns of one matrix
+            label = ()
+            fixes = [_BY_COLUMN if fix.action == "contiguous" else fix for fix in fixes]
+        framework = self.framework
+        if label and isinstance(self.obj, dict):
+            framework = _framework(self.obj.get(label[0]))
+        general = not label or isinstance(self.obj, dict)
+        resolved = [fix for fix in (_resolve(fix, framework, general) for fix in fixes) if fix is not None]
+        kept = [fix for fix in resolved if self.accepts(fix) and self._rebuilds(label, fix)]
+        if kept or self.options.get("layout") is None:
+            return kept
+        # Masks and encoded columns need a dict of columns.
+        by_column = [replace(fix, options={**fix.options, "layout": "columns"}) for fix in resolved]
+        return [fix for fix in by_column if self.accepts(fix) and self._rebuilds(label, fix)]
+
+    def _label(self, label: Label) -> Label:
+        return () if isinstance(self.description, Source) else label  # columns of one tensor
+
+    def accepts(self, fix: Fix) -> bool:
+        """Whether `convert` accepts the fix's options for this target."""
+        if "." in fix.to and fix.to.partition(".")[0] != self.target.name.partition(".")[0]:
+            return False  # a form of another framework
+        given = {name: value for name, value in fix.options.items() if value is not None}
+        if fix.options and not given and fix.source == "{x}":
+            return any(name in self.options for name in fix.options)  # leaves an option out
+        layout = given.get("layout", self.options.get("layout") if "layout" not in fix.options else None)
+        table = self.target.tables and (self.target.kind == "table" or layout is None)
+        for name, value in given.items():
+            if name not in NAMES or (table and name in ("nulls", "encode")):
+                return False
+            if name == "layout" and self.target.kind == "table":
+                return False
+            if layout not in (None, "columns") and (name, value) in (("nulls", "mask"), ("encode", True)):
+                return False  # one array holds neither masks nor encoded columns
+        return True
+
+    def other_columns(self, labels: Iterable[Label], values_refused: bool) -> list[Fix]:
+        """Return the fix that leaves the refused columns out, if other columns remain."""
+        refused = {label[0] for label in labels if label}
+        table = self.description
+        if not refused or table is None or isinstance(table, Source) or table.single:
+            return []
+        if table.read is not None and values_refused:
+            return []  # a query is read as a whole
+        wanted = self.options.get("columns")
+        kept = [x for x in (table.labels if wanted is None else wanted) if x not in refused]
+        if not kept or len(kept) > _WIDEST or len({*kept}) < len(kept):
+            return []
+        return [Fix(options={"columns": kept}, effect="leaves the others out")]
+
+    def _rebuilds(self, label: Label, fix: Fix) -> bool:
+        """Whether a column with that label can be replaced in the object, if the fix changes it."""
+        if fix.source == "{x}":
+            return True
+        if not label:  # an expression of one array does not apply to a table
+            return self.description is None or isinstance(self.description, Source) or self.description.single
+        if fix.alone:
+            return self._column(label) is not None
+        return self._column(label) is not None and self._replaced("x", label, "x") is not None
+
+    def resolved(self, reason: Reason) -> Reason:
+        """Return a reason of a plan with the fixes that apply, and their text."""
+        if not reason.fixes:
+            return reason
+        kept = self.usable((), reason.fixes)
+        return Reason(reason.why, "" if kept else reason.remedy, code=reason.code, fixes=kept)
+
+    # -- code -----------------------------------------------------------------
+
+    def call(self, chosen: Sequence[tuple[Label, Fix]]) -> dict[str, str]:
+        """Return the code of one call with all of the fixes, and its effect; empty if they contradict."""
+        options: dict[str, Any] = {}
+        columns: dict[Label, str] = {}
+        source, to, before, applied = "x", self.to, list[str](), set[tuple[Label, str]]()
+        for of_column, fix in chosen:
+            label = self._label(of_column)
+            for name, value in fix.options.items():
+                if name == "nulls" and label and len(chosen) > 1:
+                    value = {**options.get(name, {}), label[0]: value}
+                elif options.get(name, value) != value:
+                    return {}
+                options[name] = value
+            to = fix.to or to
+            before += [fix.before] if fix.before and fix.before not in before else []
+            if fix.alone:
+                expression = "x" if not label else self._column(label)
+                return {fix.source.format(x=expression): fix.effect} if len(chosen) == 1 else {}
+            if fix.source == "{x}" or (label, fix.source) in applied:
+                continue
+            applied.add((label, fix.source))
+            if label:
+                columns[label] = fix.source.format(x=columns.get(label) or self._column(label))
+            else:
+                source = fix.source.format(x=source)
+        for label, value in columns.items():
+            source = self._replaced(source, label, value) or source
+        if isinstance(nulls := options.get("nulls"), dict) and len({*map(repr, nulls.values())}) == 1:
+            options["nulls"] = next(iter(nulls.values()))  # one policy for all columns
+        merged = {name: value for name, value in (self.options | options).items() if value is not None}
+        if "copy" in self.options and "copy" not in merged:
+            merged["copy"] = None  # shown, because it replaces the value that was passed
+        texts = {name: _code(name, value) for name, value in merged.items()}
+        if any(texts[name] == name for name in options.keys() & texts.keys()):
+            return {}  # a new value without a literal
+        arguments = "".join(f", {name}={text}" for name, text in texts.items())
+        code = "; ".join([*before, f"zc.convert({source}, {_code('to', to)}{arguments})"])
+        effects = dict.fromkeys(fix.effect for _, fix in chosen if fix.effect)
+        return {code: ", ".join(effects)}
+
+    def _column(self, label: Label) -> str | None:
+        """Return the expression of a column, or None if the object's framework has no such expression."""
+        if isinstance(self.obj, dict):
+            return f"x[{label[0]!r}]"
+        return self._action("column", "x", label)
+
+    def _replaced(self, source: str, label: Label, value: str) -> str | None:
+        if isinstance(self.obj, dict):
+            return f"{{**{source}, {label[0]!r}: {value}}}"
+        return self._action("replace", source, label, value)
+
+    def _action(self, action: str, source: str, label: Label, value: str = "") -> str | None:
+        template = self.framework.actions.get(action) if self.framework is not None else None
+        name = str(label[0])
+        table = self.description
+        if template is None or not name.isprintable() or {*name} & {*"'\"\\"}:
+            return None
+        if table is not None and not isinstance(table, Source):
+            labels = list(table.labels)
+            if label[0] not in labels[: len(labels) - table.index] or labels.count(label[0]) > 1:
+                return None  # row labels, and columns that a name does not identify
+        return template.source.format(x=source, label=repr(label[0]), name=name, value=value)
+
+
+def _framework(obj: Any) -> Framework | None:
+    return registry.by_type(type(obj))
+
+
+def _resolve(fix: Fix, framework: Framework | None, general: bool) -> Fix | None:
+    """Return a fix with the expression of a framework for its action; None if it has none.
+
+    With `general`, the fix's own expression is used then, which applies to arrays but not to columns.
+    """
+    if not fix.action:
+        return fix
+    name, _, kind = fix.action.partition(":")
+    actions = framework.actions if framework is not None else {}
+    own = actions.get(fix.action) or actions.get(name)
+    if own is not None:
+        effect, options = fix.effect or own.effect, own.options | fix.options
+        source = own.source.replace("{type}", kind)
+        return replace(fix, source=source, effect=effect, options=options, before=own.before, action="")
+    return replace(fix, action="") if general and fix.source != "{x}" else None
+
+
+def _code(name: str, value: Any) -> str:
+    """Return an argument as code: a literal if it has one, else the name of the option."""
+    if type(value) is str and not {*value} & {*"'\"\\"} and value.isprintable():
+        return f'"{value}"'
+    if type(value) in (list, tuple) and len(value) <= _WIDEST:
+        inner = [_code("", item) for item in value]
+        return f"[{', '.join(inner)}]" if all(inner) else name
+    if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
+        return repr(value)
+    if type(value) is dict and len(value) <= _WIDEST:
+        pairs = [(_code("", key), _code("", item)) for key, item in value.items()]
+        return (
+            "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}" if all(k and v for k, v in pairs) else name
+        )
+    return name
