@@ -135,7 +135,8 @@ def _read(table: Table, request: Request) -> Any:
         if table.once:
             action = "read" if whole.read is None else "requested"
             why = f"{error.why}; the stream has been {action}, which many streams allow once"
-            error.with_context(why=why, remedy=f"open the stream again, then: {error.remedy}")
+            error.preface = "open the stream again, then: "
+            error.with_context(why=why, remedy=f"{error.preface}{error.remedy}")
         raise
     return run(plan)  # the stream is open, and its types are known
 

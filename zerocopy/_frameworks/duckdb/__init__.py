@@ -151,7 +151,8 @@ class DuckDB(Framework):
         for part in field.walk():
             for lacks, remedy, cast in _LACKING:
                 if lacks(part):
-                    fixes = [Fix(action=cast)] if cast and part is field else []
+                    effect = "rounds to floats" if cast == "cast:float64" else ""
+                    fixes = [Fix(action=cast, effect=effect)] if cast and part is field else []
                     why = f"it {'is' if part is field else 'has inside it'} {part}, which DuckDB lacks"
                     remedy = "" if fixes else remedy
                     raise UnsupportedConversionError("", why, remedy, code="missing-dtype", fixes=fixes)
