@@ -36,11 +36,12 @@ NOUNS = {"device", "dtype", "errors", "plan", "source", "strided_view"}
 
 #: Each part of the package, with the other parts that it may import, in functions too (DESIGN section 5).
 LAYERS: dict[str, set[str]] = {
-    **dict.fromkeys(NOUNS, NOUNS),
+    **dict.fromkeys(NOUNS, NOUNS | {"notebooks"}),
     "forks": set(),
+    "notebooks": set(),
     "protocols": NOUNS,
     "layout": NOUNS | {"forks", "protocols"},
-    "pool": NOUNS | {"forks", "framework", "protocols", "registry"},
+    "pool": NOUNS | {"forks", "framework", "notebooks", "protocols", "registry"},
     "framework": NOUNS,
     # It loads a framework's file when an object or a target needs it.
     "registry": NOUNS | {"framework", "_frameworks"},
@@ -49,10 +50,11 @@ LAYERS: dict[str, set[str]] = {
     "describe": NOUNS | {"framework", "protocols", "registry", "tables"},
     "_frameworks": NOUNS | {"framework", "layout", "pool", "protocols", "registry", "tables"},
     "_engine": NOUNS | {"casting", "describe", "framework", "protocols", "registry", "tables"},
-    "cli": NOUNS | {"_engine", "describe", "pool", "protocols", "registry", "tables", "zerocopy"},
+    "cli": NOUNS
+    | {"_engine", "describe", "notebooks", "pool", "protocols", "registry", "tables", "zerocopy"},
     "__main__": {"cli"},
     # The public names, loaded on first use.
-    "zerocopy": NOUNS | {"_engine", "forks", "framework", "layout", "pool", "registry", "tables"},
+    "zerocopy": NOUNS | {"_engine", "cli", "forks", "framework", "layout", "pool", "registry", "tables"},
 }
 
 #: Modules that a part may import for type checkers only.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from zerocopy._engine.convert import convert as convert
     from zerocopy._engine.explain import explain as explain
     from zerocopy._engine.memory import shares_memory as shares_memory, view as view
+    from zerocopy.cli.matrix.api import matrix as matrix
     from zerocopy.device import Device as Device
     from zerocopy.dtype import DType as DType
     from zerocopy.errors import (
@@ -77,6 +78,7 @@ _HOME = {
     "Encoded": "tables.result",
     "aos_to_soa": "layout.aos_to_soa",
     "soa_to_aos": "layout.soa_to_aos",
+    "matrix": "cli.matrix.api",
     "Device": "device",
     "DType": "dtype",
     "Reason": "errors",

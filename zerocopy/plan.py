@@ -89,6 +89,35 @@ class Plan:
             ]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        """Return tables for notebooks: the conversion and, for a container or table, its leaves."""
+        from zerocopy.notebooks import html
+
+        caption = f"{self.source} \u2192 {self.target}: {self._verdict()}"
+        tables = [html.table(caption, self._rows() or [("protocol", self.protocol or "none")])]
+        if self.leaves:
+            rows = [
+                (
+                    path,
+                    leaf.source,
+                    leaf._verdict(),
+                    "\n".join(f"{name}: {text}" for name, text in leaf._rows()),
+                )
+                for path, leaf in self.leaves.items()
+            ]
+            tables.append(html.table("Leaves", rows, ("leaf", "source", "result", "details")))
+        return "".join(tables)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Return names and texts of the steps, the reasons with their fixes, and the warnings."""
+        shown = self.steps if len(self.steps) > 1 or not (self.zero_copy or self.kept) else ()
+        rows = [(f"step {number}", step) for number, step in enumerate(shown, 1)]
+        for reason in self.reasons:
+            rows.append(("why", reason.why))
+            if reason.remedy:
+                rows.append(("fix", reason.remedy))
+        return rows + [("warning", warning) for warning in self.warnings]
+
     def __reduce__(self) -> Any:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return _unpickled, ({**values, "run": None},)

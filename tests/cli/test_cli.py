@@ -90,7 +90,7 @@ class Liar(Boxes):
 
 def test_grid_in_pipe_is_plain_ascii() -> None:
     pytest.importorskip("torch")
-    completed = process("matrix", "--frameworks", "numpy,torch")
+    completed = process("matrix", "--full", "--frameworks", "numpy,torch")
     assert completed.returncode == 0, completed.stderr
     assert completed.stderr == ""
     assert ESCAPE not in completed.stdout
@@ -162,7 +162,7 @@ def test_narrow_grid_is_split(add: Callable[[Framework], None], monkeypatch: Any
     pytest.importorskip("torch")
     add(Copying())
     monkeypatch.setenv("COLUMNS", "40")
-    completed = invoke("matrix", "--frameworks", "numpy,torch,boxes")
+    completed = invoke("matrix", "--full", "--frameworks", "numpy,torch,boxes")
     assert completed.exit_code == 0
     assert max(map(len, completed.stdout.splitlines())) <= 40
     assert completed.stdout.count("from \\ to") == 2
@@ -171,7 +171,7 @@ def test_narrow_grid_is_split(add: Callable[[Framework], None], monkeypatch: Any
 
 def test_copies_are_numbered_and_explained(add: Callable[[Framework], None]) -> None:
     add(Copying())
-    completed = invoke("matrix", "--frameworks", "numpy,boxes")
+    completed = invoke("matrix", "--full", "--frameworks", "numpy,boxes")
     assert completed.exit_code == 0
     assert rows(completed.stdout)["numpy"] == ["= zero-copy", "+ copy"]
     assert re.search(r"(ns|us) \[1\]", completed.stdout)
@@ -182,13 +182,13 @@ def test_copies_are_numbered_and_explained(add: Callable[[Framework], None]) -> 
 
 def test_broken_promise_is_reported_and_exits_1(add: Callable[[Framework], None]) -> None:
     add(Liar())
-    completed = invoke("matrix", "--frameworks", "numpy,boxes")
+    completed = invoke("matrix", "--full", "--frameworks", "numpy,boxes")
     assert completed.exit_code == 1
     assert rows(completed.stdout)["numpy"] == ["= zero-copy", "! BROKEN"]
     assert "Broken promises" in completed.stdout
     assert "copy=False copies" in completed.stdout
     assert "! 1 of 4 conversions broke a promise: 3 zero-copy, 1 BROKEN." in completed.stdout
-    completed = invoke("matrix", "--frameworks", "numpy,boxes", "--json")
+    completed = invoke("matrix", "--full", "--frameworks", "numpy,boxes", "--json")
     assert completed.exit_code == 1
     assert json.loads(completed.stdout)["broken"] == 1
 
@@ -199,14 +199,14 @@ def test_framework_without_device_is_listed_with_fix(add: Callable[[Framework], 
             raise DeviceError("", "no device is here", "plug one in")
 
     add(OnGpu())
-    completed = invoke("matrix", "--frameworks", "numpy,boxes")
+    completed = invoke("matrix", "--full", "--frameworks", "numpy,boxes")
     assert completed.exit_code == 0
     assert list(rows(completed.stdout)) == ["numpy"]
     assert (
         "Installed, and not usable here\n boxes no device is here\n       fix: plug one in\n"
         in completed.stdout
     )
-    completed = invoke("matrix", "--frameworks", "boxes")
+    completed = invoke("matrix", "--full", "--frameworks", "boxes")
     assert completed.exit_code == 2
     assert "nothing was converted" in completed.stdout
 
@@ -214,7 +214,7 @@ def test_framework_without_device_is_listed_with_fix(add: Callable[[Framework], 
 def test_json_has_the_cells_of_the_grid(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     np.save(tmp_path / "x.npy", np.arange(6, dtype="i2").reshape(2, 3))
-    arguments = ["matrix", "--frameworks", "numpy,torch", "--input", str(tmp_path / "x.npy")]
+    arguments = ["matrix", "--full", "--frameworks", "numpy,torch", "--input", str(tmp_path / "x.npy")]
     completed = process(*arguments, "--json", "--repeat", "3")
     assert completed.stderr == ""
     document = json.loads(completed.stdout)
@@ -242,7 +242,7 @@ def test_many_columns_make_one_grid(tmp_path: Path) -> None:
     line = ",".join([*("1" if i % 2 else "1.5" for i in range(20)), "abc"])
     path = tmp_path / "wide.csv"
     path.write_text(f"{header}\n{line}\n{line}\n")
-    completed = invoke("matrix", "--frameworks", "numpy", "--repeat", "1", "--input", str(path))
+    completed = invoke("matrix", "--full", "--frameworks", "numpy", "--repeat", "1", "--input", str(path))
     assert completed.exit_code == 0
     assert completed.stdout.count("from \\ to") == 1
     assert "20 arrays (10 float64, 10 int64), each 2 values: column number 0," in " ".join(
@@ -256,7 +256,9 @@ def test_many_columns_make_one_grid(tmp_path: Path) -> None:
 
 def test_arrays_with_different_outcomes_have_separate_grids(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", full=np.ones(3), none=np.ones(0), more=np.ones((2, 2), "i1"))
-    completed = invoke("matrix", "--frameworks", "numpy", "--repeat", "1", "--input", str(tmp_path / "x.npz"))
+    completed = invoke(
+        "matrix", "--full", "--frameworks", "numpy", "--repeat", "1", "--input", str(tmp_path / "x.npz")
+    )
     assert completed.stdout.count("from \\ to") == 2
     assert "2 arrays (1 float64, 1 int8): full, more" in completed.stdout
     assert "none: 0 values, float64" in completed.stdout

@@ -435,7 +435,7 @@ def test_containers_share_memory_if_all_items_do() -> None:
 def test_each_source_has_a_grid(invoke: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.setenv("COLUMNS", "110")
-    arguments = ("matrix", "--frameworks", "numpy,torch,pyarrow", "--repeat", "1")
+    arguments = ("matrix", "--full", "--frameworks", "numpy,torch,pyarrow", "--repeat", "1")
     completed = invoke(*arguments)
     assert completed.exit_code == 0, completed.stdout
     lines = completed.stdout.splitlines()
@@ -456,7 +456,7 @@ def test_each_source_has_a_grid(invoke: Callable[..., Any], monkeypatch: pytest.
 
 
 def test_json_has_the_columns(invoke: Callable[..., Any]) -> None:
-    arguments = ("matrix", "--frameworks", "numpy,pyarrow", "--repeat", "1", "--json")
+    arguments = ("matrix", "--full", "--frameworks", "numpy,pyarrow", "--repeat", "1", "--json")
     document = json.loads(invoke(*arguments, "--types", "date,int64 nulls").stdout)
     assert document["columns"] == {
         "int64 nulls": {"type": "int64", "rows": 96},
@@ -484,7 +484,16 @@ def test_broken_column_exits_1(add: Callable[[Framework], None], invoke: Callabl
             return Crate(_changed(super().from_table(table).table, _fresh))
 
     add(Copying())
-    arguments = ("matrix", "--frameworks", "pyarrow,crates", "--only", "columns", "--types", "float32")
+    arguments = (
+        "matrix",
+        "--full",
+        "--frameworks",
+        "pyarrow,crates",
+        "--only",
+        "columns",
+        "--types",
+        "float32",
+    )
     completed = invoke(*arguments)
     assert completed.exit_code == 1
     assert "! BROKEN    a promise does not hold" in completed.stdout
@@ -499,20 +508,24 @@ def test_files_keep_text_dates_and_nulls_as_columns(tmp_path: Path, invoke: Call
     path.write_text(
         "id,year,name,day\n" + "".join(f"{i},2020,{'n' * (i % 3)},2020-01-0{i}\n" for i in range(1, 8))
     )
-    completed = invoke("matrix", "--frameworks", "numpy,pyarrow", "--repeat", "1", "--input", str(path))
+    completed = invoke(
+        "matrix", "--full", "--frameworks", "numpy,pyarrow", "--repeat", "1", "--input", str(path)
+    )
     assert completed.exit_code == 0, completed.stdout
     assert "Left out" not in completed.stdout
     for row in ("id, year int64", "name string", "day date32[day]"):
         assert f"\n{row} " in completed.stdout
     assert "7 rows, each as the column 'x' of a table" in completed.stdout
-    completed = invoke("matrix", "--frameworks", "numpy", "--repeat", "1", "--input", str(path))
+    completed = invoke("matrix", "--full", "--frameworks", "numpy", "--repeat", "1", "--input", str(path))
     assert "Columns by type" not in completed.stdout
     assert "Left out of t.csv" in completed.stdout
     path.write_text("a,b\nx,y\n")
-    completed = invoke("matrix", "--frameworks", "numpy,pyarrow", "--input", str(path), "--types", "b")
+    completed = invoke(
+        "matrix", "--full", "--frameworks", "numpy,pyarrow", "--input", str(path), "--types", "b"
+    )
     assert completed.exit_code == 0
     assert "\nb string " in completed.stdout
-    completed = invoke("matrix", "--frameworks", "numpy", "--input", str(path))
+    completed = invoke("matrix", "--full", "--frameworks", "numpy", "--input", str(path))
     assert completed.exit_code == 2
 
 
@@ -548,8 +561,8 @@ def test_without_pyarrow_only_arrays_are_converted(run_python: Callable[..., Any
         import sys
         sys.modules["pyarrow"] = None
         from zerocopy.cli.main import command
-        command()(["matrix", "--frameworks", "numpy", "--repeat", "1"], standalone_mode=False)
-        command()(["matrix", "--frameworks", "numpy", "--only", "columns"], standalone_mode=True)
+        command()(["matrix", "--full", "--frameworks", "numpy", "--repeat", "1"], standalone_mode=False)
+        command()(["matrix", "--full", "--frameworks", "numpy", "--only", "columns"], standalone_mode=True)
         """
     )
     assert completed.returncode == 2, completed.stderr

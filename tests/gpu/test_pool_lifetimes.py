@@ -306,6 +306,6 @@ pool = begin(kind, track=end in ("global", "thread"))
 with_torch = kind == "driver" and end != "daemon"
 takers = list(sides("cupy", "numba", "rmm", *["torch"] * with_torch))
 def take():
-    return [Block(pool, MIB, 1, 0, "x"), *(each.allocate(MIB) for each in takers)]
+    return [Block(pool._base, MIB, 1, 0, "x"), *(each.allocate(MIB) for each in takers)]
 take()
 """

@@ -156,16 +156,16 @@ def test_limit_is_refused() -> None:
 def test_block_frees_its_memory(driver, pool) -> None:
     from zerocopy.pool.block import Block
 
-    block = Block(pool, 100, 5, 0, "framework")
+    block = Block(pool._base, 100, 5, 0, "framework")
     assert driver.used == 100
     del block
     assert driver.used == 0
     assert ("free", 5) in driver.calls
-    assert Block(pool, 0, 5, 0, "framework").ptr == 0
+    assert Block(pool._base, 0, 5, 0, "framework").ptr == 0
 
 
 def test_memory_info_returns_free_and_total_bytes(driver, pool) -> None:
-    assert pool.memory_info(0) == (1 << 30, 1 << 30)
+    assert pool._base.memory_info(0) == (1 << 30, 1 << 30)
 
 
 def test_failed_block_frees_nothing(driver, pool) -> None:
@@ -173,7 +173,7 @@ def test_failed_block_frees_nothing(driver, pool) -> None:
 
     driver.capacity = 10
     with pytest.raises(MemoryError):
-        Block(pool, 100, 5, 0, "framework")
+        Block(pool._base, 100, 5, 0, "framework")
     assert not [call for call in driver.calls if call[0] == "free"]
 
 

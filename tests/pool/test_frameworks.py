@@ -434,10 +434,10 @@ def test_fork_does_not_deadlock(run_python) -> None:
             if child == 0:
                 # Python's locks are free in the child. RMM's counters are not read, because their C++ lock
                 # may be held by a thread of the parent.
-                rows = {row.framework: row.status for row in pool.attachments.current()}
+                rows = {row.framework: row.status for row in pool._base.attachments.current()}
                 assert rows["rmm"] == "installed"
-                assert len(pool.tracker.outstanding(0)) <= 2  # one for each thread
-                with pool.device_pool(0)._lock: pass
+                assert len(pool._base.tracker.outstanding(0)) <= 2  # one for each thread
+                with pool._base.device_pool(0)._lock: pass
                 os._exit(7)
             deadline = time.time() + 60
             while (done := os.waitpid(child, os.WNOHANG))[0] == 0 and time.time() < deadline: time.sleep(0.01)
@@ -461,7 +461,7 @@ def test_interpreter_exit_with_outstanding_memory(run_python, end: str) -> None:
         pool = zc.install_pool(allocator=HostAllocator(), limit="1GiB")
         def take():
             buffer = rmm.DeviceBuffer(size=1 << 16, mr=rmm.mr.get_per_device_resource(0))
-            return [buffer, Block(pool, 1 << 16, 1, 0, "x")]
+            return [buffer, Block(pool._base, 1 << 16, 1, 0, "x")]
         """
     completed = run_python(f"end = {end!r}\n{textwrap.dedent(code)}{ENDING}")
     assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")

@@ -225,7 +225,7 @@ def test_naming_torch_attaches_rmm(install, host) -> None:
     """CuPy and torch allocate via RMM's resource, which is attached if one of them is named."""
     pool = install(frameworks=["torch"])
     assert pool.report()["rmm"].status == "installed"
-    assert rmm.mr.get_per_device_resource(0) is pool.device_pool(0).resource(rmm.mr)
+    assert rmm.mr.get_per_device_resource(0) is pool._base.device_pool(0).resource(rmm.mr)
 
 
 @pytest.mark.parametrize("nbytes", [2**63, 2**64 - 1, 2**64 + 5])
@@ -456,8 +456,9 @@ def test_default_pool_without_gpu() -> None:
     assert 'install_pool(host="aligned") works without a GPU' in str(report)
     with pytest.raises(zc.DeviceError):
         pool.allocate(8)
+    assert 0 < pool.stats().current_bytes <= pool.stats().peak_bytes
     with pytest.raises(zc.DeviceError):
-        pool.stats()
+        pool.stats(0)
     with pytest.raises(zc.PoolOptionError, match="pinned"):
         pool.pinned(3)
     assert (pool.check_leaks(), pool.trim(), pool.refresh()) == ([], 0, [])
@@ -649,3 +650,35 @@ def test_report_repr_and_lookup(install) -> None:
     assert next(iter(report)).framework == "rmm"
     with pytest.raises(KeyError, match="there are rmm, torch"):
         report["JAX"]
+
+
+def test_public_names_of_a_pool_are_documented() -> None:
+    with zc.install_pool(host="off") as pool:
+        public = {name for name in dir(pool) if not name.startswith("_")}
+    pool.close()
+    methods = {
+        "allocate",
+        "check_leaks",
+        "close",
+        "deallocate",
+        "pinned",
+        "refresh",
+        "report",
+        "stats",
+        "trim",
+    }
+    attributes = {"closed", "devices", "kind", "limits", "scopes", "settings"}
+    assert public == methods | attributes
+    assert all(f"{name} :" in zc.Pool.__doc__ for name in attributes)
+    assert all(getattr(zc.Pool, name).__doc__ for name in methods)
+
+
+def test_pool_without_a_device_has_statistics_and_a_description() -> None:
+    pool = zc.install_pool(host="off")
+    if pool.kind != "none":
+        pool.close()
+        pytest.skip("there is a GPU")
+    assert pool.stats().current_bytes > 1 << 20
+    assert repr(pool).startswith("<zerocopy.Pool: off, ")
+    pool.close()
+    assert repr(pool).startswith("<closed zerocopy.Pool: off, ")

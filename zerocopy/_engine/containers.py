@@ -123,11 +123,10 @@ def _map(obj: Any, visit: Visit, build: Rebuild, path: Any, parents: tuple[int, 
     # A list, because a leaf's protocol methods can change the container meanwhile.
     if isinstance(obj, CONTAINERS):
         items = [*(obj.items() if isinstance(obj, dict) else enumerate(obj))]
-        keys = [key for key, _ in items]
     else:
         items = items_of(obj)
-        keys = [key for key, _ in items]
-        rebuild(obj, keys, [value for _, value in items])  # before large leaves are read
+        # Before large leaves are read.
+        rebuild(obj, [key for key, _ in items], [value for _, value in items])
     # Inlined so that a leaf costs one call: a container may have thousands of small arrays.
     values = [
         visit(value, (key, path))
@@ -135,7 +134,7 @@ def _map(obj: Any, visit: Visit, build: Rebuild, path: Any, parents: tuple[int, 
         else _map(value, visit, build, (key, path), parents)
         for key, value in items
     ]
-    return build(obj, keys, values)
+    return build(obj, [key for key, _ in items], values)
 
 
 def _rebuild_unchanged(obj: Any, keys: list[Any], _: list[Any]) -> Any:

@@ -171,7 +171,7 @@ def _has_bytes(obj: Any) -> bool:
         return obj.size != 0
     items = _items(obj)
     if items is not None:
-        return any(_has_bytes(item) for item in items)
+        return any(_has_bytes(item) for item in items if not is_plain_object(item))
     try:
         description = describe(obj)
     except ZeroCopyError:

@@ -165,7 +165,7 @@ def _pool() -> dict[str, Any]:
 
     pool = installed_pool()
     try:
-        pool_report = (pool or preview()).report().as_dict()
+        pool_report = (pool.report() if pool else preview()).as_dict()
     except ZeroCopyError as error:  # ZEROCOPY_POOL is wrong or cannot be satisfied
         return {"installed": False, "why": str(error)}
     return {"installed": pool is not None, **pool_report}

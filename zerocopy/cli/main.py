@@ -93,25 +93,34 @@ def _matrix_command() -> click.Command:
         metavar="N",
         help="Times to measure per cell. Default: up to 50 within a tenth of a second.",
     )
-    def matrix(as_json: bool, **options: Any) -> None:
+    @click.option(
+        "--full", is_flag=True, help="Print everything: times, all reasons, warnings, columns by type."
+    )
+    def matrix(as_json: bool, full: bool, **options: Any) -> None:
         """Convert real data between every pair of installed frameworks, and check each promise.
 
         First arrays: rows are sources, columns are targets. Then columns of a table by type
-        (strings, dates, nulls, lists): one grid for each framework of tables. The exit code is 1
+        (strings, dates, nulls, lists): one grid for each framework of tables. The output is a
+        summary of one screen, unless --full or --repeat is passed. The exit code is 1
         if a promise is broken: a wrong value, a copy reported as zero-copy, or an exception that
         is not a ZeroCopyError.
         """
         from zerocopy.cli.matrix import run
 
         _quiet_tensorflow()
-        result = run.run_matrix(run.Options(**options))
+        full = full or options["samples"] is not None
+        result = run.run_matrix(run.Options(**options, timed=full or as_json))
         if as_json:
             _print_json(run.document(result))
         else:
             from zerocopy.cli.matrix.print_matrix import print_matrix
+            from zerocopy.cli.matrix.print_summary import print_summary
             from zerocopy.cli.terminal import Output
 
-            print_matrix(result.arrays, result.columns, result.data, Output(), result.why)
+            if full:
+                print_matrix(result, Output())
+            else:
+                print_summary(result.summary(), Output())
         if result.exit_code:
             sys.exit(result.exit_code)
 
@@ -144,12 +153,12 @@ def _doctor_command() -> click.Command:
 
 
 def _quiet_tensorflow() -> None:
-    """Hide TensorFlow's information at import, unless the user has set these variables.
+    """Hide TensorFlow's messages at import, unless the user has set these variables.
 
     TensorFlow logs about oneDNN before it reads the log level, so the second variable disables
     oneDNN. It selects kernels, and conversions run none.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 

@@ -7,7 +7,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from zerocopy.cli.terminal import Output, printable
+from zerocopy.cli.printable import printable
+from zerocopy.cli.terminal import Output
 
 
 def print_doctor(document: dict[str, Any], out: Output) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from typing import IO
 
 from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console, RenderableType
@@ -40,13 +41,13 @@ _ASCII = Signs("=", "+", "-", ".", "!", "x", "+", "-", "u", "from \\ to", "...",
 class Output:
     """Standard output: a terminal, or a pipe or file, which gets 80 columns of text."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: IO[str] | None = None) -> None:
         # Names may contain characters that the terminal cannot encode.
         reconfigure = getattr(sys.stdout, "reconfigure", None)
-        if reconfigure is not None:
+        if file is None and reconfigure is not None:
             reconfigure(errors="backslashreplace")
-        console = Console(highlight=False)
-        self.plain = not console.is_terminal
+        console = Console(highlight=False, file=file, force_jupyter=False)
+        self.plain = file is not None or not console.is_terminal
         if self.plain:
             # Rich would use the width of standard error, so that the text depended on the window.
             columns = os.environ.get("COLUMNS", "")
@@ -65,15 +66,6 @@ class Output:
         # Tables pad their lines to the full width.
         lines = [line.rstrip() for line in capture.get().split("\n")]
         self.console.file.write("\n".join(lines))
-
-
-def printable(text: str) -> str:
-    """Return text with unprintable characters escaped.
-
-    Names come from files: a line feed would break the grid, and an escape sequence would control
-    the terminal.
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def format_duration(nanoseconds: float, signs: Signs) -> str:

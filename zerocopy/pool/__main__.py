@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
         if pool is not None and (not program or pool.settings != settings):
             pool.close()
         if not program:
-            print(preview(settings).report())
+            print(preview(settings))
             return
         os.environ[VARIABLE] = str(settings)
         pool = install(settings)

@@ -24,6 +24,8 @@ from zerocopy.pool.driver_pool import DriverPool
 from zerocopy.pool.gpus import GPU, visible_gpus
 from zerocopy.pool.hook import PoolHook
 from zerocopy.pool.pool import Pool
+from zerocopy.pool.pool_base import PoolBase
+from zerocopy.pool.report import Report
 from zerocopy.pool.rmm_pool import RMMPool, check_managed
 from zerocopy.pool.settings import Settings
 
@@ -233,15 +235,16 @@ def install(requested: Settings) -> Pool:
                 "close it first: zerocopy.installed_pool().close()",
             )
         modes = host.parse(requested.host)
-        pool = _prepare(requested, modes)
+        base = _prepare(requested, modes)
+        pool = Pool(base, modes, _on_close)
         try:
-            _build(pool)
+            _build(base)
             for mode in modes:
                 mode.install()
-            pool.attachments.attach()
-            if requested.strict and pool.kind != "none":
-                _require_all(pool, pool.attachments.current())
-            _add_notes(pool)
+            base.attachments.attach()
+            if requested.strict and base.kind != "none":
+                _require_all(base, base.attachments.current())
+            _add_notes(base)
         except BaseException:  # an interrupt too: undo a partial installation
             pool.close()
             raise
@@ -249,15 +252,16 @@ def install(requested: Settings) -> Pool:
         return pool
 
 
-def preview(requested: Settings | None = None) -> Pool:
-    """Return a pool that is not installed, whose report predicts what installing it would do."""
+def preview(requested: Settings | None = None) -> Report:
+    """Return the report of a pool that is not installed: what installing it would do."""
     requested = replace(requested or Settings.from_environment() or Settings(), strict=False)
-    pool = _prepare(requested, host.parse(requested.host))
-    _add_notes(pool, warn=False)
-    return pool
+    modes = host.parse(requested.host)
+    base = _prepare(requested, modes)
+    _add_notes(base, warn=False)
+    return Report.of(base, modes)
 
 
-def _add_notes(pool: Pool, *, warn: bool = True) -> None:
+def _add_notes(pool: PoolBase, *, warn: bool = True) -> None:
     """Note, and warn, of other processes on the GPUs and of limits that do not cover everything."""
     messages: list[tuple[str, bool]] = []
     if pool.kind != "none":
@@ -275,7 +279,7 @@ def _add_notes(pool: Pool, *, warn: bool = True) -> None:
             warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
-def _unlimited(pool: Pool) -> str:
+def _unlimited(pool: PoolBase) -> str:
     """Return a note about frameworks that allocate outside the pool's limit; empty if there are none."""
     outside = {row.framework for row in pool.attachments.current() if not row.served}
     present = [
@@ -291,7 +295,7 @@ def _unlimited(pool: Pool) -> str:
     )
 
 
-def _prepare(requested: Settings, modes: list[host.Mode]) -> Pool:
+def _prepare(requested: Settings, modes: list[host.Mode]) -> PoolBase:
     """Check everything that can be checked before anything is changed."""
     for mode in modes:
         reason = mode.check()
@@ -303,7 +307,7 @@ def _prepare(requested: Settings, modes: list[host.Mode]) -> Pool:
     selected = _select(requested, gpus, missing)
     kind = _resolve_kind(requested, pool_hooks, selected, missing)
     device_limits = {} if kind == "none" else _limits(replace(requested, kind=kind), selected)
-    pool = Pool(requested, kind, selected, missing, device_limits, pool_hooks, modes, _on_close)
+    pool = PoolBase(requested, kind, selected, missing, device_limits, pool_hooks)
     rows = pool.attachments.predict()
     if requested.strict and kind != "none":
         _require_all(pool, rows)
@@ -363,7 +367,7 @@ def _limits(requested: Settings, gpus: list[GPU]) -> dict[int, limits.Limit]:
     return {index: limit for index, limit in device_limits.items() if limit is not None}
 
 
-def _build(pool: Pool) -> None:
+def _build(pool: PoolBase) -> None:
     """Build the allocator of each device; RMM's kinds allocate memory here, and may fail."""
     if pool.kind == "none":
         return
@@ -376,7 +380,7 @@ def _build(pool: Pool) -> None:
             driver_pool.start()
 
 
-def _require_all(pool: Pool, rows: list[Attachment]) -> None:
+def _require_all(pool: PoolBase, rows: list[Attachment]) -> None:
     """Raise unless the pool is attached to every framework that is installed, or named."""
     for row in rows:
         if row.served or not pool.settings.wants(row.framework):

@@ -8,24 +8,19 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from zerocopy.errors import PoolOptionError, Reason
+from zerocopy.errors import PoolOptionError
 from zerocopy.forks import LOADING
-from zerocopy.pool.attachment import Status
-from zerocopy.pool.attachments import Attachments
-from zerocopy.pool.gpus import GPU
-from zerocopy.pool.hook import PoolHook
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.options import read_nbytes, read_stream
 from zerocopy.pool.pool_base import PoolBase
 from zerocopy.pool.report import Report
 from zerocopy.pool.scope import OpenScope, Scope, warn
 from zerocopy.pool.settings import Settings
-from zerocopy.pool.stats import Stats
+from zerocopy.pool.stats import Stats, process_stats
 from zerocopy.pool.tracker import Leak
-from zerocopy.protocols import cuda_driver
 
 
-class Pool(PoolBase):
+class Pool:
     """The pool that :func:`zerocopy.install_pool` returns; do not construct it directly.
 
     A pool implements the external allocator interface, ``allocate(nbytes, stream)`` and
@@ -78,26 +73,38 @@ class Pool(PoolBase):
     >>> pool.close()
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        kind: str,
-        gpus: list[GPU],
-        missing: Reason | None,
-        limits: dict[int, Limit],
-        hooks: list[PoolHook],
-        host: list[Any],
-        on_close: Callable[[Pool], None],
-    ) -> None:
-        super().__init__(settings, kind, gpus, missing, limits)
-        self.attachments = Attachments(self, hooks)
+    def __init__(self, base: PoolBase, host: list[Any], on_close: Callable[[Pool], None]) -> None:
         self.scopes: dict[int, Scope] = {}
-        self._host = host
+        self._base = base
+        self._host = host  # modes of host memory
         self._on_close = on_close
-        # The hook of the resources that other frameworks allocate via.
-        self._provider = next(hook.name for hook in hooks if hook.pool_kind)
         # Each thread leaves the blocks that it has entered.
         self._blocks = threading.local()
+
+    @property
+    def kind(self) -> str:
+        """``"driver"``, ``"rmm"``, ...; ``"none"`` without a device."""
+        return self._base.kind
+
+    @property
+    def settings(self) -> Settings:
+        """The options with which the pool was installed."""
+        return self._base.settings
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """Devices of the pool, as CUDA numbers them."""
+        return self._base.devices
+
+    @property
+    def limits(self) -> dict[int, Limit]:
+        """Limit of each device that has one."""
+        return self._base.limits
+
+    @property
+    def closed(self) -> bool:
+        """Whether the pool was closed."""
+        return self._base.closed
 
     def allocate(self, nbytes: int, stream: Any = None, device: int | None = None) -> int:
         """Allocate memory of a device.
@@ -130,8 +137,8 @@ class Pool(PoolBase):
         DeviceError
             The pool is not on that device, or has no device.
         """
-        size, handle, number = read_nbytes(nbytes), read_stream(stream), self._check_device(device)
-        return self.allocate_for("allocate()", size, handle, number)
+        size, handle, number = read_nbytes(nbytes), read_stream(stream), self._base.check_device(device)
+        return self._base.allocate_for("allocate()", size, handle, number)
 
     def deallocate(self, ptr: int, nbytes: int, stream: Any = None, device: int | None = None) -> None:
         """Free memory from `allocate`, ordered after the work submitted to the stream so far.
@@ -158,11 +165,11 @@ class Pool(PoolBase):
         """
         if not ptr:
             return
-        if device is None and len(self._pools) > 1:
-            device = self._owner(ptr)
-        if self.tracker is not None:
-            self.tracker.check(self._check_device(device), ptr, nbytes)
-        self.free(ptr, read_nbytes(nbytes), read_stream(stream), self._check_device(device))
+        if device is None and len(self._base.pools) > 1:
+            device = self._base.owner(ptr)
+        if self._base.tracker is not None:
+            self._base.tracker.check(self._base.check_device(device), ptr, nbytes)
+        self._base.free(ptr, read_nbytes(nbytes), read_stream(stream), self._base.check_device(device))
 
     def pinned(self, shape: Any, dtype: Any = "float64") -> Any:
         """Return an array in page-locked memory, for fast transfers to and from a GPU.
@@ -189,7 +196,7 @@ class Pool(PoolBase):
         PoolClosedError
             The pool was closed.
         """
-        self._check_open("pinned()")
+        self._base.check_open("pinned()")
         mode = next((mode for mode in self._host if mode.name == "pinned"), None)
         if mode is None or mode.allocator is None:
             raise PoolOptionError(
@@ -217,7 +224,7 @@ class Pool(PoolBase):
         True
         >>> pool.close()
         """
-        return Report.of(self, self._host)
+        return Report.of(self._base, self._host)
 
     def stats(self, device: int | None = None) -> Stats:
         """Return memory in use, peak and memory taken from a device, in bytes.
@@ -225,20 +232,31 @@ class Pool(PoolBase):
         Parameters
         ----------
         device : int, optional
-            One of the pool's devices. Default: the first.
+            One of the pool's devices. Default: the first, or the host if the pool has no device.
 
         Returns
         -------
         Stats
             Figures of the whole process. In a ``with`` block, peak and totals are those since the
-            block began.
+            block began. On the host, the process's resident memory: modes of host memory change
+            allocators that do not count. Its peak is that since the process began.
 
         Raises
         ------
         DeviceError
-            The pool is not on that device, or has no device.
+            The pool is not on that device.
+
+        Examples
+        --------
+        >>> import zerocopy as zc
+        >>> with zc.install_pool(host="off") as pool:
+        ...     pool.stats().peak_bytes > 0
+        True
+        >>> pool.close()
         """
-        return self.recorder(self._check_device(device)).stats()
+        if device is None and not self._base.pools:
+            return process_stats()
+        return self._base.recorder(self._base.check_device(device)).stats()
 
     def check_leaks(self) -> list[Leak]:
         """Return the memory that was allocated and not freed.
@@ -253,7 +271,7 @@ class Pool(PoolBase):
             ``"driver"``, frameworks that do not call the pool appear in the sum only; the report
             names them.
         """
-        return self.leaks()
+        return self._base.leaks()
 
     def trim(self) -> int:
         """Return unused memory to the devices and the system.
@@ -274,16 +292,7 @@ class Pool(PoolBase):
         >>> pool.close()
         """
         trimmed: int = sum(mode.trim() for mode in self._host)
-        if self.closed or self.attachments.freeing_via(self._provider):
-            return trimmed  # these frameworks must free into the resource from which they allocated
-        free = {device: _free_bytes(device) for device, pool in self._pools.items() if pool.reserved_unknown}
-        for device, pool in self._pools.items():
-            self.recorder(device).update()  # a new device pool counts from zero
-            trimmed += pool.trim()
-        if self.uses_rmm:
-            # The device pool may be a new one; RMM holds the old one until then.
-            self.attachments.attach_again(self._provider)
-        return trimmed + sum(max(0, _free_bytes(device) - before) for device, before in free.items())
+        return trimmed if self.closed else trimmed + self._base.trim()
 
     def refresh(self) -> list[str]:
         """Attach frameworks again whose allocator was replaced, and set the release threshold again.
@@ -309,10 +318,7 @@ class Pool(PoolBase):
         []
         >>> pool.close()
         """
-        self._check_open("refresh()")
-        for pool in self._pools.values():
-            pool.restore_threshold()
-        return self.attachments.repair()
+        return self._base.refresh()
 
     def close(self) -> None:
         """Refuse new requests, and restore the frameworks' own allocators.
@@ -333,25 +339,16 @@ class Pool(PoolBase):
                 return
             # The stack calls all of them, in reverse order, even if one raises.
             stack.callback(self._on_close, self)
-            stack.callback(self._release)
+            stack.callback(self._base.release)
             for mode in self._host:
                 stack.callback(mode.restore)
-            stack.callback(self.attachments.detach)
-            self.closed = True
-
-    def _release(self) -> None:
-        """Release the device pools unless a framework still frees into them."""
-        if self.attachments.freeing_via(self._provider):
-            return
-        in_use = any(row.status is Status.INSTALLED for row in self.attachments.current())
-        with ExitStack() as stack:
-            for pool in self._pools.values():
-                stack.callback(pool.release, in_use)
+            stack.callback(self._base.attachments.detach)
+            self._base.closed = True
 
     def __enter__(self) -> Pool:
         """Begin a scope of statistics, peak and leaks; `scopes` has its figures afterwards."""
-        self._check_open("with pool")
-        vars(self._blocks).setdefault("open", []).append(OpenScope(self))
+        self._base.check_open("with pool")
+        vars(self._blocks).setdefault("open", []).append(OpenScope(self._base))
         return self
 
     def __exit__(
@@ -369,9 +366,19 @@ class Pool(PoolBase):
         raise TypeError("a pool belongs to its process: it can be neither copied nor pickled")
 
     def __repr__(self) -> str:
-        state = "closed " if self.closed else ""
-        return f"<{state}zerocopy.Pool {self.kind!r} on {len(self.devices)} devices: {self.settings}>"
+        return f"<{'closed ' if self.closed else ''}zerocopy.Pool: {self._describe()}>"
 
+    def _repr_html_(self) -> str:
+        """Return the report's tables for notebooks."""
+        return self.report()._repr_html_()
 
-def _free_bytes(device: int) -> int:
-    return cuda_driver.memory_info(device)[0]
+    def _describe(self) -> str:
+        """Return what the pool serves: devices, host memory."""
+        parts = []
+        if self.kind != "none":
+            count = len(self.devices)
+            parts.append(f"{self.kind} on {count} device{'' if count == 1 else 's'}")
+        if self._host:
+            parts.append(f"host memory {' + '.join(mode.name for mode in self._host)}")
+        reason = self._base.missing_device()
+        return ", ".join(parts) or f"off, {reason.why if reason else 'no device'}"

@@ -1,13 +1,16 @@
-"""`PoolBase`: the part of a pool below its public methods: device memory, limits, tracking."""
+"""`PoolBase`: the internal part of a pool: device memory, limits, tracking, attachments."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import Any
 
 from zerocopy.errors import DeviceError, PoolClosedError, PoolLimitError, Reason
 from zerocopy.pool import shutdown
+from zerocopy.pool.attachment import Status
 from zerocopy.pool.attachments import Attachments
 from zerocopy.pool.gpus import GPU
+from zerocopy.pool.hook import PoolHook
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.options import device_number, is_rmm_kind
 from zerocopy.pool.settings import Settings
@@ -18,9 +21,7 @@ from zerocopy.protocols import cuda_driver
 
 
 class PoolBase:
-    """Base of :class:`~zerocopy.pool.pool.Pool`, for hooks, scopes and the report."""
-
-    attachments: Attachments  # set by `Pool`
+    """What a :class:`~zerocopy.pool.pool.Pool` is made of, for hooks, scopes and the report."""
 
     def __init__(
         self,
@@ -29,6 +30,7 @@ class PoolBase:
         gpus: list[GPU],
         missing: Reason | None,
         limits: dict[int, Limit],
+        hooks: list[PoolHook],
     ) -> None:
         self.settings = settings
         self.kind = kind
@@ -41,12 +43,15 @@ class PoolBase:
         self.notes: list[str] = []  # for the report
         self.tracker = AllocationTracker() if settings.track else None
         self._missing = missing
-        self._pools: dict[int, Any] = {}
+        self.pools: dict[int, Any] = {}
         self._recorders: dict[int, StatsRecorder] = {}
+        self.attachments = Attachments(self, hooks)
+        # The hook of the resources that other frameworks allocate via.
+        self._provider = next(hook.name for hook in hooks if hook.pool_kind)
 
     def allocate_for(self, requester: str, nbytes: int, stream: int, device: int) -> int:
         """Allocate for a framework, which the report of leaks names; 0 for 0 bytes."""
-        self._check_open(f"allocate({nbytes})")
+        self.check_open(f"allocate({nbytes})")
         if not nbytes:
             return 0
         try:
@@ -95,16 +100,16 @@ class PoolBase:
 
     def device_pool(self, device: int) -> Any:
         """Return the allocator of one device: a `DriverPool` or an `RMMPool`."""
-        return self._pools[device]
+        return self.pools[device]
 
     @property
     def active_devices(self) -> tuple[int, ...]:
         """The devices on which the pool allocates."""
-        return tuple(self._pools)
+        return tuple(self.pools)
 
     def add_device_pool(self, device: int, pool: Any) -> None:
         """Use `pool` for the memory of a device."""
-        self._pools[device] = pool
+        self.pools[device] = pool
         self._recorders[device] = StatsRecorder(pool)
 
     def recorder(self, device: int) -> StatsRecorder:
@@ -143,7 +148,37 @@ class PoolBase:
 
     def leaks(self) -> list[Leak]:
         """Return the memory that was allocated and not freed; see `Pool.check_leaks`."""
-        return [leak for device in self._pools for leak in self._outstanding(device)]
+        return [leak for device in self.pools for leak in self._outstanding(device)]
+
+    def refresh(self) -> list[str]:
+        """Attach frameworks again whose allocator was replaced; see `Pool.refresh`."""
+        self.check_open("refresh()")
+        for pool in self.pools.values():
+            pool.restore_threshold()
+        return self.attachments.repair()
+
+    def trim(self) -> int:
+        """Return unused memory to the devices; return the number of bytes; see `Pool.trim`."""
+        if self.attachments.freeing_via(self._provider):
+            return 0  # these frameworks must free into the resource from which they allocated
+        free = {device: _free_bytes(device) for device, pool in self.pools.items() if pool.reserved_unknown}
+        trimmed = 0
+        for device, pool in self.pools.items():
+            self.recorder(device).update()  # a new device pool counts from zero
+            trimmed += pool.trim()
+        if self.uses_rmm:
+            # The device pool may be a new one; RMM holds the old one until then.
+            self.attachments.attach_again(self._provider)
+        return trimmed + sum(max(0, _free_bytes(device) - before) for device, before in free.items())
+
+    def release(self) -> None:
+        """Release the device pools unless a framework still frees into them."""
+        if self.attachments.freeing_via(self._provider):
+            return
+        in_use = any(row.status is Status.INSTALLED for row in self.attachments.current())
+        with ExitStack() as stack:
+            for pool in self.pools.values():
+                stack.callback(pool.release, in_use)
 
     def _outstanding(self, device: int) -> list[Leak]:
         pool, tracker = self.device_pool(device), self.tracker
@@ -158,23 +193,25 @@ class PoolBase:
         tracker.prune(device, {leak.ptr for leak in leaks}, number)
         return [tracker.find(device, leak.ptr, leak.nbytes) or leak for leak in leaks]
 
-    def _check_open(self, asked: str) -> None:
+    def check_open(self, asked: str) -> None:
+        """Raise if the pool was closed."""
         if self.closed:
             remedy = "install another one: zerocopy.install_pool()"
             raise PoolClosedError(asked, "the pool was closed", remedy)
 
-    def _check_device(self, device: int | None) -> int:
-        number = next(iter(self._pools), None) if device is None else device_number(device)
-        if number is not None and number in self._pools:
+    def check_device(self, device: int | None) -> int:
+        """Return a device on which the pool allocates; None is the first."""
+        number = next(iter(self.pools), None) if device is None else device_number(device)
+        if number is not None and number in self.pools:
             return number
         reason = self.missing_device() or Reason(
-            f"the pool is on devices {', '.join(map(str, self._pools)) or 'none'}",
+            f"the pool is on devices {', '.join(map(str, self.pools)) or 'none'}",
             "pass one of the pool's devices",
             code="other-device",
         )
         raise DeviceError(f"device={device!r}", reason.why, reason.remedy, code=reason.code)
 
-    def _owner(self, ptr: int) -> int:
+    def owner(self, ptr: int) -> int:
         """Return the device of an address."""
         device = cuda_driver.ordinal(ptr) if self.kind != "custom" else None
         if device is None:
@@ -185,3 +222,7 @@ class PoolBase:
                 code="device-required",
             )
         return device
+
+
+def _free_bytes(device: int) -> int:
+    return cuda_driver.memory_info(device)[0]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from zerocopy.notebooks import html
 from zerocopy.pool.attachment import Attachment
 from zerocopy.pool.hook import join_names
 from zerocopy.pool.host import MODES
@@ -84,6 +85,18 @@ class Report:
     def __repr__(self) -> str:
         """Return the text that ``print`` shows, for notebooks."""
         return str(self)
+
+    def _repr_html_(self) -> str:
+        """Return tables for notebooks: the settings, and the frameworks."""
+        settings = [("device", line) for line in self.devices]
+        settings += [("host", line) for line in self.host or ["off"]]
+        settings += [("note", note) for note in self.notes]
+        rows = [
+            (o.framework, str(o.status), o.detail + (f"\nfix: {o.remedy}" if o.remedy else ""))
+            for o in self.frameworks
+        ]
+        titles = ("framework", "status", "detail")
+        return html.table(f"pool: {self.kind}", settings) + html.table("Frameworks", rows, titles)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON types."""

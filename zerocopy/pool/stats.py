@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,6 +64,20 @@ class StatsDelta:
             _add(self.total_bytes, other.total_bytes),
             _add(self.total_count, other.total_count),
         )
+
+
+def process_stats() -> Stats:
+    """Return the resident memory of this process, now and at most since it began."""
+    import resource  # not on Windows, where no pool is supported
+
+    # Kibibytes on Linux, bytes on macOS (getrusage(2)).
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    try:
+        with open("/proc/self/statm") as file:
+            current = int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:  # not Linux
+        current = peak
+    return Stats(current, max(peak, current))
 
 
 def _add(one: int | None, other: int | None) -> int | None:

@@ -65,7 +65,7 @@ def measure(
     names, sources : iterable of str, optional
         The frameworks, and those to convert from. None: all that are installed.
     samples : int, optional
-        Times to measure per cell. None: as many as `time_conversion` takes.
+        Times to measure per cell; 0 for none. None: as many as `time_conversion` takes.
     progress : callable, optional
     """
     known = zerocopy.frameworks()
@@ -135,7 +135,7 @@ class ArrayRow(Row[ArrayCell]):
         cell.broken += [
             f"the source afterwards: {text}" for text in _find_differences(self.data, self.source)
         ]
-        if attempt.refusal is None:
+        if attempt.refusal is None and self.samples != 0:
             del attempt
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

@@ -9,9 +9,11 @@ from rich.text import Text
 
 from zerocopy.cli.matrix.arrays import ArrayCell, ArrayMatrix
 from zerocopy.cli.matrix.cell_style import format_outcome
-from zerocopy.cli.matrix.footnotes import Footnotes, Key, join_names
+from zerocopy.cli.matrix.footnotes import Footnotes
+from zerocopy.cli.matrix.notes import Key, join_names
 from zerocopy.cli.matrix.print_grid import print_grid, print_legend
-from zerocopy.cli.terminal import Output, Signs, format_duration, printable
+from zerocopy.cli.printable import printable
+from zerocopy.cli.terminal import Output, Signs, format_duration
 
 
 def print_arrays(matrix: ArrayMatrix, out: Output) -> int:

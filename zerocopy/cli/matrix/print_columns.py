@@ -7,9 +7,11 @@ from rich.text import Text
 from zerocopy.cli.matrix.cell_style import format_mark
 from zerocopy.cli.matrix.columns import ColumnCell, ColumnMatrix
 from zerocopy.cli.matrix.comparison import LABEL
-from zerocopy.cli.matrix.footnotes import Footnotes, Key, join_names
+from zerocopy.cli.matrix.footnotes import Footnotes
+from zerocopy.cli.matrix.notes import Key, join_names
 from zerocopy.cli.matrix.print_grid import print_grid, print_legend
-from zerocopy.cli.terminal import Output, printable
+from zerocopy.cli.printable import printable
+from zerocopy.cli.terminal import Output
 
 _MAX_WIDTH = 36  # of a row's head: longer ones are cut
 _TYPE = "<type>"

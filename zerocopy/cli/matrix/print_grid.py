@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from zerocopy.cli.matrix.cell_style import STYLES, format_outcome
-from zerocopy.cli.terminal import Output, printable
+from zerocopy.cli.printable import printable
+from zerocopy.cli.terminal import Output
 
 
 def print_grid(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import os
+import sys
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import click
@@ -14,8 +16,9 @@ from zerocopy import registry
 from zerocopy.cli import datasets, doctor
 from zerocopy.cli.datasets import Data
 from zerocopy.cli.input_limits import MAX_BYTES
-from zerocopy.cli.matrix import arrays, columns, samples
-from zerocopy.cli.terminal import printable
+from zerocopy.cli.matrix import samples as column_samples
+from zerocopy.cli.matrix.result import Matrix, measure
+from zerocopy.cli.printable import printable
 from zerocopy.errors import UnknownFrameworkError
 
 _ROWS = 10_000  # of each column: the outcome does not depend on the number of rows
@@ -41,26 +44,10 @@ class Options:
     only: str | None
     samples: int | None
     max_bytes: int = MAX_BYTES
+    timed: bool = True  # whether the output has times
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The data and the cells; `why` explains missing columns."""
-
-    data: Data
-    arrays: arrays.ArrayMatrix
-    columns: columns.ColumnMatrix
-    why: str
-
-    @property
-    def exit_code(self) -> int:
-        """1 for a broken promise, 2 if nothing was converted."""
-        if self.arrays.broken or self.columns.broken:
-            return 1
-        return 0 if self.arrays.cells or self.columns.cells else 2
-
-
-def run_matrix(options: Options) -> Result:
+def run_matrix(options: Options) -> Matrix:
     """Convert the data between the frameworks; raise InputError if an option or the file is invalid."""
     frameworks = _installed("--frameworks", options.frameworks)
     sources = _installed("--from", options.sources)
@@ -105,15 +92,15 @@ def _columns(options: Options, data: Data) -> tuple[dict[str, Any], str]:
     types = _names("--types", options.types)
     if options.only == "arrays":
         return {}, ""
-    missing = samples.missing()
+    missing = column_samples.missing()
     if missing is not None or (options.path is not None and data.columns is None):
         why = missing or f"{data.name} has no columns of a table"
         if types is not None or options.only == "columns" or not data.arrays:
             raise InputError(why)
         return {}, missing or ""
-    known = samples.samples() if data.columns is None else data.columns
+    known = column_samples.samples() if data.columns is None else data.columns
     try:
-        chosen = known if types is None else samples.pick(known, types)
+        chosen = known if types is None else column_samples.pick(known, types)
     except LookupError as error:
         raise InputError(f"--types: {error.args[0]}") from error
     return {name: column.slice(0, _ROWS) for name, column in chosen.items()}, ""
@@ -126,27 +113,33 @@ def _measure(
     why: str,
     frameworks: list[str] | None,
     sources: list[str] | None,
-) -> Result:
+) -> Matrix:
     """Fill the cells, with a progress bar if standard error is a terminal."""
     console = Console(stderr=True)
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as bar:
+    shown = console.is_terminal and is_real_terminal()
+    with Progress(*parts, console=console, transient=True, disable=not shown) as bar:
         task = bar.add_task("", total=None)
 
         def show_progress(step: str, done: int, total: int) -> None:
             bar.update(task, description=f"{step:<24}", completed=done, total=total or None)
 
         named = {} if options.only == "columns" else data.arrays
-        of_arrays = arrays.measure(named, frameworks, options.samples, show_progress, sources)
-        usable = list(of_arrays.frameworks)
-        with_tables = [name for name in usable if registry.by_name(name).tables]
-        origins = with_tables if sources is None else [name for name in sources if name in usable]
-        of_columns = columns.measure(chosen if origins else {}, usable, origins, show_progress)
-        of_columns.named = data.columns is None
-        return Result(data, of_arrays, of_columns, why)
+        # The summary has no times.
+        samples = options.samples if options.samples or options.timed else 0
+        chosen_data = replace(data, arrays=named)
+        result = measure(chosen_data, chosen, frameworks, sources, samples, show_progress, why)
+        return replace(result, data=data)
 
 
-def document(result: Result) -> dict[str, Any]:
+def is_real_terminal() -> bool:
+    """Whether standard error is a terminal; a notebook runs commands in one, and saves its frames."""
+    # Jupyter's kernels set the first variable (jupyter_client), and ipykernel newer ones the second.
+    in_notebook = "JPY_PARENT_PID" in os.environ or "JPY_SESSION_NAME" in os.environ
+    return sys.stderr.isatty() and not in_notebook and os.environ.get("TERM") != "dumb"
+
+
+def document(result: Matrix) -> dict[str, Any]:
     """Return the document that ``--json`` prints."""
     data, of_arrays, of_columns = result.data, result.arrays, result.columns
     return {

@@ -1,0 +1,197 @@
+"""The summary of ``zerocopy matrix``, and ``zc.matrix`` with its tables for notebooks."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zerocopy as zc
+from zerocopy.cli.matrix.arrays import ArrayCell, ArrayMatrix
+from zerocopy.cli.matrix.columns import ColumnMatrix
+from zerocopy.cli.matrix.summary import MOST_REASONS, summarize
+from zerocopy.errors import Reason
+
+pytest.importorskip("rich")
+pytest.importorskip("click")
+
+
+def many_reasons() -> list[ArrayCell]:
+    """Return the cells of two frameworks with more reasons than a summary shows."""
+    return [
+        ArrayCell(
+            source="numpy",
+            target="numpy",
+            outcome="copy",
+            array=f"array {name}",
+            dtype="f4",
+            shape=(1,),
+            reasons=[Reason(f"the reason {name}", f"fix {name}", code="x")],
+        )
+        for name in "abcdefgh"
+    ]
+
+
+def in_terminal(*arguments: str, **environment: str) -> str:
+    """Return the output of the command, with standard error, in a terminal of 80 columns."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    outer, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+    hidden = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "JPY_PARENT_PID", "TF_CPP_MIN_LOG_LEVEL"}
+    env = {name: value for name, value in os.environ.items() if name not in hidden}
+    env |= {"TERM": "xterm-256color", "PYTHONUTF8": "1", **environment}
+    command = [sys.executable, "-m", "zerocopy", "matrix", *arguments]
+    process = subprocess.Popen(command, stdin=inner, stdout=inner, stderr=inner, env=env)
+    os.close(inner)
+    chunks = []
+    while True:
+        try:
+            chunk = os.read(outer, 1 << 16)
+        except OSError:  # Linux raises EIO at the end
+            break
+        if not chunk:
+            break
+        chunks.append(chunk)
+    os.close(outer)
+    assert process.wait() == 0
+    return b"".join(chunks).decode()
+
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+needs_pty = pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
+
+
+@needs_pty
+def test_summary_of_all_frameworks_is_one_screen() -> None:
+    """No message of a framework, and no progress in a notebook: its terminals save each frame."""
+    text = in_terminal(JPY_PARENT_PID="1")
+    lines = [ESCAPES.sub("", line).rstrip() for line in text.splitlines()]
+    assert "\x1b[1A" not in text
+    assert "\x1b[2K" not in text
+    assert 8 <= len(lines) <= 45
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("✓ Every promise held in")
+    assert lines[-1].startswith("✓ Every promise held in")
+    assert sum(line.startswith(" [") for line in lines) <= MOST_REASONS
+    assert not re.search(r"Warning|oneDNN|absl|WARNING|E0000|cuda_", "\n".join(lines))
+    assert any("--full" in line for line in lines)
+
+
+@needs_pty
+def test_progress_is_shown_in_a_terminal() -> None:
+    assert "\x1b[2K" in in_terminal("--frameworks", "numpy", "--only", "arrays")
+
+
+def test_summary_shows_the_most_frequent_reasons() -> None:
+    matrix = ArrayMatrix({"numpy": "2"}, many_reasons(), {}, {})
+    summary = summarize(matrix, ColumnMatrix({}, [], [], [], {}), data())
+    assert len(summary.reasons) == MOST_REASONS
+    assert summary.more_reasons == 8 - MOST_REASONS
+    assert summary.squares["numpy", "numpy"].numbers == (1, 2, 3, 4, 5)
+    assert summary.squares["numpy", "numpy"].outcome == "copy"
+
+
+def test_broken_promises_come_first() -> None:
+    cells = many_reasons()
+    cells[7].outcome, cells[7].broken = "broken", ["a wrong value"]
+    summary = summarize(ArrayMatrix({"numpy": "2"}, cells, {}, {}), ColumnMatrix({}, [], [], [], {}), data())
+    assert summary.is_broken
+    assert "1 of 8 conversions broke a promise" in summary.verdict
+    assert summary.reasons[0].why == "a wrong value"
+    assert summary.squares["numpy", "numpy"].outcome == "broken"
+
+
+def data() -> Any:
+    from zerocopy.cli.datasets import Data
+
+    return Data("x", {"x": np.zeros(1)}, {f"c{i}": "not numeric" for i in range(5)})
+
+
+def test_summary_names_columns_that_were_left_out() -> None:
+    summary = summarize(ArrayMatrix({}, [], {}, {}), ColumnMatrix({}, [], [], [], {}), data(), "no pyarrow")
+    assert summary.remarks == [
+        "no pyarrow",
+        *(f"Left out: c{i}, not numeric." for i in range(3)),
+        "Left out: 2 more.",
+    ]
+    assert summary.verdict.endswith("nothing was converted.")
+
+
+# -- from Python ------------------------------------------------------------------------
+
+
+def test_matrix_of_an_array() -> None:
+    array = np.arange(6, dtype="i2").reshape(2, 3)
+    result = zc.matrix(array, frameworks=["numpy"])
+    assert [(c.array, c.outcome, c.median_ns) for c in result.arrays.cells] == [("x", "zero-copy", None)]
+    assert result.broken == []
+    assert "Every promise held in 1 conversion" in str(result)
+    assert "x: 2 x 3, int16" in repr(result)
+    timed = zc.matrix(array, frameworks=["numpy"], repeat=2).arrays.cells[0]
+    assert timed.median_ns > 0
+    assert timed.samples == 2
+
+
+def test_matrix_of_a_container() -> None:
+    result = zc.matrix({"a": np.ones(2), "b": [np.ones(3)]}, frameworks=["numpy"])
+    assert [cell.array for cell in result.arrays.cells] == ["['a']", "['b'][0]"]
+
+
+def test_matrix_of_a_table() -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"a": [1, None], "b": ["x", "y"]})
+    result = zc.matrix(table, frameworks=["numpy", "pyarrow"])
+    assert [(c.column, c.target, c.outcome) for c in result.columns.cells] == [
+        ("a", "numpy", "masked"),
+        ("a", "pyarrow", "zero-copy"),
+        ("b", "numpy", "encoded"),
+        ("b", "pyarrow", "zero-copy"),
+    ]
+    assert re.search(r"pyarrow\s+1/2( 1)?\s+2/2", str(result))
+
+
+def test_matrix_refuses_frameworks_that_it_cannot_use() -> None:
+    with pytest.raises(zc.UnknownFrameworkError):
+        zc.matrix(np.ones(2), frameworks=["nunpy"])
+    with pytest.raises(zc.UnknownFrameworkError):
+        zc.matrix(np.ones(2), sources=["nunpy"])
+    with pytest.raises(zc.ZeroCopyError):
+        zc.matrix("text", frameworks=["numpy"])
+
+
+def test_matrix_works_without_rich(run_python: Callable[..., Any]) -> None:
+    process = run_python(
+        """
+        import sys
+        sys.modules["rich"] = sys.modules["click"] = None
+        import numpy as np, zerocopy as zc
+        result = zc.matrix(np.ones(3), frameworks=["numpy"])
+        print(result)
+        assert "zero-copy" in result._repr_html_()
+        """
+    )
+    assert process.returncode == 0, process.stderr
+    assert "Every promise held in 1 conversion" in process.stdout
+    assert 'pip install "zerocopy[cli]"' in process.stdout
+
+
+def test_public_name_imports_neither_the_matrix_nor_its_libraries(run_python: Callable[..., Any]) -> None:
+    process = run_python(
+        """
+        import sys, zerocopy as zc
+        zc.matrix
+        assert not {"rich", "click", "zerocopy.cli.matrix.result"} & set(sys.modules)
+        """
+    )
+    assert process.returncode == 0, process.stderr

@@ -1,0 +1,79 @@
+"""Tables for notebooks: valid, escaped, without scripts, and in the colours of the page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zerocopy as zc
+from zerocopy.cli.matrix.result import Matrix
+from zerocopy.notebooks import html
+
+EVIL = "<script>alert('x')</script>&\""
+
+
+class Elements(HTMLParser):
+    """Collects the elements, the attributes and the text; checks that tags are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.attributes += attrs
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def objects() -> Iterator[tuple[str, Any, str]]:
+    """Yield a name, an object and a text that its tables have."""
+    x = np.arange(6, dtype="f4").reshape(2, 3)
+    tree = {EVIL: x, "epoch": 3}
+    yield "plan", zc.explain(x[:, ::-1], "numpy", copy=True), "copies 24 bytes"
+    yield "zero-copy", zc.explain(x, "numpy", copy=False), "zero-copy"
+    yield "container", zc.explain(tree, "numpy", leaves="keep"), "kept unchanged"
+    yield "refused", zc.explain({EVIL: x, "n": None}, "numpy"), 'leaves="keep"'
+    with zc.install_pool(host="off") as pool:
+        yield "pool", pool, "Frameworks"
+        yield "report", pool.report(), "Frameworks"
+    pool.close()
+    yield "matrix", zc.matrix({EVIL: x}, frameworks=["numpy"]), "Every promise held"
+
+
+@pytest.mark.parametrize(("obj", "text"), [pytest.param(o, t, id=n) for n, o, t in objects()])
+def test_tables_are_valid_escaped_and_plain(obj: Any, text: str) -> None:
+    elements = Elements(obj._repr_html_())
+    assert text in elements.text
+    assert set(elements.names) <= {"table", "caption", "thead", "tbody", "tr", "th", "td"}
+    assert elements.names.count("caption") == elements.names.count("table")
+    assert {name for name, _ in elements.attributes} <= {"style", "scope"}
+    assert {value for name, value in elements.attributes if name == "scope"} <= {"row", "col"}
+    colours = re.findall(r"(?:color|background)[^;]*", " ".join(v or "" for _, v in elements.attributes))
+    # Without colours of their own, tables have the contrast of the notebook's theme.
+    assert set(colours) <= {"color:inherit"}
+    assert not any("http" in (value or "") for _, value in elements.attributes)
+    if isinstance(obj, (zc.Plan, Matrix)) and EVIL in str(obj):
+        assert EVIL in elements.text
+
+
+def test_cells_are_escaped() -> None:
+    text = html.table(EVIL, [(EVIL, EVIL)], (EVIL, EVIL))
+    assert "<script" not in text
+    assert Elements(text).text == EVIL * 5
