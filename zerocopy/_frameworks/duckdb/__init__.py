@@ -244,7 +244,10 @@ def _changed(kind: Any) -> ZeroCopyError | None:
         why, casts = _CHANGED[kind.id]
         fixes = [Fix(f"CAST({{x}} AS {name})") for name in casts]
         return LossyConversionError("", f"it is {kind}: {why}", code="missing-dtype", fixes=fixes)
-    return next((error for _, child in _children(kind) if (error := _changed(child))), None)
+    inner = next((error for _, child in _children(kind) if (error := _changed(child))), None)
+    if inner is not None:  # the whole column is cast
+        inner.fixes = (Fix("CAST({x} AS VARCHAR)"),)
+    return inner
 
 
 # -- values that DuckDB exports or imports incorrectly --------------------------
