@@ -121,6 +121,7 @@ class ZeroCopyError(Exception):
     """
 
     code: str = "other"
+    preface: str = ""  # of the remedy: a step that no call can do
 
     def __init__(
         self, asked: str, why: str, remedy: str = "", *, code: str = "", fixes: Sequence[Fix] = ()
@@ -260,7 +261,7 @@ class DeviceError(ZeroCopyError, RuntimeError):
     Traceback (most recent call last):
         ...
     zerocopy.errors.DeviceError: convert(numpy.ndarray float64 (3,), to='numpy', device='cuda'): ...
-      To fix: pass one of its devices: cpu
+      To fix: zc.convert(x, "numpy", device="cpu")
     """
 
     code = "device"

@@ -299,7 +299,6 @@ class Framework:
             raise DeviceError(
                 f"to={self.name!r}, device={str(device)!r}",
                 f"{self.name} has no arrays on {device.kind}",
-                f"pass one of its devices: {', '.join(self.device_kinds)}",
                 fixes=[Fix(options={"device": kind}) for kind in self.device_kinds],
             )
 

@@ -128,7 +128,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     Traceback (most recent call last):
         ...
     zerocopy.errors.DeviceError: convert(...device='cuda'): numpy has no arrays on cuda.
-      To fix: pass one of its devices: cpu
+      To fix: zc.convert(x, "numpy", device="cpu")
     """
     if not options:
         try:

@@ -136,9 +136,9 @@ def _read(table: Table, request: Request) -> Any:
     except ZeroCopyError as error:
         if table.once:
             action = "read" if whole.read is None else "requested"
-            # In `why`, because the fixes of the obstacles are composed later into one call.
-            once = f"the stream has been {action}, which many streams allow once: open it again first"
-            error.with_context(why=f"{error.why}; {once}")
+            why = f"{error.why}; the stream has been {action}, which many streams allow once"
+            error.preface = "open the stream again, then: "
+            error.with_context(why=why, remedy=f"{error.preface}{error.remedy}")
         raise
     return run(plan)  # the stream is open, and its types are known
 

@@ -151,7 +151,8 @@ class DuckDB(Framework):
         for part in field.walk():
             for lacks, remedy, cast in _LACKING:
                 if lacks(part):
-                    fixes = [Fix(action=cast)] if cast and part is field else []
+                    effect = "rounds to floats" if cast == "cast:float64" else ""
+                    fixes = [Fix(action=cast, effect=effect)] if cast and part is field else []
                     why = f"it {'is' if part is field else 'has inside it'} {part}, which DuckDB lacks"
                     remedy = "" if fixes else remedy
                     raise UnsupportedConversionError("", why, remedy, code="missing-dtype", fixes=fixes)
@@ -247,7 +248,10 @@ def _changed(kind: Any) -> ZeroCopyError | None:
         why, casts = _CHANGED[kind.id]
         fixes = [Fix(f"CAST({{x}} AS {name})") for name in casts]
         return LossyConversionError("", f"it is {kind}: {why}", code="missing-dtype", fixes=fixes)
-    return next((error for _, child in _children(kind) if (error := _changed(child))), None)
+    inner = next((error for _, child in _children(kind) if (error := _changed(child))), None)
+    if inner is not None:  # the whole column is cast
+        inner.fixes = (Fix("CAST({x} AS VARCHAR)"),)
+    return inner
 
 
 # -- values that DuckDB exports or imports incorrectly --------------------------

@@ -83,7 +83,8 @@ def walk(field: Field) -> Iterator[Field]:
 
 def _lacks(field: Field, remedy: str, detail: str = "", action: str = "") -> UnsupportedConversionError:
     why = f"it is {field}{detail}, which polars lacks"
-    fixes = [Fix(action=action)] if action else []
+    effect = "rounds to floats" if action == "cast:float64" else ""
+    fixes = [Fix(action=action, effect=effect)] if action else []
     return obstacles.refuse_column(why, "" if fixes else remedy, fixes=fixes)
 
 

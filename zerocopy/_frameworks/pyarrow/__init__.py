@@ -12,7 +12,11 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pyarrow.actions import ACTIONS
+<<<<<<< HEAD
+from zerocopy._frameworks.pyarrow.exporting import without_nulls
+=======
 from zerocopy._frameworks.pyarrow.columns import column_of, field_of_type
+>>>>>>> ca36bbed217aad136ef8f1d631871c8fa872df6b
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_name, from_numpy
@@ -124,12 +128,7 @@ class PyArrow(Hub):
             # Without max_version pyarrow warns, which takes a microsecond.
             return array.__dlpack__(max_version=(1, 0))
 
-        def readonly(array: Any) -> Any:
-            # pyarrow's exporter raises TypeError for nulls, upon which NumPy requests a deprecated capsule.
-            if array.null_count:
-                raise ValueError("it has nulls: the slow path refuses them")
-            return np.from_dlpack(array)
-
+        readonly = without_nulls(np.from_dlpack)
         return {"versioned": versioned, "readonly": readonly, "ndarray": readonly}
 
     def parse_dtype(self, spec: Any) -> DType | None:
