@@ -12,11 +12,8 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pyarrow.actions import ACTIONS
-<<<<<<< HEAD
-from zerocopy._frameworks.pyarrow.exporting import without_nulls
-=======
 from zerocopy._frameworks.pyarrow.columns import column_of, field_of_type
->>>>>>> ca36bbed217aad136ef8f1d631871c8fa872df6b
+from zerocopy._frameworks.pyarrow.exporting import without_nulls
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_name, from_numpy
