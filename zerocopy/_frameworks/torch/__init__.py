@@ -8,6 +8,7 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.torch.device_fast_path import MAX_NDIM, cuda_exporter, cuda_importer
+from zerocopy.casting.on_device import fits
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
 from zerocopy.errors import DeviceError, Reason
@@ -43,6 +44,7 @@ class Torch(Framework):
     device_kinds = ("cpu", "cuda")
     can_copy_to_device = True
     can_export_dlpack = True
+    can_cast = True
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().Tensor)
@@ -166,6 +168,16 @@ class Torch(Framework):
             obj.record_stream(there)
         with torch.cuda.device(device.id), torch.cuda.stream(there):
             return obj.to(f"cuda:{device.id}", copy=True)
+
+    def cast(self, obj: Any, dtype: DType) -> tuple[Any, bool]:
+        torch = self.module()
+        plain = obj.detach().resolve_conj().resolve_neg()
+        if plain.is_complex() and not dtype.name.startswith("complex"):
+            plain = plain.real  # torch warns that it drops the imaginary part, which is checked here
+        with torch.cuda.device(obj.device):
+            # Of another type, so this is a copy; it is row-major, as all copies on a device.
+            result = plain.to(_torch_dtype(torch, dtype), memory_format=torch.contiguous_format)
+            return result, fits(torch, obj, result, _dtypes(torch)[obj.dtype], dtype)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         return _fast_importers(self.module())
