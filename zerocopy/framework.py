@@ -28,7 +28,7 @@ from zerocopy.errors import (
     refuse_dtype as refuse_dtype,
     refuse_ndim as refuse_ndim,
 )
-from zerocopy.source import FORMS as FORMS, Array as Array, Source as Source
+from zerocopy.source import FORMS as FORMS, Array as Array, Source as Source, identity as identity
 from zerocopy.strided_view import StridedView as StridedView
 
 if TYPE_CHECKING:
@@ -53,6 +53,10 @@ class Framework:
     ----------
     name : str
         The import name; ``to=`` takes it.
+    aliases : tuple of str
+        Other names that people write for it, such as ``"np"``; an error suggests `name`.
+    types : tuple of str
+        Attributes of its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
     kind : str
         ``"tensor"``, ``"table"`` or ``"both"``.
     root_modules : tuple of str
@@ -94,6 +98,8 @@ class Framework:
     """
 
     name: str = ""
+    aliases: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
     kind: str = "tensor"
     root_modules: tuple[str, ...] = ()
     distribution: str = ""
@@ -114,8 +120,6 @@ class Framework:
     def tables(self) -> bool:
         """Whether it has tables: a dict of columns then converts to one table."""
         return self.kind != "tensor"
-
-    # -- installation -----------------------------------------------------------
 
     def module(self) -> ModuleType:
         """Import the framework and return its top-level module.
@@ -392,8 +396,3 @@ def is_installed(name: str) -> bool:
 def version_numbers(version: str) -> tuple[int, ...]:
     """Return the first three numbers of a version: ``(2, 11, 0)`` for ``"2.11.0+cu130"``."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
-
-
-def identity(obj: Any) -> Any:
-    """Return the argument: an exporter or importer for an object that already has the form."""
-    return obj

@@ -150,12 +150,13 @@ def _position(labels: list[Hashable], label: Hashable) -> int:
         return labels.index(label)
     if count:
         why = f"{count} columns of the table are called {label!r}"
-        raise UnsupportedConversionError("", why, f"it has: {labels}", code="duplicate-names")
+        remedy = f"rename them, or choose from {labels}"
+        raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
     import difflib
 
     near = difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
     why = f"no column of the table is called {label!r}"
-    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"it has: {labels}"
+    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"choose from {labels}"
     raise UnsupportedConversionError("", why, remedy, code="unknown-name")
 
 

@@ -31,6 +31,8 @@ class CuPy(Framework):
     """``cupy.ndarray`` and its subclasses, with the dtypes of ``ml_dtypes`` stored as NumPy stores them."""
 
     name = "cupy"
+    aliases = ("cp",)
+    types = ("ndarray",)
     pool_hook = "zerocopy._frameworks.cupy.pool:CuPyHook"
     root_modules = ("cupy",)
     distribution = "cupy-cuda13x"  # "pip install cupy" builds from source

@@ -32,6 +32,8 @@ class Jax(Framework):
     """``jax.Array`` on one device; sharded arrays are gathered."""
 
     name = "jax"
+    aliases = ("jnp",)
+    types = ("Array", "ArrayImpl", "numpy")
     pool_hook = "zerocopy._frameworks.jax.pool:JAXHook"
     root_modules = ("jax", "jaxlib")
     distribution = "jax"

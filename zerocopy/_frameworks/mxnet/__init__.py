@@ -51,6 +51,8 @@ class MXNet(Framework):
     """
 
     name = "mxnet"
+    aliases = ("mx",)
+    types = ("nd.NDArray", "nd", "NDArray")
     root_modules = ("mxnet",)
     distribution = 'mxnet==1.9.1 "numpy<1.24" # own venv'
     device_kinds = ("cpu", "cuda")

@@ -38,6 +38,8 @@ class Torch(Framework):
     """``torch.Tensor``, parameters and other subclasses that hold plain memory."""
 
     name = "torch"
+    aliases = ("pytorch",)
+    types = ("Tensor",)
     pool_hook = "zerocopy._frameworks.torch.pool:TorchHook"
     root_modules = ("torch",)
     distribution = "torch"
