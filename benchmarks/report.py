@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import floor, log10
 
 from rich import box
 from rich.console import Console
@@ -137,6 +138,22 @@ def format_quantity(value: float, unit: str) -> str:
     if unit == "ns":
         return f"{value:.0f} ns" if abs(value) < 1e4 else format_duration(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g} {unit}".strip()
+
+
+def format_speedup(speedup: float) -> str:
+    """Return a speed-up with two digits.
+
+    Examples
+    --------
+    >>> format_speedup(1449.3), format_speedup(4.0), format_speedup(1.02), format_speedup(0.69)
+    ('1,400x faster', '4.0x faster', '1.0x', '1.4x slower')
+    """
+    times = max(speedup, 1 / speedup)
+    if times < 1.05:
+        return "1.0x"
+    digits = 1 - floor(log10(times))
+    text = f"{round(times, digits):,.{max(digits, 0)}f}x"
+    return f"{text} {'faster' if speedup > 1 else 'slower'}"
 
 
 def _table() -> Table:

@@ -29,7 +29,7 @@ author = "the zerocopy developers"
 release = version = zerocopy.__version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",  # includes myst_parser
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.viewcode",
@@ -37,7 +37,8 @@ extensions = [
     "sphinx_copybutton",
 ]
 root_doc = "index"
-source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb", ".rst": "restructuredtext"}
+nb_execution_mode = "off"  # notebooks are stored with their output, which tests compare
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 myst_enable_extensions = ["colon_fence"]

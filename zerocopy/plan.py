@@ -24,6 +24,9 @@ class Plan:
         zero-size array, which has no memory to share or copy.
     copied_bytes : int
         Number of bytes to copy, transfers between devices included.
+    new_bytes : int
+        Number of bytes of new memory that hold no values of the source, such as a mask for a
+        column without nulls.
     protocol : str
         The protocol that exports the memory: ``"dlpack"``, ``"buffer"``, ...
     steps : tuple of str
@@ -39,6 +42,9 @@ class Plan:
     unread : bool
         Whether the object is a stream or a query. The number of copied bytes is then known only
         after reading.
+    kept : bool
+        Whether the object is returned unchanged because it is not an array, under ``leaves="keep"``;
+        for a container, whether all of its leaves are.
     run : callable or None
         Runs the plan; keeps the source alive. None for refusals, containers and plans
         that were pickled.
@@ -56,6 +62,7 @@ class Plan:
     possible: bool = True
     zero_copy: bool = False
     copied_bytes: int = 0
+    new_bytes: int = 0
     protocol: str = ""
     steps: tuple[str, ...] = ()
     reasons: tuple[Reason, ...] = ()
@@ -63,11 +70,12 @@ class Plan:
     error: ZeroCopyError | None = None
     leaves: dict[str, Plan] = field(default_factory=dict)
     unread: bool = False
+    kept: bool = False
     run: Callable[[], Any] | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         lines = [f"{self.source} -> {self.target}: {self._verdict()}"]
-        if len(self.steps) > 1 or not self.zero_copy:
+        if len(self.steps) > 1 or not (self.zero_copy or self.kept):
             lines += [f"  {i}. {step}" for i, step in enumerate(self.steps, 1)]
         for reason in self.reasons:
             lines.append(f"  why: {reason.why}")
@@ -92,6 +100,10 @@ class Plan:
             return f"zero-copy ({self.protocol})" if self.protocol else "zero-copy"
         if self.copied_bytes:
             return f"copies {self.copied_bytes:,} byte{'s' if self.copied_bytes > 1 else ''}"
+        if self.kept:
+            return "kept unchanged"
+        if self.new_bytes:
+            return f"new memory of {self.new_bytes:,} byte{'s' if self.new_bytes > 1 else ''}"
         if self.unread:
             return "known after it has been read"
         return "nothing to copy (zero-size)"

@@ -43,7 +43,7 @@ class Source:
     host : callable
         ``host() -> ndarray`` in ``view.dtype.storage``: an alias of host memory
         if there are no `reasons`, otherwise a copy with the right values.
-        Not called for device memory.
+        Not called for device memory; otherwise it can be called several times.
     protocol : str
         The protocol that exports the memory: ``"buffer"``, ``"dlpack"``, ``"cai"``, ...
     reasons : sequence of Reason

@@ -10,6 +10,7 @@ import numpy as np
 
 from zerocopy.device import Device
 from zerocopy.dtype import DType
+from zerocopy.errors import UnsupportedConversionError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,6 +130,13 @@ class StridedView:
         if not self.device.is_host:
             # AttributeError: hasattr() and NumPy then find no interface.
             raise AttributeError(f"the memory is on {self.device}, which NumPy cannot read")
+        if not self.ptr and self.size:
+            raise UnsupportedConversionError(
+                "StridedView.numpy()",
+                f"{self.nbytes:,} bytes at address 0 are not memory",
+                "fix the exporter: a buffer of it is NULL",
+                code="null-address",
+            )
         return {
             "shape": self.shape,
             "strides": self.strides,
@@ -149,8 +157,10 @@ class StridedView:
         ------
         AttributeError
             The memory is on a device that NumPy cannot read.
+        UnsupportedConversionError
+            The view has elements, and the address is 0.
         """
-        if self.ptr == 0:  # zero-size: some producers pass NULL, which NumPy rejects
+        if self.ptr == 0 and not self.size:  # some producers pass NULL, which NumPy rejects
             return np.empty(self.shape, self.dtype.storage)
         return np.asarray(self)
 

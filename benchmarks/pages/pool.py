@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.pages.words import goals, picture, ratio, rivals, table, time
-from benchmarks.plots.pool import in_words
+from benchmarks.pages.words import goals, picture, rivals, speedup, table, time
 from benchmarks.report import format_quantity
 
 TITLE = "Benchmarks of the pool"
@@ -23,13 +22,14 @@ _HOST = """\
 ## Host memory
 
 The same line of code runs in three processes: one *without* a pool, one with `host="recycle"`, and one
-with `host="aligned"`, which recycles too. Times are of one call; a ratio below 1x means faster than
-without. Workloads of one group run in the same processes in sequence, so that each starts with the heap
-that the one before left; several sets of processes take a part of the blocks each. torch has one thread.
+with `host="aligned"`, which recycles too. Times are of one call; speeds are relative to the process
+without a pool. Workloads of one group run in the same processes in sequence, so that each starts with
+the heap that the one before left; several sets of processes take a part of the blocks each. torch has
+one thread.
 """
 
 _WHY = """
-Limits are ratios of times: 0.20x is five times as fast. Workloads that are slower with the pool:
+Workloads that are slower with the pool:
 
 - **Small blocks, allocated and freed immediately.** Without a pool they take 100 to 200 ns, most of it
   in NumPy; the free lists of the C library change this by some tens of nanoseconds. With `aligned`, a
@@ -48,7 +48,7 @@ def body(data: dict[str, Any]) -> list[str]:
     sections = data["sections"]
     parts = [
         picture("pool", _PICTURE),
-        goals(data, _WHY),
+        goals(data, _WHY, speedups=True),
         _HOST,
         *_aligned(sections.get("pool/aligned")),
         *_recycle(sections.get("pool/recycle")),
@@ -90,10 +90,9 @@ def _aligned(cases: list[Case] | None) -> list[str]:
             rows.append([case["name"], *(f"{value:.0f} of {count:.0f}" for value in figures.values()), ""])
         else:
             plain, ours = case["entries"]
-            faster = in_words(plain["ns"]["median"] / ours["ns"]["median"])
-            rows.append([case["name"], time(plain), time(ours), f"{ratio(ours, plain)} ({faster})"])
+            rows.append([case["name"], time(plain), time(ours), speedup(ours, plain)])
     remarks = [line for case in cases for line in case.get("remarks", [])]
-    heads = ["", "without", '`host="aligned"`', "to without"]
+    heads = ["", "without", '`host="aligned"`', "speed"]
     return [
         "### NumPy to JAX\n\n" + table(heads, rows) + "\n\n" + "\n".join(f"> {line}" for line in remarks),
     ]
@@ -112,10 +111,10 @@ def _recycle(cases: list[Case] | None) -> list[str]:
         plain, *ours = case["entries"]
         rows.append([case["name"], time(plain)])
         for entry in ours:
-            rows[-1] += [time(entry), ratio(entry, plain)]
+            rows[-1] += [time(entry), speedup(entry, plain)]
     heads = ["workload", "without"]
     for entry in next(case for case in cases if case["entries"])["entries"][1:]:
-        heads += [f"`{entry['label']}`", "to without"]
+        heads += [f"`{entry['label']}`", "speed"]
     parts = ["### Workloads\n\n" + table(heads, rows)]
     if memory_rows:
         names = next(case for case in cases if not case["entries"])["figures"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.report import format_duration, format_quantity
+from benchmarks.report import format_duration, format_quantity, format_speedup
 
 
 def picture(name: str, alt: str) -> str:
@@ -20,8 +20,15 @@ def picture(name: str, alt: str) -> str:
     return f"![{alt}](pictures/{name}.svg)\n"
 
 
-def goals(data: dict[str, Any], why: str = "") -> str:
-    """Return the table of goals: on how many cases each was met, and the cases that missed it."""
+def goals(data: dict[str, Any], why: str = "", *, speedups: bool = False) -> str:
+    """Return the table of goals: on how many cases each was met, and the cases that missed it.
+
+    With `speedups`, ratios of times are shown as speed-ups: ``"4.0x faster"``.
+    """
+
+    def show(value: float, unit: str) -> str:
+        return format_speedup(1 / value) if speedups and unit == "x" else format_quantity(value, unit)
+
     rows = []
     for name in dict.fromkeys(goal["name"] for goal in data["goals"]):
         same = [goal for goal in data["goals"] if goal["name"] == name]
@@ -29,11 +36,11 @@ def goals(data: dict[str, Any], why: str = "") -> str:
         worst = max(same, key=lambda goal: goal["value"] - goal["limit"])
         rows.append(
             [
-                name,
+                name.removesuffix(" (limit: ratio of times)") if speedups else name,
                 f"{len(same) - len(missed)} of {len(same)}",
-                format_quantity(worst["value"], worst["unit"]),
-                format_quantity(worst["limit"], worst["unit"]),
-                ", ".join(f"{g['case']} ({format_quantity(g['value'], g['unit'])})" for g in missed) or "-",
+                show(worst["value"], worst["unit"]),
+                show(worst["limit"], worst["unit"]),
+                ", ".join(f"{g['case']} ({show(g['value'], g['unit'])})" for g in missed) or "-",
             ]
         )
     if not rows:
@@ -82,6 +89,11 @@ def best(case: dict[str, Any], *roles: str) -> dict[str, Any] | None:
 def ratio(ours: dict[str, Any] | None, other: dict[str, Any] | None) -> str:
     """Return the ratio of two medians."""
     return format_quantity(ours["ns"]["median"] / other["ns"]["median"], "x") if ours and other else "-"
+
+
+def speedup(ours: dict[str, Any], other: dict[str, Any]) -> str:
+    """Return in words how much faster or slower one median is than another."""
+    return format_speedup(other["ns"]["median"] / ours["ns"]["median"])
 
 
 def added(ours: dict[str, Any] | None, other: dict[str, Any] | None) -> str:

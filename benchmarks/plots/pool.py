@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor, log10
 from typing import Any
 
 from benchmarks.plots import style
+from benchmarks.report import format_speedup
 from benchmarks.results import Results
 from benchmarks.suite import Case, Entry, median
 
@@ -98,7 +98,7 @@ def _row(axis: Any, y: int, by_mode: dict[str, float]) -> None:
         speedup = by_mode[mode]
         at, shown = (_MOST, ">") if speedup > _MOST else (speedup, marker)
         axis.plot(at, y, shown, color=colour, markersize=5 if shown == ">" else _LARGE[marker], zorder=4)
-        _write(axis, position, y, in_words(speedup), mode)
+        _write(axis, position, y, format_speedup(speedup), mode)
 
 
 def _write(axis: Any, position: float, y: float, text: str, mode: str, **look: Any) -> None:
@@ -115,22 +115,6 @@ def _write(axis: Any, position: float, y: float, text: str, mode: str, **look: A
         color=MODES[mode][0],
         **look,
     )
-
-
-def in_words(speedup: float) -> str:
-    """Return a speed-up with two digits.
-
-    Examples
-    --------
-    >>> in_words(1449.3), in_words(4.0), in_words(1.02), in_words(0.69)
-    ('1,400x faster', '4.0x faster', '1.0x', '1.4x slower')
-    """
-    times = max(speedup, 1 / speedup)
-    if times < 1.05:
-        return "1.0x"
-    digits = 1 - floor(log10(times))
-    text = f"{round(times, digits):,.{max(digits, 0)}f}x"
-    return f"{text} {'faster' if speedup > 1 else 'slower'}"
 
 
 def _ticks(axis: Any) -> None:

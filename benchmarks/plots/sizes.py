@@ -1,4 +1,4 @@
-"""Cost by size: a line for each pair, and an ordinary copy of the same size where it was timed."""
+"""Cost by size: a line for each target of one source, and an ordinary copy of the same size."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _FAN = 0.035  # of the width of the panel, from the ends of lines to their label
 
 
 def draw(results: Results) -> Any:
-    """Draw all pairs in one panel; those into one framework share a colour and a label."""
-    lines = _lines(results.cases["conversion/sizes"])
+    """Draw the pairs of the first source; the page has all pairs."""
+    source, lines = _lines(results.cases["conversion/sizes"])
     references = _references(results.cases["conversion/sizes"])
     targets = list(dict.fromkeys(target for target, _ in lines))
     colours = dict(zip(targets, style.SERIES * len(targets), strict=False))
@@ -47,24 +47,26 @@ def draw(results: Results) -> Any:
     style.head(
         figure,
         "zerocopy.convert(x, to=...): time of one call by the size of x",
-        f"Flat: no bytes are copied. One line for each pair of frameworks.{copied}",
+        f"x: a 64-byte-aligned float32 array of {source}. Flat: no bytes are copied.{copied}",
     )
     style.footer(figure, results, *sorted(set(targets) - {"numpy"}))
     return figure
 
 
-def _lines(cases: Sequence[Case]) -> list[Line]:
-    """Return the lines of zerocopy, each with its target."""
-    lines = []
+def _lines(cases: Sequence[Case]) -> tuple[str, list[Line]]:
+    """Return the first source, and its lines with their targets."""
+    first, lines = "", []
     for case in cases:
+        source, _, target = case.name.partition(" -> ")
         points = {
             nbytes: median(entry)
             for entry in case.timed("ours")
             if (nbytes := _bytes(entry.label)) is not None
         }
-        if points:
-            lines.append((case.name.rpartition(" -> ")[2], points))
-    return lines
+        if points and target and source == (first or source):
+            first = source
+            lines.append((target, points))
+    return first, lines
 
 
 def _references(cases: Sequence[Case]) -> list[Line]:

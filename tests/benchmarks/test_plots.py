@@ -107,7 +107,11 @@ PICTURES = {
     ),
     "conversion-sizes": (
         results(conversion__sizes=SIZES),
-        ["to torch", "to jax", "np.copyto", "1 GiB", "10 µs"],
+        [
+            *("to torch", "to jax", "np.copyto", "1 GiB", "10 µs"),
+            "x: a 64-byte-aligned float32 array of numpy. Flat: no bytes are copied. "
+            "The copy is for comparison.",
+        ],
     ),
     "layouts": (results(layout__to_columns=LAYOUT), ["21.0", "zerocopy", "ordinary copy", "(12 bytes)"]),
     "pool": (
@@ -247,6 +251,29 @@ def drawable_results():
 @pytest.mark.parametrize(("path", "names"), drawable_results())
 def test_kept_results_can_be_drawn(draw, tmp_path, path, names):
     assert {file.stem for file in draw(read(path), tmp_path)} == names
+
+
+def drawn_figures(path, names):
+    """Yield each picture of a file of results as a matplotlib figure, with the name of the picture."""
+    from benchmarks.plots.style import style_context
+
+    measured = read(path)
+    with style_context():
+        for picture in TABLE:
+            if picture.name in names:
+                yield picture.name, picture.draw(measured)
+
+
+@pytest.mark.parametrize(("path", "names"), drawable_results())
+def test_picture_has_at_most_five_series(draw, path, names):
+    from matplotlib.colors import to_hex
+
+    for name, figure in drawn_figures(path, names - {"conversion-grid"}):  # a table, without series
+        for axis in figure.axes:
+            marked = {to_hex(line.get_color()) for line in axis.lines if line.get_marker() != "None"}
+            bars = {to_hex(patch.get_facecolor()) for patch in axis.patches}
+            assert len(marked) <= 5, name
+            assert len(bars) <= 5, name
 
 
 def test_pages_show_existing_pictures():

@@ -207,7 +207,7 @@ def test_signature_is_the_documented_one() -> None:
     import inspect
 
     parameters = inspect.signature(zc.convert).parameters
-    tensors = ["device", "copy", "stream", "writable", "dtype"]
+    tensors = ["device", "copy", "stream", "writable", "dtype", "leaves", "validate"]
     tables = ["layout", "columns", "nulls", "encode"]
     assert list(parameters) == ["obj", "to", *tensors, *tables, "names", "index"]
     assert list(parameters) == list(inspect.signature(zc.explain).parameters)

@@ -62,7 +62,7 @@ def test_zero_size_view_has_pointer_0() -> None:
         ({"stream": 0}, zc.UnsupportedConversionError, "stream is 0"),
         ({"typestr": "<V2"}, zc.UnsupportedConversionError, "<V2"),
         ({"typestr": ">f4"}, zc.UnsupportedConversionError, ">f4"),
-        ({"data": (0, False), "shape": (3,)}, zc.UnsupportedConversionError, "pointer is 0"),
+        ({"data": (0, False), "shape": (3,)}, zc.UnsupportedConversionError, "pointer is NULL"),
         ({"data": None}, zc.UnsupportedConversionError, "could not be read"),
         ({"shape": ("a",)}, zc.UnsupportedConversionError, "could not be read"),
     ],

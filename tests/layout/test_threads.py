@@ -297,7 +297,7 @@ def test_unwritable_cache_warns(cold) -> None:
     assert len(printed) == 3  # one warning
     assert printed[1].startswith("RuntimeWarning: the kernels of aos_to_soa are compiled in each process")
     assert "/dev/null/no/zerocopy" in printed[1]
-    assert "set NUMBA_CACHE_DIR to a writable folder" in printed[1]
+    assert "set NUMBA_CACHE_DIR to a folder that only this user can write" in printed[1]
 
 
 @pytest.mark.parametrize(

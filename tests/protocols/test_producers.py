@@ -12,7 +12,9 @@ from helpers.arrays import aligned, bits, sample
 from helpers.frameworks import HOST
 
 import zerocopy as zc
+from zerocopy.describe import describe_array
 from zerocopy.device import CPU, CUDA, Device
+from zerocopy.dtype import SUBBYTE_NAMES, by_name
 from zerocopy.protocols import array_interface, dlpack
 from zerocopy.strided_view import StridedView
 
@@ -258,6 +260,40 @@ def test_bad_exporters_are_refused(x: Bad, error: type, match: str, target: str)
         zc.convert(x, to=target)
     assert caught.value.remedy
     assert not zc.explain(x, target).possible
+
+
+@pytest.mark.parametrize("name", sorted(SUBBYTE_NAMES))
+def test_packed_elements_smaller_than_a_byte_are_refused(name: str) -> None:
+    dtype = by_name(name)
+
+    def packed():
+        capsule = sample("u1").__dlpack__()
+        tensor = dlpack._tensor(capsule)[0]
+        tensor.code, tensor.bits = dtype.code, dtype.bits
+        return capsule
+
+    with pytest.raises(zc.UnsupportedConversionError, match="one byte"):
+        zc.convert(Bad(packed), to="numpy")
+
+
+@pytest.mark.parametrize(
+    "target", ["pyarrow.Table", "pyarrow.RecordBatch", "pyarrow.ChunkedArray", "pyarrow"]
+)
+@pytest.mark.parametrize("source", [*HOST, *producers()])
+def test_every_array_of_one_dimension_becomes_each_form_of_a_column(source: str, target: str) -> None:
+    pytest.importorskip("pyarrow")
+    x = producers()[source] if source in producers() else zc.convert(sample("f4", (16,)), to=source)
+    result = zc.convert(x, to=target)
+    column = result.column(0) if hasattr(result, "column") else result
+    assert column.to_pylist() == sample("f4", (16,)).tolist()
+
+
+@pytest.mark.parametrize("source", [*HOST, *producers()])
+def test_a_source_gives_its_host_memory_several_times(source: str) -> None:
+    x = producers()[source] if source in producers() else zc.convert(sample("f4", (16,)), to=source)
+    described = describe_array(x)
+    first, second = described.host(), described.host()
+    assert first.tolist() == second.tolist() == sample("f4", (16,)).tolist()
 
 
 def test_the_exporters_own_exception_is_chained() -> None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import copy as copying
 from collections.abc import Callable
 from typing import Any
 
+from zerocopy._engine.container_types import (
+    ARRAY_TYPES,
+    CONTAINERS,
+    Attribute,
+    is_container,
+    is_plain_object,
+    items_of,
+    rebuild,
+)
 from zerocopy.casting.leaves import leaf_options
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 
@@ -14,22 +22,30 @@ from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 Visit = Callable[[Any, Any], Any]
 Rebuild = Callable[[Any, list[Any], list[Any]], Any]
 
-#: Types of containers, with their subclasses: a namedtuple is a tuple.
-CONTAINERS = (dict, list, tuple)
-
 
 def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict[str, Any]) -> Any:
     """Convert each leaf by ``convert(leaf, to, **options)``; an error names the leaf's path."""
+    options = dict(options)
+    keeps = options.pop("leaves", None) is not None
     of_leaf = leaf_options(options, lambda: _keys(obj))
 
     def visit(leaf: Any, path: Any) -> Any:
+        if keeps and is_plain_object(leaf):
+            return leaf
         try:
             return convert(leaf, to, **of_leaf(path)) if options else convert(leaf, to)
         except ZeroCopyError as error:
+            add_leaf_remedy(error, leaf)
             error.with_context(why=f"at {format_path(path)}: {error.why}")
             raise
 
     return map_leaves(obj, visit)
+
+
+def add_leaf_remedy(error: ZeroCopyError, leaf: Any) -> None:
+    """Name the option that keeps a leaf in the error of a leaf that is not an array."""
+    if is_plain_object(leaf):
+        error.with_context(remedy=f'pass leaves="keep" to keep it unchanged, or {error.remedy}')
 
 
 def leaf_calls(obj: Any, options: dict[str, Any]) -> list[tuple[str, Any, dict[str, Any]]]:
@@ -38,7 +54,7 @@ def leaf_calls(obj: Any, options: dict[str, Any]) -> list[tuple[str, Any, dict[s
     Raises
     ------
     UnsupportedConversionError
-        As `map_leaves` with the default `rebuild`, although nothing is converted.
+        As `map_leaves` with the default `build`, although nothing is converted.
     """
     calls: list[tuple[str, Any, dict[str, Any]]] = []
     of_leaf = leaf_options(options, lambda: _keys(obj))
@@ -65,21 +81,21 @@ def format_path(path: Any) -> str:
     text = ""
     while path is not None:
         key, path = path
-        text = f"[{key!r}]{text}"
+        text = f".{key}{text}" if isinstance(key, Attribute) else f"[{key!r}]{text}"
     return text
 
 
-def map_leaves(obj: Any, visit: Visit, rebuild: Rebuild | None = None) -> Any:
+def map_leaves(obj: Any, visit: Visit, build: Rebuild = rebuild) -> Any:
     """Return the same container with ``visit(leaf, path)`` in place of each leaf.
 
     Parameters
     ----------
-    obj : dict, list, tuple
+    obj : container
         May hold further containers; it is not changed.
     visit : callable
         Called with each value that is not a container, and its path (see `format_path`).
-    rebuild : callable, optional
-        ``rebuild(container, keys, values)``. Default: the same type of container.
+    build : callable, optional
+        ``build(container, keys, values)``. Default: the same type of container.
 
     Raises
     ------
@@ -87,7 +103,7 @@ def map_leaves(obj: Any, visit: Visit, rebuild: Rebuild | None = None) -> Any:
         A container contains itself, is nested too deep, or cannot be rebuilt from its items.
     """
     try:
-        return _map(obj, visit, rebuild or _rebuild, None, ())
+        return _map(obj, visit, build, None, ())
     except RecursionError as error:
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
@@ -97,7 +113,7 @@ def map_leaves(obj: Any, visit: Visit, rebuild: Rebuild | None = None) -> Any:
         ) from error
 
 
-def _map(obj: Any, visit: Visit, rebuild: Rebuild, path: Any, parents: tuple[int, ...]) -> Any:
+def _map(obj: Any, visit: Visit, build: Rebuild, path: Any, parents: tuple[int, ...]) -> Any:
     if id(obj) in parents:
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
@@ -106,44 +122,24 @@ def _map(obj: Any, visit: Visit, rebuild: Rebuild, path: Any, parents: tuple[int
             code="cyclic-container",
         )
     parents = (*parents, id(obj))
-    # Copy the items, because a leaf's protocol methods can change the container meanwhile.
-    items = [*(obj.items() if isinstance(obj, dict) else enumerate(obj))]
+    # A list, because a leaf's protocol methods can change the container meanwhile.
+    if isinstance(obj, CONTAINERS):
+        items = [*(obj.items() if isinstance(obj, dict) else enumerate(obj))]
+        keys = [key for key, _ in items]
+    else:
+        items = items_of(obj)
+        keys = [key for key, _ in items]
+        rebuild(obj, keys, [value for _, value in items])  # before large leaves are read
     # Inlined so that a leaf costs one call: a container may have thousands of small arrays.
     values = [
-        _map(value, visit, rebuild, (key, path), parents)
-        if isinstance(value, CONTAINERS)
-        else visit(value, (key, path))
+        visit(value, (key, path))
+        if type(value) in ARRAY_TYPES or not (isinstance(value, CONTAINERS) or is_container(value))
+        else _map(value, visit, build, (key, path), parents)
         for key, value in items
     ]
-    return rebuild(obj, [key for key, _ in items], values)
-
-
-def _rebuild(obj: Any, keys: list[Any], values: list[Any]) -> Any:
-    """Return a container of the same type with other values."""
-    if type(obj) is dict:
-        return dict(zip(keys, values, strict=True))
-    if type(obj) is list:
-        return values
-    try:
-        if isinstance(obj, dict):
-            same = copying.copy(obj)  # keeps a defaultdict's factory and an OrderedDict's type
-            for key, value in zip(keys, values, strict=True):  # a Counter's update() adds
-                same[key] = value
-            return same
-        if isinstance(obj, list):
-            same_list = copying.copy(obj)
-            same_list[:] = values
-            return same_list
-        return type(obj)(*values) if hasattr(obj, "_fields") else type(obj)(values)
-    except (TypeError, ValueError, AttributeError) as error:  # a subclass with its own constructor
-        raise UnsupportedConversionError(
-            f"convert({type(obj).__qualname__})",
-            f"a {type(obj).__qualname__} cannot be rebuilt from its items: {error}",
-            "pass a plain dict, list or tuple of them",
-            code="container-type",
-        ) from error
+    return build(obj, keys, values)
 
 
 def _rebuild_unchanged(obj: Any, keys: list[Any], _: list[Any]) -> Any:
     """Rebuild a container from its own values, to check that its type allows it."""
-    return _rebuild(obj, keys, [*(obj.values() if isinstance(obj, dict) else obj)])
+    return rebuild(obj, keys, [value for _, value in items_of(obj)])

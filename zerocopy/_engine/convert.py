@@ -11,6 +11,7 @@ from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import TABLE, keep
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
+from zerocopy.protocols.exporter_errors import is_error
 
 
 # One dictionary for all options: ten named defaults and their checks cost 30 ns more.
@@ -22,8 +23,9 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     obj : object
         An array, tensor, table or column of any framework; an object that supports DLPack,
         the CUDA Array Interface, NumPy's array interface, the Arrow C data interface or the
-        buffer protocol; or a dict, list, tuple or namedtuple of these, which is converted
-        leaf by leaf into the same container. For a table framework, a dict of columns is a table.
+        buffer protocol; or a dict, list, tuple, dataclass, mapping or mutable sequence of
+        these, which is converted leaf by leaf into the same container. For a table framework,
+        a dict or mapping of columns is a table.
     to : str, module or type
         A framework's import name, such as ``"torch"``; :func:`zerocopy.frameworks`
         lists them. Or its module, or its type of arrays or tables: ``torch``, ``torch.Tensor``,
@@ -47,6 +49,14 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         framework (``torch.float32``, ``polars.Float32``), or a dict from source types or labels of
         columns to these, in which labels win. A value that does not fit raises
         ``LossyConversionError``; only a float may be rounded, to a narrower float.
+    leaves : str, optional
+        ``"keep"``: leaves of a container that are not arrays or tables, such as text, None and
+        Python numbers, are kept unchanged. A mapping is then a container for table frameworks
+        too. None: such leaves are refused.
+    validate : {"full"}, optional
+        ``"full"``: check the content of Arrow columns first, with pyarrow: offsets, views, codes of
+        dictionaries, run ends, UTF-8. Use it for data from untrusted sources. It reads all of it.
+        None: check only lengths, counts and the first and last offsets, in constant time.
     layout : str, optional
         For a table in a tensor framework. ``"columns"``, the default: a dict of one tensor a
         column. ``"matrix"``: one tensor of shape (rows, columns), an alias if the columns are
@@ -57,7 +67,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     nulls : str, number or dict, optional
         Tensors have no nulls: a column with nulls is refused unless this is ``"mask"``
         (:class:`zerocopy.Masked`), ``"nan"`` (NaN in floats) or a number that replaces them.
-        A dict has one of these for each column.
+        A dict has one of these for each column. NaN counts as null in pandas' float columns.
     encode : bool, optional
         True: dates, times, decimals, categories, text and lists become
         :class:`zerocopy.Encoded` numbers, since tensors have no such types.
@@ -123,7 +133,9 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     if not options:
         try:
             return TABLE[to][type(obj)](obj)
-        except Exception:  # noqa: BLE001
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_error(error):
+                raise
             # A new type, or an object that the fast path cannot take (a lazy conjugate, another
             # device). The slow path starts again, and its errors have this one as context.
             return _convert_slowly(obj, to, {})
@@ -161,7 +173,9 @@ def _run(plan: Plan, call: Call) -> Any:
         return plan.run()
     except (ZeroCopyError, MemoryError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not is_error(error):
+            raise
         name = registry.out_of_memory(error)
         if name is not None:
             raise call.out_of_memory(name, error) from error

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from zerocopy._engine.containers import leaf_calls
+from zerocopy._engine.container_types import is_plain_object
+from zerocopy._engine.containers import add_leaf_remedy, leaf_calls
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import text
 from zerocopy.errors import ZeroCopyError
 from zerocopy.plan import Plan
+from zerocopy.source import type_name
 
 
 def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
@@ -21,8 +23,10 @@ def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
         The object to convert.
     to : str, module or type
         The target.
-    device, copy, stream, writable, dtype, layout, columns, nulls, encode, names, index : optional
-        The options of :func:`zerocopy.convert`.
+    device, copy, stream, writable, dtype, leaves, validate : optional
+        The options of :func:`zerocopy.convert`. ``validate="full"`` reads the data here too.
+    layout, columns, nulls, encode, names, index : optional
+        Its options for tables.
 
     Returns
     -------
@@ -76,12 +80,13 @@ def _explain(call: Call) -> Plan:
 def _explain_tree(call: Call) -> Plan:
     """Return the plan of a container: the sum of its leaves' plans."""
     calls = leaf_calls(call.obj, call.options)
-    leaves = {path: explain(leaf, call.to, **options) for path, leaf, options in calls}
+    leaves = {path: _explain_leaf(leaf, call.to, options) for path, leaf, options in calls}
     errors = [plan.error for plan in leaves.values() if plan.error is not None]
     copied = sum(plan.copied_bytes for plan in leaves.values())
     shares = any(plan.zero_copy for plan in leaves.values())
+    count = sum(not plan.kept for plan in leaves.values())
     return Plan(
-        f"{type(call.obj).__qualname__} with {len(leaves)} array{'s' if len(leaves) != 1 else ''}",
+        f"{type(call.obj).__qualname__} with {count} array{'s' if count != 1 else ''}",
         _name(call.to),
         possible=not errors,
         zero_copy=not errors and shares and copied == 0,
@@ -89,4 +94,17 @@ def _explain_tree(call: Call) -> Plan:
         error=errors[0] if errors else None,
         leaves=leaves,
         steps=("convert each leaf",),
+        kept=count == 0 and bool(leaves),
     )
+
+
+def _explain_leaf(leaf: Any, to: Any, options: dict[str, Any]) -> Plan:
+    options = dict(options)
+    keeps = options.pop("leaves", None) is not None
+    if keeps and is_plain_object(leaf):
+        return Plan(type_name(leaf), str(to), steps=("keep the object unchanged",), kept=True)
+    plan = explain(leaf, to, **options)
+    if plan.error is not None:
+        add_leaf_remedy(plan.error, leaf)
+        plan.reasons = (plan.error.reason,)
+    return plan

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy._engine.container_types import is_container, is_plain_object, items_of
 from zerocopy.describe import describe, describe_array
 from zerocopy.device import HOST, same_memory_space
 from zerocopy.dtype import by_name
@@ -72,7 +73,8 @@ def shares_memory(a: Any, b: Any) -> bool:
     Returns
     -------
     bool
-        Whether they have at least one byte in common, in any column or leaf.
+        Whether they have at least one byte in common, in any column or leaf. Leaves of
+        containers that are not arrays or tables, such as text, are skipped.
         A zero-size array shares no bytes. Neither does an array whose values are
         not the bytes in its memory (see :func:`view`).
 
@@ -88,10 +90,18 @@ def shares_memory(a: Any, b: Any) -> bool:
     >>> zc.shares_memory(x, memoryview(x)), zc.shares_memory(x[:2], x[2:])
     (True, False)
     """
-    if a is b:
-        return _has_bytes(a)
-    blocks_of_a = list(blocks(a))
-    return any(_overlap(one, other) for other in blocks(b) for one in blocks_of_a)
+    try:
+        if a is b:
+            return _has_bytes(a)
+        blocks_of_a = list(blocks(a))
+        return any(_overlap(one, other) for other in blocks(b) for one in blocks_of_a)
+    except RecursionError as error:
+        raise UnsupportedConversionError(
+            f"shares_memory({type_name(a)}, {type_name(b)})",
+            "a container holds itself, or is nested deeper than Python's recursion limit",
+            "pass the arrays in it",
+            code="nested-too-deep",
+        ) from error
 
 
 def blocks(obj: Any) -> Iterator[StridedView]:
@@ -108,7 +118,8 @@ def blocks(obj: Any) -> Iterator[StridedView]:
     items = _items(obj)
     if items is not None:
         for item in items:
-            yield from blocks(item)
+            if not is_plain_object(item):  # text and numbers have no memory of their own
+                yield from blocks(item)
         return
     description = describe(obj)
     if isinstance(description, Source):
@@ -130,10 +141,8 @@ def blocks(obj: Any) -> Iterator[StridedView]:
 
 def _items(obj: Any) -> list[Any] | None:
     """Return the parts of a container or of an `Encoded` column; None for other objects."""
-    if isinstance(obj, dict):
-        return list(obj.values())
-    if isinstance(obj, (list, tuple)):
-        return list(obj)
+    if is_container(obj):
+        return [value for _, value in items_of(obj)]
     from zerocopy.tables.result import Encoded, result_leaves
 
     return [leaf for _, leaf in result_leaves(obj)] if isinstance(obj, Encoded) else None
@@ -160,6 +169,9 @@ def _has_bytes(obj: Any) -> bool:
     """Whether an object shares memory with itself; True unless it is known to have none."""
     if isinstance(obj, StridedView):
         return obj.size != 0
+    items = _items(obj)
+    if items is not None:
+        return any(_has_bytes(item) for item in items)
     try:
         description = describe(obj)
     except ZeroCopyError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from inspect import Parameter, Signature
 from types import ModuleType
-from typing import Any, TypedDict, get_type_hints
+from typing import Any, Literal, TypedDict, get_type_hints
 
 
 class ArrayOptions(TypedDict, total=False):
@@ -16,6 +16,8 @@ class ArrayOptions(TypedDict, total=False):
     stream: Any
     writable: bool | None
     dtype: Any
+    leaves: Literal["keep"] | None
+    validate: Literal["full"] | None
 
 
 class ConvertOptions(ArrayOptions, total=False):
@@ -52,7 +54,8 @@ def check_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
     TypeError
         A name is not an option, as Python raises for unknown keywords.
     ValueError
-        ``copy`` or ``writable`` is not True, False or None.
+        ``copy`` or ``writable`` is not True, False or None, ``leaves`` is not "keep" or None, or
+        ``validate`` is not "full" or None.
     """
     for name in options:
         if name not in NAMES:
@@ -61,4 +64,8 @@ def check_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
         value = options.get(name)
         if not (value is None or value is True or value is False):  # 0 == False, but is neither
             raise ValueError(f"{name} is True, False or None, not {value!r}")
+    if options.get("leaves") not in (None, "keep"):
+        raise ValueError(f'leaves is "keep" or None, not {options["leaves"]!r}')
+    if options.get("validate") not in (None, "full"):
+        raise ValueError(f"validate is 'full' or None, not {options['validate']!r}")
     return {name: value for name, value in options.items() if value is not None}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._engine.containers import CONTAINERS
+from zerocopy._engine.container_types import is_container, is_mapping, items_of
 from zerocopy._engine.device_plan import on_device, to_host
 from zerocopy._engine.options import TABLE_NAMES
 from zerocopy._engine.target import resolve, text
@@ -20,6 +20,7 @@ from zerocopy.errors import CopyRequiredError, Reason, UnsupportedConversionErro
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import aligned_copy, host_view
+from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source, type_name
 from zerocopy.strided_view import StridedView
 
@@ -59,25 +60,32 @@ class Call:
         A dict is a table if the target has tables or an option is for tables. A dict of tables is
         a container of them, and so is a dict of lists if the target has arrays.
         """
-        if not isinstance(self.obj, CONTAINERS):
-            return False
+        if isinstance(self.obj, (list, tuple)):
+            return True
         if not isinstance(self.obj, dict):
+            with self.translated_errors():
+                if registry.by_type(type(self.obj)) is not None or not is_container(self.obj):
+                    return False
+        if not is_mapping(self.obj):
             return True
         target = self.target
-        if not target.tables and not self.table_options:
+        if (not target.tables or "leaves" in self.options) and not self.table_options:
             return True
-        if target.kind != "table" and any(_is_plain_container(value) for value in self.obj.values()):
+        columns = self.obj if isinstance(self.obj, dict) else dict(items_of(self.obj))
+        if target.kind != "table" and any(_is_inner_container(value) for value in columns.values()):
             return True
         with self.translated_errors():
             target.module()
-            self.description = describe_columns(self.obj)
+            self.description = describe_columns(columns)
         return self.description is None
 
     def describe(self, target: Framework) -> Any:
         """Describe the object, unless `is_tree` did, and return the `Source` or `Table`."""
         if self.description is None:
             with self.translated_errors():
-                self.description = describe(self.obj, self.options.get("index"), target.tables)
+                # pyarrow reads a stream whole if it has to check it.
+                for_table = target.tables or "validate" in self.options
+                self.description = describe(self.obj, self.options.get("index"), for_table)
         return self.description
 
     @contextmanager
@@ -97,7 +105,9 @@ class Call:
                 "flatten it, or raise the limit with sys.setrecursionlimit",
                 code="nested-too-deep",
             ) from error
-        except Exception as error:
+        except BaseException as error:
+            if not is_error(error):
+                raise
             name = registry.out_of_memory(error)
             if name is not None:
                 raise self.out_of_memory(name, error) from error
@@ -116,8 +126,8 @@ class Call:
         )
 
 
-def _is_plain_container(value: Any) -> bool:
-    if not isinstance(value, CONTAINERS):
+def _is_inner_container(value: Any) -> bool:
+    if not is_container(value):
         return False
     from zerocopy.tables.result import Masked
 
@@ -138,7 +148,8 @@ def make_plan(call: Call) -> Plan:
         target.module()
         stream = parse_stream(options.get("stream"))
         native = target.owns(type(call.obj)) and target.is_native(call.obj)
-        if native and not options.keys() - {"copy", "stream"} and options.get("copy") is not True:
+        plain = not options.keys() - {"copy", "stream", "leaves", "validate"}
+        if native and plain and options.get("copy") is not True:
             return _plan_unchanged(call, target)
         description = call.describe(target)
         if call.cast is not None:
@@ -179,7 +190,8 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
         chosen = _device(source, target, device)
         return _plan_array(source, target, chosen, copy, stream, writable)
 
-    request = planner.request(target, call.table_options, copy, writable, plan_array, call.cast)
+    validate = "validate" in call.options
+    request = planner.request(target, call.table_options, copy, writable, validate, plan_array, call.cast)
     with call.translated_errors():
         return planner.make(call.description, request)
 
@@ -196,15 +208,30 @@ def _plan_unchanged(call: Call, target: Framework) -> Plan:
     try:
         description = call.describe(target)
     except ZeroCopyError:
-        pass  # such as a sparse tensor of the target, which has no single block of memory
+        # Such as a sparse tensor of the target, which has no single block of memory.
+        if target.tables and "validate" in call.options:
+            raise
     else:
         if isinstance(description, Source):
             empty = description.view.size == 0
         else:
+            if "validate" in call.options:
+                _validate(call)
             has_bytes = any(column.length and column.nbytes for column in description.columns)
             empty = description.read is None and not has_bytes
     obj = call.obj
     return Plan(call.subject, target.name, zero_copy=not empty, steps=("the object itself",), run=lambda: obj)
+
+
+def _validate(call: Call) -> None:
+    """Check the content of a table that `convert` returns unchanged; refuse one that has not been read."""
+    from zerocopy.tables import validation
+
+    if call.description.read is not None:
+        why = "validate='full' checks the content, which is known only after it has been read"
+        raise UnsupportedConversionError("", why, "read it first", code="unread")
+    with call.translated_errors():
+        validation.check(call.description)
 
 
 def _plan_native(

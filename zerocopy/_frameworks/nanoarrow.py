@@ -19,6 +19,7 @@ from zerocopy.tables.arrow_table import table_of_chunks, unread_table
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
 from zerocopy.tables.hub import hub
+from zerocopy.tables.labels import text_warnings
 
 _HOST = 1  # ARROW_DEVICE_CPU
 _VIEWS = ("string_view", "binary_view")
@@ -140,7 +141,7 @@ class Nanoarrow(Framework):
                 warnings.append(f"{subject}: views become large_string or large_binary")
         if self.form == "ArrayStream":
             warnings.append("a stream can be read once")
-        return tuple(warnings)
+        return (*warnings, *(() if table.single else text_warnings("nanoarrow", table.labels)))
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         if cut := [label for label in table.labels if "\0" in str(label)]:

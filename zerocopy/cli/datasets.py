@@ -17,12 +17,22 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy.cli.input_limits import (
+    MAX_BYTES,
+    LimitError,
+    check_archive,
+    check_file,
+    check_messages,
+    check_parquet,
+    check_size,
+)
 from zerocopy.dtype import from_numpy
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.source import Array
 
 _NPY_MAGIC = b"\x93NUMPY"  # numpy.lib.format, "Format Version 1.0"
 _ARROW_MAGIC = b"ARROW1"
+_PARQUET_ROWS = 4096  # in one batch
 
 
 class DataError(ValueError):
@@ -59,8 +69,10 @@ def iris() -> Data:
     return Data("iris", {"iris": array}, note="Fisher's flowers, 1936")
 
 
-def load(path: str | Path) -> Data:
+def load(path: str | Path, max_bytes: int = MAX_BYTES) -> Data:
     """Read a file's arrays and columns; raise DataError if it has none or cannot be read.
+
+    `max_bytes` limits the file and its decompressed content. Arrow data is validated in full.
 
     The suffix is ``.npy``, ``.npz``, ``.csv``, or with pyarrow ``.parquet``, ``.arrow`` or
     ``.feather``. Object arrays are refused, because loading them runs the file's code.
@@ -70,9 +82,12 @@ def load(path: str | Path) -> Data:
     if reader is None:
         raise DataError(f"{path}: unknown suffix {path.suffix!r}; known: {', '.join(_READERS)}")
     try:
-        raw, left_out, columns = reader(path)
+        check_file(path, max_bytes)
+        raw, left_out, columns = reader(path, max_bytes)
     except DataError:
         raise
+    except LimitError as error:
+        raise DataError(f"{path}: {error}") from error
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except OSError as error:  # a folder, no permission; pyarrow and NumPy raise it for malformed files too
@@ -116,7 +131,7 @@ def _join_columns(arrays: dict[str, Array], path: Path) -> dict[str, Array]:
 # -- NumPy's files ----------------------------------------------------------------
 
 
-def _read_npy(path: Path) -> _Read:
+def _read_npy(path: Path, max_bytes: int) -> _Read:
     # numpy.load treats unknown bytes as a pickle, and its error is about pickles.
     with path.open("rb") as file:
         if file.read(len(_NPY_MAGIC)) != _NPY_MAGIC:
@@ -124,9 +139,10 @@ def _read_npy(path: Path) -> _Read:
     return {path.stem: _no_pickle(path, path.stem, lambda: np.load(path, allow_pickle=False))}, {}, None
 
 
-def _read_npz(path: Path) -> _Read:
-    if path.is_file() and not zipfile.is_zipfile(path):
+def _read_npz(path: Path, max_bytes: int) -> _Read:
+    if not zipfile.is_zipfile(path):
         raise DataError(f"{path}: malformed: it is not a complete zip archive, as .npz files are")
+    check_archive(path, max_bytes)
     with np.load(path, allow_pickle=False) as archive:
         arrays: dict[str, Array] = {}
         left_out: dict[str, str] = {}
@@ -152,7 +168,7 @@ def _no_pickle(path: Path, name: str, read: Callable[[], Array]) -> Array:
 # -- text -------------------------------------------------------------------------
 
 
-def _read_csv(path: Path) -> _Read:
+def _read_csv(path: Path, max_bytes: int) -> _Read:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -244,28 +260,34 @@ def _make_distinct(names: list[str]) -> list[str]:
 # -- Arrow's files ------------------------------------------------------------------
 
 
-def _read_arrow(path: Path) -> _Read:
+def _read_arrow(path: Path, max_bytes: int) -> _Read:
     pyarrow = _import_pyarrow(path)
     import pyarrow.ipc as ipc
 
+    check_messages(path, max_bytes)
     with pyarrow.OSFile(str(path)) as file:
         # Files and streams have one suffix (Arrow Columnar Format, "IPC File Format").
         is_file = file.read(len(_ARROW_MAGIC)) == _ARROW_MAGIC
         file.seek(0)
         reader = ipc.open_file(file) if is_file else ipc.open_stream(file)
         table = reader.read_all()
-    # Reading does not check lengths: a short buffer would be read past its end.
-    table.validate()
     return _split_table(pyarrow, table)
 
 
-def _read_parquet(path: Path) -> _Read:
+def _read_parquet(path: Path, max_bytes: int) -> _Read:
     pyarrow = _import_pyarrow(path)
     import pyarrow.parquet as parquet
 
     # Not read_table, which looks for a partitioned data set around the file.
     with parquet.ParquetFile(path) as file:
-        table = file.read()
+        check_parquet(file, max_bytes)
+        batches, total = [], 0
+        # In small batches, because one text of a dictionary can have any number of rows.
+        for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
+            total += batch.nbytes
+            check_size(total, max_bytes, "uncompressed it has at least")
+            batches.append(batch)
+        table = pyarrow.Table.from_batches(batches, file.schema_arrow).combine_chunks()
     return _split_table(pyarrow, table)
 
 
@@ -275,14 +297,12 @@ def _import_pyarrow(path: Path) -> Any:
     except ImportError as error:
         why = f"reading it needs pyarrow ({_first_line(error)}): pip install pyarrow"
         raise DataError(f"{path}: {why}") from error
-    if not path.exists():
-        raise FileNotFoundError(path)
-    if path.is_dir():
-        raise IsADirectoryError(21, "Is a directory", str(path))
     return pyarrow
 
 
 def _split_table(pyarrow: Any, table: Any) -> _Read:
+    # Readers check neither the sizes of buffers nor their content: frameworks would crash.
+    table.validate(full=True)
     types = pyarrow.types
     arrays, left_out = {}, {}
     columns = dict(zip(_make_distinct(table.column_names), table.columns, strict=True))
@@ -297,7 +317,7 @@ def _split_table(pyarrow: Any, table: Any) -> _Read:
     return arrays, left_out, columns
 
 
-_READERS: dict[str, Callable[[Path], _Read]] = {
+_READERS: dict[str, Callable[[Path, int], _Read]] = {
     ".npy": _read_npy,
     ".npz": _read_npz,
     ".csv": _read_csv,

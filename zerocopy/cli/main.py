@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import zerocopy
+from zerocopy.cli.input_limits import MAX_BYTES
 
 if TYPE_CHECKING:
     import click
@@ -62,6 +63,13 @@ def _matrix_command() -> click.Command:
         "path",
         metavar="FILE",
         help="Data to convert: .npy, .npz, .csv, .parquet, .arrow or .feather. Default: Fisher's iris.",
+    )
+    @click.option(
+        "--max-bytes",
+        type=click.IntRange(1),
+        metavar="N",
+        default=MAX_BYTES,
+        help="Refuse a larger file, or one with more bytes after decompression. Default: 1 GiB.",
     )
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @click.option(

@@ -11,12 +11,13 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import tempfile
 import warnings
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from zerocopy.layout import cache_folder
 
 _HERE = Path(__file__).parent
 _NAME = "zerocopy_kernel"
@@ -38,26 +39,24 @@ def load(name: str) -> Kernel:
 
     cpu = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     key = hashlib.sha256(repr((_fingerprint(), llvm.llvm_version_info, cpu)).encode()).hexdigest()
-    paths = [folder / f"{name}-{key[:32]}.o" for folder in _folders()]
-    for path in paths:
-        code = _read(path)
-        if code is not None:
-            return _linked(llvm, name, code)
+    file = f"{name}-{key[:32]}.o"
+    folders = _folders()
+    for folder in folders:
+        code = _read(folder, file)
+        kernel = _linked(llvm, name, code) if code is not None else None
+        if kernel is not None:
+            return kernel
     if not hasattr(llvm, "create_pass_builder"):
         raise ImportError("Numba is too old for the kernels; pip install 'numba>=0.63'")
     compiled = getattr(import_module(f"zerocopy.layout.kernels.{name}"), name)
     if not hasattr(compiled, "inspect_llvm"):
         raise ImportError("NUMBA_DISABLE_JIT is set, and the kernels exist only as machine code")
     code = _object_code(llvm, compiled, cpu)
-    if not any(_write(path, code) for path in paths):
-        warnings.warn(
-            "the kernels of aos_to_soa are compiled in each process, which takes some seconds, because no "
-            f"cache folder is writable: {', '.join(str(path.parent) for path in paths)}; "
-            "set NUMBA_CACHE_DIR to a writable folder",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    return _linked(llvm, name, code)
+    _store(folders, file, code)
+    kernel = _linked(llvm, name, code)
+    if kernel is None:
+        raise ImportError(f"Numba compiled the kernel {name} without its function")
+    return kernel
 
 
 def _fingerprint() -> str:
@@ -68,26 +67,39 @@ def _fingerprint() -> str:
     return digest.hexdigest()
 
 
-def _folders() -> list[Path]:
-    """Return the cache folders: that of NUMBA_CACHE_DIR, the package's own, and the user's."""
-    configured = os.environ.get("NUMBA_CACHE_DIR")
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    defaults = [_HERE / "kernels" / "__pycache__", Path(home) / "zerocopy"]
-    return [Path(configured) / "zerocopy", *defaults] if configured else defaults
+def _folders() -> list[str]:
+    """Return the cache folders: that of NUMBA_CACHE_DIR, the package's own, and the user's.
+
+    Relative paths are ignored, as the XDG specification requires: anyone may have written the
+    current folder.
+    """
+    configured = os.environ.get("NUMBA_CACHE_DIR", "")
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(home):
+        home = os.path.expanduser("~/.cache")
+    folders = [
+        configured and os.path.join(configured, "zerocopy"),
+        os.path.join(_HERE, "kernels", "__pycache__"),
+        os.path.join(home, "zerocopy"),
+    ]
+    return [folder for folder in folders if os.path.isabs(folder)]
 
 
-def _linked(llvm: Any, name: str, code: bytes) -> Kernel:
-    """Return the function in some object code."""
+def _linked(llvm: Any, name: str, code: bytes) -> Kernel | None:
+    """Return the function in some object code; None if the code does not have it."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
+    address = engine.get_function_address(_NAME)
+    if not address:  # a call of address 0 would crash
+        return None
     _loaded.append(engine)
     # Numba's functions take pointers to a result and to an exception, and return a status.
     signature = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *ARGUMENTS[name])
-    function = signature(engine.get_function_address(_NAME))
+    function = signature(address)
     unused = (ctypes.c_void_p * 2)()  # the kernels return nothing and raise nothing
     first, second = ctypes.addressof(unused), ctypes.addressof(unused) + ctypes.sizeof(ctypes.c_void_p)
     _loaded.append(unused)
@@ -123,28 +135,31 @@ def _object_code(llvm: Any, kernel: Any, cpu: tuple[str, str]) -> bytes:
     return code
 
 
-def _read(path: Path) -> bytes | None:
-    """Return stored code, or None if the file is missing or damaged."""
+def _read(folder: str, file: str) -> bytes | None:
+    """Return stored code; None if the file is missing or damaged, or if another user can change it."""
     try:
-        stored = path.read_bytes()
+        # Read once: the bytes that are checked are those that are linked.
+        stored = cache_folder.read(folder, file)
     except OSError:
         return None
     digest, code = stored[:32], stored[32:]
-    return code if hashlib.sha256(code).digest() == digest else None
+    return code if code and hashlib.sha256(code).digest() == digest else None
 
 
-def _write(path: Path, code: bytes) -> bool:
-    """Store code atomically; return whether the folder is writable."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as draft:
-            draft.write(hashlib.sha256(code).digest() + code)
+def _store(folders: list[str], file: str, code: bytes) -> None:
+    """Store code in the first folder that is writable by the user alone; warn if there is none."""
+    refusals = []
+    for folder in folders:
         try:
-            os.chmod(draft.name, 0o644)  # readable by all users, as other files of the folder
-            os.replace(draft.name, path)
-        except OSError:
-            os.unlink(draft.name)
-            raise
-    except OSError:
-        return False
-    return True
+            cache_folder.write(folder, file, hashlib.sha256(code).digest() + code)
+        except OSError as error:
+            refusals.append(str(error) if isinstance(error, cache_folder.UntrustedError) else folder)
+        else:
+            return
+    warnings.warn(
+        "the kernels of aos_to_soa are compiled in each process, which takes some seconds, because no "
+        f"cache folder is writable by this user alone: {', '.join(refusals)}; "
+        "set NUMBA_CACHE_DIR to a folder that only this user can write, as an absolute path",
+        RuntimeWarning,
+        stacklevel=3,
+    )

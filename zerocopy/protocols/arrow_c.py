@@ -15,6 +15,7 @@ from typing import Any
 from zerocopy.device import CUDA, CUDA_HOST, CUDA_MANAGED, HOST, Device
 from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols import cuda_driver
+from zerocopy.protocols.arrow_array_checks import check_array
 from zerocopy.protocols.arrow_schema import ArrowSchema, Field, pointer, read_schema, read_struct
 from zerocopy.protocols.exporter_errors import malformed, raised
 
@@ -156,37 +157,61 @@ def read_field(producer: Any) -> Field | None:
         return None
     try:
         return read_schema(producer.__arrow_c_schema__())
+    except ZeroCopyError:
+        raise
     except Exception as error:
         raise raised(f"{type(producer).__qualname__}.__arrow_c_schema__()", error) from error
 
 
-def read_stream(producer: Any) -> tuple[Field, Iterator[Memory]]:
-    """Return the type of an object with ``__arrow_c_stream__``, and an iterator of its arrays.
+class Stream:
+    """A stream that was requested from its producer once: first its type, then its arrays.
 
-    The stream is moved out of its capsule, so that a producer that exports the same stream twice
-    causes an error, not an empty table.
+    The type is read in place, so another importer can still take the whole stream from its capsule.
     """
-    asked = f"{type(producer).__qualname__}.__arrow_c_stream__()"
-    try:
-        capsule = producer.__arrow_c_stream__()
-        exported = ArrowArrayStream.from_address(pointer(capsule, STREAM))
-    except ZeroCopyError:
-        raise
-    except Exception as error:
-        raise raised(asked, error) from error
-    if not exported.release:
-        raise UnsupportedConversionError(
-            asked, "the stream was read already, and can be read once", "export a new one", code="consumed"
-        )
-    stream = ArrowArrayStream.from_buffer_copy(exported)
-    exported.release = None
-    owner = _Owned(stream)
-    schema = ArrowSchema()
-    _call(asked, stream, stream.get_schema, schema, "when asked for its schema")
-    schema_owner = _Owned(schema)
-    field = read_struct(schema)
-    del schema_owner
-    return field, _batches(asked, stream, field, owner)
+
+    def __init__(self, producer: Any) -> None:
+        self._asked = f"{type(producer).__qualname__}.__arrow_c_stream__()"
+        try:
+            self._capsule = producer.__arrow_c_stream__()
+            self._exported = ArrowArrayStream.from_address(pointer(self._capsule, STREAM))
+        except ZeroCopyError:
+            raise
+        except Exception as error:
+            raise raised(self._asked, error) from error
+        self._check_unread()
+        schema = ArrowSchema()
+        _call(self._asked, self._exported, self._exported.get_schema, schema, "when asked for its schema")
+        schema_owner = _Owned(schema)
+        self.field = read_struct(schema)
+        del schema_owner
+
+    def batches(self) -> Iterator[Memory]:
+        """Yield the arrays.
+
+        The stream is moved out of its capsule, so that a producer that exports the same stream twice
+        causes an error, not an empty table.
+        """
+        self._check_unread()
+        stream = ArrowArrayStream.from_buffer_copy(self._exported)
+        self._exported.release = None
+        return _batches(self._asked, stream, self.field, _Owned(stream))
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return the producer's capsule, for an importer that reads the whole stream."""
+        self._check_unread()
+        return self._capsule
+
+    def _check_unread(self) -> None:
+        """Refuse a stream that was moved: its functions must not be called."""
+        if not self._exported.release:
+            why, remedy = "the stream was read already, and can be read once", "export a new one"
+            raise UnsupportedConversionError(self._asked, why, remedy, code="consumed")
+
+
+def read_stream(producer: Any) -> tuple[Field, Iterator[Memory]]:
+    """Return the type of an object with ``__arrow_c_stream__``, and an iterator of its arrays."""
+    stream = Stream(producer)
+    return stream.field, stream.batches()
 
 
 def _batches(asked: str, stream: ArrowArrayStream, field: Field, owner: _Owned) -> Iterator[Memory]:
@@ -219,49 +244,8 @@ def _memory(asked: str, field: Field, array: ArrowArray, owner: Any, device: Dev
     return _node(asked, field, array, owner, device)
 
 
-def _check_buffers(asked: str, field: Field, array: ArrowArray, device: Device) -> None:
-    """Check the buffers and children against the length, to prevent reads out of bounds."""
-    kind, stop = field.kind, array.offset + array.length
-    if not array.length:
-        return
-    why = ""
-    if kind not in ("null", "struct", "fixed_list", "union", "run_end_encoded") and not array.buffers[1]:
-        why = f"its length is {array.length} and its buffer is NULL"
-    elif kind != "null" and array.null_count > 0 and field.buffers and not array.buffers[0]:
-        why = f"{array.null_count} of its rows are null and it has no bitmap"
-    elif any(not array.children[i] for i in range(array.n_children)):
-        why = "one of its children is NULL"
-    elif kind in ("struct", "fixed_list"):
-        need = stop * (field.list_size if kind == "fixed_list" else 1)
-        lengths = [array.children[i].contents.length for i in range(array.n_children)]
-        if any(length < need for length in lengths):
-            why = f"it needs {need} rows of each child, and they have {lengths}"
-    elif kind in ("list", "map") and device.is_host:
-        ends = ctypes.c_int64 if field.wide else ctypes.c_int32
-        end = ends.from_address(array.buffers[1] + stop * ctypes.sizeof(ends)).value
-        if end > array.children[0].contents.length:
-            why = f"its lists end at {end}, and their elements are {array.children[0].contents.length}"
-    if why:
-        raise malformed(asked, f"the {field} array is wrong: {why}")
-
-
 def _node(asked: str, field: Field, array: ArrowArray, owner: Any, device: Device) -> Memory:
-    # View types have one more buffer for each block of text. polars exports null arrays with a
-    # bitmap, although they have no buffers ("Null Layout").
-    spare = field.kind in ("string_view", "binary_view", "null")
-    has = int(array.n_buffers)
-    for part, expected, count in (
-        ("children", len(field.children), int(array.n_children)),
-        ("buffers", field.buffers, min(has, field.buffers) if spare else has),
-        ("dictionaries", int(field.dictionary is not None), int(bool(array.dictionary))),
-    ):
-        if expected != count:
-            why = f"the schema is {field} with {expected} {part}, and the array has {count}"
-            raise malformed(asked, why)
-    if array.length < 0 or array.offset < 0 or not -1 <= array.null_count <= array.length:
-        counts = f"length {array.length}, offset {array.offset} and null count {array.null_count}"
-        raise malformed(asked, f"{counts} are inconsistent")
-    _check_buffers(asked, field, array, device)
+    check_array(asked, field, array, device.is_host)
     children = tuple(
         _node(asked, child, array.children[i].contents, owner, device)
         for i, child in enumerate(field.children)
@@ -272,7 +256,7 @@ def _node(asked: str, field: Field, array: ArrowArray, owner: Any, device: Devic
         array.length,
         array.offset,
         array.null_count,
-        tuple(array.buffers[i] or 0 for i in range(has)),
+        tuple(array.buffers[i] or 0 for i in range(array.n_buffers)),
         children,
         _node(asked, inner, array.dictionary.contents, owner, device) if inner is not None else None,
         owner,

@@ -7,12 +7,14 @@ interface.
 from __future__ import annotations
 
 import ctypes
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zerocopy.dtype import by_name
+from zerocopy.errors import UnsupportedConversionError
+from zerocopy.protocols.arrow_format import MAX_DEPTH, MAX_FIELDS, check_type, read_metadata
+from zerocopy.protocols.exporter_errors import malformed
 
 SCHEMA = b"arrow_schema"
 
@@ -164,7 +166,7 @@ class Field:
     @property
     def extension(self) -> str:
         """The name of the extension type, or ""."""
-        return self.metadata.get(b"ARROW:extension:name", b"").decode()
+        return self.metadata.get(b"ARROW:extension:name", b"").decode(errors="replace")
 
     def walk(self) -> Iterator[Field]:
         """Yield the type and all types inside it."""
@@ -289,54 +291,59 @@ def read_schema(capsule: Any) -> Field:
     ------
     ValueError
         The object is not such a capsule, or it was released already.
+    UnsupportedConversionError
+        As `read_struct`.
     """
     schema = ArrowSchema.from_address(pointer(capsule, SCHEMA))
     return read_struct(schema)
 
 
 def read_struct(schema: ArrowSchema) -> Field:
-    """Read a ``struct ArrowSchema`` with its children."""
+    """Read a ``struct ArrowSchema`` with its children.
+
+    Raises
+    ------
+    ValueError
+        It was released already.
+    UnsupportedConversionError
+        It violates the specification, or exceeds the limits of :mod:`zerocopy.protocols.arrow_format`.
+    """
+    return _read(schema, 0, iter(range(MAX_FIELDS)))
+
+
+def _read(schema: ArrowSchema, depth: int, budget: Iterator[int]) -> Field:
+    """Read one level; `budget` is used up after `MAX_FIELDS` types, which may share their structs."""
     if not schema.release:
         raise ValueError("the schema was released already")
-    if schema.n_children < 0 or not all(map(bool, (schema.children[i] for i in range(schema.n_children)))):
-        raise ValueError("the schema has children that are NULL")
+    if depth > MAX_DEPTH:
+        raise UnsupportedConversionError(
+            "",
+            f"its types are nested deeper than {MAX_DEPTH} levels, the limit of Arrow's C++ library",
+            "flatten it",
+            code="nested-too-deep",
+        )
+    count = schema.n_children
+    if next(budget, None) is None or not 0 <= count <= MAX_FIELDS:
+        raise malformed("", f"the schema has more than {MAX_FIELDS:,} types, or {count:,} children")
+    if count and not (schema.children and all(bool(schema.children[i]) for i in range(count))):
+        raise malformed("", "the schema has children that are NULL")
+    try:
+        format, name = (schema.format or b"").decode(), (schema.name or b"").decode()
+    except UnicodeDecodeError as error:
+        raise malformed("", f"a format or name in the schema is not UTF-8: {error}") from error
     field = Field(
-        (schema.format or b"").decode(),
-        (schema.name or b"").decode(),
+        format,
+        name,
         bool(schema.flags & _NULLABLE),
         bool(schema.flags & _ORDERED),
-        _metadata(schema.metadata),
-        tuple(read_struct(schema.children[i].contents) for i in range(schema.n_children)),
-        read_struct(schema.dictionary.contents) if schema.dictionary else None,
+        read_metadata(schema.metadata),
+        tuple(_read(schema.children[i].contents, depth + 1, budget) for i in range(count)),
+        _read(schema.dictionary.contents, depth + 1, budget) if schema.dictionary else None,
     )
-    try:
-        _ = field.kind, field.width, field.unit, field.buffers, field.kind != "decimal" or field.scale
-        _ = field.kind != "fixed_list" or field.list_size
-        complete = not field.format.startswith(("tt", "ts", "tD")) or bool(field.unit)
-    except (ValueError, IndexError, KeyError) as error:
-        raise ValueError(f"format {field.format!r} is not one of Arrow's") from error
-    if not field.format or not complete:
-        raise ValueError(f"format {field.format!r} is not one of Arrow's")
+    inner = [child.format for child in field.children]
+    check_type(format, field.kind, inner, field.dictionary is not None, field.extension)
+    if field.kind == "map" and len(field.children[0].children) != 2:
+        raise malformed(
+            "", f"the entries of its map have {len(field.children[0].children)} fields, and not 2"
+        )
     return field
-
-
-def _metadata(address: int | None) -> dict[bytes, bytes]:
-    if not address:
-        return {}
-
-    def take(count: int) -> bytes:
-        nonlocal address
-        assert address is not None
-        taken = ctypes.string_at(address, count)
-        address += count
-        return taken
-
-    def number() -> int:
-        value: int = struct.unpack("=i", take(4))[0]
-        return value
-
-    metadata = {}
-    for _ in range(number()):
-        key = take(number())
-        metadata[key] = take(number())
-    return metadata

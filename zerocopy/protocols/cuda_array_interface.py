@@ -10,6 +10,7 @@ from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, Device
 from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import LossyConversionError, UnsupportedConversionError
 from zerocopy.protocols.exporter_errors import malformed
+from zerocopy.protocols.layout_checks import check_layout
 from zerocopy.strided_view import StridedView, contiguous_strides
 
 
@@ -35,8 +36,11 @@ def read(producer: Any, device_id: int = 0) -> tuple[StridedView, int | None]:
         entries = producer.__cuda_array_interface__
         version = int(entries["version"])
         shape = tuple(int(n) for n in entries["shape"])
-        ptr, readonly = entries["data"]
+        address, readonly = entries["data"]
+        ptr = int(address or 0)
         typestr = entries["typestr"]
+        strides = entries.get("strides")
+        strides = None if strides is None else tuple(int(s) for s in strides)
     except Exception as error:
         remedy = "expose shape, typestr, data and version, as version 3 of the interface requires"
         why = f"it could not be read ({type(error).__name__}: {error})"
@@ -56,17 +60,14 @@ def read(producer: Any, device_id: int = 0) -> tuple[StridedView, int | None]:
             code="masked",
         )
     dtype = _dtype(typestr, asked)
-    strides = entries.get("strides")
-    strides = contiguous_strides(shape, dtype.itemsize) if strides is None else tuple(int(s) for s in strides)
+    if strides is None:
+        strides = contiguous_strides(shape, dtype.itemsize)
     stream = entries.get("stream") if version >= 3 else LEGACY_DEFAULT_STREAM
     if stream == 0:
         remedy = "export 1 (legacy default), 2 (per-thread default) or None"
         raise malformed(asked, "its stream is 0, which version 3 disallows as ambiguous", remedy)
-    if not ptr and 0 not in shape:
-        raise malformed(asked, f"its pointer is 0 for shape {shape}")
-    view = StridedView(
-        int(ptr or 0), shape, strides, dtype, Device(CUDA, device_id), bool(readonly), producer
-    )
+    check_layout(asked, ptr, shape, strides, dtype.itemsize)
+    view = StridedView(ptr, shape, strides, dtype, Device(CUDA, device_id), bool(readonly), producer)
     return view, None if stream is None else int(stream)
 
 

@@ -17,6 +17,7 @@ from zerocopy.dtype import DType, by_dlpack, from_numpy
 from zerocopy.errors import DeviceError, UnsupportedConversionError
 from zerocopy.protocols.array_interface import writable_alias
 from zerocopy.protocols.exporter_errors import malformed, raised
+from zerocopy.protocols.layout_checks import check_layout, check_ndim
 from zerocopy.source import Array
 from zerocopy.strided_view import StridedView, contiguous_strides
 
@@ -192,14 +193,17 @@ def read(capsule: Capsule, producer: Any = None) -> StridedView:
             "fix the exporter: one of the two devices is wrong, and importing the wrong one could crash",
             code="invalid-producer",
         )
+    check_ndim(asked, tensor.ndim)
+    if tensor.ndim and not tensor.shape:
+        raise malformed(asked, f"its shape is NULL for {tensor.ndim} dimensions")
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     if tensor.strides:
         strides = tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim))
     else:
         strides = contiguous_strides(shape, dtype.itemsize)
-    ptr = (tensor.data or 0) + tensor.byte_offset
-    if not tensor.data and 0 not in shape:
-        raise malformed(asked, f"its data pointer is NULL for shape {shape}")
+    # NULL with an offset is no address: only empty arrays may have it.
+    ptr = tensor.data + tensor.byte_offset if tensor.data else 0
+    check_layout(asked, ptr, shape, strides, dtype.itemsize)
     return StridedView(ptr, shape, strides, dtype, device, bool(flags & FLAG_READ_ONLY), (capsule, producer))
 
 

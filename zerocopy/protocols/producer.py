@@ -9,19 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from zerocopy.device import CUDA, HOST, NO_SYNC_STREAM, Device, parse_device
-from zerocopy.dtype import from_numpy
+from zerocopy.dtype import SUBBYTE_NAMES, from_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError
 from zerocopy.protocols import array_interface, cuda_array_interface, cuda_driver, dlpack
+from zerocopy.protocols.layout_checks import check_layout
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView
 
 # NumPy imports versioned capsules from 2.1 on, and passes no stream for host memory.
 _VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+
+#: Methods of the protocols, looked up on the type, and attributes, which an instance can have.
+_METHODS = (
+    "__dlpack__",
+    "__arrow_c_array__",
+    "__arrow_c_device_array__",
+    "__arrow_c_stream__",
+    "__array__",
+)
+_INTERFACES = ("__cuda_array_interface__", "__array_interface__")
 
 _REMEDY = (
     "pass an array: an object with __dlpack__, __cuda_array_interface__, "
@@ -60,6 +72,20 @@ def is_arrow_array(obj: Any) -> bool:
     """Whether an object's type exports single Arrow arrays."""
     cls = type(obj)
     return hasattr(cls, "__arrow_c_device_array__") or hasattr(cls, "__arrow_c_array__")
+
+
+def exports_arrays(obj: Any) -> bool:
+    """Whether an object supports a protocol of arrays or tables, or the buffer protocol."""
+    cls = type(obj)
+    if any(hasattr(cls, name) for name in _METHODS) or any(_has_interface(obj, name) for name in _INTERFACES):
+        return True
+    try:
+        memoryview(obj).release()
+    except TypeError:
+        return False
+    except (ValueError, BufferError):  # a closed mmap: it has a buffer, which cannot be read
+        pass
+    return True
 
 
 def describe_buffer(obj: Any) -> Source:
@@ -123,6 +149,9 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
             "fix the exporter, or pass an array",
             code="invalid-producer",
         ) from error
+    # NumPy allocates uninitialised memory for a buffer at NULL.
+    ptr = 0 if protocol == "buffer" and array.flags.owndata else array_interface.address(array)
+    check_layout(asked, ptr, array.shape, array.strides, array.itemsize)
     native = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
     dtype = from_numpy(native)
     if dtype is None:
@@ -133,15 +162,7 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
             code="missing-dtype",
         )
     swapped = () if array.dtype.isnative else (_swapped(array.dtype),)
-    view = StridedView(
-        array_interface.address(array),
-        array.shape,
-        array.strides,
-        dtype,
-        HOST,
-        not array.flags.writeable,
-        array,
-    )
+    view = StridedView(ptr, array.shape, array.strides, dtype, HOST, not array.flags.writeable, array)
     host = (lambda: array.astype(native)) if swapped else (lambda: array)
     return Source(type_name(obj), view, host, protocol, swapped, obj=obj)
 
@@ -160,16 +181,29 @@ def _dlpack(obj: Any) -> Source:
         # -1, because a description needs no synchronisation; the conversion requests another capsule
         # with the consumer's stream. A stream would wait for the producer, which ends the capture of a
         # CUDA graph (cudaErrorStreamCaptureImplicit).
-        view = dlpack.read(dlpack.request(obj, stream=NO_SYNC_STREAM), obj)
+        view = _whole_bytes(dlpack.read(dlpack.request(obj, stream=NO_SYNC_STREAM), obj))
         return Source(type_name(obj), view, _not_on_host, "dlpack", obj=obj, producer=obj)
     capsule = dlpack.request(obj, max_version=dlpack.MAX_VERSION if _VERSIONED else None)
-    view = dlpack.read(capsule, obj)
+    view = _whole_bytes(dlpack.read(capsule, obj))
     reasons: tuple[Reason, ...] = ()
     if dlpack.is_copy(capsule):  # DLPACK_FLAG_BITMASK_IS_COPIED: not the producer's own memory
         reasons = (
             Reason("the exporter returns a copy", "export a view from the producer", code="exporter-copies"),
         )
-    return Source(type_name(obj), view, lambda: dlpack.as_ndarray(capsule, view), "dlpack", reasons, obj=obj)
+    host = cache(lambda: dlpack.as_ndarray(capsule, view))  # the capsule can be imported once
+    return Source(type_name(obj), view, host, "dlpack", reasons, obj=obj)
+
+
+def _whole_bytes(view: StridedView) -> StridedView:
+    """Return the view; refuse elements smaller than a byte, which DLPack packs and frameworks do not."""
+    if view.dtype.name in SUBBYTE_NAMES:  # packed by default: DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
+        raise UnsupportedConversionError(
+            "",
+            f"its type is {view.dtype}, of which DLPack packs several elements into one byte",
+            "unpack it into uint8 in the producer",
+            code="missing-dtype",
+        )
+    return view
 
 
 def _cuda_array_interface(obj: Any) -> Source:

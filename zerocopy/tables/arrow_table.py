@@ -56,27 +56,32 @@ def _chunk(obj: Any) -> arrow_c.Memory:
 
 
 def _stream(obj: Any, for_table: bool) -> Table:
-    """Describe a stream by its schema: many streams can be read only once."""
+    """Describe a stream by its schema: many streams can be requested and read only once."""
     name, field = type_name(obj), arrow_c.read_field(obj)
+    return unread_table(obj, name, field, lambda: _open(obj, name, for_table))
+
+
+def _open(obj: Any, name: str, for_table: bool) -> Table:
+    """Request a stream, and return it with its types before a batch is read."""
+    stream = arrow_c.Stream(obj)
 
     def read() -> Table:
         if for_table:
-            whole: Table = hub().table(hub().read_all(obj))
+            whole: Table = hub().table(hub().read_all(stream))
             return replace(whole, name=name)
-        schema, batches = arrow_c.read_stream(obj)
-        return table_of_chunks(obj, list(batches), schema)
+        return table_of_chunks(obj, list(stream.batches()), stream.field, name)
 
-    return unread_table(obj, name, field, read)
+    return unread_table(obj, name, stream.field, read)
 
 
-def _is_series(field: Field) -> bool:
+def is_series(field: Field) -> bool:
     """Whether a type is one column; a plain struct is a table."""
     return field.kind != "struct" or bool(field.extension)
 
 
 def unread_table(obj: Any, name: str, field: Field | None, read: Callable[[], Table]) -> Table:
     """Return a stream that is read once as a table, or as one column unless its type is a struct."""
-    single = field is not None and _is_series(field)
+    single = field is not None and is_series(field)
     parts = () if field is None else (field,) if single else field.children
     columns = [UnreadColumn(name, part) for part in parts]
     labels = [part.name for part in parts]
@@ -103,7 +108,7 @@ def table_of_chunks(
     arrow = arrow or (lambda: hub().read_all(obj))
     device = chunks[0].device if chunks else HOST
     whole = ArrowColumn(name, field, lambda: chunks, sum(c.length for c in chunks), arrow, device=device)
-    if _is_series(field):
+    if is_series(field):
         return Table(name, [field.name], [whole], whole.length, single=True, obj=obj)
     if whole.null_count:
         why = f"{whole.null_count:,} of its rows are null, and a table has no null rows"

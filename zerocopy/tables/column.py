@@ -37,6 +37,9 @@ class Column:
     refusal : Reason or None
         Why tensors cannot hold it, if that is known without its Arrow type: finding
         the type of Python objects costs a copy.
+    missing : callable or None
+        Returns the column with the values as nulls that its framework counts as missing besides
+        its nulls: NaN in pandas' floats.
     in_place : Column or None
         The same column without a copy, with strides that not every target supports, such as
         a field of records.
@@ -65,6 +68,7 @@ class Column:
     device: Device = HOST
     changes: bool = False
     refusal: Reason | None = None
+    missing: Callable[[], Column] | None = None
     in_place: Column | None = None
 
     @property

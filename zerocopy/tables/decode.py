@@ -79,6 +79,8 @@ class Decoder:
         """
         if column.refusal is not None and not self.encode:
             raise refused_by(column.refusal)
+        if column.missing is not None and self.nulls.mode in ("mask", "fill"):
+            column = column.missing()  # NaN stays NaN with nulls="nan", and without nulls=
         field = column.field
         if field is None:
             return self._leaf(column, column.values(_BYTE))
@@ -91,10 +93,9 @@ class Decoder:
         return decode(self, column, field)
 
     def _leaf(self, column: Column, values: Source, datetime_dtype: str = "") -> Any:
-        tree = self.nulls.apply(column, values, bool(datetime_dtype))
-        if isinstance(tree, Masked):
-            return Masked(TensorLeaf(tree.values, datetime_dtype), self._mask(column))
-        return TensorLeaf(tree, datetime_dtype)
+        if self.nulls.mode == "mask":
+            return Masked(TensorLeaf(values, datetime_dtype), self._mask(column))
+        return TensorLeaf(self.nulls.apply(column, values, bool(datetime_dtype)), datetime_dtype)
 
     def _mask(self, column: Column) -> TensorLeaf:
         if column.null_count:
@@ -309,14 +310,11 @@ def _each(tree: Any, change: Callable[[TensorLeaf], Any]) -> Any:
 
 
 def empty_mask(column: Column) -> Source:
-    """Return a mask without True for a column without nulls."""
-    mask = np.zeros(column.length, np.bool_)
-    view = StridedView(mask.ctypes.data, mask.shape, mask.strides, _BOOL, column.device, False, mask)
-    source = Source(column.name, view, lambda: mask, obj=mask)
-    if column.device.is_host:
-        return source
+    """Return a mask without True for a column without nulls; it is allocated when it is read."""
     why = Reason("the column has no nulls, so the mask is a new array", code="computed-mask")
-    return on_device.via_host(replace(source, view=replace(view, ptr=0), reasons=(why,)))
+    view = StridedView(0, (column.length,), (1,), _BOOL, column.device, False, column)
+    source = Source(column.name, view, lambda: np.zeros(column.length, np.bool_), reasons=(why,), obj=view)
+    return source if column.device.is_host else on_device.via_host(source)
 
 
 def _widened(values: Source) -> Source:

@@ -66,6 +66,8 @@ class Request:
         The options for tables.
     copy, writable : bool or None
         As ``convert`` takes them.
+    validate : bool
+        Whether the content of Arrow columns is checked (``validate="full"``).
     plan_array : callable
         ``plan_array(source, copy) -> Plan`` for one array, with the call's device and stream.
     cast : DTypeOption or None
@@ -76,5 +78,6 @@ class Request:
     options: Options
     copy: bool | None
     writable: bool | None
+    validate: bool
     plan_array: Callable[[Source, bool | None], Plan]
     cast: DTypeOption | None = None

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
+from typing import Any
 
 from zerocopy import registry
 from zerocopy.casting.option import DTypeOption
-from zerocopy.errors import UnsupportedConversionError
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.source import Source
 from zerocopy.tables import to_tables, to_tensors
 from zerocopy.tables.casting import cast_columns
 from zerocopy.tables.column import Table
-from zerocopy.tables.decode import decode
+from zerocopy.tables.labels import key, listed, positions
 from zerocopy.tables.options import DEFAULTS, Options, Request
-from zerocopy.tables.summary import copy_required, map_columns, run
+from zerocopy.tables.summary import copy_required, run
 from zerocopy.tables.tensor_table import table_of_tensor
 
 
@@ -26,11 +27,13 @@ def request(
     options: Options | None,
     copy: bool | None,
     writable: bool | None,
+    validate: bool,
     plan_array: Callable[[Source, bool | None], Plan],
     cast: DTypeOption | None,
 ) -> Request:
     """Return the request of a call; without options for tables, with the default ones."""
-    return Request(target, DEFAULTS if options is None else options, copy, writable, plan_array, cast)
+    options = DEFAULTS if options is None else options
+    return Request(target, options, copy, writable, validate, plan_array, cast)
 
 
 def make(description: Source | Table, request: Request) -> Plan:
@@ -44,14 +47,23 @@ def make(description: Source | Table, request: Request) -> Plan:
     table = _as_table(description, request)
     if table.read is not None:
         return _unread(table, request)
+    return _plan_columns(table, request)
+
+
+def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
+    """Plan a table that has been read; with `unread`, its columns have types and no memory."""
     if isinstance(request.options.nulls, dict) and not table.single:
         select(table, list(request.options.nulls))  # refuses a name that no column has
     chosen = select(table, request.options.columns)
+    if request.validate and not unread:
+        from zerocopy.tables import validation
+
+        validation.check(chosen)
     if request.options.index is False:
         chosen = replace(chosen, metadata=_metadata_of(chosen.metadata, ()))
     keeps_columns = _keeps_columns(request)
     if request.cast is not None:
-        chosen = cast_columns(chosen, request, keeps_columns)
+        chosen = cast_columns(chosen, request, keeps_columns, unread)
     if keeps_columns:
         return to_tables.plan(chosen, request)
     return to_tensors.plan(chosen, request)
@@ -88,29 +100,40 @@ def _unread(table: Table, request: Request) -> Plan:
     """Plan a stream or a query, whose types are known before it is read, but not its memory."""
     if request.copy is False and any(column.reasons for column in table.columns):
         raise copy_required({"": list(table.columns[0].reasons)})
-    read = table.read
-    assert read is not None
-    chosen = select(table, request.options.columns) if table.columns else table
-    # Refuse by type before a query runs or a stream is used up; there are no values to check yet.
-    if request.cast is not None:
-        chosen = cast_columns(chosen, request, _keeps_columns(request), unread=True)
-    if _keeps_columns(request):
-        map_columns(chosen, lambda label, path, column: request.target.column_reasons(column))
-    else:
-        to_tensors.plan_leaves(chosen, decode(chosen, request), replace(request, copy=None))
+    warnings: tuple[str, ...] = ()
+    if table.columns:
+        # Refuse by type before a query runs or a stream is used up.
+        warnings = _plan_columns(replace(table, read=None, obj=None), request, unread=True).warnings
     consequence = "it can be read once, and is used up" if table.once else "reading runs it"
     reasons = {reason: None for column in table.columns for reason in column.reasons}
-    # The schema of a stream that the hub reads is not known here.
+    # The schema of a stream without __arrow_c_schema__ is not known here.
     columns = f" of {len(table.columns)} columns" if table.columns else ""
     return Plan(
         f"{table.name}{columns}",
         request.target.name,
         steps=("read it", "convert the result"),
         reasons=tuple(reasons),
-        warnings=(f"the copied bytes are known only after reading ({consequence})",),
+        warnings=(f"the copied bytes are known only after reading ({consequence})", *warnings),
         unread=True,
-        run=lambda: run(make(read(), request)),
+        run=lambda: _read(table, request),
     )
+
+
+def _read(table: Table, request: Request) -> Any:
+    """Read a stream or run a query, and convert the result; if that is refused, say what was used up."""
+    assert table.read is not None
+    whole = table.read()
+    try:
+        plan = make(whole, request)
+        if whole.read is None:
+            return run(plan)
+    except ZeroCopyError as error:
+        if table.once:
+            action = "read" if whole.read is None else "requested"
+            why = f"{error.why}; the stream has been {action}, which many streams allow once"
+            error.with_context(why=why, remedy=f"open the stream again, then: {error.remedy}")
+        raise
+    return run(plan)  # the stream is open, and its types are known
 
 
 # -- columns= -------------------------------------------------------------------
@@ -129,41 +152,42 @@ def select(table: Table, labels: Iterable[Hashable] | None) -> Table:
     if table.single:
         why = "columns= selects from a table, and the object is one column"
         raise UnsupportedConversionError("", why, "leave columns out", code="option-value")
-    positions = [_position(list(table.labels), label) for label in labels]
+    places = positions(table.labels)
+    chosen = [_position(table.labels, places, label) for label in labels]
     first = len(table.labels) - table.index
-    kept = [table.labels[i] for i in positions]
+    kept = [table.labels[i] for i in chosen]
     return replace(
         table,
         labels=kept,
-        columns=[table.columns[i] for i in positions],
+        columns=[table.columns[i] for i in chosen],
         metadata=_metadata_of(table.metadata, [str(label) for label in kept]),
         obj=None,
         # Row labels are the last columns. Those that are still last after the selection remain so.
-        index=len(list(takewhile(lambda i: i >= first, reversed(positions)))),
+        index=len(list(takewhile(lambda i: i >= first, reversed(chosen)))),
     )
 
 
-def _position(labels: list[Hashable], label: Hashable) -> int:
+def _position(labels: Sequence[Hashable], places: dict[Hashable, list[int]], label: Hashable) -> int:
     """Return the position of the one column with a label."""
-    count = labels.count(label)
-    if count == 1:
-        return labels.index(label)
-    if count:
-        why = f"{count} columns of the table are called {label!r}"
-        remedy = f"rename them, or choose from {labels}"
+    here = places.get(key(label), [])
+    if len(here) == 1:
+        return here[0]
+    if here:
+        why = f"{len(here)} columns of the table are called {label!r}"
+        remedy = f"rename them, or choose from {listed(labels)}"
         raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
     import difflib
 
     near = difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
     why = f"no column of the table is called {label!r}"
-    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"choose from {labels}"
+    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"choose from {listed(labels)}"
     raise UnsupportedConversionError("", why, remedy, code="unknown-name")
 
 
 def _metadata_of(metadata: dict[bytes, bytes], labels: list[str] | tuple[()]) -> dict[bytes, bytes]:
     """Return a schema's metadata for the columns that are kept: each framework adapts its own entry."""
-    for key in metadata:
-        owner = registry.by_metadata_key(key)
+    for entry in metadata:
+        owner = registry.by_metadata_key(entry)
         if owner is not None:
             metadata = owner.select_metadata(metadata, labels)
     return metadata

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,16 @@ from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionE
 from zerocopy.layout.soa_to_aos import soa_to_aos
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import address
+from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import nulls, on_device
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import Decoder, TensorLeaf, refused_by
+from zerocopy.tables.labels import duplicates, listed, text_warnings
 from zerocopy.tables.nulls import Nulls
 from zerocopy.tables.options import Request
+from zerocopy.tables.padded_text import padded, padded_dtype, refuse_unpadded
 from zerocopy.tables.summary import combine_errors
 
 _BYTE = by_name("uint8")
@@ -32,6 +36,8 @@ _EXTENSIONS = ("", "arrow.bool8", "arrow.fixed_shape_tensor")
 
 #: A function that returns a field's values.
 _Load = Callable[[], Array]
+#: A field's format and loader, and its source if its memory could be part of existing records.
+_Described = tuple[Any, "_Load | dict[str, Any]", Source | None]
 
 
 def plan(table: Table, request: Request) -> Plan:
@@ -53,27 +59,71 @@ def plan(table: Table, request: Request) -> Plan:
                 why = f"{name}= applies to columns, and the result is records"
                 raise UnsupportedConversionError("", why, f"leave {name} out", code="option-value")
         return unchanged(table, request)
-    dtype, columns = _fields(table, request)
+    dtype, columns, sources = _fields(table, request)
 
     def host() -> Array:
         if not dtype.itemsize:  # without columns soa_to_aos does not know the number of rows
             return np.zeros(table.length, dtype)
-        return soa_to_aos(_loaded(columns), dtype)
+        return soa_to_aos(_loaded(columns), dtype, copy=True)
 
-    # The planner has no record type: it sees rows of bytes.
-    shape = (table.length, dtype.itemsize)
-    view = StridedView(0, shape, contiguous_strides(shape, 1), _BYTE, HOST, False, table)
+    source = _existing(table, dtype, sources)
+    steps: tuple[str, ...] = ()
+    if source is None:
+        steps = ("write the columns into rows",)
+        # The planner has no record type: it sees rows of bytes.
+        shape = (table.length, dtype.itemsize)
+        view = StridedView(0, shape, contiguous_strides(shape, 1), _BYTE, HOST, False, table)
 
-    def rows() -> Array:
-        records = host()
-        return records.view(np.uint8).reshape(shape) if records.nbytes else np.empty(shape, np.uint8)
+        def rows() -> Array:
+            records = host()
+            return records.view(np.uint8).reshape(shape) if records.nbytes else np.empty(shape, np.uint8)
 
-    plan = request.plan_array(Source(table.name, view, rows, "arrow-c", [_WRITTEN], obj=view), request.copy)
+        source = Source(table.name, view, rows, "arrow-c", [_WRITTEN], obj=view)
+    plan = request.plan_array(source, request.copy)
     run = plan.run
     assert run is not None
     records = (lambda: run().view(dtype)[:, 0]) if table.length and dtype.itemsize else host
-    steps = ("write the columns into rows",)
-    return replace(plan, source=f"{table.name} {table.shape}", steps=steps, run=records)
+    warnings = (*plan.warnings, *text_warnings(request.target.name, table.labels))
+    whole = replace(plan, source=f"{table.name} {table.shape}", steps=steps or plan.steps)
+    return replace(whole, warnings=warnings, run=records)
+
+
+def _existing(table: Table, dtype: np.dtype[Any], sources: list[Source | None]) -> Source | None:
+    """Return the rows of bytes whose fields the columns are already, or None.
+
+    One contiguous column is such records, and so are neighbouring columns of one row-major array. The
+    fields have no padding, so each byte of a row belongs to a column.
+    """
+    kept = [source for source in sources if source is not None and not source.reasons]
+    if len(kept) < len(sources) or not kept or not table.length or not dtype.itemsize:
+        return None
+    views = [source.view for source in kept]
+    if not all(view.device.is_host for view in views):
+        return None
+    first, stride = views[0], views[0].strides[0]
+    if table.length == 1:
+        stride = dtype.itemsize
+    if stride < dtype.itemsize:
+        return None
+    offset = 0
+    for view in views:
+        row = replace(view, shape=view.shape[1:], strides=view.strides[1:])
+        if view.ptr != first.ptr + offset or not row.c_contiguous:
+            return None
+        if table.length > 1 and view.strides[0] != stride:
+            return None
+        offset += row.nbytes
+    readonly = any(view.readonly for view in views)
+    owner = tuple(view.owner for view in views)
+    shape = (table.length, dtype.itemsize)
+    rows = StridedView(first.ptr, shape, (stride, 1), _BYTE, HOST, readonly, owner)
+
+    def host() -> Array:
+        # Called although only addresses are needed: it waits for the producer's work.
+        arrays = tuple(source.host() for source in kept)
+        return replace(rows, owner=(owner, arrays)).numpy()
+
+    return Source(table.name, rows, host, kept[0].protocol, obj=rows)
 
 
 def unchanged(table: Table, request: Request) -> Plan:
@@ -97,30 +147,32 @@ def unchanged(table: Table, request: Request) -> Plan:
 # -- fields -----------------------------------------------------------------------
 
 
-def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, Any]]:
+def _fields(table: Table, request: Request) -> tuple[np.dtype[Any], dict[str, Any], list[Source | None]]:
+    """Return the records' dtype, each field's loader, and each field's source."""
     if request.options.encode:
         why = "encode=True adds units and categories to numbers, and a record cannot hold them"
         raise UnsupportedConversionError("", why, "leave encode out", code="option-value")
     names = _unique([str(label) for label in table.labels])
     formats: list[Any] = []
     columns: dict[str, Any] = {}
+    sources: list[Source | None] = []
     refused: dict[Hashable, ZeroCopyError] = {}
     for name, label, column in zip(names, table.labels, table.columns, strict=True):
         policy = nulls.parse(request.options.nulls, label)
         try:
-            kind, columns[name] = _field(column, policy)
+            kind, columns[name], source = _field(column, policy)
             formats.append(kind)
+            sources.append(source)
         except ZeroCopyError as error:
             refused[label] = error
     if refused:
         raise combine_errors(refused)
-    return _record(names, formats), columns
+    return _record(names, formats), columns, sources
 
 
 def _unique(names: list[str]) -> list[str]:
-    twice = list(dict.fromkeys(name for name in names if names.count(name) > 1))
-    if twice:
-        why = f"several columns are called {', '.join(map(repr, twice))}, and a record has each field once"
+    if twice := duplicates(names):
+        why = f"several columns are called {listed(twice)}, and a record has each field once"
         remedy = "rename them, or pick some with columns=[...]"
         raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
     return names
@@ -130,15 +182,20 @@ def _record(names: list[str], formats: list[Any]) -> np.dtype[Any]:
     return np.dtype({"names": names, "formats": formats}) if names else np.dtype([])
 
 
-def _field(column: Column, policy: Nulls) -> tuple[Any, _Load | dict[str, Any]]:
-    """Return a field's format, and the function that returns its values; refuse types that records lack."""
+def _field(column: Column, policy: Nulls) -> _Described:
+    """Return a field's format, the function that returns its values, and its source if it is one array.
+
+    Types that records lack are refused.
+    """
     field = column.field
     if policy.mode == "mask":
         why = "it would have a mask, and a record cannot hold one"
         remedy = 'nulls="nan" or a value such as nulls=0 fills nulls; layout="columns" gives masks'
         raise LossyConversionError("", why, remedy, code="nulls")
     if field is not None and (
-        field.kind not in _KINDS or field.extension not in _EXTENSIONS or field.timezone
+        (field.kind not in _KINDS and padded_dtype(field) is None)
+        or field.extension not in _EXTENSIONS
+        or field.timezone
     ):
         lack = ", and NumPy's datetime64 has no time zone" if field.timezone else ", which records lack"
         remedy = "cast it first, or leave it out with columns=[...]"
@@ -147,22 +204,29 @@ def _field(column: Column, policy: Nulls) -> tuple[Any, _Load | dict[str, Any]]:
         policy.refuse(column)
         parts = [_field(column.child(i), policy) for i in range(len(field.children))]
         inner = _unique([child.name for child in field.children])
-        return _record(inner, [part[0] for part in parts]), {
-            name: part[1] for name, part in zip(inner, parts, strict=True)
-        }
-    if field is not None and field.kind == "fixed_binary":
-        policy.refuse(column)
-        dtype = field.metadata.get(b"zerocopy:numpy", b"").decode()
-        kind = np.dtype(dtype if dtype == f"S{field.width}" else f"V{field.width}")
-        source = column.values(_BYTE, (field.width,))
-        if not field.width:
-            return kind, lambda: np.zeros(column.length, kind)
-        return kind, lambda: np.ascontiguousarray(on_device.fetch(source)).view(kind)[:, 0]
+        loads = {name: part[1] for name, part in zip(inner, parts, strict=True)}
+        return _record(inner, [part[0] for part in parts]), loads, None
+    if field is not None and field.kind in ("fixed_binary", "binary"):
+        return _bytes(column, field, policy)
     if field is not None and field.kind == "fixed_list" and not _of_numbers(column):
         return _sub_array(column, field.list_size, policy)
     leaf = Decoder(policy, datetimes=True).decode(column)
     assert isinstance(leaf, TensorLeaf)
     return _plain(leaf)
+
+
+def _bytes(column: Column, field: Field, policy: Nulls) -> _Described:
+    policy.refuse(column)
+    dtype = padded_dtype(field)
+    if field.kind == "binary":
+        assert dtype is not None
+        refuse_unpadded(column, dtype)
+        return dtype, partial(padded, column, dtype), None
+    kind = np.dtype(f"V{field.width}") if dtype is None else dtype
+    source = column.values(_BYTE, (field.width,))
+    if not field.width:
+        return kind, lambda: np.zeros(column.length, kind), None
+    return kind, lambda: np.ascontiguousarray(on_device.fetch(source)).view(kind)[:, 0], source
 
 
 def _of_numbers(column: Column) -> bool:
@@ -172,11 +236,11 @@ def _of_numbers(column: Column) -> bool:
     return _of_numbers(column.child()) if field.kind == "fixed_list" else field.kind in ("number", "bool")
 
 
-def _sub_array(column: Column, size: int, policy: Nulls) -> tuple[Any, _Load | dict[str, Any]]:
+def _sub_array(column: Column, size: int, policy: Nulls) -> _Described:
     policy.refuse(column)
-    kind, load = _field(column.child(), policy)
+    kind, load, _ = _field(column.child(), policy)
     base, shape = kind if isinstance(kind, tuple) else (kind, ())
-    return (base, (size, *shape)), _in_lists(load, column.length, size)
+    return (base, (size, *shape)), _in_lists(load, column.length, size), None
 
 
 def _in_lists(load: _Load | dict[str, Any], rows: int, size: int) -> Any:
@@ -190,7 +254,7 @@ def _in_lists(load: _Load | dict[str, Any], rows: int, size: int) -> Any:
     return lists
 
 
-def _plain(leaf: TensorLeaf) -> tuple[Any, _Load]:
+def _plain(leaf: TensorLeaf) -> _Described:
     view = leaf.source.view
     if leaf.source.refusal is not None:
         raise refused_by(leaf.source.refusal)
@@ -199,7 +263,7 @@ def _plain(leaf: TensorLeaf) -> tuple[Any, _Load]:
         why = f"it is {view.dtype}, which NumPy lacks"
         remedy = "pip install ml_dtypes, which adds it to NumPy"
         raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
-    return (dtype, view.shape[1:]), lambda: on_device.fetch(leaf.source).view(dtype)
+    return (dtype, view.shape[1:]), lambda: on_device.fetch(leaf.source).view(dtype), leaf.source
 
 
 def _loaded(columns: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from zerocopy.dtype import by_name
 from zerocopy.protocols.arrow_c import Memory
+from zerocopy.protocols.exporter_errors import malformed
 from zerocopy.source import Array
 from zerocopy.tables import memory
 
@@ -21,7 +23,15 @@ _AT_ONCE = 1 << 20
 
 
 def offsets(chunks: Sequence[Memory]) -> Array:
-    """Return int64 offsets of the texts, as if they were stored one after the other."""
+    """Return int64 offsets of the texts, as if they were stored one after the other.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        A view refers to bytes outside its block of text.
+    """
+    for chunk in chunks:
+        _check(chunk)
     sizes = [np.empty(0, np.int64), *(_sizes(chunk) for chunk in chunks)]
     out = np.zeros(sum(map(len, sizes)) + 1, np.int64)
     np.cumsum(np.concatenate(sizes), out=out[1:])
@@ -66,6 +76,21 @@ def _gather(chunk: Memory, starts: Array, sizes: Array, out: Array) -> None:
 def _views(chunk: Memory) -> Array:
     start = chunk.buffers[1] + chunk.offset * _VIEW.itemsize
     return memory.read(chunk, start, chunk.length * _VIEW.itemsize).view(_VIEW)
+
+
+def _check(chunk: Memory) -> None:
+    """Refuse views that are not inside their blocks: `text` would read past them."""
+    views = _views(chunk)[memory.valid(chunk)]
+    if (views["size"] < 0).any():
+        raise malformed("", "the size of a view is negative")
+    views = views[views["size"] > _INLINE]
+    blocks = len(chunk.buffers) - 3
+    if not ((views["block"] >= 0) & (views["block"] < blocks)).all():
+        raise malformed("", f"a view refers to a block of text that does not exist: there are {blocks}")
+    if len(views):
+        ends = memory.read(chunk, chunk.buffers[-1], blocks, by_name("int64"))[views["block"]]
+        if (views["offset"] < 0).any() or (views["offset"].astype(np.int64) + views["size"] > ends).any():
+            raise malformed("", "a view refers to bytes outside its block of text")
 
 
 def _sizes(chunk: Memory) -> Array:

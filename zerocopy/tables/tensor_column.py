@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -19,6 +19,33 @@ from zerocopy.tables.column import Column
 from zerocopy.tables.hub import hub
 
 _BOOL = by_name("bool")
+#: Rows that are searched for nulls at once, so that counting them takes little memory.
+_BLOCK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Nulls that are values of the column itself, such as NaT, NaN or the code -1.
+
+    Attributes
+    ----------
+    values : callable
+        ``values() -> ndarray``, without a copy.
+    is_null : callable
+        ``is_null(ndarray) -> ndarray`` of bool.
+    why : Reason
+        Why a mask of them is a copy.
+    """
+
+    values: Callable[[], Array]
+    is_null: Callable[[Array], Array]
+    why: Reason
+
+    def count(self) -> int:
+        """Return the number of nulls, without a mask of all rows."""
+        array = self.values()
+        blocks = (array[row : row + _BLOCK] for row in range(0, len(array), _BLOCK))
+        return sum(int(np.count_nonzero(self.is_null(block))) for block in blocks)
 
 
 class TensorColumn(Column):
@@ -30,8 +57,8 @@ class TensorColumn(Column):
         The values; integers where `field` gives them another meaning.
     field : Field, optional
         The meaning of integers: dates, times, codes. None: they are numbers.
-    mask : callable, optional
-        ``mask() -> ndarray or None``, of bool, True where a row is null.
+    mask : callable or Marks, optional
+        ``mask() -> ndarray or None``, of bool, True where a row is null; or which values are nulls.
     categories : Column, optional
         The values that codes refer to.
     reasons : tuple of Reason
@@ -42,7 +69,7 @@ class TensorColumn(Column):
         self,
         source: Source,
         field: Field | None = None,
-        mask: Callable[[], Array | None] | None = None,
+        mask: Callable[[], Array | None] | Marks | None = None,
         categories: Column | None = None,
         reasons: tuple[Reason, ...] = (),
     ) -> None:
@@ -70,10 +97,14 @@ class TensorColumn(Column):
     @cached_property
     def nulls(self) -> Array | None:
         """Which rows are null, or None; computed once."""
+        if isinstance(self._mask, Marks):
+            return self._mask.is_null(self._mask.values()) if self.null_count else None
         return self._mask() if self._mask is not None else None
 
-    @property
-    def null_count(self) -> int:
+    @cached_property
+    def null_count(self) -> int:  # type: ignore[override]
+        if isinstance(self._mask, Marks):
+            return self._mask.count()
         return 0 if self.nulls is None else int(np.count_nonzero(self.nulls))
 
     @property
@@ -84,10 +115,16 @@ class TensorColumn(Column):
         return replace(self.source, reasons=(*self.reasons, *self.source.reasons))
 
     def mask(self) -> Source:
+        if isinstance(self._mask, Marks):
+            view = StridedView(0, (self.length,), (1,), _BOOL, self.source.view.device, False, self)
+            return Source(self.name, view, self._computed_mask, "buffer", (self._mask.why,), obj=view)
         mask = self.nulls if self.nulls is not None else np.zeros(self.length, np.bool_)
         device = self.source.view.device
         view = StridedView(mask.ctypes.data, mask.shape, mask.strides, _BOOL, device, True, mask)
         return Source(self.name, view, lambda: mask, "buffer", obj=mask)
+
+    def _computed_mask(self) -> Array:
+        return self.nulls if self.nulls is not None else np.zeros(self.length, np.bool_)
 
     def dictionary(self) -> Column:
         assert self._categories is not None

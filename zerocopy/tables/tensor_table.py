@@ -9,6 +9,7 @@ from functools import cache
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.source import Array, Source
 from zerocopy.tables.column import Column, Table
+from zerocopy.tables.labels import duplicates, listed
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -47,11 +48,9 @@ def _labels(width: int, names: Sequence[str] | None) -> list[str]:
     if len(labels) != width:
         why = f"{len(labels)} names for {width} columns"
         raise UnsupportedConversionError("", why, "pass a name for each of them", code="option-value")
-    if len(set(labels)) != width:
-        repeated = sorted({str(label) for label in labels if labels.count(label) > 1})
-        raise UnsupportedConversionError(
-            "", f"several columns are called {', '.join(repeated)}", "rename them", code="duplicate-names"
-        )
+    if twice := duplicates(labels):
+        why = f"several columns are called {listed(twice)}"
+        raise UnsupportedConversionError("", why, "rename them", code="duplicate-names")
     return labels
 
 

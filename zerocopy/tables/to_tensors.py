@@ -13,6 +13,7 @@ from zerocopy.plan import Plan
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Table
 from zerocopy.tables.decode import TensorLeaf, decode
+from zerocopy.tables.labels import duplicates, listed
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import rebuild
 from zerocopy.tables.summary import combine_plans, map_columns, run
@@ -101,7 +102,9 @@ def plan_leaves(
             if part:  # such as the offsets of a text's categories
                 error.with_context(why=f"its {part}: {error.why}")
             raise
-        plans[path] = plan if not leaf.constant else replace(plan, zero_copy=False, copied_bytes=0)
+        if leaf.constant:
+            plan = replace(plan, zero_copy=False, copied_bytes=0, new_bytes=leaf.source.view.nbytes)
+        plans[path] = plan
 
         def act() -> Any:
             result = run(plan)
@@ -115,9 +118,8 @@ def plan_leaves(
 
 def _check_labels(table: Table) -> None:
     """Refuse duplicate labels, which a dict cannot have as keys."""
-    labels = list(table.labels)
-    if len({*labels}) != len(labels):
-        twice = list(dict.fromkeys(str(label) for label in labels if labels.count(label) > 1))
-        why = f"several columns are called {', '.join(map(repr, twice))}, and a dict has each key once"
+    if twice := duplicates(table.labels):
+        names = listed([str(label) for label in twice])
+        why = f"several columns are called {names}, and a dict has each key once"
         remedy = "rename them, or pass the columns one by one"
         raise UnsupportedConversionError("", why, remedy, code="duplicate-names")

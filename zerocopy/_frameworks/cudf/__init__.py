@@ -22,6 +22,7 @@ from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.labels import duplicates, listed
 from zerocopy.tables.to_tables import Copied
 
 _INSTALL = "pip install cudf-cu13, or cudf-cu12: nvidia-smi shows the CUDA version"
@@ -221,10 +222,9 @@ def _is_meaningful(index: Any) -> bool:
 
 
 def _unique(labels: Sequence[Hashable]) -> None:
-    repeated = sorted({str(name) for name in labels if list(labels).count(name) > 1})
-    if repeated:
+    if repeated := duplicates(labels):
         raise obstacles.refuse_column(
-            f"several columns are called {', '.join(repeated)}, and cuDF requires unique names",
+            f"several columns are called {listed(repeated)}, and cuDF requires unique names",
             "rename them",
             code="duplicate-names",
         )

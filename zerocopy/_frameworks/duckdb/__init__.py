@@ -23,6 +23,7 @@ from zerocopy.tables.arrow_column import UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.fixed_shape import nested_lists
 from zerocopy.tables.hub import hub
+from zerocopy.tables.labels import text_warnings
 from zerocopy.tables.summary import combine_errors
 
 COPIES = Reason(
@@ -163,9 +164,7 @@ class DuckDB(Framework):
             warnings.append("DuckDB has no metadata: the schema's is lost")
         if table.index:
             warnings.append(f"DuckDB has no index: it becomes {table.index} ordinary columns")
-        if others := [label for label in table.labels if not isinstance(label, str)]:
-            warnings.append(f"DuckDB's names are strings: {', '.join(map(repr, others))} become strings")
-        return tuple(warnings)
+        return (*warnings, *text_warnings("DuckDB", table.labels))
 
     def alias_warnings(self, table: Table) -> tuple[str, ...]:
         return (_LIVE,)

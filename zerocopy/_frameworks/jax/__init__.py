@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from zerocopy import registry
@@ -72,6 +73,7 @@ class Jax(Framework):
             capsule = dlpack.request(obj, max_version=None)
             view = replace(dlpack.read(capsule, obj), readonly=True)
 
+            @cache  # the capsule can be imported once
             def host() -> Array:
                 array = dlpack.as_ndarray(capsule, view)
                 array.flags.writeable = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,15 @@ from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, RefusedColumn
 from zerocopy.tables.object_column import ObjectColumn
-from zerocopy.tables.tensor_column import TensorColumn
+from zerocopy.tables.padded_text import PaddedColumn, field_of
+from zerocopy.tables.tensor_column import Marks, TensorColumn
 
 _BYTE, _INT32, _INT64 = by_name("uint8"), by_name("int32"), by_name("int64")
 #: Arrow's time units, as its format strings write them; NumPy's other units become seconds.
 _UNITS = {"s": "s", "ms": "m", "us": "u", "ns": "n"}
+_NAT = Reason(
+    "NumPy marks nulls among dates with NaT, and a mask is computed from them", code="computed-mask"
+)
 OBJECTS = Reason(
     "it holds Python objects, which tensors do not have",
     "convert them to numbers first, if they are numbers: x.astype('float64')",
@@ -40,7 +43,8 @@ def array_column(array: Array, name: str) -> Column:
         return time_column(lambda: array, lambda: array, dtype, len(array), name)
     shape, strides = (len(array), dtype.itemsize), (*array.strides, 1)
     view = StridedView(address(array), shape, strides, _BYTE, HOST, not array.flags.writeable, array)
-    column = TensorColumn(Source(name, view, view.numpy, "buffer", obj=array), binary_field(dtype))
+    kind = PaddedColumn if dtype.kind == "S" else TensorColumn
+    column = kind(Source(name, view, view.numpy, "buffer", obj=array), field_of(dtype))
     column.refusal = text_refusal(dtype)
     return column
 
@@ -52,7 +56,7 @@ class FieldColumn(TensorColumn):
         self,
         source: Source,
         field: Field | None,
-        mask: Callable[[], Array | None] | None = None,
+        mask: Marks | None = None,
         on_use: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(source, field, mask)
@@ -67,11 +71,9 @@ class FieldColumn(TensorColumn):
     def source(self, source: Source) -> None:
         self._source = source
 
-    def mask(self) -> Source:
-        why = Reason(
-            "NumPy marks nulls among dates with NaT, and a mask is computed from them", code="computed-mask"
-        )
-        return replace(super().mask(), reasons=(why,))
+
+class PaddedFieldColumn(FieldColumn, PaddedColumn):
+    """A column of a record field of NumPy's ``S`` bytes."""
 
 
 def number_dtype(dtype: np.dtype[Any]) -> DType | None:
@@ -97,13 +99,6 @@ def text_refusal(dtype: np.dtype[Any]) -> Reason:
     elif dtype.kind in "SV":
         remedy = "encode=True gives its bytes, (rows, width), as x.view('uint8').reshape(*x.shape, -1) does"
     return Reason(f"it is {dtype}, which tensors do not have", remedy, code="no-tensor-type")
-
-
-def binary_field(dtype: np.dtype[Any]) -> Field:
-    """Return the Arrow type of bytes of one length."""
-    # Arrow has one type for S (text padded with zeros) and V: the metadata restores S.
-    metadata = {b"zerocopy:numpy": dtype.str[1:].encode()} if dtype.kind == "S" else {}
-    return Field(f"w:{dtype.itemsize}", metadata=metadata)
 
 
 def time_column(
@@ -149,10 +144,6 @@ def time_column(
             array = array.astype(native, copy=False)
         return array if days else array.view(np.int64)
 
-    def mask() -> Array | None:
-        hidden = np.isnat(peek())
-        return hidden if hidden.any() else None
-
     if why:
         standard = _INT32 if days else _INT64
         view = StridedView(0, (length,), (standard.itemsize,), standard, HOST, False, load)
@@ -161,7 +152,8 @@ def time_column(
         view = StridedView(
             address(array), array.shape, array.strides, _INT64, HOST, not array.flags.writeable, array
         )
-    return FieldColumn(Source(name, view, host, "buffer", tuple(why), obj=view), field, mask, on_use)
+    marks = Marks(peek, np.isnat, _NAT)
+    return FieldColumn(Source(name, view, host, "buffer", tuple(why), obj=view), field, marks, on_use)
 
 
 def _in_days(array: Array) -> Array:

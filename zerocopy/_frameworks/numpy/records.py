@@ -13,8 +13,8 @@ import numpy as np
 from zerocopy._frameworks.numpy.columns import (
     OBJECTS,
     FieldColumn,
+    PaddedFieldColumn,
     array_column,
-    binary_field,
     is_foreign_type,
     number_dtype,
     text_refusal,
@@ -33,6 +33,7 @@ from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables.column import Column, RefusedColumn, Table
 from zerocopy.tables.hub import hub
 from zerocopy.tables.object_column import ObjectColumn
+from zerocopy.tables.padded_text import field_of
 from zerocopy.tables.tensor_column import TensorColumn
 
 _BYTE = by_name("uint8")
@@ -175,7 +176,7 @@ def _leaf(
         )
     if native.kind in "SV" and native.itemsize and not is_foreign_type(native):
         wide = (*shape, native.itemsize)
-        raw = _copied(lambda: _bytes(load().reshape(shape)), wide, _BYTE, binary_field(native), name, on_use)
+        raw = _copied(lambda: _bytes(load().reshape(shape)), wide, _BYTE, field_of(native), name, on_use)
         raw.refusal = text_refusal(native)
         return raw
     error = UnsupportedConversionError(
@@ -207,7 +208,9 @@ def _copied(
     on_use: Any,
 ) -> FieldColumn:
     view = StridedView(0, shape, contiguous_strides(shape, dtype.itemsize), dtype, HOST, False, host)
-    return FieldColumn(Source(name, view, host, "buffer", (INTERLEAVED,), obj=view), field, on_use=on_use)
+    # Metadata marks bytes that are padded: those of dtype S, but not V.
+    kind = PaddedFieldColumn if field is not None and field.metadata else FieldColumn
+    return kind(Source(name, view, host, "buffer", (INTERLEAVED,), obj=view), field, on_use=on_use)
 
 
 class _NestedColumn(Column):

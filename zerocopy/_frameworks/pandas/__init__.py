@@ -180,7 +180,10 @@ class Pandas(Framework):
                 warnings.append(f"pandas cannot print column {label!r}, which is {column.field}")
             if kind_of(column) in UNUSABLE and series_getter(column) is None:
                 warnings.append(f"column {label!r}: {UNUSABLE[kind_of(column)][0]}")
-        if meta.read(table.metadata) is not None and any(series_getter(c) is None for c in table.columns):
+        metadata = meta.read(table.metadata)
+        if metadata is not None and metadata.lost and any(isinstance(x, str) for x in table.labels):
+            warnings.append(f"labels of type {', '.join(metadata.lost)} became strings, and stay strings")
+        if metadata is not None and any(series_getter(c) is None for c in table.columns):
             warnings.append("Arrow columns become ArrowDtype: the types that pandas had are not restored")
         return tuple(warnings)
 

@@ -23,7 +23,8 @@ from zerocopy.strided_view import StridedView
 from zerocopy.tables.column import Column, RefusedColumn, Table
 from zerocopy.tables.hub import hub
 from zerocopy.tables.object_column import ObjectColumn
-from zerocopy.tables.tensor_column import TensorColumn
+from zerocopy.tables.padded_text import PaddedColumn, field_of
+from zerocopy.tables.tensor_column import Marks, TensorColumn
 
 _BYTE = by_name("uint8")
 NAT = np.iinfo(np.int64).min
@@ -95,7 +96,10 @@ def is_default(index: Any, default: Any) -> bool:
 
 
 #: A warning for every frame with floats, because a search for NaN would read all values.
-NAN = "NaN in a column of NumPy's floats is a number, not a null: x.convert_dtypes() turns it into nulls"
+NAN = (
+    "NaN in a column of NumPy's floats stays NaN: nulls= masks or fills it in tensors, and "
+    "x.convert_dtypes() turns it into nulls"
+)
 
 
 def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
@@ -113,7 +117,7 @@ def frame_table(pd: Any, frame: Any, index: bool | None, name: str) -> Table:
         reasons = (LEVEL,) if frame.index.nlevels > 1 else ()
         for place, level in enumerate(levels_of(frame.index)):
             unnamed = level.name is None or str(level.name) in taken
-            label = meta.generated_name(place) if unnamed else level.name
+            label = meta.generated_name(place, taken) if unnamed else level.name
             labels.append(label)
             taken.add(str(label))
             columns.append(index_column(pd, level, reasons))
@@ -170,7 +174,7 @@ def column_of(pd: Any, values: Any, as_series: Callable[[], Any], reasons: tuple
     if type(values) is pd.arrays.NumpyExtensionArray:  # text is a subclass
         values = values.to_numpy(copy=False)  # NumPy's memory, with a dtype of pandas
     try:
-        column = _of_numpy(values) if isinstance(values.dtype, np.dtype) else _of_extension(pd, values)
+        column = _of_numpy(pd, values) if isinstance(values.dtype, np.dtype) else _of_extension(pd, values)
     except ZeroCopyError as error:
         column = RefusedColumn(_NAME, len(values), error, int(values.nbytes))
     column.reasons = (*reasons, *column.reasons)
@@ -180,7 +184,7 @@ def column_of(pd: Any, values: Any, as_series: Callable[[], Any], reasons: tuple
     return column  # type: ignore[no-any-return]
 
 
-def _of_numpy(values: Any) -> Column:
+def _of_numpy(pd: Any, values: Any) -> Column:
     array: Array = values if isinstance(values, np.ndarray) else values.to_numpy(copy=False)
     dtype = array.dtype
     if dtype.kind in "mM":
@@ -188,21 +192,40 @@ def _of_numpy(values: Any) -> Column:
         field = Field(f"ts{unit}:" if dtype.kind == "M" else f"tD{unit}")
         return _times(array, field)
     if dtype.kind == "O":
-        return ObjectColumn(_NAME, len(array), lambda: array, _OBJECTS)
+        return _of_objects(pd, array)
     if dtype.kind == "S" or (dtype.kind == "V" and dtype.names is None):
         raw = np.ascontiguousarray(array).view("u1").reshape(len(array), dtype.itemsize)
-        return TensorColumn(_source(raw), Field(f"w:{dtype.itemsize}"))
+        return (PaddedColumn if dtype.kind == "S" else TensorColumn)(_source(raw), field_of(dtype))
     native = dtype.newbyteorder("=")
     standard = from_numpy(native)
     if standard is None:
         why = f"it is {dtype}, which no other framework has"
         raise UnsupportedConversionError("", why, "cast it: x.astype('float64')", code="missing-dtype")
     if dtype.isnative:
-        return TensorColumn(_source(array))
+        return _numbers(array, _source(array))
     remedy = "x.astype(x.dtype.newbyteorder('='))"
     swapped = Reason(f"the bytes are in the other order ({dtype.str})", remedy, code="byte-order")
     view = StridedView(address(array), array.shape, array.strides, standard, HOST, True, array)
-    return TensorColumn(Source(_NAME, view, lambda: array.astype(native), "buffer", [swapped]))
+    return _numbers(array, Source(_NAME, view, lambda: array.astype(native), "buffer", [swapped]))
+
+
+def _numbers(array: Array, source: Source) -> Column:
+    """Describe numbers; NaN is a number, and missing for ``nulls=`` as for pandas' ``isna()``."""
+    column = TensorColumn(source)
+    if array.dtype.kind in "fc":
+        column.missing = lambda: TensorColumn(source, mask=Marks(lambda: array, np.isnan, _MARKED))
+    return column
+
+
+def _of_objects(pd: Any, array: Array) -> Column:
+    def without_nan() -> Array:
+        kept = array.copy()
+        kept[pd.isna(array)] = None
+        return kept
+
+    column = ObjectColumn(_NAME, len(array), lambda: array, _OBJECTS)
+    column.missing = lambda: ObjectColumn(_NAME, len(array), without_nan, _OBJECTS)
+    return column
 
 
 def _source(array: Array) -> Source:
@@ -214,17 +237,12 @@ def _source(array: Array) -> Source:
     return Source(_NAME, view, lambda: array, "buffer", obj=array)
 
 
-class _Marked(TensorColumn):
-    """A column whose mask is computed from its values."""
-
-    def mask(self) -> Source:
-        why = Reason(
-            "pandas marks nulls among the values, and a mask is computed from them", code="computed-mask"
-        )
-        return replace(super().mask(), reasons=(why,))
+_MARKED = Reason(
+    "pandas marks nulls among the values, and a mask is computed from them", code="computed-mask"
+)
 
 
-class _Booleans(_Marked):
+class _Booleans(TensorColumn):
     """A nullable boolean column: bytes, which Arrow packs into bits."""
 
     def __init__(self, pd: Any, array: Any) -> None:
@@ -239,6 +257,9 @@ class _Booleans(_Marked):
             super().__init__(_source(array.to_numpy(bool, copy=False)), Field("b"))
         self._arrow = _of_arrow(pd, array)
 
+    def mask(self) -> Source:
+        return replace(super().mask(), reasons=(_MARKED,))
+
     def arrow(self) -> Any:
         return self._arrow.arrow()
 
@@ -249,18 +270,13 @@ class _Booleans(_Marked):
         ]
 
 
-def _marked(
-    source: Source, field: Field | None, hidden: Callable[[], Array], of: Column | None = None
-) -> Column:
-    def mask() -> Array | None:
-        nulls = hidden()
-        return nulls if nulls.any() else None
-
-    return _Marked(source, field, mask, of)
-
-
 def _times(array: Array, field: Field) -> Column:
-    return _marked(_source(array.view("i8")), field, lambda: np.isnat(array))
+    return TensorColumn(_source(array.view("i8")), field, Marks(lambda: array, np.isnat, _MARKED))
+
+
+def _is_minus_one(codes: Array) -> Array:
+    marked: Array = codes == -1
+    return marked
 
 
 def _of_extension(pd: Any, array: Any) -> Column:
@@ -283,13 +299,13 @@ def _of_extension(pd: Any, array: Any) -> Column:
             ordered=bool(dtype.ordered),
             dictionary=names.field or Field.of(names.values(_BYTE).view.dtype.name),
         )
-        return _marked(_source(codes), field, lambda: codes == -1, names)
+        return TensorColumn(_source(codes), field, Marks(lambda: codes, _is_minus_one, _MARKED), names)
     if isinstance(array, pd.arrays.BooleanArray):
         return _Booleans(pd, array)
     if isinstance(array, (pd.arrays.IntegerArray, pd.arrays.FloatingArray)) and not array.isna().any():
         return TensorColumn(_source(array.to_numpy(dtype.numpy_dtype, copy=False)))
     if isinstance(dtype, pd.StringDtype) and dtype.storage == "python":
-        return ObjectColumn(_NAME, len(array), lambda: array.to_numpy(object), _TEXT)
+        return ObjectColumn(_NAME, len(array), lambda: array.to_numpy(object, na_value=None), _TEXT)
     return _of_arrow(pd, array)
 
 

@@ -9,16 +9,22 @@ from __future__ import annotations
 import json
 import re
 from ast import literal_eval
+from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import count
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
 import zerocopy
+from zerocopy._frameworks.pandas import labels
 
 KEY = b"pandas"
+#: The dtype of a level of the labels, in its description.
+_DTYPE = "zerocopy_dtype"
 _GENERATED = re.compile(r"__index_level_\d+__")
 
 #: A type in the JSON: ``pandas_type``, ``numpy_type``, ``metadata``.
@@ -31,41 +37,71 @@ class IndexMetadata:
 
     #: A field's name for each level of the index, or a dict that describes a range.
     index: list[Any] = field(default_factory=list)
-    #: Each field's label in pandas, by the field's name.
-    names: dict[str, Any] = field(default_factory=dict)
+    #: The labels in pandas of the fields of one name, in order, as `labels.encode` writes them.
+    names: dict[str, list[Any]] = field(default_factory=dict)
     #: A description of each level of the column labels.
     labels: list[dict[str, Any]] = field(default_factory=list)
     #: The data frame's ``attrs``.
     attributes: dict[str, Any] = field(default_factory=dict)
 
-    def level_name(self, field_name: str) -> Any:
+    def level_name(self, pd: Any, field_name: str) -> Any:
         """Return the name of a level of the index; None if its field's name was generated."""
-        name = self.names.get(field_name, field_name)
-        generated = name == field_name and _GENERATED.fullmatch(field_name)
-        return None if generated else name
+        if field_name not in self.names:
+            return None if _GENERATED.fullmatch(field_name) else field_name
+        return _restored(pd, self.names[field_name][-1], field_name)
+
+    def restored(self, pd: Any, fields: Sequence[str]) -> list[Any]:
+        """Return the labels in pandas of a table's fields; a text that is ambiguous stays text."""
+        counts, seen = Counter(fields), Counter[str]()
+        labels = []
+        for name in fields:
+            known = self.names.get(name, [])
+            if known and (len(known) == counts[name] or all(label == known[0] for label in known)):
+                labels.append(_restored(pd, known[seen[name] % len(known)], name))
+            else:
+                labels.append(name)
+            seen[name] += 1
+        return labels
+
+    @property
+    def lost(self) -> list[str]:
+        """The types of labels that became text for good."""
+        values = [value for known in self.names.values() for value in known if isinstance(value, list)]
+        return list(dict.fromkeys(kind for value in values if (kind := labels.unrestorable(value))))
 
 
-def generated_name(level: int) -> str:
-    """Return the field's name for a level of the index that has no name.
+def _restored(pd: Any, value: Any, text: str) -> Any:
+    try:
+        return labels.decode(pd, value) if isinstance(value, list) else value
+    except (ValueError, TypeError, KeyError, IndexError, ArithmeticError):
+        return text
+
+
+def generated_name(level: int, taken: Collection[str] = ()) -> str:
+    """Return the field's name for a level of the index that has no name, or whose name is `taken`.
 
     Examples
     --------
-    >>> generated_name(0)
-    '__index_level_0__'
+    >>> generated_name(0), generated_name(0, {"__index_level_0__"})
+    ('__index_level_0__', '__index_level_1__')
     """
-    return f"__index_level_{level}__"
+    return next(name for i in count(level) if (name := f"__index_level_{i}__") not in taken)
 
 
 def column_entry(label: Hashable, field_name: str, dtype: TypeEntry, mixed: bool = False) -> dict[str, Any]:
     """Return the description of one column.
 
     If the labels have several types (`mixed`), numbers stay numbers, because the entry has no
-    single type from which they could be restored.
+    single type from which pyarrow could restore them. zerocopy restores a label from an entry of its own.
     """
-    kept = label is None or (mixed and isinstance(label, (bool, int, float)))
-    name = label if kept else _label_text(label)
+    if type(label) is str:
+        name: Any = label
+    else:
+        number = mixed and isinstance(label, (bool, int, float)) and isfinite(label)
+        name = label if label is None or number else _label_text(label)
     keys = ("name", "field_name", "pandas_type", "numpy_type", "metadata")
-    return dict(zip(keys, (name, field_name, *dtype), strict=True))
+    entry = dict(zip(keys, (name, field_name, *dtype), strict=True))
+    return entry if label is None or type(label) is str else {**entry, labels.KEY: labels.encode(label)}
 
 
 def _label_text(label: Any) -> str:
@@ -91,7 +127,7 @@ def range_of(description: dict[str, Any]) -> range:
 def write(
     columns: Sequence[dict[str, Any]],
     index: Sequence[Any],
-    labels: Sequence[dict[str, Any]],
+    levels: Sequence[dict[str, Any]],
     attributes: dict[Any, Any],
     version: str,
 ) -> dict[bytes, bytes]:
@@ -108,7 +144,7 @@ def write(
         kept = False  # JSON cannot represent it; pyarrow omits attrs, too
     entry = {
         "index_columns": list(index),
-        "column_indexes": list(labels),
+        "column_indexes": list(levels),
         "columns": list(columns),
         "attributes": attributes if kept else {},
         "creator": {"library": "zerocopy", "version": zerocopy.__version__},
@@ -124,10 +160,15 @@ def read(metadata: dict[bytes, bytes]) -> IndexMetadata | None:
         return None
     try:
         entry = json.loads(text)
-        names = {str(c.get("field_name", c["name"])): c["name"] for c in entry["columns"]}
-        labels = [dict(level) for level in entry.get("column_indexes") or ()]
+        names: dict[str, list[Any]] = {}
+        for column in entry["columns"]:
+            name = str(column.get("field_name", column["name"]))
+            generated = "field_name" not in column and _GENERATED.fullmatch(name)
+            label = None if generated else column.get(labels.KEY, column["name"])
+            names.setdefault(name, []).append(label)
+        levels = [dict(level) for level in entry.get("column_indexes") or ()]
         index = list(entry["index_columns"])
-        return IndexMetadata(index, names, labels, dict(entry.get("attributes") or {}))
+        return IndexMetadata(index, names, levels, dict(entry.get("attributes") or {}))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None  # not JSON of pandas
 
@@ -160,9 +201,9 @@ def type_entry(pd: Any, dtype: Any) -> TypeEntry:
         kinds = {"O": "object", "M": "datetime", "m": "timedelta", "S": "bytes", "V": "bytes"}
         return kinds.get(dtype.kind, dtype.name), "object" if dtype.kind in "SV" else text, None
     if isinstance(dtype, pd.CategoricalDtype):
-        count = len(dtype.categories)
-        codes = next(f"int{n}" for n in (8, 16, 32, 64) if count < 2 ** (n - 1))
-        return "categorical", codes, {"num_categories": count, "ordered": bool(dtype.ordered)}
+        size = len(dtype.categories)
+        codes = next(f"int{n}" for n in (8, 16, 32, 64) if size < 2 ** (n - 1))
+        return "categorical", codes, {"num_categories": size, "ordered": bool(dtype.ordered)}
     if isinstance(dtype, pd.DatetimeTZDtype):
         return "datetimetz", f"datetime64[{dtype.unit}]", {"timezone": zone(dtype.tz) or str(dtype.tz)}
     if isinstance(dtype, pd.StringDtype):
@@ -203,20 +244,34 @@ def label_entry(pd: Any, level: Any) -> dict[str, Any]:
         elif inferred not in ("string", "empty"):
             entry = ("mixed", "object", None)
     column = column_entry(level.name, "", entry)
-    return {**column, "field_name": column["name"]}
+    # A CategoricalIndex comes back as its values.
+    plain = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+    return {**column, "field_name": column["name"], _DTYPE: str(plain)}
 
 
-def labels_index(pd: Any, labels: list[Any], metadata: IndexMetadata | None) -> Any:
+def labels_index(pd: Any, fields: list[Any], metadata: IndexMetadata | None) -> Any:
     """Return the column labels as an index, with their types in pandas."""
     if metadata is None or not metadata.labels:
-        return pd.Index(labels, tupleize_cols=False) if labels else pd.RangeIndex(0)
-    names = [level.get("name") for level in metadata.labels]
-    if labels and not all(isinstance(label, str) for label in labels):
-        if len(names) > 1:
-            return pd.MultiIndex.from_tuples(labels, names=names)
-        return pd.Index(labels, name=names[0])
+        return labels.index_of(pd, fields)
+    names = [_restored(pd, level.get(labels.KEY, level.get("name")), "") for level in metadata.labels]
+    text = all(isinstance(label, str) for label in fields)
+    if text and _DTYPE not in metadata.labels[0]:
+        return _of_other_writers(pd, fields, metadata, names)
+    rows = metadata.restored(pd, fields) if text else fields
+    types = [level.get(_DTYPE) for level in metadata.labels]
+    if len(names) == 1:
+        return labels.index_of(pd, rows, types[0], names[0])
+    if any(type(row) is not tuple or len(row) != len(names) for row in rows):
+        return labels.index_of(pd, rows)  # the metadata does not fit the labels
+    columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]
+    levels = [labels.index_of(pd, list(c), dtype) for c, dtype in zip(columns, types, strict=True)]
+    return pd.MultiIndex.from_arrays(levels, names=names)
+
+
+def _of_other_writers(pd: Any, fields: list[str], metadata: IndexMetadata, names: list[Any]) -> Any:
+    """Return the column labels of a schema that pyarrow wrote, whose labels are texts."""
     try:
-        texts = [metadata.names.get(label, label) for label in labels]
+        texts = metadata.restored(pd, fields)
         if len(names) == 1:
             return _label_values(pd, texts, metadata.labels[0]).rename(names[0])
         # Labels of several levels are written as tuples.
@@ -227,7 +282,7 @@ def labels_index(pd: Any, labels: list[Any], metadata: IndexMetadata | None) -> 
         ]
         return pd.MultiIndex.from_arrays(levels, names=names)
     except (ValueError, TypeError, SyntaxError, KeyError):
-        return pd.Index(labels)  # the metadata does not fit the labels
+        return pd.Index(fields)  # the metadata does not fit the labels
 
 
 def _label_values(pd: Any, texts: list[Any], level: dict[str, Any]) -> Any:

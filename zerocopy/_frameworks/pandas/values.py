@@ -223,7 +223,7 @@ def index_from(pd: Any, table: Table, metadata: meta.IndexMetadata | None) -> tu
         if len(ranges) == len(entries) == 1 and len(ranges[0]) == table.length:
             return [], pd.RangeIndex(ranges[0], name=entries[0].get("name"))
         return [], pd.RangeIndex(table.length)
-    names = [metadata.level_name(str(table.labels[i])) for i in places]
+    names = [metadata.level_name(pd, str(table.labels[i])) for i in places]
     arrays = [_index_values(pd, table.columns[i]) for i in places]
     if len(arrays) > 1:
         return places, pd.MultiIndex.from_arrays(arrays, names=names)

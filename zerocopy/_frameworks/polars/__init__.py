@@ -28,6 +28,7 @@ from zerocopy.source import Array, Source
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
+from zerocopy.tables.labels import duplicates, listed, text_warnings
 
 
 class Polars(Framework):
@@ -118,11 +119,8 @@ class Polars(Framework):
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         """Return no reasons; refuse labels that a frame cannot have."""
         labels = [str(label) for label in table.labels]
-        if len(set(labels)) != len(labels):
-            twice = [label for label in dict.fromkeys(labels) if labels.count(label) > 1]
-            why = (
-                f"several columns are called {', '.join(map(repr, twice))}, and polars requires unique names"
-            )
+        if twice := duplicates(labels):
+            why = f"several columns are called {listed(twice)}, and polars requires unique names"
             raise UnsupportedConversionError("", why, "rename them in the source", code="duplicate-names")
         if self.form == "Series" and len(labels) != 1:
             why = f"a table of {len(labels)} columns is not one polars.Series"
@@ -141,8 +139,7 @@ class Polars(Framework):
             warnings.append(
                 f"the index becomes columns ({', '.join(labels[-table.index :])}): polars has none"
             )
-        if any(not isinstance(label, str) for label in table.labels):
-            warnings.append("labels that are not strings become strings: polars has only string labels")
+        warnings += text_warnings("polars", table.labels)
         for label, column in zip(labels, table.columns, strict=True):
             if not isinstance(column, OWN) and column.field is not None:
                 subject = "it: " if table.single else f"column {label!r}: "

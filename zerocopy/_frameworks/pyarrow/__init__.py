@@ -25,6 +25,7 @@ from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
+from zerocopy.tables.labels import text_warnings
 
 _MAX_NDIM = 32
 _FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
@@ -222,12 +223,12 @@ class PyArrow(Hub):
 
     def from_column(self, table: Table) -> Any:
         pa = self.module()
+        if self.form not in (None, "ChunkedArray"):
+            return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
         array = table.columns[0].arrow()
         chunked = isinstance(array, pa.ChunkedArray)
         if self.form == "ChunkedArray":
             return array if chunked else pa.chunked_array([array])
-        if self.form is not None:
-            return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
         return array.chunk(0) if chunked and array.num_chunks == 1 else array
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
@@ -238,6 +239,9 @@ class PyArrow(Hub):
                 code="not-an-array",
             )
         return super().table_reasons(table)
+
+    def table_warnings(self, table: Table) -> tuple[str, ...]:
+        return () if table.single else text_warnings("pyarrow", table.labels)
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()
@@ -346,7 +350,7 @@ def _column(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
             code="other-device",
         )
     chunked = isinstance(array, pa.ChunkedArray)
-
+    _check(pa, array, name)
     field = _field(of if of is not None else array.type)
     # A type without children needs only its buffers: exporting it would take 20 us more per chunk.
     flat = field.kind in _FLAT and not field.extension
@@ -358,6 +362,20 @@ def _column(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
     column = ArrowColumn(name, field, load, len(array), lambda: array, size=lambda: int(array.nbytes))
     column.chunk_count = array.num_chunks if chunked else 1
     return column
+
+
+def _check(pa: Any, array: Any, name: str) -> None:
+    """Refuse buffers that are too small for their rows, as readers of IPC files may return them (130 ns)."""
+    # pyarrow 26 rejects valid empty slices of string views.
+    if not len(array):
+        return
+    try:
+        array.validate()
+    except pa.ArrowInvalid as error:
+        remedy = "fix it where it is created"
+        raise UnsupportedConversionError(
+            f"convert({name})", f"its content is invalid: {error}", remedy, code="invalid-content"
+        ) from error
 
 
 def _flat_memory(field: Field, chunk: Any) -> arrow_c.Memory:

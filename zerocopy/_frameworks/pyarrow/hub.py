@@ -9,8 +9,9 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST
-from zerocopy.errors import Reason, UnsupportedConversionError
+from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
+from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array
@@ -27,20 +28,21 @@ class Hub(Framework):
             if not hasattr(type(obj), "__arrow_c_stream__"):
                 array = pa.array(obj)
                 return pa.RecordBatch.from_struct_array(array) if pa.types.is_struct(array.type) else array
-            stream = obj if isinstance(obj, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(obj)
-        except pa.ArrowInvalid as error:
-            try:
-                return pa.chunked_array(obj)  # a stream of plain arrays, not of batches
-            except pa.ArrowException:
-                raise _unreadable(obj, error) from error
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise _unreadable(obj, error) from error
-        try:
+            if isinstance(obj, pa.RecordBatchReader):
+                stream = obj
+            else:
+                # Its type decides who imports it: an importer that refuses a stream has used it up.
+                opened = obj if isinstance(obj, arrow_c.Stream) else arrow_c.Stream(obj)
+                if opened.field.kind != "struct" or opened.field.extension:
+                    return pa.chunked_array(opened)
+                stream = pa.RecordBatchReader.from_stream(opened)
             if "_view" not in str(stream.schema):
                 return stream.read_all()
             # pyarrow 26 rejects imported empty slices of string views as invalid.
             return pa.Table.from_batches([batch for batch in stream if batch.num_rows], stream.schema)
-        except (pa.ArrowException, OSError, RuntimeError) as error:
+        except ZeroCopyError:
+            raise
+        except (pa.ArrowException, OSError, RuntimeError, TypeError, ValueError) as error:
             raise _unreadable(obj, error) from error
 
     def copied(self, array: Any) -> Any:
@@ -101,6 +103,25 @@ class Hub(Framework):
         import numpy as np
 
         return np.frombuffer(self.module().allocate_buffer(nbytes), np.uint8)
+
+    def binary_from_padded(self, rows: Array) -> Any:
+        """Return rows of bytes without the NULs at their ends."""
+        import numpy as np
+
+        pa = self.module()
+        count, width = rows.shape
+        lengths = np.char.str_len(rows.view(f"S{width}")[:, 0]) if rows.size else np.zeros(count, np.int64)
+        offsets = np.zeros(count + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        kind = pa.binary()
+        if offsets[-1] > np.iinfo(np.int32).max:
+            kind = pa.large_binary()
+        else:
+            offsets = offsets.astype(np.int32)
+        values = rows[np.arange(width) < lengths[:, None]]
+        return pa.Array.from_buffers(
+            kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(values)], null_count=0
+        )
 
     def nested(self, field: Field, parts: list[Any], length: int) -> Any:
         """Return arrays as the fields of structs, or as the elements of lists of one length."""

@@ -24,6 +24,8 @@ def cuda_exporter(
         if tensor.data_ptr() % tensor.element_size():
             raise BufferError("misaligned")
         index = tensor.get_device()
+        # torch's capsule holds the tensor, and `tensor.data = ...` would free the memory.
+        tensor = tensor.data
 
         def export(stream: int) -> Any:
             # On the same stream there is nothing to order: skip torch's exporter, which creates

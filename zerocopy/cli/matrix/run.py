@@ -13,6 +13,7 @@ import zerocopy
 from zerocopy import registry
 from zerocopy.cli import datasets, doctor
 from zerocopy.cli.datasets import Data
+from zerocopy.cli.input_limits import MAX_BYTES
 from zerocopy.cli.matrix import arrays, columns, samples
 from zerocopy.cli.terminal import printable
 from zerocopy.errors import UnknownFrameworkError
@@ -39,6 +40,7 @@ class Options:
     types: str | None
     only: str | None
     samples: int | None
+    max_bytes: int = MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def run_matrix(options: Options) -> Result:
     if frameworks is not None and sources is not None:
         frameworks = list(dict.fromkeys([*frameworks, *sources]))
     try:
-        data = datasets.iris() if options.path is None else datasets.load(options.path)
+        data = datasets.iris() if options.path is None else datasets.load(options.path, options.max_bytes)
         chosen, why = _columns(options, data)
         return _measure(options, data, chosen, why, frameworks, sources)
     except datasets.DataError as error:

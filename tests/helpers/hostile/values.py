@@ -1,0 +1,66 @@
+"""The values of results, read by their own frameworks."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+
+
+def bits(x: Any) -> bytes | None:
+    """Return the bytes of a tensor's values in row-major order; None for other objects."""
+    module = type(x).__module__.partition(".")[0]
+    if module == "torch":
+        import torch
+
+        plain = x.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        return plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b""
+    if module in ("jaxlib", "jax"):
+        return np.asarray(x).tobytes()
+    if module == "tensorflow":
+        return bytes(np.asarray(x.numpy()).tobytes())
+    if module == "pyarrow" and hasattr(x, "to_numpy") and type(x).__name__ == "Tensor":
+        return bytes(x.to_numpy().tobytes())
+    return x.tobytes() if isinstance(x, np.ndarray) and x.dtype.kind != "O" else None
+
+
+def rows(x: Any) -> list[Any] | None:
+    """Return a column's Python values; None for other objects."""
+    module, name = type(x).__module__.partition(".")[0], type(x).__name__
+    if module in ("pyarrow", "nanoarrow") and hasattr(x, "to_pylist"):
+        return list(x.to_pylist()) if "Array" in name else None
+    if module == "polars" and name == "Series":
+        return list(x.to_list())
+    if isinstance(x, np.ndarray) and x.ndim == 1 and x.dtype.kind in "iub":
+        return x.tolist()
+    return None
+
+
+def read_all(x: Any, depth: int = 0) -> None:
+    """Read every value, so that wrong memory shows; errors of the framework itself are allowed."""
+    if isinstance(x, dict):
+        x = list(x.values())
+    if isinstance(x, (list, tuple)) and depth < 5:
+        for item in x[:20]:
+            read_all(item, depth + 1)
+        return
+    # The framework refuses to show some values, such as a time zone that does not exist.
+    with contextlib.suppress(Exception):
+        _read(x)
+
+
+def _read(x: Any) -> None:
+    module = type(x).__module__.partition(".")[0]
+    if module in ("torch", "jaxlib", "jax", "tensorflow", "numpy"):
+        bits(x)
+    elif module in ("pyarrow", "nanoarrow") and hasattr(x, "to_pylist"):
+        x.to_pylist()
+    elif module == "polars":
+        x.rows() if hasattr(x, "rows") else x.to_list()
+    elif module == "pandas":
+        x.to_numpy(dtype=object)
+    elif module in ("duckdb", "_duckdb"):
+        x.fetchall()
+    else:
+        repr(x)

@@ -1,0 +1,231 @@
+"""Types of containers: which objects are containers, their items, and how each type is rebuilt."""
+
+from __future__ import annotations
+
+import copy as copying
+from collections import UserDict, UserList, deque
+from collections.abc import Callable, Mapping, MutableSequence
+from dataclasses import fields
+from functools import cached_property
+from inspect import getattr_static
+from typing import Any
+
+from zerocopy import registry
+from zerocopy.errors import UnsupportedConversionError
+from zerocopy.protocols.producer import exports_arrays
+
+#: Types of containers, with their subclasses: a namedtuple is a tuple.
+CONTAINERS = (dict, list, tuple)
+
+#: Types that frameworks own, so that one lookup recognises most leaves.
+ARRAY_TYPES: set[type] = set()
+
+registry.on_change(ARRAY_TYPES.clear)
+
+
+class Attribute(str):
+    """The name of an attribute, as a key of a path."""
+
+    __slots__ = ()
+
+
+def is_container(obj: Any) -> bool:
+    """Whether an object is converted leaf by leaf; an array or table never is."""
+    return isinstance(obj, CONTAINERS) or other_kind(obj) is not None
+
+
+def is_mapping(obj: Any) -> bool:
+    """Whether a container has keys, as a dict has."""
+    return isinstance(obj, dict) if isinstance(obj, CONTAINERS) else other_kind(obj) is _of_mapping
+
+
+def is_plain_object(obj: Any) -> bool:
+    """Whether an object is neither an array, a table nor a container: text, None, a Python number."""
+    if obj is None or isinstance(obj, str) or type(obj) in (bool, int, float, complex):
+        return True
+    if isinstance(obj, CONTAINERS) or _has_array_type(obj):  # NumPy's scalars are arrays
+        return False
+    return not exports_arrays(obj) and other_kind(obj) is None
+
+
+def _has_array_type(obj: Any) -> bool:
+    """Whether a framework, or zerocopy itself, owns the object's type."""
+    cls = type(obj)
+    if cls in ARRAY_TYPES:
+        return True
+    if registry.by_type(cls) is None:
+        return cls.__module__.partition(".")[0] == "zerocopy"
+    ARRAY_TYPES.add(cls)
+    return True
+
+
+def items_of(obj: Any) -> list[tuple[Any, Any]]:
+    """Return a container's keys and values; fields that are marked static are not among them."""
+    if isinstance(obj, CONTAINERS):
+        return [*(obj.items() if isinstance(obj, dict) else enumerate(obj))]
+    kind = other_kind(obj)
+    assert kind is not None
+    try:
+        if kind is _of_variable:
+            return [(Attribute("value"), obj.get_value())]
+        if kind is _of_dataclass:
+            return [(Attribute(name), getattr(obj, name)) for name in _array_fields(obj)]
+        return [*(obj.items() if kind is _of_mapping else enumerate(obj))]
+    except (MemoryError, RecursionError):
+        raise
+    except Exception as error:
+        raise UnsupportedConversionError(
+            f"convert({type(obj).__qualname__})",
+            f"reading its items raised {type(error).__name__}: {error}",
+            "pass a dict or list of them",
+            code="producer-raised",
+        ) from error
+
+
+def rebuild(obj: Any, keys: list[Any], values: list[Any]) -> Any:
+    """Return a container of the same type with other values.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        The container's type cannot be built from its items.
+    """
+    if type(obj) is dict:
+        return dict(zip(keys, values, strict=True))
+    if type(obj) is list:
+        return values
+    try:
+        if isinstance(obj, CONTAINERS):
+            return _of_builtin(obj, keys, values)
+        kind = other_kind(obj)
+        assert kind is not None
+        return kind(obj, keys, values)
+    except (MemoryError, RecursionError):
+        raise
+    except Exception as error:  # a type with its own constructor
+        raise UnsupportedConversionError(
+            f"convert({type(obj).__qualname__})",
+            f"a {type(obj).__qualname__} cannot be rebuilt from its items: {error}",
+            _plain_form(obj),
+            code="container-type",
+        ) from error
+
+
+def _plain_form(obj: Any) -> str:
+    """Return the fix for a container that cannot be rebuilt."""
+    if is_mapping(obj):
+        return "pass dict(x)"
+    if isinstance(obj, CONTAINERS) or other_kind(obj) is _of_sequence:
+        return "pass list(x)"
+    return "pass a dict of its attributes"
+
+
+def _of_builtin(obj: Any, keys: list[Any], values: list[Any]) -> Any:
+    if isinstance(obj, dict):
+        same = copying.copy(obj)  # keeps a defaultdict's factory and an OrderedDict's type
+        for key, value in zip(keys, values, strict=True):  # a Counter's update() adds
+            same[key] = value
+        return same
+    if isinstance(obj, list):
+        same_list = copying.copy(obj)
+        same_list[:] = values
+        return same_list
+    return type(obj)(*values) if hasattr(obj, "_fields") else type(obj)(values)
+
+
+# -- other types ------------------------------------------------------------------------
+
+_Rebuild = Callable[[Any, list[Any], list[Any]], Any]
+
+
+def other_kind(obj: Any) -> _Rebuild | None:
+    """Return how to rebuild a container that is not a dict, list or tuple; None for other objects."""
+    if _has_array_type(obj):
+        return None
+    cls = type(obj)
+    kind: _Rebuild
+    if hasattr(cls, "__dataclass_fields__"):
+        kind = _of_dataclass
+    elif isinstance(obj, Mapping):
+        kind = _of_mapping
+    elif isinstance(obj, MutableSequence):
+        kind = _of_sequence
+    elif hasattr(cls, "__jax_array__") and hasattr(cls, "get_value") and hasattr(cls, "replace"):
+        kind = _of_variable  # such as the values of flax.nnx.State
+    else:
+        return None
+    return None if exports_arrays(obj) else kind
+
+
+def _array_fields(obj: Any) -> list[str]:
+    """Return the names of a dataclass's fields that are set and not marked static.
+
+    The marks are those of ``jax.tree_util.register_dataclass`` and ``flax.struct``.
+    """
+    return [
+        field.name
+        for field in fields(obj)
+        if not field.metadata.get("static", False)
+        and field.metadata.get("pytree_node", True)
+        and hasattr(obj, field.name)
+    ]
+
+
+def _of_dataclass(obj: Any, keys: list[Any], values: list[Any]) -> Any:
+    """Return a copy without its constructor, which may validate, or accept other arguments."""
+    same = object.__new__(type(obj))
+    for name, value in getattr(obj, "__dict__", {}).items():
+        # Values that were computed from the source's arrays are computed again.
+        if not isinstance(getattr_static(type(obj), name, None), cached_property):
+            same.__dict__[name] = value
+    for field in fields(obj):
+        if hasattr(obj, field.name):  # static fields, which can be slots
+            object.__setattr__(same, field.name, getattr(obj, field.name))
+    for name, value in zip(keys, values, strict=True):
+        object.__setattr__(same, name, value)  # a frozen class refuses setattr()
+    return same
+
+
+def _of_mapping(obj: Any, keys: list[Any], values: list[Any]) -> Any:
+    items = dict(zip(keys, values, strict=True))
+    if isinstance(obj, UserDict):
+        same = copying.copy(obj)
+        same.data = items
+        return same
+    # Not a copy with other items: a copy of an unknown type can share the source's storage.
+    same = type(obj)(items)  # type: ignore[call-arg]
+    if list(same) != keys or not all(_is_kept(same[key], value) for key, value in items.items()):
+        raise TypeError("its constructor changes the items")
+    return same
+
+
+def _of_sequence(obj: Any, _: list[Any], values: list[Any]) -> Any:
+    if isinstance(obj, UserList):
+        same = copying.copy(obj)
+        same.data = values
+        return same
+    if isinstance(obj, deque):
+        return type(obj)(values, obj.maxlen)
+    same = type(obj)(values)  # type: ignore[call-arg]
+    if not all(map(_is_kept, same, values)) or len(same) != len(values):
+        raise TypeError("its constructor changes the items")
+    return same
+
+
+def _of_variable(obj: Any, _: list[Any], values: list[Any]) -> Any:
+    same = obj.replace(values[0])
+    if not _is_kept(same.get_value(), values[0]):
+        raise TypeError("its constructor changes the items")
+    return same
+
+
+def _is_kept(stored: Any, value: Any) -> bool:
+    """Whether a new container returns an item as it was passed; inner containers may be rebuilt."""
+    if stored is value:
+        return True
+    if type(stored) is not type(value) or not is_container(value):
+        return False
+    theirs, ours = items_of(stored), items_of(value)
+    return len(theirs) == len(ours) and all(
+        key == name and _is_kept(one, other) for (key, one), (name, other) in zip(theirs, ours, strict=True)
+    )

@@ -1,0 +1,56 @@
+"""Checks of the addresses, shapes and strides that producers report, before memory is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from zerocopy.errors import UnsupportedConversionError
+from zerocopy.protocols.exporter_errors import malformed
+
+#: NumPy's limit (``NPY_MAXDIMS`` since 2.0). DLPack has none, so a wrong count would be read as
+#: billions of dimensions.
+MAX_NDIM = 64
+_ADDRESSES = 1 << 64
+_SIZES = 1 << 63  # sizes and strides in bytes are int64 in every framework
+
+
+def check_ndim(asked: str, ndim: int) -> None:
+    """Refuse a number of dimensions that is negative or above `MAX_NDIM`."""
+    if ndim < 0:
+        raise malformed(asked, f"its number of dimensions is {ndim}")
+    if ndim > MAX_NDIM:
+        raise UnsupportedConversionError(
+            asked,
+            f"it has {ndim} dimensions and zerocopy reads at most {MAX_NDIM}",
+            "reshape it, or squeeze dimensions of size 1",
+            code="too-many-dimensions",
+        )
+
+
+def check_layout(asked: str, ptr: int, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> None:
+    """Refuse a layout that no memory can have; the bytes themselves cannot be checked.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        An extent is negative, the sizes do not match, a size or an address exceeds 64 bits,
+        or elements lie at or below address 0.
+    """
+    check_ndim(asked, len(shape))
+    if len(strides) != len(shape):
+        raise malformed(asked, f"it has {len(shape)} dimensions and {len(strides)} strides")
+    if any(extent < 0 for extent in shape):
+        raise malformed(asked, f"its shape {tuple(shape)} has a negative extent")
+    # Empty dimensions are left out, as in NumPy: a slice of the array could have the other ones.
+    if prod(extent for extent in shape if extent) * itemsize >= _SIZES:
+        raise malformed(asked, f"its shape {tuple(shape)} has more than 2^63 bytes")
+    if 0 in shape:
+        return
+    reaches = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
+    low = ptr + sum(reach for reach in reaches if reach < 0)
+    high = ptr + sum(reach for reach in reaches if reach > 0) + itemsize
+    if low <= 0 or high > _ADDRESSES or high - low >= _SIZES:
+        where = "NULL" if not ptr else f"{ptr:#x}"
+        why = f"its data pointer is {where} for shape {tuple(shape)} and strides of {tuple(strides)} bytes"
+        raise malformed(asked, why)
