@@ -11,6 +11,7 @@ from zerocopy import registry
 from zerocopy._engine.container_types import is_container, is_mapping, items_of
 from zerocopy._engine.device_plan import on_device, to_host
 from zerocopy._engine.options import TABLE_NAMES
+from zerocopy._engine.target import resolve, text
 from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source
 from zerocopy.describe import describe, describe_columns, out_of_memory, summarize, translated_errors
@@ -29,10 +30,12 @@ class Call:
     The description is used for all messages, so the object is described once.
     """
 
-    __slots__ = ("cast", "description", "obj", "options", "table_options", "to")
+    __slots__ = ("cast", "description", "obj", "options", "table_options", "target", "to")
 
     def __init__(self, obj: Any, to: Any, options: dict[str, Any]) -> None:
         self.obj, self.to, self.options = obj, to, options
+        # Names take no other module: a first conversion runs few files.
+        self.target = registry.find(to) or resolve(to, obj)
         self.description: Any = None  # a Source or a Table; None before describe()
         self.table_options: Any = None  # an Options; checked here, before the object is described
         self.cast: DTypeOption | None = DTypeOption(options["dtype"]) if "dtype" in options else None
@@ -48,7 +51,7 @@ class Call:
 
     def __str__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
-        return f"convert({self.subject}, to={self.to!r}{options})"
+        return f"convert({self.subject}, to={text(self.to)}{options})"
 
     def is_tree(self) -> bool:
         """Whether the object is a container that is converted leaf by leaf, and not a table.
@@ -64,7 +67,7 @@ class Call:
                     return False
         if not is_mapping(self.obj):
             return True
-        target = registry.by_name(self.to)
+        target = self.target
         if (not target.tables or "leaves" in self.options) and not self.table_options:
             return True
         with self.translated_errors():
@@ -110,7 +113,7 @@ def make_plan(call: Call) -> Plan:
         The conversion is not possible; the message has the whole call.
     """
     options = call.options
-    target = registry.by_name(call.to)
+    target = call.target
     try:
         target.module()
         stream = parse_stream(options.get("stream"))

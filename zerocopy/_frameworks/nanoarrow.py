@@ -30,6 +30,7 @@ class Nanoarrow(Framework):
     """``nanoarrow.Array``, an array of structs for a table; ``nanoarrow.ArrayStream``, which is read once."""
 
     name = "nanoarrow"
+    aliases = ("na",)
     kind = "table"
     root_modules = ("nanoarrow",)
     distribution = "nanoarrow"

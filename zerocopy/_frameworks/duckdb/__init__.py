@@ -73,6 +73,7 @@ class DuckDB(Framework):
     """
 
     name = "duckdb"
+    types = ("DuckDBPyRelation",)
     kind = "table"
     # Older versions fail the tests, and some give wrong values.
     min_version = "2.0"

@@ -37,6 +37,8 @@ class NumPy(Framework):
     """ndarrays, memmaps, masked arrays without masked elements, and scalars."""
 
     name = "numpy"
+    aliases = ("np",)
+    types = ("ndarray",)
     root_modules = ("numpy",)
     distribution = "numpy"
     marks_readonly = True

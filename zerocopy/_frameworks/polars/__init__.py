@@ -45,6 +45,7 @@ class Polars(Framework):
     """
 
     name = "polars"
+    aliases = ("pl",)
     kind = "table"
     # Older versions fail the tests, and some give wrong values.
     min_version = "2.0"

@@ -46,6 +46,7 @@ class PyArrow(Hub):
     """
 
     name = "pyarrow"
+    aliases = ("pa", "arrow")
     root_modules = ("pyarrow",)
     distribution = "pyarrow"
     mutable = False
