@@ -277,8 +277,6 @@ def _batches(asked: str, stream: ArrowArrayStream, field: Field, owner: _Owned) 
 
 
 def _call(asked: str, stream: ArrowArrayStream, function: int, out: Any, when: str) -> None:
-    if not function:
-        raise malformed(asked, f"the stream failed {when}: its function is NULL")
     code = _GetNext(function)(ctypes.addressof(stream), ctypes.addressof(out))
     if code:
         last_error = stream.get_last_error
