@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
+from helpers.source_files import FILES, parse, relative
 
 HELD = """
 import os, threading
@@ -94,3 +97,247 @@ def test_lock_is_free_in_child(run_python, kind: str, again: bool) -> None:
         """
     )
     assert (completed.returncode, completed.stdout.strip()) == (0, "0 True"), completed.stderr
+
+
+# -- every lock of the package -------------------------------------------------------------
+
+#: Callables that create a lock, or an object with locks inside.
+LOCKS = {
+    "Lock", "RLock", "allocate_lock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier",
+    "Queue", "SimpleQueue", "LifoQueue", "PriorityQueue", "ThreadPoolExecutor",
+}  # fmt: skip
+
+#: Locks outside zerocopy/forks.py, with the reason why no forked child waits for them.
+FREE_OF_FORKS = {
+    # Each belongs to one call of `threads.run`, whose thread waits in it and does not fork.
+    "layout/threads.py": {"Event", "Lock", "ThreadPoolExecutor"},
+}
+
+
+def test_every_lock_is_created_by_forks() -> None:
+    """`forks.lock` and `forks.plain_lock` return locks that are free in a forked child."""
+    created: dict[str, set[str]] = {}
+    for path in FILES:
+        for node in ast.walk(parse(path)):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", getattr(node.func, "id", None))
+                if name in LOCKS:
+                    created.setdefault(relative(path), set()).add(name)
+    assert created.pop("forks.py") == {"RLock", "allocate_lock"}
+    assert created == FREE_OF_FORKS
+
+
+def test_every_lock_of_a_loaded_module_is_registered(run_python) -> None:
+    """Module-level locks at run time, and those of instances that modules hold."""
+    completed = run_python(
+        """
+        import gc, importlib, pkgutil, sys
+        import zerocopy
+        from zerocopy import forks
+        for module in pkgutil.walk_packages(zerocopy.__path__, "zerocopy."):
+            if not module.name.endswith("__main__") and ".cuda" not in module.name:
+                try: importlib.import_module(module.name)
+                except ImportError: pass
+        kinds = (type(forks.LOADING), type(forks.allocate_lock()))
+        registered = {id(forks.LOADING), *map(id, forks._free_in_children)}
+        seen, missing = 0, []
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] != "zerocopy": continue
+            for label, value in vars(module).items():
+                if isinstance(value, kinds):
+                    seen += 1
+                    if id(value) not in registered: missing.append(f"{name}.{label}")
+        assert seen >= 4, seen
+        assert not missing, missing
+        """
+    )
+    assert completed.returncode == 0, completed.stderr
+
+
+# -- a framework that another thread imports ----------------------------------------------
+
+#: A framework whose import takes two seconds and defines its names at the end.
+SLOW = """
+import os, sys, tempfile, threading, time
+import numpy as np, zerocopy as zc
+from zerocopy import registry
+
+folder = tempfile.mkdtemp()
+sys.path.insert(0, folder)
+with open(os.path.join(folder, "slow.py"), "w") as file:
+    file.write("import sys\\nsys.slow_started = True\\nsys.slow_wait()\\n")
+    file.write("def wrap(x): return [x]\\nREADY = 1\\n")
+sys.slow_wait = lambda: time.sleep(2)
+
+class Slow(zc.Framework):
+    name, root_modules = "slow", ("slow",)
+    def owns(self, cls): return cls.__module__ == "slow" and self.module().READY
+    def copy_reasons(self, view): return []
+    def from_host(self, array, dtype, device, stream): return self.module().wrap(array)
+    def devices(self): return ["cpu"] * self.module().READY
+    def is_out_of_memory(self, error): return not self.module().READY
+
+def wait_for_start():
+    for _ in range(6000):
+        if getattr(sys, "slow_started", False): return
+        time.sleep(0.01)
+    raise AssertionError("the import did not start")
+
+def in_child(check):
+    child = os.fork()
+    if not child:
+        import signal
+        signal.alarm(60)  # ends a child that hangs
+        try: os._exit(0 if check() else 1)
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+x = np.arange(3.0)
+"""
+
+
+def test_child_converts_while_another_thread_imported_the_framework(run_python) -> None:
+    completed = run_python(
+        SLOW
+        + """
+zc.register(Slow())
+other = threading.Thread(target=zc.convert, args=(x, "slow"))
+other.start()
+wait_for_start()
+print(in_child(lambda: zc.convert(x, "slow")[0] is not None and len(zc.frameworks()) > 3))
+other.join()
+"""
+    )
+    assert (completed.returncode, completed.stdout.strip()) == (0, "0"), completed.stderr
+
+
+PLUGIN = """
+import importlib.metadata
+class Point:
+    name = "slow"
+    def load(self):
+        import slow
+        return Slow
+importlib.metadata.entry_points = lambda **options: [Point()]
+"""
+
+
+def test_child_lists_frameworks_while_another_thread_loaded_a_plugin(run_python) -> None:
+    completed = run_python(
+        SLOW
+        + PLUGIN
+        + """
+other = threading.Thread(target=zc.frameworks)
+other.start()
+wait_for_start()
+print(in_child(lambda: "slow" in zc.frameworks()))
+other.join()
+"""
+    )
+    assert (completed.returncode, completed.stdout.strip()) == (0, "0"), completed.stderr
+
+
+def test_plugin_that_calls_zerocopy_at_its_import_does_not_deadlock(run_python) -> None:
+    """One thread imports the plugin, another one its entry point; the plugin registers and converts."""
+    completed = run_python(
+        SLOW
+        + PLUGIN
+        + """
+with open(os.path.join(folder, "slow.py"), "a") as file:
+    file.write("import numpy as np, zerocopy as zc\\nzc.register(sys.Slow())\\n")
+    file.write("zc.convert(np.zeros(2), 'slow')\\n")
+sys.Slow = Slow
+import signal
+signal.alarm(100)
+def import_it():
+    import slow
+first = threading.Thread(target=import_it)
+first.start()
+wait_for_start()
+second = threading.Thread(target=zc.frameworks)
+second.start()
+first.join()
+second.join()
+print(in_child(lambda: "slow" in zc.frameworks()))
+"""
+    )
+    assert (completed.returncode, completed.stdout.strip()) == (0, "0"), completed.stderr
+
+
+def test_sixteen_threads_make_the_first_import(run_python) -> None:
+    """No thread uses the module before its import has finished; lists do not wait for it."""
+    completed = run_python(
+        SLOW
+        + """
+zc.register(Slow())
+barrier, failures, ready = threading.Barrier(16), [], threading.Event()
+sys.slow_wait = lambda: ready.wait(60)
+def work():
+    barrier.wait()
+    try:
+        assert zc.convert(x, "slow")[0] is x
+    except BaseException as error: failures.append(repr(error))
+threads = [threading.Thread(target=work) for _ in range(16)]
+for thread in threads: thread.start()
+wait_for_start()
+info = zc.frameworks()["slow"]
+assert info.devices == ("cpu",) and info.installed, info
+assert registry.out_of_memory(ValueError()) is None
+assert not hasattr(sys.modules["slow"], "READY")  # none of these waited
+ready.set()
+for thread in threads: thread.join()
+assert not failures, failures[:3]
+"""
+    )
+    assert completed.returncode == 0, completed.stderr
+
+
+@pytest.mark.parametrize("simulator", ["0", "1"])
+def test_sixteen_threads_make_the_first_import_of_numba(run_python, simulator: str) -> None:
+    pytest.importorskip("numba")
+    completed = run_python(
+        """
+        import threading, numpy as np, zerocopy as zc
+        barrier, kinds = threading.Barrier(16), []
+        def work():
+            barrier.wait()
+            try: kinds.append(type(zc.convert(np.arange(3.0), "numba")).__name__)
+            except BaseException as error: kinds.append(type(error).__name__)
+        threads = [threading.Thread(target=work) for _ in range(16)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        assert len(kinds) == 16 and len(set(kinds)) == 1, kinds
+        print(kinds[0])
+        """,
+        NUMBA_ENABLE_CUDASIM=simulator,
+    )
+    assert completed.returncode == 0, completed.stderr
+    expected = {"FakeCUDAArray"} if simulator == "1" else {"DeviceError", "DeviceNDArray"}
+    assert completed.stdout.strip() in expected, completed.stdout
+
+
+def test_frameworks_that_are_being_imported_are_not_used(run_python) -> None:
+    """Modules without names, as another thread sees them early in their import."""
+    completed = run_python(
+        """
+        import sys
+        from importlib.machinery import ModuleSpec
+        from types import ModuleType
+        import zerocopy as zc
+        from zerocopy import registry
+        before = zc.frameworks()
+        for name in before:
+            if name not in sys.modules:
+                module = sys.modules[name] = ModuleType(name)
+                module.__spec__ = ModuleSpec(name, None)
+                module.__spec__._initializing = True
+        after = zc.frameworks()
+        assert [i.devices for i in after.values()] == [i.devices for i in before.values()]
+        assert registry.out_of_memory(RuntimeError("any")) is None
+        assert registry.by_type(int) is None
+        """
+    )
+    assert completed.returncode == 0, completed.stderr

@@ -32,7 +32,7 @@ RMM_FILES = {PACKAGE / "pool" / name for name in ("rmm_chain.py", "rmm_pool.py",
 #: Folders whose modules are Numba kernels and import Numba at module level.
 KERNEL_FOLDERS = {PACKAGE / "layout" / "kernels", PACKAGE / "layout" / "cuda"}
 
-NOUNS = {"device", "dtype", "errors", "plan", "source", "strided_view"}
+NOUNS = {"device", "dtype", "errors", "modules", "plan", "source", "strided_view"}
 
 #: Each part of the package, with the other parts that it may import, in functions too (DESIGN section 5).
 LAYERS: dict[str, set[str]] = {
@@ -42,9 +42,9 @@ LAYERS: dict[str, set[str]] = {
     "protocols": NOUNS,
     "layout": NOUNS | {"forks", "protocols"},
     "pool": NOUNS | {"forks", "framework", "notebooks", "protocols", "registry"},
-    "framework": NOUNS,
+    "framework": NOUNS | {"forks"},
     # It loads a framework's file when an object or a target needs it.
-    "registry": NOUNS | {"framework", "_frameworks"},
+    "registry": NOUNS | {"_frameworks", "forks", "framework"},
     "casting": NOUNS | {"protocols", "registry"},
     "tables": NOUNS | {"casting", "framework", "layout", "protocols", "registry"},
     "describe": NOUNS | {"framework", "protocols", "registry", "tables"},

@@ -34,7 +34,7 @@ def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> So
     ZeroCopyError
         The object is not an array or a table, or its exporter returns invalid data.
     """
-    if isinstance(obj, dict):
+    if issubclass(type(obj), dict):  # not isinstance, which reads __class__
         table = describe_columns(obj)
         if table is None:
             raise UnsupportedConversionError(

@@ -2,13 +2,17 @@
 
 A forked child inherits locks that other threads hold, such as those of imports and of llvmlite.
 No thread releases them in the child, which would deadlock. Code that takes such locks therefore
-holds `LOADING` too, and a fork acquires `LOADING` first.
+holds `LOADING` too, and a fork acquires `LOADING` first. An import of another package does not hold
+`LOADING`, since that package may call zerocopy and wait for it; it is listed in `IMPORTING`.
 """
 
 from __future__ import annotations
 
 import os
-from _thread import LockType, RLock, allocate_lock  # threading's own, without importing threading
+import time
+
+# threading's own, without importing threading
+from _thread import LockType, RLock, allocate_lock, get_ident
 from weakref import WeakSet
 
 _free_in_children: WeakSet[RLock | LockType] = WeakSet()
@@ -33,10 +37,20 @@ def _free() -> None:
         each._at_fork_reinit()  # type: ignore[union-attr]  # as logging and threading do
 
 
-#: Held while modules are imported and kernels loaded. The thread that holds it may fork.
+def _acquire() -> None:
+    """Acquire `LOADING` when no other thread imports a package of `IMPORTING`."""
+    LOADING.acquire()
+    while any(thread != get_ident() for thread in tuple(IMPORTING.values())):
+        LOADING.release()  # the package may need it
+        time.sleep(0.001)
+        LOADING.acquire()
+
+
+#: Held while zerocopy's modules are imported and kernels loaded. The thread that holds it may fork.
 LOADING = RLock()
+#: The thread of each import of another package, by any object. Holding `LOADING`, add an entry before
+#: the import; remove it afterwards.
+IMPORTING: dict[object, int] = {}
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=LOADING.acquire, after_in_parent=LOADING.release, after_in_child=LOADING.release
-    )
+    os.register_at_fork(before=_acquire, after_in_parent=LOADING.release, after_in_child=LOADING.release)
     os.register_at_fork(after_in_child=_free)

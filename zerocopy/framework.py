@@ -8,10 +8,11 @@ subclasses `Framework` and imports from this module alone.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
 import sys
+from _thread import get_ident
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ from zerocopy.errors import (
     UnsupportedConversionError as UnsupportedConversionError,
     lacking,
 )
+from zerocopy.forks import IMPORTING, LOADING
+from zerocopy.modules import is_installed as is_installed
 from zerocopy.source import (
     FORMS as FORMS,
     Array as Array,
@@ -59,7 +62,7 @@ class Framework:
     name : str
         The import name; ``to=`` takes it.
     kind : str
-        ``"tensor"``, ``"table"`` or ``"both"``.
+        ``"tensor"``, ``"table"``, ``"both"``, or ``"column"`` for single columns of any type.
     root_modules : tuple of str
         Top-level modules that define the framework's types. They identify an object's
         framework without an import.
@@ -121,7 +124,7 @@ class Framework:
     @property
     def tables(self) -> bool:
         """Whether it has tables: a dict of columns then converts to one table."""
-        return self.kind != "tensor"
+        return self.kind in ("table", "both")
 
     # -- installation -----------------------------------------------------------
 
@@ -137,9 +140,8 @@ class Framework:
             return self._module
         package = self.distribution or self.name
         try:
-            # sys.modules can hold a module that another thread is still importing; torch crashes
-            # when used then. import_module waits for that thread.
-            module = importlib.import_module(self.name)
+            # It waits for a thread that is still importing the module; torch crashes if used earlier.
+            module: ModuleType = while_forks_wait(partial(importlib.import_module, self.name))
         except ImportError as error:
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.name
             raise FrameworkNotInstalledError(
@@ -286,10 +288,7 @@ class Framework:
         return device
 
     def default_device(self, view: StridedView) -> Device:
-        """Return the result's device for the source memory `view` if the caller names none.
-
-        It is the source's device if the framework supports that, else its preferred one.
-        """
+        """Return the result's device if the caller names none: that of `view`, or else the preferred one."""
         if view.device.kind in self.device_kinds:
             return view.device
         return Device({"cpu": 1, "cuda": 2}[self.device_kinds[0]], 0)
@@ -346,10 +345,7 @@ class Framework:
         )
 
     def select_metadata(self, metadata: dict[bytes, bytes], labels: Sequence[str]) -> dict[bytes, bytes]:
-        """Return a schema's `metadata` for the columns `labels`, with the framework's entry adapted.
-
-        Called if a key of `metadata` is the framework's `name`.
-        """
+        """Return a schema's `metadata`, with its entry `name` adapted to the columns `labels`."""
         return metadata
 
     def from_table(self, table: Table) -> Any:
@@ -378,13 +374,15 @@ class Framework:
         return {}
 
 
-def is_installed(name: str) -> bool:
-    """Whether a top-level module can be imported; imports nothing."""
-    if name in sys.modules:
-        return sys.modules[name] is not None
-    # A plain folder of that name is a namespace package, whose spec has no origin.
-    spec = importlib.util.find_spec(name)
-    return spec is not None and spec.origin is not None
+def while_forks_wait(load: Callable[[], Any]) -> Any:
+    """Return ``load()``, which imports modules. A fork in another thread waits until it returns."""
+    token = object()
+    with LOADING:  # a fork holds it
+        IMPORTING[token] = get_ident()
+    try:
+        return load()
+    finally:
+        del IMPORTING[token]
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

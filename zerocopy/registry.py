@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import pkgutil
 import sys
-import threading
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import zerocopy._frameworks
+from zerocopy import forks
 from zerocopy.errors import DeviceError, UnknownFrameworkError, ZeroCopyError
-from zerocopy.framework import Framework
+from zerocopy.framework import Framework, while_forks_wait
+from zerocopy.modules import is_imported
 from zerocopy.strided_view import StridedView
 
 ENTRY_POINTS = "zerocopy.frameworks"
 
-# Held to load and to register, never to convert. Re-entrant: the module of an entry point
-# can call register() while it is loaded.
-_lock = threading.RLock()
+# Held while the tables below change, never to convert or import: the module of an entry point can call
+# register() in one thread while another thread waits for its import.
+_lock = forks.lock()
 _known: dict[str, Framework] = {}
 _by_root: dict[str, list[Framework]] = {}
 # Weak references, so that classes created at run time can be freed.
@@ -109,11 +110,20 @@ def _add(framework: Framework) -> None:
         for owners in _by_root.values():
             if old in owners:
                 owners.remove(old)
-    _known[framework.name] = framework
     for root in framework.root_modules or (framework.name,):
         _by_root.setdefault(root, []).append(framework)
+    # Last, because a forked child continues with the tables as they are: a framework that `_known`
+    # lacks is loaded again.
+    _known[framework.name] = framework
     _by_type.clear()
     _variants.clear()
+
+
+def _add_loaded(framework: Framework) -> None:
+    """Add a framework that was loaded by its name, unless one was registered meanwhile."""
+    with _lock:
+        if framework.name not in _known:
+            _add(framework)
 
 
 def _builtin_names() -> list[str]:
@@ -121,29 +131,33 @@ def _builtin_names() -> list[str]:
 
 
 def _load(name: str) -> None:
-    """Load a framework's file once; the caller holds the lock."""
+    """Load a framework's file if it is not loaded yet."""
     # Once all files are loaded, the folder is not listed again: the listing took most of
     # convert's time for a dict, which no framework owns.
     if not _all_loaded and name not in _known and name in _builtin_names():
-        module = import_module(f"zerocopy._frameworks.{name}")
-        _add(module.FRAMEWORK)
+        with forks.LOADING:  # a fork waits for this import
+            module = import_module(f"zerocopy._frameworks.{name}")
+        _add_loaded(module.FRAMEWORK)
 
 
 def _load_all() -> None:
     global _all_loaded
     if _all_loaded:
         return
-    with _lock:
-        for name in _builtin_names():
-            _load(name)
-        # Imported here because the import takes 14 ms of the 30 ms of a first convert.
-        from importlib.metadata import entry_points
+    for name in _builtin_names():
+        _load(name)
+    while_forks_wait(_load_entry_points)
+    _all_loaded = True
 
-        for point in entry_points(group=ENTRY_POINTS):
-            if point.name not in _known:
-                loaded = point.load()
-                _add(loaded() if isinstance(loaded, type) else loaded)
-        _all_loaded = True
+
+def _load_entry_points() -> None:
+    # Imported here because the import takes 14 ms of the 30 ms of a first convert.
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=ENTRY_POINTS):
+        if point.name not in _known:
+            loaded = point.load()
+            _add_loaded(loaded() if isinstance(loaded, type) else loaded)
 
 
 def by_name(to: Any) -> Framework:
@@ -190,8 +204,7 @@ def _variant(top: str, form: str) -> Framework | None:
 def _find(name: str) -> Framework | None:
     framework = _known.get(name)
     if framework is None:
-        with _lock:
-            _load(name)
+        _load(name)
         framework = _known.get(name)
     if framework is None and not _all_loaded:
         _load_all()
@@ -209,8 +222,7 @@ def by_type(cls: type) -> Framework | None:
     if framework is None:
         # The file named after the type's root module comes first: loading the other files and
         # the entry points takes 14 ms, once.
-        with _lock:
-            _load(_root(cls))
+        _load(_root(cls))
         framework = _owner(cls, cls)
     if framework is None:
         _load_all()
@@ -224,8 +236,7 @@ def by_type(cls: type) -> Framework | None:
 def by_metadata_key(key: bytes) -> Framework | None:
     """Return the framework whose import name is a key of an Arrow schema's metadata, or None."""
     name = key.decode(errors="replace")
-    with _lock:
-        _load(name)
+    _load(name)
     return _known.get(name)
 
 
@@ -276,7 +287,7 @@ def relay(view: StridedView, *, dlpack: bool = False, cast: bool = False) -> Fra
     if cast:
         candidates = [f for f in candidates if f.can_cast]
     refusals = []
-    for framework in sorted(candidates, key=lambda f: (f.name not in sys.modules, not f.can_export_dlpack)):
+    for framework in sorted(candidates, key=lambda f: (not is_imported(f.name), not f.can_export_dlpack)):
         if not framework.installed():
             continue
         try:
@@ -304,7 +315,8 @@ def out_of_memory(error: Exception) -> str | None:
     another framework's memory.
     """
     for framework in tuple(_known.values()):
-        if sys.modules.get(framework.name) is not None and framework.is_out_of_memory(error):
+        # A framework that another thread is still importing has not raised it.
+        if is_imported(framework.name) and framework.is_out_of_memory(error):
             return framework.name
     return None
 
@@ -336,7 +348,7 @@ def frameworks() -> dict[str, FrameworkInfo]:
 
 def _info(framework: Framework) -> FrameworkInfo:
     installed = framework.installed()
-    loaded = framework.name in sys.modules
+    loaded = is_imported(framework.name)
     return FrameworkInfo(
         framework.name,
         framework.kind,
@@ -348,9 +360,10 @@ def _info(framework: Framework) -> FrameworkInfo:
 
 
 def _version(framework: Framework) -> str | None:
-    loaded = getattr(sys.modules.get(framework.name), "__version__", None)
-    if isinstance(loaded, str):
-        return loaded
+    if is_imported(framework.name):
+        loaded = getattr(sys.modules[framework.name], "__version__", None)
+        if isinstance(loaded, str):
+            return loaded
     from importlib import metadata
 
     names = metadata.packages_distributions().get(framework.name) or []

@@ -99,7 +99,8 @@ def type_name(obj: Any) -> str:
     ('list', 'numpy.ndarray')
     """
     cls = type(obj)
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+    module = getattr(cls, "__module__", "builtins")  # types that C code creates can lack it
+    return cls.__qualname__ if module == "builtins" else f"{module}.{cls.__qualname__}"
 
 
 def refuse_dtype(

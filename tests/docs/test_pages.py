@@ -176,7 +176,11 @@ UNITS = {"µs": "us", "second": "s", "seconds": "s", "percent": "%", "kB": "KB",
 #: Figures that are not measurements, by page: sizes that the code or an example chooses.
 NOT_MEASURED: dict[str, dict[str, str]] = {
     "faq.md": {"128 KiB": "the threshold from which glibc's malloc maps pages"},
-    "hazards.md": dict.fromkeys(("1001 ns", "1000 ns"), "a duration that is converted"),
+    "hazards.md": {
+        **dict.fromkeys(("1001 ns", "1000 ns"), "a duration that is converted"),
+        **dict.fromkeys(("64 MiB", "1 GiB"), "a limit"),
+    },
+    "tables.md": dict.fromkeys(("0.5 ns", "2.5 ns", "4 ns", "1 GB/s"), "the cost of pyarrow's validation"),
     "layouts.md": {
         "4 KiB": "the size of a tile",
         "16 MiB": "output size from which stores bypass the caches",

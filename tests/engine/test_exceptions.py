@@ -67,3 +67,59 @@ def test_memory_of_a_container_that_holds_itself_is_refused() -> None:
     with pytest.raises(zc.UnsupportedConversionError, match="holds itself"):
         zc.shares_memory(cyclic, np.zeros(2))
     assert zc.shares_memory(cyclic, cyclic)
+
+
+ERRORS = [RuntimeError, ValueError, KeyError, AttributeError, TypeError, StopIteration, RecursionError]
+
+
+class Proxy:
+    """A proxy whose attributes raise, ``__class__`` too, which ``isinstance`` reads."""
+
+    def __init__(self, error: type[Exception]) -> None:
+        object.__setattr__(self, "error", error)
+
+    def __getattribute__(self, name: str) -> object:
+        raise object.__getattribute__(self, "error")(name)
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize(
+    "wrap", [lambda x: x, lambda x: [x], lambda x: {"a": x}], ids=["itself", "list", "dict"]
+)
+def test_object_whose_attributes_raise_is_refused(wrap, error: type[Exception]) -> None:
+    obj = wrap(Proxy(error))
+    for target in HOST:
+        with pytest.raises(zc.UnsupportedConversionError):
+            zc.convert(obj, to=target)
+        assert not zc.explain(obj, target).possible
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize(
+    ("base", "method"),
+    [
+        *((dict, name) for name in ("items", "values", "__iter__", "__len__", "__bool__", "__setitem__")),
+        *((list, name) for name in ("__iter__", "__len__", "__bool__")),
+        (tuple, "__iter__"),
+    ],
+)
+def test_container_whose_method_raises_is_converted_or_refused(
+    base: type, method: str, error: type[Exception]
+) -> None:
+    def fail(*_: object) -> object:
+        raise error(method)
+
+    hostile = type("Hostile", (base,), {method: fail})
+    obj = base.__new__(hostile, [np.zeros(2)]) if base is tuple else base.__new__(hostile)
+    if base is dict:
+        dict.__setitem__(obj, "a", np.zeros(2))
+    elif base is list:
+        list.append(obj, np.zeros(2))
+    for target in HOST:
+        possible = zc.explain(obj, target).possible
+        try:
+            zc.convert(obj, to=target)
+        except zc.ZeroCopyError:
+            assert not possible
+        else:
+            assert possible

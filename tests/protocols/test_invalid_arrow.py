@@ -338,6 +338,29 @@ def test_array_that_contradicts_its_lengths_is_refused(values: Any, change: Chan
     assert_refused(Changed(values, change), encode=True)
 
 
+@pytest.mark.parametrize("function", ["get_schema", "get_next"])
+def test_stream_without_a_function_is_refused(function: str) -> None:
+    class Stream:
+        def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+            capsule = pa.table({"x": [1]}).__arrow_c_stream__()
+            setattr(arrow_c.ArrowArrayStream.from_address(pointer(capsule, arrow_c.STREAM)), function, None)
+            return capsule
+
+    with pytest.raises(zc.UnsupportedConversionError, match="its function is NULL"):
+        zc.convert(Stream(), to="numpy")
+
+
+@pytest.mark.parametrize("index", [1, 2])
+def test_buffers_of_pyarrow_that_are_missing_are_refused(index: int) -> None:
+    buffers = [None, *TEXT.buffers()[1:]]
+    buffers[index] = None
+    try:
+        text = pa.Array.from_buffers(pa.string(), 2, buffers)
+    except pa.ArrowInvalid:
+        return  # pyarrow refuses to build it
+    assert_refused(text, "invalid-content", encode=True)
+
+
 @pytest.mark.parametrize("values", [TEXT, LISTS, VIEWS, RUNS, CODES, LIST_VIEWS, SPARSE], ids=str)
 def test_valid_arrays_and_slices_pass_the_checks(values: Any) -> None:
     for part in (values, values[1:], values[:0], values[1:1]):

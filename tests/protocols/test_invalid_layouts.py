@@ -13,7 +13,7 @@ import zerocopy as zc
 from zerocopy.device import CUDA, HOST, Device
 from zerocopy.dtype import by_name
 from zerocopy.protocols import cuda_array_interface, dlpack
-from zerocopy.protocols.layout_checks import MAX_NDIM
+from zerocopy.protocols.layout_checks import _ADDRESSES as ADDRESSES, MAX_NDIM
 from zerocopy.strided_view import StridedView
 
 INT32_MAX, INT64_MAX, INT64_MIN = 2**31 - 1, 2**63 - 1, -(2**63)
@@ -62,6 +62,7 @@ INVALID_TENSORS = {
     "no lanes": {"lanes": 0},
     "unknown code": {"code": 200},
     "no bits": {"bits": 0},
+    "address above those of a process": {"byte_offset": ADDRESSES},
     "24 bits": {"bits": 24},
 }
 
@@ -96,7 +97,7 @@ def test_view_of_any_dlpack_tensor_is_inside_the_address_space(
         return
     view = zc.view(exporter)
     low, high = view.bounds
-    assert view.size == 0 or (low > 0 and high <= 2**64)
+    assert view.size == 0 or (low > 0 and high <= ADDRESSES)
     assert view.nbytes < 2**63
 
 
@@ -154,3 +155,50 @@ def test_view_at_address_0_with_elements_is_not_read() -> None:
 def test_view_of_device_memory_at_address_0_has_no_array_interface() -> None:
     view = StridedView(0, (3,), (4,), by_name("float32"), Device(CUDA, 0), True, None)
     assert not hasattr(view, "__array_interface__")
+
+
+def test_type_without_a_module_is_named_in_the_refusal() -> None:
+    cls = eval("ctypes.c_float * 2", {"ctypes": ctypes, "__builtins__": {}})
+    with pytest.raises(zc.UnsupportedConversionError, match="c_float_Array_2"):
+        zc.convert(cls.from_address(0), to="numpy")
+
+
+class InBuffer:
+    """An array interface whose memory is a buffer; NumPy does not check that the array lies in it."""
+
+    def __init__(self, **values: Any) -> None:
+        interface = {"shape": (4,), "typestr": "<f4", "data": bytearray(16), "version": 3}
+        self.__array_interface__ = interface | values
+
+
+@pytest.mark.parametrize("data", [bytearray, bytes, np.zeros, lambda n: memoryview(bytes(n))])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"offset": -4},
+        {"offset": 4},
+        {"offset": 2**40},
+        {"strides": (8,)},
+        {"strides": (-4,)},
+        {"shape": (200,)},
+    ],
+    ids=str,
+)
+def test_array_interface_that_leaves_its_buffer_is_refused(values: dict[str, Any], data: Any) -> None:
+    exporter = InBuffer(**values, data=data(16))
+    if isinstance(exporter.__array_interface__["data"], np.ndarray):
+        exporter.__array_interface__["data"] = np.zeros(4, "f4")
+    for target in ("numpy", "torch"):
+        with pytest.raises(zc.UnsupportedConversionError) as caught:
+            zc.convert(exporter, to=target)
+        assert caught.value.code == "invalid-producer"
+        assert not zc.explain(exporter, target).possible
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"shape": (3,), "offset": 4}, {"shape": (2,), "strides": (8,)}], ids=str
+)
+def test_array_interface_within_its_buffer_is_aliased(values: dict[str, Any]) -> None:
+    exporter = InBuffer(**values)
+    result = zc.convert(exporter, to="numpy")
+    assert zc.shares_memory(result, exporter.__array_interface__["data"])

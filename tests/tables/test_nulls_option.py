@@ -115,6 +115,18 @@ def test_each_column_has_its_own_policy() -> None:
     assert math.isnan(result["z"][0])
 
 
+def test_nan_that_is_filled_may_be_cast() -> None:
+    frame = pd.DataFrame({"x": [1.0, NAN], "y": [NAN, 2.0]})
+    filled = zc.convert(frame, "numpy", nulls=0, dtype="int32")
+    assert [filled["x"].tolist(), filled["y"].tolist()] == [[1, 0], [0, 2]]
+    matrix = zc.convert(frame, "torch", nulls=-1, dtype="float32", layout="matrix")
+    assert matrix.tolist() == [[1.0, -1.0], [-1.0, 2.0]]
+    masked = zc.convert(frame, "numpy", nulls="mask", dtype="int64")["x"]
+    assert masked.mask.tolist() == [False, True]
+    with pytest.raises(zc.LossyConversionError):
+        zc.convert(frame, "numpy", dtype="int32")
+
+
 COUNT = 4_000_000
 LARGE: dict[str, Any] = {
     "pyarrow": lambda: pa.table({"x": np.arange(COUNT) * 0.5}),

@@ -44,6 +44,14 @@ def test_values_arrive_as_numpy_gives_them(target: str, dtype: str, form: str) -
     assert not zc.explain(source, target).zero_copy
 
 
+@pytest.mark.parametrize("target", HOST)
+@pytest.mark.parametrize("dtype", ["S6", "U6", "M8[s]", "M8[D]", "m8[ms]", "O", "i4"])
+def test_array_without_rows_is_converted(target: str, dtype: str) -> None:
+    for x in (np.zeros(0, dtype), np.zeros(0, [("a", dtype)]), {"a": np.zeros(0, dtype)}):
+        assert lists(zc.convert(x, target)) == []
+        assert zc.shares_memory(x, x) is False
+
+
 @settings(deadline=None, max_examples=50, derandomize=True)
 @given(st.lists(st.binary(max_size=5), max_size=8), st.integers(5, 8))
 def test_bytes_survive_arrow_and_come_back_as_records(values: list[bytes], width: int) -> None:

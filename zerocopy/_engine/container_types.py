@@ -14,7 +14,8 @@ from zerocopy import registry
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.protocols.producer import exports_arrays
 
-#: Types of containers, with their subclasses: a namedtuple is a tuple.
+#: Types of containers, with their subclasses: a namedtuple is a tuple. Tests use ``issubclass`` of the
+#: type, because ``isinstance`` reads ``__class__``, which proxies compute and which can raise.
 CONTAINERS = (dict, list, tuple)
 
 #: Types that frameworks own, so that one lookup recognises most leaves.
@@ -31,19 +32,21 @@ class Attribute(str):
 
 def is_container(obj: Any) -> bool:
     """Whether an object is converted leaf by leaf; an array or table never is."""
-    return isinstance(obj, CONTAINERS) or other_kind(obj) is not None
+    return issubclass(type(obj), CONTAINERS) or other_kind(obj) is not None
 
 
 def is_mapping(obj: Any) -> bool:
     """Whether a container has keys, as a dict has."""
-    return isinstance(obj, dict) if isinstance(obj, CONTAINERS) else other_kind(obj) is _of_mapping
+    cls = type(obj)
+    return issubclass(cls, dict) if issubclass(cls, CONTAINERS) else other_kind(obj) is _of_mapping
 
 
 def is_plain_object(obj: Any) -> bool:
     """Whether an object is neither an array, a table nor a container: text, None, a Python number."""
-    if obj is None or isinstance(obj, str) or type(obj) in (bool, int, float, complex):
+    cls = type(obj)
+    if obj is None or issubclass(cls, str) or cls in (bool, int, float, complex):
         return True
-    if isinstance(obj, CONTAINERS) or _has_array_type(obj):  # NumPy's scalars are arrays
+    if issubclass(cls, CONTAINERS) or _has_array_type(obj):  # NumPy's scalars are arrays
         return False
     return not exports_arrays(obj) and other_kind(obj) is None
 
@@ -61,11 +64,11 @@ def _has_array_type(obj: Any) -> bool:
 
 def items_of(obj: Any) -> list[tuple[Any, Any]]:
     """Return a container's keys and values; fields that are marked static are not among them."""
-    if isinstance(obj, CONTAINERS):
-        return [*(obj.items() if isinstance(obj, dict) else enumerate(obj))]
-    kind = other_kind(obj)
-    assert kind is not None
     try:
+        if issubclass(type(obj), CONTAINERS):
+            return [*(obj.items() if isinstance(obj, dict) else enumerate(obj))]
+        kind = other_kind(obj)
+        assert kind is not None
         if kind is _of_variable:
             return [(Attribute("value"), obj.get_value())]
         if kind is _of_dataclass:
@@ -146,9 +149,9 @@ def other_kind(obj: Any) -> _Rebuild | None:
     kind: _Rebuild
     if hasattr(cls, "__dataclass_fields__"):
         kind = _of_dataclass
-    elif isinstance(obj, Mapping):
+    elif issubclass(cls, Mapping):
         kind = _of_mapping
-    elif isinstance(obj, MutableSequence):
+    elif issubclass(cls, MutableSequence):
         kind = _of_sequence
     elif hasattr(cls, "__jax_array__") and hasattr(cls, "get_value") and hasattr(cls, "replace"):
         kind = _of_variable  # such as the values of flax.nnx.State

@@ -121,20 +121,18 @@ def _map(obj: Any, visit: Visit, build: Rebuild, path: Any, parents: tuple[int, 
         )
     parents = (*parents, id(obj))
     # A list, because a leaf's protocol methods can change the container meanwhile.
-    if isinstance(obj, CONTAINERS):
-        items = [*(obj.items() if isinstance(obj, dict) else enumerate(obj))]
-    else:
-        items = items_of(obj)
-        # Before large leaves are read.
-        rebuild(obj, [key for key, _ in items], [value for _, value in items])
+    items = items_of(obj)
+    keys = [key for key, _ in items]
+    if not issubclass(type(obj), CONTAINERS):
+        rebuild(obj, keys, [value for _, value in items])  # before large leaves are read
     # Inlined so that a leaf costs one call: a container may have thousands of small arrays.
     values = [
         visit(value, (key, path))
-        if type(value) in ARRAY_TYPES or not (isinstance(value, CONTAINERS) or is_container(value))
+        if type(value) in ARRAY_TYPES or not is_container(value)
         else _map(value, visit, build, (key, path), parents)
         for key, value in items
     ]
-    return build(obj, [key for key, _ in items], values)
+    return build(obj, keys, values)
 
 
 def _rebuild_unchanged(obj: Any, keys: list[Any], _: list[Any]) -> Any:

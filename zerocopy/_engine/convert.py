@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from zerocopy import registry
-from zerocopy._engine.container_types import CONTAINERS
 from zerocopy._engine.containers import convert_leaves
 from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
@@ -151,8 +150,7 @@ def _convert_slowly(obj: Any, to: Any, options: dict[str, Any]) -> Any:
     call = Call(obj, to, options)
     try:
         if call.is_tree():
-            if "leaves" in options or not (isinstance(obj, CONTAINERS) and obj):
-                registry.by_name(to)  # no leaf may check the name
+            registry.by_name(to)  # an empty container has no leaf that checks the name
             return convert_leaves(obj, convert, to, options)
         result = _run(make_plan(call), call)
     except ZeroCopyError as error:

@@ -48,7 +48,7 @@ def view(obj: Any) -> StridedView:
     >>> zc.view(b"abc").nbytes
     3
     """
-    if isinstance(obj, StridedView):
+    if type(obj) is StridedView:
         return obj
     try:
         source = describe_array(obj)
@@ -112,7 +112,7 @@ def blocks(obj: Any) -> Iterator[StridedView]:
     UnsupportedConversionError
         The object is a query or a stream, which has no memory before it is read.
     """
-    if isinstance(obj, StridedView):
+    if type(obj) is StridedView:
         yield obj
         return
     items = _items(obj)
@@ -167,7 +167,7 @@ def _bytes(array: Array) -> StridedView:
 
 def _has_bytes(obj: Any) -> bool:
     """Whether an object shares memory with itself; True unless it is known to have none."""
-    if isinstance(obj, StridedView):
+    if type(obj) is StridedView:
         return obj.size != 0
     items = _items(obj)
     if items is not None:

@@ -57,9 +57,9 @@ class Call:
         A dict is a table if the target has tables or an option is for tables. A dict of tables is
         a container of them, and so is a dict of lists if the target has arrays.
         """
-        if isinstance(self.obj, (list, tuple)):
+        if issubclass(type(self.obj), (list, tuple)):
             return True
-        if not isinstance(self.obj, dict):
+        if not issubclass(type(self.obj), dict):
             with self.translated_errors():
                 if registry.by_type(type(self.obj)) is not None or not is_container(self.obj):
                     return False
@@ -68,10 +68,10 @@ class Call:
         target = registry.by_name(self.to)
         if (not target.tables or "leaves" in self.options) and not self.table_options:
             return True
-        columns = self.obj if isinstance(self.obj, dict) else dict(items_of(self.obj))
-        if target.kind != "table" and any(_is_inner_container(value) for value in columns.values()):
-            return True
         with self.translated_errors():
+            columns = self.obj if type(self.obj) is dict else dict(items_of(self.obj))
+            if target.kind != "table" and any(_is_inner_container(value) for value in columns.values()):
+                return True
             target.module()
             self.description = describe_columns(columns)
         return self.description is None
@@ -81,7 +81,7 @@ class Call:
         if self.description is None:
             with self.translated_errors():
                 # pyarrow reads a stream whole if it has to check it.
-                for_table = target.tables or "validate" in self.options
+                for_table = target.kind != "tensor" or "validate" in self.options
                 self.description = describe(self.obj, self.options.get("index"), for_table)
         return self.description
 
@@ -180,7 +180,7 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
     from zerocopy.tables import planner
 
     device, copy, writable = (call.options.get(name) for name in ("device", "copy", "writable"))
-    if target.tables and device is not None:
+    if target.kind != "tensor" and device is not None:
         target.check_device(target.parse_device(device))
 
     def plan_array(source: Source, copy: bool | None) -> Plan:

@@ -14,6 +14,7 @@ import zerocopy
 from zerocopy import registry
 from zerocopy.cli.extras import extras
 from zerocopy.errors import DeviceError
+from zerocopy.modules import is_imported
 from zerocopy.protocols import cuda_driver
 
 _SMI = ("--query-gpu=name,driver_version,memory.total", "--format=csv,noheader,nounits")
@@ -132,7 +133,7 @@ def _frameworks(importing: bool) -> list[dict[str, Any]]:
     seconds: dict[str, float] = {}
     if importing:
         for name, info in zerocopy.frameworks().items():
-            if info.installed and name not in sys.modules:
+            if info.installed and not is_imported(name):
                 start = time.perf_counter()
                 try:
                     registry.by_name(name).module()
@@ -141,7 +142,7 @@ def _frameworks(importing: bool) -> list[dict[str, Any]]:
                 seconds[name] = round(time.perf_counter() - start, 3)
     rows = []
     for name, info in zerocopy.frameworks().items():
-        imported = info.installed and name in sys.modules
+        imported = info.installed and is_imported(name)
         rows.append(
             {
                 "name": name,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import zerocopy
@@ -54,23 +55,27 @@ def command() -> click.Group:
     return group
 
 
+def _input_option(command: Callable[..., None]) -> Callable[..., None]:
+    import click
+
+    text = "Data to convert: .npy, .npz, .csv, .parquet, .arrow or .feather. Default: Fisher's iris."
+    return click.option("--input", "path", metavar="FILE", help=text)(command)
+
+
+def _size_option(command: Callable[..., None]) -> Callable[..., None]:
+    import click
+
+    text = "Refuse a larger file, or one with more bytes after decompression. Default: 1 GiB."
+    size = click.IntRange(1)
+    return click.option("--max-bytes", type=size, metavar="N", default=MAX_BYTES, help=text)(command)
+
+
 def _matrix_command() -> click.Command:
     import click
 
     @click.command(short_help="Convert between every pair of frameworks and check each promise.")
-    @click.option(
-        "--input",
-        "path",
-        metavar="FILE",
-        help="Data to convert: .npy, .npz, .csv, .parquet, .arrow or .feather. Default: Fisher's iris.",
-    )
-    @click.option(
-        "--max-bytes",
-        type=click.IntRange(1),
-        metavar="N",
-        default=MAX_BYTES,
-        help="Refuse a larger file, or one with more bytes after decompression. Default: 1 GiB.",
-    )
+    @_input_option
+    @_size_option
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
     @click.option(
         "--frameworks", metavar="A,B", help="Only these frameworks. Default: all that are installed."

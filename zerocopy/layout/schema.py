@@ -99,15 +99,28 @@ def dtype_of(columns: Mapping[str, Any]) -> np.dtype[Any]:
         why = f"the names of the columns are {[*columns][:5]}, and names of fields must be strings"
         raise UnsupportedConversionError(SOA_TO_AOS, why, "rename the columns", code="unknown-name")
     formats: list[Any] = []
-    for column in columns.values():
+    for name, column in columns.items():
         if isinstance(column, Mapping):
             formats.append(dtype_of(column))
             continue
         dtype = getattr(column, "dtype", None)
         if not isinstance(dtype, np.dtype):  # torch's, of a tensor on a CUDA device
             dtype = np.dtype(column.__cuda_array_interface__["typestr"])
-        formats.append((dtype, tuple(column.shape[1:])) if len(column.shape) > 1 else dtype)
+        formats.append(_sub_array(name, dtype, tuple(column.shape[1:])) if len(column.shape) > 1 else dtype)
     return np.dtype({"names": list(columns), "formats": formats}) if columns else np.dtype([])
+
+
+def _sub_array(name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.dtype[Any]:
+    """Return the type of a field that holds a row of a column with several dimensions."""
+    try:
+        return np.dtype((dtype, shape))
+    except ValueError as error:
+        # Items without bytes (S0), or rows of more than 2 GiB.
+        why = f"NumPy has no such field as a row of column {name!r}, {dtype.str} of shape {shape}: {error}"
+        remedy = f"columns[{name!r}] = columns[{name!r}].astype('{dtype.kind}1') gives its items a size"
+        if dtype.itemsize:
+            remedy = "leave the column out, or split it into several columns"
+        raise UnsupportedConversionError(SOA_TO_AOS, why, remedy, code="missing-dtype") from error
 
 
 def _walk(

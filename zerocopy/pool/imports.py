@@ -19,33 +19,13 @@ from types import ModuleType
 from typing import Any
 
 from zerocopy import forks
+from zerocopy.modules import is_imported as is_imported, is_lazy, spec_of
 
 _waiting: dict[str, list[Callable[[], None]]] = {}
 
 # Not forks.LOADING: a thread at the end of an import holds that import's lock, for which a
 # thread that holds LOADING may wait. No thread waits for another lock while it holds this one.
 _CHANGING = forks.lock()
-
-_LAZY: Any = getattr(importlib.util, "_LazyModule", ())
-
-
-def is_imported(name: str) -> bool:
-    """Whether the import of a module has finished; a lazy module (`LazyLoader`) must have run."""
-    module = sys.modules.get(name)
-    return not (module is None or _is_lazy(module) or getattr(_spec(module), "_initializing", False))
-
-
-def _is_lazy(module: Any) -> bool:
-    # Check the type, because reading an attribute of a lazy module loads it.
-    return isinstance(module, _LAZY)
-
-
-def _spec(module: Any) -> Any:
-    """Return a module's spec without its own ``__getattribute__`` or ``__getattr__``."""
-    try:
-        return object.__getattribute__(module, "__spec__")
-    except AttributeError:
-        return None
 
 
 def when_imported(name: str, callback: Callable[[], None]) -> None:
@@ -60,8 +40,8 @@ def when_imported(name: str, callback: Callable[[], None]) -> None:
             _add_finder()
     if not waits:
         callback()
-    elif _is_lazy(module := sys.modules.get(name)):
-        _wrap_loader(_spec(module))  # no finder is called again for it
+    elif is_lazy(module := sys.modules.get(name)):
+        _wrap_loader(spec_of(module))  # no finder is called again for it
 
 
 def cancel(callback: Callable[[], None]) -> None:
@@ -178,11 +158,11 @@ class _Loader:
         spec, loader = self._spec, self._loader
         if spec.loader is self:
             spec.loader = loader
-        was_lazy = _is_lazy(module)  # from Python 3.12 on it is lazy until it has run
+        was_lazy = is_lazy(module)  # from Python 3.12 on it is lazy until it has run
         if object.__getattribute__(module, "__dict__").get("__loader__") is self:
             module.__loader__ = loader
         loader.exec_module(module)
-        if _is_lazy(module) and not was_lazy:
+        if is_lazy(module) and not was_lazy:
             _wrap_loader(spec)  # LazyLoader postponed it
         else:
             _call_back(spec.name)

@@ -8,7 +8,8 @@ checked against its schema, so that a wrong producer causes an error, not a read
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+import errno
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,9 +168,11 @@ class Stream:
     """A stream that was requested from its producer once: first its type, then its arrays.
 
     The type is read in place, so another importer can still take the whole stream from its capsule.
+    Its arrays are checked as those of `batches`; `refusal` is the error of one that is wrong.
     """
 
     def __init__(self, producer: Any) -> None:
+        self.refusal: UnsupportedConversionError | None = None
         self._asked = f"{type(producer).__qualname__}.__arrow_c_stream__()"
         try:
             self._capsule = producer.__arrow_c_stream__()
@@ -179,6 +182,8 @@ class Stream:
         except Exception as error:
             raise raised(self._asked, error) from error
         self._check_unread()
+        if not (self._exported.get_schema and self._exported.get_next):
+            raise malformed(self._asked, "a function of the stream is NULL")
         schema = ArrowSchema()
         _call(self._asked, self._exported, self._exported.get_schema, schema, "when asked for its schema")
         schema_owner = _Owned(schema)
@@ -197,9 +202,31 @@ class Stream:
         return _batches(self._asked, stream, self.field, _Owned(stream))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Return the producer's capsule, for an importer that reads the whole stream."""
+        """Return the producer's capsule for an importer, which may read it while this object lives."""
         self._check_unread()
+        self._get_next = _GetNext(self._checked(_GetNext(self._exported.get_next)))
+        self._exported.get_next = ctypes.cast(self._get_next, ctypes.c_void_p).value
         return self._capsule
+
+    def _checked(self, get_next: Callable[[int, int], int]) -> Callable[[int, int], int]:
+        """Return a ``get_next`` that checks each array before the importer, which does not, reads it."""
+
+        def checked(stream: int, out: int) -> int:
+            code = get_next(stream, out)
+            array = ArrowArray.from_address(out)
+            if code or not array.release:
+                return code
+            try:
+                _node(self._asked, self.field, array, None, HOST)
+            except Exception as error:  # noqa: BLE001 - C code cannot raise it; the importer's caller does
+                self.refusal = (
+                    error if isinstance(error, UnsupportedConversionError) else raised(self._asked, error)
+                )
+                _Release(array.release)(out)
+                return errno.EINVAL
+            return 0
+
+        return checked
 
     def _check_unread(self) -> None:
         """Refuse a stream that was moved: its functions must not be called."""
@@ -227,6 +254,8 @@ def _batches(asked: str, stream: ArrowArrayStream, field: Field, owner: _Owned) 
 
 
 def _call(asked: str, stream: ArrowArrayStream, function: int, out: Any, when: str) -> None:
+    if not function:
+        raise malformed(asked, f"the stream failed {when}: its function is NULL")
     code = _GetNext(function)(ctypes.addressof(stream), ctypes.addressof(out))
     if code:
         last_error = stream.get_last_error

@@ -201,7 +201,7 @@ def read(capsule: Capsule, producer: Any = None) -> StridedView:
         strides = tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim))
     else:
         strides = contiguous_strides(shape, dtype.itemsize)
-    # NULL with an offset is no address: only empty arrays may have it.
+    # Only an empty array may have NULL, with or without an offset.
     ptr = tensor.data + tensor.byte_offset if tensor.data else 0
     check_layout(asked, ptr, shape, strides, dtype.itemsize)
     return StridedView(ptr, shape, strides, dtype, device, bool(flags & FLAG_READ_ONLY), (capsule, producer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from math import prod
 
@@ -11,7 +12,9 @@ from zerocopy.protocols.exporter_errors import malformed
 #: NumPy's limit (``NPY_MAXDIMS`` since 2.0). DLPack has none, so a wrong count would be read as
 #: billions of dimensions.
 MAX_NDIM = 64
-_ADDRESSES = 1 << 64
+#: On x86-64, the addresses of a process have at most 56 bits (five-level paging). On arm64, the highest
+#: byte can be a tag.
+_ADDRESSES = 1 << (57 if platform.machine() in ("x86_64", "AMD64") else 64)
 _SIZES = 1 << 63  # sizes and strides in bytes are int64 in every framework
 
 
@@ -34,7 +37,7 @@ def check_layout(asked: str, ptr: int, shape: Sequence[int], strides: Sequence[i
     Raises
     ------
     UnsupportedConversionError
-        An extent is negative, the sizes do not match, a size or an address exceeds 64 bits,
+        An extent is negative, the sizes do not match, a size or an address is too large,
         or elements lie at or below address 0.
     """
     check_ndim(asked, len(shape))

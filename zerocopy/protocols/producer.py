@@ -34,6 +34,9 @@ _METHODS = (
     "__array__",
 )
 _INTERFACES = ("__cuda_array_interface__", "__array_interface__")
+_BYTE_BOUNDS: Callable[[Array], tuple[int, int]] = getattr(
+    np.lib, "array_utils", np
+).byte_bounds  # moved in 2.0
 
 _REMEDY = (
     "pass an array: an object with __dlpack__, __cuda_array_interface__, "
@@ -56,7 +59,7 @@ def describe(obj: Any) -> Source | None:
     if _has_interface(obj, "__cuda_array_interface__"):
         return _cuda_array_interface(obj)
     if _has_interface(obj, "__array_interface__"):
-        return _host(obj, lambda: np.asarray(obj), "array-interface")
+        return _host(obj, lambda: _within_buffer(obj, np.asarray(obj)), "array-interface")
     return None
 
 
@@ -108,6 +111,19 @@ def describe_buffer(obj: Any) -> Source:
             code="no-memory",
         ) from error
     return _host(obj, lambda: np.asarray(buffer), "buffer")
+
+
+def _within_buffer(obj: Any, array: Array) -> Array:
+    """Return the array; raise if its interface has a buffer that the array leaves, which NumPy reads."""
+    interface = obj.__array_interface__
+    data: Any = interface.get("data") if type(interface) is dict else ()
+    if type(data) is not tuple and array.size:  # not an address, which has no size
+        buffer = np.frombuffer(obj if data is None else data, np.uint8)
+        start = array_interface.address(buffer)
+        low, high = _BYTE_BOUNDS(array)
+        if low < start or high > start + buffer.size:
+            raise ValueError(f"its offset and strides leave the buffer of {buffer.size:,} bytes")
+    return array
 
 
 def _has_interface(obj: Any, name: str) -> bool:

@@ -7,11 +7,14 @@ list; its metadata, in JSON, holds the shape and the permutation of the dimensio
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.protocols.arrow_schema import Field
+from zerocopy.source import Array
+from zerocopy.strided_view import StridedView
 
 
 def shape_of(field: Field) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -40,6 +43,44 @@ def shape_of(field: Field) -> tuple[tuple[int, ...], tuple[int, ...]]:
         remedy = "fix the program that wrote the metadata"
         raise UnsupportedConversionError("", why, remedy, code="invalid-metadata") from error
     return shape, () if order == tuple(range(len(shape))) else order
+
+
+def memory_order(view: StridedView) -> tuple[int, ...] | None:
+    """Return the dimensions after the first in the order of the memory; None if a reader would need a copy.
+
+    pyarrow 26 writes and reads a permutation that is not its own inverse as the inverse one: wrong
+    values. Such an order, and memory with gaps, give None.
+
+    Examples
+    --------
+    >>> from zerocopy.dtype import by_name
+    >>> from zerocopy.device import HOST
+    >>> memory_order(StridedView(64, (5, 2, 3), (24, 4, 8), by_name("float32"), HOST, False, None))
+    (1, 0)
+    """
+    inner = range(1, view.ndim)
+    # Dimensions of size 1 may have any stride: they keep their places.
+    moved = sorted((i for i in inner if view.shape[i] != 1), key=lambda i: -view.strides[i])
+    places = iter(moved)
+    order = tuple(i if view.shape[i] == 1 else next(places) for i in inner)
+    axes = (0, *order)
+    shape, strides = (tuple(values[i] for i in axes) for values in (view.shape, view.strides))
+    if not replace(view, shape=shape, strides=strides).c_contiguous:
+        return None
+    order = tuple(i - 1 for i in order)
+    return order if all(order[place] == i for i, place in enumerate(order)) else None
+
+
+def permuted_tensors(array: Array, order: tuple[int, ...], pa: Any) -> Any:
+    """Return an array, whose dimensions after the first are stored in `order`, as a column of tensors."""
+    physical = array.transpose(0, *(i + 1 for i in order))
+    flat = pa.Array.from_buffers(
+        pa.from_numpy_dtype(array.dtype), array.size, [None, pa.py_buffer(physical)], null_count=0
+    )
+    shape = physical.shape[1:]
+    permutation = None if list(order) == sorted(order) else [order.index(i) for i in range(len(order))]
+    kind = pa.fixed_shape_tensor(flat.type, shape, permutation=permutation)
+    return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(flat, prod(shape)))
 
 
 def nested_lists(column: Any, pa: Any) -> Any:

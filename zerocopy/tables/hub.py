@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from zerocopy import registry
+from zerocopy.modules import is_imported
 
 _NAME = "pyarrow"
 
@@ -19,4 +19,4 @@ def hub() -> Any:
 
 def loaded_hub() -> Any:
     """Return the hub's framework if its module is imported already, else None."""
-    return registry.by_name(_NAME) if _NAME in sys.modules else None
+    return registry.by_name(_NAME) if is_imported(_NAME) else None

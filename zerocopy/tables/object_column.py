@@ -129,7 +129,8 @@ def arrow_of_objects(pa: Any, values: Array) -> Any:
 
 def _has_nul(values: Array) -> bool:
     """Whether a text has a NUL before its end, which NumPy pads with NULs."""
-    points = np.ascontiguousarray(values).view(np.uint32).reshape(len(values), -1)
+    width = values.dtype.itemsize // 4  # not -1, which NumPy cannot infer for no rows
+    points = np.ascontiguousarray(values).view(np.uint32).reshape(len(values), width)
     return bool(((points[:, :-1] == 0) & (points[:, 1:] != 0)).any())
 
 

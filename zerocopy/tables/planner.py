@@ -97,6 +97,8 @@ def _keeps_columns(request: Request) -> bool:
         why = f"layout={layout!r} applies to tensors, and {target.name} has tables only"
         fixes = [Fix(options={"layout": None})]
         raise UnsupportedConversionError("", why, code="option-value", fixes=fixes)
+    if target.kind == "column":  # nulls=, encode=, layout= and dtype= request tensors
+        return request.cast is None and not request.options.explicit.keys() - {"columns", "index"}
     return target.tables and (layout is None or target.kind == "table")
 
 

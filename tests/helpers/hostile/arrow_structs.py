@@ -236,7 +236,21 @@ def stream(rng: Random, make_structs: Callable[[], Structs], batches: int) -> tu
     """Return a stream's capsule: its callbacks return error codes, released structs or NULL messages."""
     wrong: list[str] = []
     way = rng.choice(
-        ["", "", "", "schema", "next", "later", "released", "names", "NULL", "message", "no release"]
+        [
+            "",
+            "",
+            "",
+            "schema",
+            "next",
+            "later",
+            "released",
+            "names",
+            "NULL",
+            "message",
+            "no release",
+            "functions",
+            "functions",
+        ]
     )
     code = rng.choice([5, 22, -1, 2**31 - 1])
     message = rng.choice([b"disk failed", b"\xff\xfe", b"", None])
@@ -269,6 +283,8 @@ def stream(rng: Random, make_structs: Callable[[], Structs], batches: int) -> tu
     functions = keep((_GetNext(get_schema), _GetNext(get_next), _GetLastError(get_last_error)))
     struct.get_schema, struct.get_next, struct.get_last_error = map(address_of, functions)
     struct.release = address_of(_RELEASE_STREAM)
+    if way == "functions":
+        struct.get_next = None
     if way == "NULL":
         struct.get_last_error = None
     if way == "no release":

@@ -133,6 +133,8 @@ class ArrayMethod:
 def _numpy_layout(rng: Random, block: np.ndarray, typestr: str) -> np.ndarray:
     """Return an array within the memory, with odd strides."""
     dtype = np.dtype(typestr)
+    if dtype.kind == "b":
+        block &= 1  # other bytes are not booleans
     flat = block[4096:8192][: 512 * dtype.itemsize].view(dtype)[:64]
     x = flat.reshape(rng.choice([(64,), (8, 8), (4, 4, 4), (1, 64), (64, 1), (2, 32)]))
     for axis in range(x.ndim):

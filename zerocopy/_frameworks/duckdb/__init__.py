@@ -353,7 +353,10 @@ _EXTENSIONS_BECOME = {
 
 def _changes(field: Field) -> Iterator[str]:
     """Yield the parts of a type that are lost; the values are kept."""
-    if field.extension:
+    if field.extension == _EXTENSIONS["geometry"]:
+        if field.metadata.get(b"ARROW:extension:metadata", b"{}") not in (b"", b"{}"):
+            yield "the metadata of its geometries, such as their coordinate system, is lost"
+    elif field.extension:
         lost = f"{field.extension} is lost: DuckDB returns its storage"
         yield _EXTENSIONS_BECOME.get(field.extension, lost)
     elif field.kind in _BECOMES or field.format in _FORMATS_BECOME:

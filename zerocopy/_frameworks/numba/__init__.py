@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -22,7 +23,8 @@ from zerocopy.device import (
 )
 from zerocopy.dtype import SUBBYTE_NAMES, DType, by_name, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason
-from zerocopy.framework import Framework, refuse_ndim
+from zerocopy.framework import Framework, refuse_ndim, while_forks_wait
+from zerocopy.modules import is_imported
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
@@ -50,9 +52,9 @@ class Numba(Framework):
 
     def module(self) -> ModuleType:
         module = super().module()
-        if "numba.cuda" not in sys.modules:
+        if not is_imported("numba.cuda"):  # another thread may be importing it
             try:
-                import_module("numba.cuda")
+                while_forks_wait(partial(import_module, "numba.cuda"))
             except ImportError as error:
                 raise FrameworkNotInstalledError(
                     "to='numba'", f"importing numba.cuda failed: {error}", _INSTALL, code="not-installed"
@@ -208,7 +210,7 @@ class Numba(Framework):
         return raised is not None and isinstance(error, raised) and int(error.code) == 2  # type: ignore[attr-defined]
 
     def devices(self) -> list[str]:
-        if "numba.cuda" not in sys.modules:
+        if not is_imported("numba.cuda"):
             return list(self.device_kinds)
         if _simulated():
             return ["cuda:0 (simulated)"]

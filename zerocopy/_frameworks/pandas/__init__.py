@@ -39,6 +39,7 @@ from zerocopy.framework import Framework
 from zerocopy.source import Array, Source
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
+from zerocopy.tables.hub import hub
 from zerocopy.tables.tensor_column import TensorColumn
 
 
@@ -167,6 +168,9 @@ class Pandas(Framework):
                 and series_getter(column) is None
             ):
                 warnings.append(f"pandas cannot print column {label!r}, which is {column.field}")
+            extension = column.field is not None and column.field.extension and series_getter(column) is None
+            if extension and (name := hub().unregistered_extension(column)):
+                warnings.append(f"column {label!r}: its extension type {name} is lost")
             if kind_of(column) in UNUSABLE and series_getter(column) is None:
                 warnings.append(f"column {label!r}: {UNUSABLE[kind_of(column)][0]}")
         metadata = meta.read(table.metadata)

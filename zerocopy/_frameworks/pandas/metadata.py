@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import lru_cache
 from itertools import count
 from math import isfinite
 from typing import Any
@@ -192,10 +193,17 @@ def select(metadata: dict[bytes, bytes], fields: Collection[str]) -> dict[bytes,
 # -- types, as pandas' metadata names them; `pd` is the module -------------------
 
 
+@lru_cache(maxsize=64)
+def _name_of(dtype: np.dtype[Any]) -> str:
+    """Return a dtype's name, which NumPy computes in Python: 3 us for each column."""
+    return dtype.name
+
+
 def type_entry(pd: Any, dtype: Any) -> TypeEntry:
     """Return a type as pandas' metadata names it."""
     if isinstance(dtype, np.dtype) and dtype.kind in "iufb":
-        return dtype.name, dtype.name, None  # str(dtype) takes 3 us
+        name = _name_of(dtype)
+        return name, name, None
     text = str(dtype)
     if isinstance(dtype, np.dtype):
         kinds = {"O": "object", "M": "datetime", "m": "timedelta", "S": "bytes", "V": "bytes"}

@@ -28,6 +28,7 @@ from zerocopy.source import Array, Source
 from zerocopy.tables.arrow_column import ArrowColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_one_tensor
+from zerocopy.tables.hub import hub
 from zerocopy.tables.labels import duplicates, listed, text_warnings
 
 
@@ -154,6 +155,8 @@ class Polars(Framework):
             if not isinstance(column, OWN) and column.field is not None:
                 subject = "it: " if table.single else f"column {label!r}: "
                 warnings += [subject + change for change in changes(pl, column.field)]
+                if column.field.extension and (name := hub().unregistered_extension(column)):
+                    warnings.append(f"{subject}its extension type {name} is lost: polars gets its storage")
         return tuple(warnings)
 
     def from_table(self, table: Table) -> Any:

@@ -8,29 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pyarrow.actions import ACTIONS
+from zerocopy._frameworks.pyarrow.columns import column_of, field_of_type
 from zerocopy._frameworks.pyarrow.exporting import without_nulls
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_name, from_numpy
-from zerocopy.errors import DeviceError, Fix, Reason, UnsupportedConversionError
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim
-from zerocopy.protocols import arrow_c
-from zerocopy.protocols.array_interface import address, tidy_strides
-from zerocopy.protocols.arrow_schema import Field, read_schema
+from zerocopy.protocols.array_interface import address, host_view, tidy_strides
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.decode import as_tensor
-from zerocopy.tables.labels import text_warnings
+from zerocopy.tables.fixed_shape import memory_order, permuted_tensors
+from zerocopy.tables.labels import duplicates, listed, text_warnings
 
 _MAX_NDIM = 32
-_FLAT = ("number", "bool", "date", "time", "timestamp", "duration", "decimal", "fixed_binary")
 _NUMBERS = (
     *(f"int{bits}" for bits in (8, 16, 32, 64)),
     *(f"uint{bits}" for bits in (8, 16, 32, 64)),
@@ -57,7 +55,7 @@ class PyArrow(Hub):
 
     def __init__(self, form: str | None = None) -> None:
         self.form = form
-        self.kind = "both" if form is None else "table" if form in _TABLES else "tensor"
+        self.kind = {None: "both", "Array": "column"}.get(form, "table" if form in _TABLES else "tensor")
 
     def variant(self, form: str) -> Framework | None:
         return PyArrow(form) if form in (*_TENSORS, *_TABLES) else None
@@ -87,22 +85,22 @@ class PyArrow(Hub):
             fixes = [Fix("pyarrow.array([{x}])", "makes an array of it")]
             why = "a pyarrow scalar is not an array"
             raise obstacles.refuse_source(name, Reason(why, code="not-an-array", fixes=fixes))
-        return as_tensor(_column(pa, obj, name))
+        return as_tensor(column_of(pa, obj, name))
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
         pa = self.module()
         name = f"pyarrow.{type(obj).__name__}"
         if isinstance(obj, (pa.Array, pa.ChunkedArray)):
-            return Table(name, [""], [_column(pa, obj, name)], len(obj), single=True, obj=obj)
+            return Table(name, [""], [column_of(pa, obj, name)], len(obj), single=True, obj=obj)
         if isinstance(obj, pa.RecordBatchReader):
-            columns: list[Column] = [UnreadColumn(name, _field(field)) for field in obj.schema]
+            columns: list[Column] = [UnreadColumn(name, field_of_type(field)) for field in obj.schema]
             return Table(
                 name, obj.schema.names, columns, 0, read=lambda: self._read(obj, name), once=True, obj=obj
             )
         if not isinstance(obj, (pa.Table, pa.RecordBatch)):
             return None
         schema = obj.schema
-        arrays = [_column(pa, c, name, f) for c, f in zip(obj.columns, schema, strict=True)]
+        arrays = [column_of(pa, c, name, f) for c, f in zip(obj.columns, schema, strict=True)]
         return Table(name, schema.names, arrays, obj.num_rows, metadata=schema.metadata or {}, obj=obj)
 
     def _read(self, reader: Any, name: str) -> Table:
@@ -172,10 +170,13 @@ class PyArrow(Hub):
                 reasons.append(Reason(why, code="negative-strides", fixes=[obstacles.CONTIGUOUS]))
             if view.has_fractional_strides:
                 reasons.append(obstacles.FRACTIONAL_STRIDES)
+        elif form == "FixedShapeTensorArray" and memory_order(view) is not None:
+            pass  # the dimensions after the first may be permuted: the type says how
         elif not view.c_contiguous:
             odd = view.has_negative_strides or view.has_fractional_strides or flat
             tensor = [] if odd else [Fix(to="pyarrow.Tensor", effect="keeps the strides")]
-            why, fixes = f"{label} requires memory without gaps", [obstacles.CONTIGUOUS, *tensor]
+            order = "" if view.ndim == 1 else ", in row-major order or with dimensions exchanged in pairs"
+            why, fixes = f"{label} requires memory without gaps{order}", [obstacles.CONTIGUOUS, *tensor]
             reasons.append(Reason(why, code="not-contiguous", fixes=fixes))
         if not view.is_aligned(view.dtype.itemsize):
             # Arrow's kernels load whole elements; its format requires 8 bytes (Columnar Format, "Buffer
@@ -192,7 +193,10 @@ class PyArrow(Hub):
         if form == "Tensor":
             return pa.Tensor.from_numpy(tidy_strides(array))
         if form == "FixedShapeTensorArray":
-            return pa.FixedShapeTensorArray.from_numpy_ndarray(array)
+            # Not from_numpy_ndarray, which refuses arrays with odd strides in dimensions of size 1.
+            order = memory_order(host_view(array, dtype))
+            assert order is not None
+            return permuted_tensors(array, order, pa)
         storage = pa.int8() if dtype.name == "bool" else pa.from_numpy_dtype(array.dtype)
         plain = array.view("int8") if dtype.name == "bool" else array
         column = pa.Array.from_buffers(storage, array.size, [None, pa.py_buffer(plain)], null_count=0)
@@ -203,6 +207,8 @@ class PyArrow(Hub):
     def from_table(self, table: Table) -> Any:
         pa = self.module()
         arrays = [column.arrow() for column in table.columns]
+        if self.form == "Array":
+            return {label: _whole(array) for label, array in zip(table.labels, arrays, strict=True)}
         fields = [
             field_of(pa, str(label), array.type, column.field)
             for label, array, column in zip(table.labels, arrays, table.columns, strict=True)
@@ -221,12 +227,14 @@ class PyArrow(Hub):
 
     def from_column(self, table: Table) -> Any:
         pa = self.module()
-        if self.form not in (None, "ChunkedArray"):
+        if self.form not in (None, "ChunkedArray", "Array"):
             return self.from_table(replace(table, labels=[str(table.labels[0]) or "column_0"]))
         array = table.columns[0].arrow()
         chunked = isinstance(array, pa.ChunkedArray)
         if self.form == "ChunkedArray":
             return array if chunked else pa.chunked_array([array])
+        if self.form == "Array":
+            return _whole(array)
         return array.chunk(0) if chunked and array.num_chunks == 1 else array
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
@@ -236,23 +244,25 @@ class PyArrow(Hub):
                 "pick one: x['name']",
                 code="not-an-array",
             )
+        if self.form == "Array" and (twice := duplicates(table.labels)):
+            why = f"several columns are called {listed(twice)}, and a dict has each key once"
+            raise obstacles.refuse_column(why, "rename them", code="duplicate-names")
         return super().table_reasons(table)
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
-        return () if table.single else text_warnings("pyarrow", table.labels)
+        plain = table.single or self.form == "Array"  # the labels are not names, or keys of a dict
+        return () if plain else text_warnings("pyarrow", table.labels)
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()
-        chunks = getattr(column, "chunk_count", None)
-        chunks = 1 if chunks is None else chunks
-        if self.form == "RecordBatch" and chunks != 1:
-            reasons.append(
-                Reason(
-                    f"it has {chunks} chunks, and a batch has one",
-                    code="chunks",
-                    fixes=[Fix(to="pyarrow.Table")],
-                )
-            )
+        if self.form in ("RecordBatch", "Array") and column.length:
+            chunks = getattr(column, "chunk_count", None)
+            if chunks is None:
+                chunks = len(column.chunks) if isinstance(column, ArrowColumn) else 1
+            other = "Table" if self.form == "RecordBatch" else "ChunkedArray"
+            why = f"it has {chunks} chunks, and a pyarrow.{self.form} has one"
+            fixes = [Fix(to=f"pyarrow.{other}")]
+            reasons += [Reason(why, code="chunks", fixes=fixes)] if chunks != 1 else []
         return reasons
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
@@ -294,8 +304,16 @@ def _marks_immutable(pa: Any) -> bool:
     return "max_version" in inspect.signature(pa.Array.__dlpack__).parameters
 
 
+def _whole(array: Any) -> Any:
+    """Return an array, chunked or not, as one array: itself if it has one chunk."""
+    if not hasattr(array, "chunks"):
+        return array
+    return array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+
+
 def _one_chunk_each(table: Any) -> list[tuple[str, Any]]:
     """Return a table's columns as pairs of name and array; raise if one has several chunks."""
+    table.validate()  # raises if a buffer is too small, as in a crafted IPC file
     columns = []
     for name, column in zip(table.schema.names, table.columns, strict=True):
         if hasattr(column, "num_chunks"):
@@ -317,71 +335,10 @@ def _plain_table(pa: Any) -> Callable[[Any], Any]:
         for column in table.columns:
             if column.num_chunks != 1 or column.type not in numbers:
                 raise ValueError("several chunks, or not numeric")
+        table.validate()
         return table
 
     return plain
-
-
-def _field(of: Any) -> Field:
-    """Return a type or a field as the C data interface describes it."""
-    kind = getattr(of, "type", of)
-    # pyarrow compares fields without their metadata, and without their children's: so only plain
-    # fields are cached, which saves 8 us per column.
-    if not kind.num_fields and not getattr(of, "metadata", None):
-        try:
-            return _plain_field(of)
-        except TypeError:  # extension types written in Python are often not hashable
-            pass
-    return read_schema(of.__arrow_c_schema__())
-
-
-@lru_cache(maxsize=4096)
-def _plain_field(of: Any) -> Field:
-    return read_schema(of.__arrow_c_schema__())
-
-
-def _column(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
-    """Describe an array, chunked or not; its memory is exported when it is read."""
-    if not getattr(array, "is_cpu", True):
-        raise DeviceError(
-            f"convert({name})",
-            "the array is not in host memory",
-            "copy it to the host: x.copy_to(...)",
-            code="other-device",
-        )
-    chunked = isinstance(array, pa.ChunkedArray)
-    _check(pa, array, name)
-    field = _field(of if of is not None else array.type)
-    # A type without children needs only its buffers: exporting it would take 20 us more per chunk.
-    flat = field.kind in _FLAT and not field.extension
-    read = partial(_flat_memory, field) if flat else arrow_c.read_array
-
-    def load() -> list[arrow_c.Memory]:
-        return [read(chunk) for chunk in (array.chunks if chunked else [array])]
-
-    column = ArrowColumn(name, field, load, len(array), lambda: array, size=lambda: int(array.nbytes))
-    column.chunk_count = array.num_chunks if chunked else 1
-    return column
-
-
-def _check(pa: Any, array: Any, name: str) -> None:
-    """Refuse buffers that are too small for their rows, as readers of IPC files may return them (130 ns)."""
-    # pyarrow 26 rejects valid empty slices of string views.
-    if not len(array):
-        return
-    try:
-        array.validate()
-    except pa.ArrowInvalid as error:
-        remedy = "fix it where it is created"
-        raise UnsupportedConversionError(
-            f"convert({name})", f"its content is invalid: {error}", remedy, code="invalid-content"
-        ) from error
-
-
-def _flat_memory(field: Field, chunk: Any) -> arrow_c.Memory:
-    """Describe an array without children as the C data interface would."""
-    places = tuple(buffer.address if buffer is not None else 0 for buffer in chunk.buffers())
-    return arrow_c.Memory(field, len(chunk), chunk.offset, chunk.null_count, places, (), None, chunk)
 
 
 def _tensor(tensor: Any, name: str) -> Source:

@@ -15,8 +15,12 @@ from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array
+from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
+from zerocopy.tables.column import Column
 from zerocopy.tables.decode import refused_by
 from zerocopy.tables.tensor_column import TensorColumn
+
+_REGISTERED = tuple(f"arrow.{name}" for name in ("bool8", "fixed_shape_tensor", "json", "opaque", "uuid"))
 
 
 class Hub(Framework):
@@ -24,7 +28,7 @@ class Hub(Framework):
 
     def read_all(self, obj: Any) -> Any:
         """Read an object with the C data interface: a table or a column."""
-        pa = self.module()
+        pa, opened = self.module(), None
         try:
             if not hasattr(type(obj), "__arrow_c_stream__"):
                 array = pa.array(obj)
@@ -44,7 +48,8 @@ class Hub(Framework):
         except ZeroCopyError:
             raise
         except (pa.ArrowException, OSError, RuntimeError, TypeError, ValueError) as error:
-            raise _unreadable(obj, error) from error
+            refusal = None if opened is None else opened.refusal
+            raise _unreadable(obj, error) if refusal is None else refusal from error
 
     def copied(self, array: Any) -> Any:
         """Return a copy of an array, with the same chunks."""
@@ -73,7 +78,12 @@ class Hub(Framework):
             if not source.view.c_contiguous:
                 reasons.append(obstacles.layout("Arrow", "memory without gaps"))
             return reasons
-        return reasons + self._form_of(source.view.ndim).copy_reasons(source.view)
+        form = self._form_of(source.view.ndim)
+        found = form.copy_reasons(source.view)
+        if source.view.ndim > 1 and not found and not source.view.c_contiguous:
+            # The type could be permuted; most readers of such columns would ignore that.
+            found = [obstacles.layout("a column of tensors", "row-major memory")]
+        return reasons + found
 
     def tensor_to_arrow(self, column: TensorColumn) -> Any:
         """Return a column of a tensor as an array, which aliases it if it has no reasons to copy."""
@@ -98,6 +108,15 @@ class Hub(Framework):
             names = names.combine_chunks() if isinstance(names, pa.ChunkedArray) else names
             return pa.DictionaryArray.from_arrays(result, names, ordered=field.ordered)
         return result
+
+    def unregistered_extension(self, column: Column) -> str:
+        """Return the name of a column's extension type if pyarrow does not know it, else an empty string."""
+        name = "" if column.field is None else column.field.extension
+        if not name or not isinstance(column, ArrowColumn):
+            return ""
+        if isinstance(column, UnreadColumn):
+            return "" if name in _REGISTERED else name
+        return "" if isinstance(column.arrow().type, self.module().BaseExtensionType) else name
 
     def memory(self, nbytes: int) -> Array:
         """Return uninitialised bytes of Arrow's pool, aligned to 64 bytes."""
@@ -161,7 +180,10 @@ def field_of(pa: Any, name: str, kind: Any, field: Field | None) -> Any:
     """Return pyarrow's field of a column, with the nullability and the metadata of `field`."""
     if field is None:
         return pa.field(name, kind)
-    own = {k: v for k, v in field.metadata.items() if not k.startswith(b"ARROW:extension:")}
+    # A registered extension type has this metadata itself; of others the array has the storage only.
+    own = field.metadata
+    if isinstance(kind, pa.BaseExtensionType):
+        own = {k: v for k, v in own.items() if not k.startswith(b"ARROW:extension:")}
     return pa.field(name, kind, nullable=field.nullable, metadata=own or None)
 
 

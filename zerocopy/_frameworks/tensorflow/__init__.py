@@ -72,8 +72,11 @@ class TensorFlow(Framework):
         if device.is_host:
             # The buffer protocol exports NumPy's dtypes read-only; __array__ exports the others
             # writable, although tensors are immutable.
-            array = np.asarray(tensor)
-            array = array.view(dtype.storage)
+            # NumPy gets a Python scalar, not memory, of a 0-d tensor of a dtype that NumPy lacks.
+            # tf.reshape aliases.
+            is_scalar = not dtype.in_numpy and tensor.shape.rank == 0
+            array = np.asarray(tf.reshape(tensor, (1,)) if is_scalar else tensor)
+            array = (array.reshape(()) if is_scalar else array).view(dtype.storage)
             array.flags.writeable = False
             view = StridedView(address(array), array.shape, array.strides, dtype, HOST, True, array)
             return Source(name, view, lambda: array, "buffer")

@@ -1,0 +1,172 @@
+"""``zerocopy matrix --input`` exits with code 2 for invalid content, and for files beyond its limits."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zerocopy.cli import datasets, input_limits
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("click")
+pytest.importorskip("rich")
+
+from helpers import crafted_arrow  # noqa: E402  # it imports pyarrow
+
+MAX_BYTES = 1 << 20
+
+#: Runs the command once for each file, in one process: a crash ends the output at that file.
+RUN_ALL = """
+import json, sys
+from click.testing import CliRunner
+from zerocopy.cli.main import command
+
+for path in json.loads(sys.argv[1]):
+    print(json.dumps(path), end=" ", flush=True)
+    limits = ["--max-bytes", "MAX_BYTES", "--frameworks", "numpy", "--repeat", "1"]
+    result = CliRunner().invoke(command(), ["matrix", "--input", path, *limits])
+    print(json.dumps([result.exit_code, result.output]), flush=True)
+""".replace("MAX_BYTES", str(MAX_BYTES))
+
+
+def crafted(folder: Path) -> dict[str, str]:
+    """Write all crafted files; return their names by path."""
+    names = {}
+    kinds = (
+        crafted_arrow.content(),
+        crafted_arrow.metadata(),
+        crafted_arrow.files(),
+        crafted_arrow.bombs(MAX_BYTES),
+    )
+    for kind in kinds:
+        for name, data in kind:
+            path = folder / f"{len(names):03}.{'feather' if len(names) % 7 == 3 else 'arrow'}"
+            path.write_bytes(data)
+            names[str(path)] = name
+    return names
+
+
+def test_command_exits_2_for_every_crafted_arrow_file(tmp_path: Path, run_python: Callable[..., Any]) -> None:
+    names = crafted(tmp_path)
+    assert len(names) > 40
+    program = RUN_ALL.replace("json.loads(sys.argv[1])", repr(list(names)))
+    process = run_python(program)
+    results = [line.split(" ", 1) for line in process.stdout.splitlines()]
+    assert process.returncode == 0, (names[json.loads(results[-1][0])], process.stderr)
+    wrong = {}
+    for path, result in results:
+        exit_code, output = json.loads(result)
+        if exit_code != 2 or "Error" not in output or "Traceback" in output:
+            wrong[names[json.loads(path)]] = (exit_code, output)
+    assert not wrong
+    assert len(results) == len(names)
+
+
+def test_valid_arrow_files_and_streams_are_read(tmp_path: Path) -> None:
+    for number, (name, data) in enumerate(crafted_arrow.valid()):
+        path = tmp_path / f"{number}.arrow"
+        path.write_bytes(data)
+        assert datasets.load(path, MAX_BYTES).columns["x"].to_pylist()[499] == "text 499", name
+
+
+def test_each_kind_of_arrow_error_has_its_message(tmp_path: Path) -> None:
+    messages = {}
+    for path, name in crafted(tmp_path).items():
+        with pytest.raises(datasets.DataError) as caught:
+            datasets.load(path, MAX_BYTES)
+        messages[name] = str(caught.value)
+        assert "\n" not in messages[name]
+    assert "UTF8" in messages["text not UTF-8"]
+    assert "out of bounds" in messages["code past the dictionary"]
+    assert "too small" in messages["buffer shorter than its rows"]
+    for name, _ in crafted_arrow.bombs(MAX_BYTES):
+        assert "pass --max-bytes" in messages[name]
+
+
+def refused(path: Path, max_bytes: int = MAX_BYTES) -> str:
+    with pytest.raises(datasets.DataError) as caught:
+        datasets.load(path, max_bytes)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet", ".arrow", ".feather"])
+def test_only_regular_files_of_limited_size_are_opened(tmp_path: Path, suffix: str) -> None:
+    pipe = tmp_path / f"pipe{suffix}"
+    os.mkfifo(pipe)
+    assert "not a regular file" in refused(pipe)
+    device = tmp_path / f"zero{suffix}"
+    device.symlink_to("/dev/zero")
+    assert "not a regular file" in refused(device)
+    folder = tmp_path / f"folder{suffix}"
+    folder.mkdir()
+    assert "directory" in refused(folder)
+    large = tmp_path / f"large{suffix}"
+    with large.open("wb") as file:
+        file.truncate(1 << 40)
+    assert "1,099,511,627,776 bytes, more than the limit" in refused(large, input_limits.MAX_BYTES)
+
+
+def test_members_of_an_npz_are_limited_after_decompression(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, x=np.zeros(MAX_BYTES), y=np.zeros(3))
+    assert path.stat().st_size < MAX_BYTES
+    assert "uncompressed it has 8,38" in refused(path)
+    assert datasets.load(path).arrays["y"].tolist() == [0, 0, 0]
+
+
+def test_npz_member_that_declares_less_than_it_has_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    np.savez_compressed(path, x=np.zeros(MAX_BYTES))
+    with zipfile.ZipFile(path) as archive:
+        declared = archive.infolist()[0].file_size.to_bytes(4, "little")
+    path.write_bytes(path.read_bytes().replace(declared, (999).to_bytes(4, "little")))
+    assert "malformed" in refused(path)
+
+
+@pytest.mark.parametrize(
+    "shape", ["(9223372036854775807,)", "(1099511627776,)", "(-5,)", "(1099511627776, 1099511627776)"]
+)
+def test_npy_header_with_a_wrong_shape_is_refused(tmp_path: Path, shape: str) -> None:
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117) + b"\n"
+    path = tmp_path / "x.npy"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64))
+    assert str(path) in refused(path)
+
+
+def test_parquet_file_is_limited_after_decompression(tmp_path: Path) -> None:
+    import pyarrow.parquet as parquet
+
+    numbers, texts = tmp_path / "numbers.parquet", tmp_path / "texts.parquet"
+    parquet.write_table(pa.table({"x": np.zeros(MAX_BYTES)}), numbers, compression="zstd")
+    parquet.write_table(pa.table({"x": ["a" * 10_000] * 20_000}), texts, compression="zstd")
+    for path in (numbers, texts):
+        assert path.stat().st_size < MAX_BYTES
+        assert "uncompressed it has" in refused(path)
+        assert list(datasets.load(path).columns) == ["x"]
+
+
+def test_parquet_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    import pyarrow.parquet as parquet
+
+    path = tmp_path / "x.parquet"
+    offsets = pa.py_buffer(np.array([0, 2], "i4"))
+    text = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(b"\xff\xfe")])
+    parquet.write_table(pa.table({"x": text}), path)
+    assert "UTF8" in refused(path)
+
+
+def test_help_names_the_limit() -> None:
+    from click.testing import CliRunner
+
+    from zerocopy.cli.main import command
+
+    output = CliRunner().invoke(command(), ["matrix", "--help"]).output
+    assert "--max-bytes" in output
+    assert "1 GiB" in output

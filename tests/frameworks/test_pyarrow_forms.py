@@ -1,0 +1,133 @@
+"""The forms of ``to="pyarrow...."``: arrays of all types, permuted tensors, and extension types."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.table_cases import KINDS, SHAPES, TABLES, pa, shaped
+
+import zerocopy as zc
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+HOST = [name for name in TABLES if name not in ("cudf", "pylibcudf")]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_array_takes_what_pyarrow_takes(kind: str) -> None:
+    for shape in SHAPES:
+        column = shaped(KINDS[kind], shape)
+        expected = zc.convert(column, "pyarrow")
+        plan = zc.explain(column, "pyarrow.Array")
+        array = zc.convert(column, "pyarrow.Array")
+        assert isinstance(array, pa.Array)
+        assert array.type == expected.type
+        assert array.to_pylist() == expected.to_pylist()
+        several = column.num_chunks > 1
+        if not len(column):
+            continue
+        assert plan.zero_copy is (not several and zc.shares_memory(column, array))
+        if several:
+            with pytest.raises(zc.CopyRequiredError, match="chunks"):
+                zc.convert(column, "pyarrow.Array", copy=False)
+        copied = zc.convert(column, "pyarrow.Array", copy=True)
+        assert copied.to_pylist() == expected.to_pylist()
+        assert not zc.shares_memory(column, copied)
+
+
+@pytest.mark.parametrize("source", HOST)
+def test_array_of_a_table_is_a_dict_of_arrays(source: str) -> None:
+    table = pa.table({"s": ["a", None], "x": [1.5, 2.5], "l": [[1], None]})
+    arrays = zc.convert(zc.convert(table, source), "pyarrow.Array")
+    assert {name: array.to_pylist() for name, array in arrays.items()} == table.to_pydict()
+    assert all(isinstance(array, pa.Array) for array in arrays.values())
+    picked = zc.convert(zc.convert(table, source), "pyarrow.Array", columns=["s"])
+    assert list(picked) == ["s"]
+
+
+def test_array_keeps_dicts_of_other_lengths_and_the_options_for_tensors() -> None:
+    arrays = zc.convert({"a": np.ones(2), "b": {"c": np.ones(3)}}, "pyarrow.Array")
+    assert arrays["a"].to_pylist() == [1.0, 1.0]
+    assert arrays["b"]["c"].to_pylist() == [1.0, 1.0, 1.0]
+    masked = zc.convert(pa.array([1, None]), "pyarrow.Array", nulls="mask")
+    assert masked.mask.to_pylist() == [False, True]
+    twice = pa.table([[1], [2]], names=["a", "a"])
+    with pytest.raises(zc.UnsupportedConversionError, match="several columns are called 'a'"):
+        zc.convert(twice, "pyarrow.Array")
+    assert not zc.explain(twice, "pyarrow.Array").possible
+
+
+def test_chunks_of_polars_are_counted_for_arrays_and_batches() -> None:
+    series = pl.concat([pl.Series([1.0]), pl.Series([2.0])], rechunk=False)
+    for to, source in (("pyarrow.Array", series), ("pyarrow.RecordBatch", series.to_frame("x"))):
+        plan = zc.explain(source, to)
+        assert not plan.zero_copy
+        assert plan.zero_copy == zc.shares_memory(source, zc.convert(source, to))
+        with pytest.raises(zc.CopyRequiredError, match="2 chunks"):
+            zc.convert(source, to, copy=False)
+
+
+def permutations() -> list[Any]:
+    """Return each order of the dimensions of arrays of 2, 3 and 4 dimensions, some of size 1."""
+    shapes = ((2, 3), (2, 3, 4), (2, 1, 3), (3, 2, 1, 4), (1, 2, 3))
+    return [(shape, order) for shape in shapes for order in itertools.permutations(range(len(shape)))]
+
+
+@pytest.mark.parametrize(("shape", "order"), permutations(), ids=str)
+def test_permuted_tensors_are_aliased_if_rows_are_whole(shape: Any, order: Any) -> None:
+    values = np.arange(np.prod(shape), dtype="f4").reshape(shape).transpose(order)
+    plan = zc.explain(values, "pyarrow.FixedShapeTensorArray")
+    column = zc.convert(values, "pyarrow.FixedShapeTensorArray")
+    assert plan.zero_copy == zc.shares_memory(values, column)
+    if order[0] == 0 and len(shape) == 3:  # two dimensions after the first: in order, or exchanged
+        assert plan.zero_copy
+    assert np.array_equal(column.to_numpy_ndarray(), values)
+    assert np.array_equal(zc.convert(column, "numpy"), values)
+    copied = zc.convert(values, "pyarrow.FixedShapeTensorArray", copy=True)
+    assert np.array_equal(copied.to_numpy_ndarray(), values)
+    assert not zc.shares_memory(values, copied)
+
+
+def test_hazard_pyarrow_reads_permutations_as_their_inverse() -> None:
+    """If this fails, pyarrow reads such permutations correctly: `memory_order` may return them."""
+    values = np.arange(48.0).reshape(2, 2, 3, 4).transpose(0, 2, 3, 1)
+    own = pa.FixedShapeTensorArray.from_numpy_ndarray(values).to_numpy_ndarray()
+    assert own.shape != values.shape or not np.array_equal(own, values)
+    column = zc.convert(values, "pyarrow.FixedShapeTensorArray")
+    assert np.array_equal(column.to_numpy_ndarray(), values)
+    with pytest.raises(zc.CopyRequiredError, match="exchanged in pairs"):
+        zc.convert(values, "pyarrow.FixedShapeTensorArray", copy=False)
+
+
+@pytest.mark.parametrize("target", ["pyarrow", "polars", "duckdb", "nanoarrow", "pandas"])
+def test_permuted_tensors_as_columns_of_tables_are_right(target: str) -> None:
+    values = np.arange(24.0).reshape(2, 3, 4).transpose(0, 2, 1)
+    assert not zc.explain({"x": values}, target).zero_copy
+    table = zc.convert(zc.convert({"x": values}, target), "pyarrow")
+    rows = table["x"].to_pylist()
+    assert np.array_equal(np.array(rows).reshape(2, 4, 3), values)
+
+
+def test_unregistered_extension_types_are_kept_or_reported() -> None:
+    metadata = {b"ARROW:extension:name": b"geoarrow.wkb", b"ARROW:extension:metadata": b"{}"}
+    point = bytes.fromhex("0101000000000000000000f03f0000000000000040")
+    schema = pa.schema([pa.field("g", pa.binary(), metadata=metadata)])
+    table = pa.table([pa.array([point])], schema=schema)
+    relation = zc.convert(table, "duckdb")
+    assert [str(kind) for kind in relation.types] == ["GEOMETRY"]
+    for source in (table, relation):
+        for to in ("pandas", "polars"):
+            warnings = zc.explain(source, to).warnings
+            assert any("extension type geoarrow.wkb is lost" in warning for warning in warnings), to
+        back = zc.convert(source, "pyarrow.Table")
+        assert back.schema.field("g").metadata == metadata
+        assert back["g"].to_pylist() == [point]
+        through = zc.convert(zc.convert(source, "nanoarrow"), "pyarrow")
+        assert through.schema.field("g").metadata == metadata
+    assert not any("lost" in warning for warning in zc.explain(table, "duckdb").warnings)
+    system = {**metadata, b"ARROW:extension:metadata": b'{"crs": "EPSG:4326"}'}
+    with_system = table.cast(pa.schema([pa.field("g", pa.binary(), metadata=system)]))
+    assert any("coordinate system" in warning for warning in zc.explain(with_system, "duckdb").warnings)
