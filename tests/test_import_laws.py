@@ -32,7 +32,7 @@ RMM_FILES = {PACKAGE / "pool" / name for name in ("rmm_chain.py", "rmm_pool.py",
 #: Folders whose modules are Numba kernels and import Numba at module level.
 KERNEL_FOLDERS = {PACKAGE / "layout" / "kernels", PACKAGE / "layout" / "cuda"}
 
-NOUNS = {"device", "dtype", "errors", "modules", "plan", "source", "strided_view"}
+NOUNS = {"device", "dtype", "errors", "plan", "source", "strided_view"}
 
 #: Each part of the package, with the other parts that it may import, in functions too (DESIGN section 5).
 LAYERS: dict[str, set[str]] = {
@@ -46,12 +46,13 @@ LAYERS: dict[str, set[str]] = {
     # It loads a framework's file when an object or a target needs it.
     "registry": NOUNS | {"_frameworks", "forks", "framework"},
     "casting": NOUNS | {"protocols", "registry"},
-    "tables": NOUNS | {"casting", "framework", "layout", "protocols", "registry"},
+    "tables": NOUNS | {"casting", "forks", "framework", "layout", "protocols", "registry"},
     "describe": NOUNS | {"framework", "protocols", "registry", "tables"},
-    "_frameworks": NOUNS | {"casting", "framework", "layout", "pool", "protocols", "registry", "tables"},
+    "_frameworks": NOUNS
+    | {"forks", "casting", "framework", "layout", "pool", "protocols", "registry", "tables"},
     "_engine": NOUNS | {"casting", "describe", "framework", "protocols", "registry", "tables"},
     "cli": NOUNS
-    | {"_engine", "describe", "notebooks", "pool", "protocols", "registry", "tables", "zerocopy"},
+    | {"_engine", "describe", "forks", "notebooks", "pool", "protocols", "registry", "tables", "zerocopy"},
     "__main__": {"cli"},
     # The public names, loaded on first use.
     "zerocopy": NOUNS | {"_engine", "cli", "forks", "framework", "layout", "pool", "registry", "tables"},

@@ -1,4 +1,4 @@
-"""Locks and forks: a fork waits for imports and compilations in other threads.
+"""Imports, locks and forks: a fork waits for imports and compilations in other threads.
 
 A forked child inherits locks that other threads hold, such as those of imports and of llvmlite.
 No thread releases them in the child, which would deadlock. Code that takes such locks therefore
@@ -9,11 +9,16 @@ holds `LOADING` too, and a fork acquires `LOADING` first. An import of another p
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 # threading's own, without importing threading
 from _thread import LockType, RLock, allocate_lock, get_ident
 from weakref import WeakSet
+
+TYPE_CHECKING = False  # importing typing takes longer than this file
+if TYPE_CHECKING:
+    from typing import Any
 
 _free_in_children: WeakSet[RLock | LockType] = WeakSet()
 
@@ -54,3 +59,37 @@ IMPORTING: dict[object, int] = {}
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_acquire, after_in_parent=LOADING.release, after_in_child=LOADING.release)
     os.register_at_fork(after_in_child=_free)
+
+
+def is_installed(name: str) -> bool:
+    """Whether a top-level module can be imported; imports nothing of it."""
+    import importlib.util  # here, because `import zerocopy` imports this file
+
+    if name in sys.modules:
+        return sys.modules[name] is not None
+    # A plain folder of that name is a namespace package, whose spec has no origin.
+    spec = importlib.util.find_spec(name)
+    return spec is not None and spec.origin is not None
+
+
+def is_imported(name: str) -> bool:
+    """Whether the import of a module has finished; a lazy module (`LazyLoader`) must have run.
+
+    While a thread imports a module, ``sys.modules`` has it already, without most of its names.
+    """
+    module = sys.modules.get(name)
+    return not (module is None or is_lazy(module) or getattr(spec_of(module), "_initializing", False))
+
+
+def is_lazy(module: Any) -> bool:
+    """Whether an attribute of a module would load it; reads no attribute."""
+    util = sys.modules.get("importlib.util")  # without it, nothing makes lazy modules
+    return isinstance(module, getattr(util, "_LazyModule", ()))
+
+
+def spec_of(module: Any) -> Any:
+    """Return a module's spec without its own ``__getattribute__`` or ``__getattr__``."""
+    try:
+        return object.__getattribute__(module, "__spec__")
+    except AttributeError:
+        return None

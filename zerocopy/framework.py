@@ -28,8 +28,7 @@ from zerocopy.errors import (
     UnsupportedConversionError as UnsupportedConversionError,
     lacking,
 )
-from zerocopy.forks import IMPORTING, LOADING
-from zerocopy.modules import is_installed as is_installed
+from zerocopy.forks import IMPORTING, LOADING, is_installed as is_installed
 from zerocopy.source import (
     FORMS as FORMS,
     Array as Array,

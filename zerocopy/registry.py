@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 import zerocopy._frameworks
 from zerocopy import forks
 from zerocopy.errors import DeviceError, UnknownFrameworkError, ZeroCopyError
+from zerocopy.forks import is_imported
 from zerocopy.framework import Framework, while_forks_wait
-from zerocopy.modules import is_imported
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 

@@ -14,7 +14,7 @@ import zerocopy
 from zerocopy import registry
 from zerocopy.cli.extras import extras
 from zerocopy.errors import DeviceError
-from zerocopy.modules import is_imported
+from zerocopy.forks import is_imported
 from zerocopy.protocols import cuda_driver
 
 _SMI = ("--query-gpu=name,driver_version,memory.total", "--format=csv,noheader,nounits")

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from zerocopy import forks
-from zerocopy.modules import is_imported as is_imported, is_lazy, spec_of
+from zerocopy.forks import is_imported as is_imported, is_lazy, spec_of
 
 _waiting: dict[str, list[Callable[[], None]]] = {}
 

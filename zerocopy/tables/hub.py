@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.modules import is_imported
+from zerocopy.forks import is_imported
 
 _NAME = "pyarrow"
 

@@ -23,8 +23,8 @@ from zerocopy.device import (
 )
 from zerocopy.dtype import SUBBYTE_NAMES, DType, by_name, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, FrameworkNotInstalledError, Reason
+from zerocopy.forks import is_imported
 from zerocopy.framework import Framework, refuse_ndim, while_forks_wait
-from zerocopy.modules import is_imported
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
