@@ -14,7 +14,7 @@ from pathlib import Path
 
 from helpers.paths import ROOT
 
-#: Findings that are known and open: delete a line once no seed has it. A crash or a hang is never among them.
+#: Findings that are known and open: delete a line once no seed has it. None is a crash or a hang.
 OPEN = {
     r"^explain\.possible is True.*(no-relay|no-driver|cannot copy it to the host|no host alias|Device type)": (
         "explain plans copies of device memory that no installed framework can make"
