@@ -16,7 +16,7 @@ from helpers.paths import ROOT
 
 #: Findings that are known and open: delete a line once no seed has it. None is a crash or a hang.
 OPEN = {
-    r"^explain\.possible is True.*(no-relay|no-driver|cannot copy it to the host|no host alias|Device type)": (
+    r"^explain\.possible is True.*(no-relay|no-driver|copy it to the host|no host alias|Device type)": (
         "explain plans copies of device memory that no installed framework can make"
     ),
     r"^zero_copy is False and shares_memory True": "part of a nested column is aliased",
