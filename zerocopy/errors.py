@@ -121,6 +121,7 @@ class ZeroCopyError(Exception):
     """
 
     code: str = "other"
+    preface: str = ""  # of the remedy: a step that no call can do
 
     def __init__(
         self, asked: str, why: str, remedy: str = "", *, code: str = "", fixes: Sequence[Fix] = ()
@@ -176,7 +177,7 @@ class UnknownFrameworkError(ZeroCopyError, LookupError):
     Traceback (most recent call last):
         ...
     zerocopy.errors.UnknownFrameworkError: to='nunpy': it is not the name of a known framework.
-      To fix: did you mean 'numpy' or 'cupy'? Known: ...
+      To fix: did you mean 'numpy' or 'cupy'? choose from ...
     """
 
     code = "unknown-framework"
@@ -260,7 +261,7 @@ class DeviceError(ZeroCopyError, RuntimeError):
     Traceback (most recent call last):
         ...
     zerocopy.errors.DeviceError: convert(numpy.ndarray float64 (3,), to='numpy', device='cuda'): ...
-      To fix: pass one of its devices: cpu
+      To fix: zc.convert(x, "numpy", device="cpu")
     """
 
     code = "device"

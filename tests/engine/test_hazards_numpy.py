@@ -29,9 +29,9 @@ def test_masked_elements_are_refused() -> None:
         (np.array([["2020-01-01"]], "M8[D]"), "int64"),
         (np.array([[1]], "m8[s]"), "int64"),
         (np.array(["text"]), "uint32"),
-        (np.array([b"text"]), "uint8"),
-        (np.array([{}, 1], object), "astype"),
-        (np.zeros((2, 2), [("a", "f4"), ("b", "i4")]), "field"),
+        (np.array([b"text"]), "bytes"),
+        (np.array([1, {}], object), "encode=True"),
+        (np.zeros((2, 2), [("a", "f4"), ("b", "i4")]), "fields"),
         (np.zeros(2, np.longdouble), "float64"),
     ],
 )

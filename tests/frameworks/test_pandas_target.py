@@ -300,7 +300,7 @@ def test_masked_dates_become_nat(kind: str) -> None:
 
 def test_types_that_pandas_lacks_are_refused() -> None:
     for _ in range(2):
-        with pytest.raises(zc.UnsupportedConversionError, match="'x': it is bfloat16, which pandas lacks"):
+        with pytest.raises(zc.UnsupportedConversionError, match="'x' is bfloat16, which pandas lacks"):
             zc.convert({"x": torch.ones(2, dtype=torch.bfloat16)}, "pandas")
         zc.convert(np.ones(2), "pandas")
         with pytest.raises(zc.UnsupportedConversionError, match="bfloat16, which pandas lacks"):

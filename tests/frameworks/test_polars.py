@@ -152,7 +152,7 @@ def test_types_that_arrow_lacks_are_refused_by_name(one: pl.Series, why: str, to
     frame = pl.DataFrame([pl.Series("fine", [1, 2]), one])
     assert not zc.explain(frame, to).possible
     with pytest.raises(
-        UnsupportedConversionError, match=rf"column 'x': it is .*({why}|_pli128)(.|\n)*(cast|convert)"
+        UnsupportedConversionError, match=rf"column 'x' is .*({why}|_pli128)(.|\n)*(cast|convert)"
     ) as caught:
         zc.convert(frame, to, **({} if to == "pyarrow" else {"encode": True}))
     assert "'fine'" not in caught.value.why

@@ -225,7 +225,7 @@ def test_chunks_are_a_copy_reason() -> None:
 
 def test_bits_are_unpacked_and_nulls_filled() -> None:
     flags = pa.table({"x": [True, False], "y": [False, None]})
-    with pytest.raises(zc.LossyConversionError, match="'y': it has 1 null"):
+    with pytest.raises(zc.LossyConversionError, match="'y' has 1 null"):
         zc.convert(flags, "torch", layout="matrix")
     assert zc.convert(flags, "torch", layout="matrix", nulls=True).tolist() == [[True, False], [False, True]]
     floats = pa.table({"x": [1.0, None], "y": [None, 2.0]})
@@ -243,7 +243,7 @@ def test_dates_of_one_unit_are_a_datetime64_matrix() -> None:
     result = zc.convert(table, "numpy", layout="matrix")
     assert result.dtype == "M8[us]"
     assert np.array_equal(result, np.stack([days, days + np.timedelta64(1, "D")], 1))
-    with pytest.raises(zc.UnsupportedConversionError, match="'x': it is timestamp"):
+    with pytest.raises(zc.UnsupportedConversionError, match="'x' is timestamp"):
         zc.convert(table, "torch", layout="matrix")
     with pytest.raises(zc.UnsupportedConversionError, match="not plain numbers"):
         zc.convert(table, "torch", layout="matrix", encode=True)
@@ -253,13 +253,13 @@ def test_columns_of_several_types_are_refused() -> None:
     table = pa.table(
         {"i": [1], "f": [1.5], "j": [2], "s": ["x"], "v": pa.array([[1, 2]], pa.list_(pa.int64(), 2))}
     )
-    with pytest.raises(zc.UnsupportedConversionError, match="'s': it is string"):
+    with pytest.raises(zc.UnsupportedConversionError, match="'s' is string"):
         zc.convert(table, "torch", layout="matrix")
-    with pytest.raises(zc.UnsupportedConversionError, match=r"'v': it is .* tensors of shape \(2,\)"):
+    with pytest.raises(zc.UnsupportedConversionError, match=r"'v' is .* tensors of shape \(2,\)"):
         zc.convert(table, "torch", layout="matrix", columns=["i", "v"])
     with pytest.raises(zc.UnsupportedConversionError, match=r"int64 \('i', 'j'\), float64 \('f'\)") as caught:
         zc.convert(table, "torch", layout="matrix", columns=["i", "f", "j"])
-    assert "columns=['i', 'j']" in caught.value.remedy
+    assert 'columns=["i", "j"]' in caught.value.remedy
     assert zc.convert(table, "torch", layout="matrix", columns=["j", "i"]).tolist() == [[2, 1]]
     with pytest.raises(zc.UnsupportedConversionError, match="one column"):
         zc.convert(table["i"], "torch", layout="matrix")

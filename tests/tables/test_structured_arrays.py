@@ -22,7 +22,7 @@ def test_records_become_tensors() -> None:
         assert tuple(tensor.shape) == rows[n].shape
         assert np.array_equal(tensor.numpy(), rows[n])
         assert tensor.data_ptr() % 64 == 0
-    with pytest.raises(zc.UnsupportedConversionError, match=r"column 'h': it is timestamp"):
+    with pytest.raises(zc.UnsupportedConversionError, match=r"column 'h' is timestamp"):
         zc.convert(rows, "torch")
     with pytest.raises(zc.CopyRequiredError, match="interleaved") as caught:
         zc.convert(rows[["x", "y"]], "torch", copy=False)

@@ -55,7 +55,8 @@ def compose(error: ZeroCopyError, call: Any) -> None:
         return
     error.calls = tuple(list(calls)[:_MOST])
     texts = [f"{code} {effect}".rstrip() for code, effect in list(calls.items())[:_MOST]]
-    error.with_context(remedy="; or ".join([*texts, *(["; and ".join(prose)] if prose else [])]))
+    texts += ["; and ".join(prose)] if prose else []
+    error.with_context(remedy=error.preface + "; or ".join(texts))
 
 
 def keep_leaves(to: Any, options: dict[str, Any]) -> dict[str, str]:
@@ -179,7 +180,10 @@ class _Composer:
         """Return a reason of a plan with the fixes that apply, and their text."""
         if not reason.fixes:
             return reason
-        kept = self.usable((), reason.fixes)
+        resolved = (
+            _resolve(fix, self.framework, isinstance(self.description, Source)) for fix in reason.fixes
+        )
+        kept = [fix for fix in resolved if fix is not None and self.accepts(fix)]
         return Reason(reason.why, "" if kept else reason.remedy, code=reason.code, fixes=kept)
 
     # -- code -----------------------------------------------------------------

@@ -23,7 +23,7 @@ _ZERO = Fix(options={"nulls": 0}, effect="fills them with 0")
 #: For frameworks that have no tensors, and so no option for nulls.
 _FILLED = Fix(action="fill-nulls", effect="fills them with 0")
 #: For results without masks: matrices and records.
-NO_MASK = (_ZERO, Fix(options={"layout": "columns"}, effect="gives masks"))
+NO_MASK = (_ZERO, _NAN, Fix(options={"layout": "columns"}, effect="gives masks"))
 _FLOATS: tuple[Fix, ...] = (_MASK, _NAN)
 _OTHERS: tuple[Fix, ...] = (_MASK, _ZERO)
 #: NaN in place of nulls needs floats; for integers and booleans.

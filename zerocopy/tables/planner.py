@@ -137,7 +137,8 @@ def _read(table: Table, request: Request) -> Any:
         if table.once:
             action = "read" if whole.read is None else "requested"
             why = f"{error.why}; the stream has been {action}, which many streams allow once"
-            error.with_context(why=why, remedy=f"open the stream again, then: {error.remedy}")
+            error.preface = "open the stream again, then: "
+            error.with_context(why=why, remedy=f"{error.preface}{error.remedy}")
         raise
     return run(plan)  # the stream is open, and its types are known
 
@@ -187,7 +188,8 @@ def _position(
         return here[0]
     if here:
         why = f"{len(here)} columns of the table are called {label!r}"
-        raise UnsupportedConversionError("", why, f"it has: {listed(labels)}", code="duplicate-names")
+        remedy = f"rename them, or choose from {listed(labels)}"
+        raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
     import difflib
 
     near = difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
@@ -198,7 +200,7 @@ def _position(
     )
     fixes = [Fix(options={"columns": named})] if named and len({*named}) == len(named) else []
     fixes.append(Fix(options={"columns": None}, effect="takes all columns"))
-    remedy = "" if near else f"it has: {listed(labels)}"
+    remedy = "" if near else f"choose from {listed(labels)}"
     raise UnsupportedConversionError("", why, remedy, code="unknown-name", fixes=fixes)
 
 

@@ -73,6 +73,7 @@ class DuckDB(Framework):
     """
 
     name = "duckdb"
+    types = ("DuckDBPyRelation",)
     kind = "table"
     # Older versions fail the tests, and some give wrong values.
     min_version = "2.0"
@@ -151,7 +152,8 @@ class DuckDB(Framework):
         for part in field.walk():
             for lacks, remedy, cast in _LACKING:
                 if lacks(part):
-                    fixes = [Fix(action=cast)] if cast and part is field else []
+                    effect = "rounds to floats" if cast == "cast:float64" else ""
+                    fixes = [Fix(action=cast, effect=effect)] if cast and part is field else []
                     why = f"it {'is' if part is field else 'has inside it'} {part}, which DuckDB lacks"
                     remedy = "" if fixes else remedy
                     raise UnsupportedConversionError("", why, remedy, code="missing-dtype", fixes=fixes)
@@ -182,10 +184,14 @@ class DuckDB(Framework):
         duckdb = self.module()
         _check_names(table)
         arrow = hub().from_table(table)
-        for i, column in enumerate(arrow.columns):
-            if str(column.type).startswith("extension<arrow.fixed_shape_tensor"):
-                # DuckDB would read the storage, which is flat lists without the shape.
-                arrow = arrow.set_column(i, arrow.column_names[i], nested_lists(column, hub().module()))
+        pa = hub().module()
+        # DuckDB would read the storage of tensors, which is flat lists without the shape.
+        tensors = [isinstance(kind, pa.FixedShapeTensorType) for kind in arrow.schema.types]
+        if any(tensors):
+            both = zip(arrow.columns, tensors, strict=True)
+            columns = [nested_lists(column, pa) if tensor else column for column, tensor in both]
+            fields = [f.with_type(c.type) for f, c in zip(arrow.schema, columns, strict=True)]
+            arrow = pa.Table.from_arrays(columns, schema=pa.schema(fields))
         # A cursor per relation, because a connection refuses a second thread.
         return duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
 
@@ -243,7 +249,10 @@ def _changed(kind: Any) -> ZeroCopyError | None:
         why, casts = _CHANGED[kind.id]
         fixes = [Fix(f"CAST({{x}} AS {name})") for name in casts]
         return LossyConversionError("", f"it is {kind}: {why}", code="missing-dtype", fixes=fixes)
-    return next((error for _, child in _children(kind) if (error := _changed(child))), None)
+    inner = next((error for _, child in _children(kind) if (error := _changed(child))), None)
+    if inner is not None:  # the whole column is cast
+        inner.fixes = (Fix("CAST({x} AS VARCHAR)"),)
+    return inner
 
 
 # -- values that DuckDB exports or imports incorrectly --------------------------

@@ -26,7 +26,8 @@ _NAMES = ("bool", "int8", "int32", "int64", "uint8", "float16", "float32", "floa
 _MAX_NDIM = 32  # NumPy's before 2.0, which passes the memory on; MXNet itself has no limit
 _MAX_SIZE = 2**31 - 2  # without INT64_TENSOR_SIZE, which the wheels lack
 # A separate environment, because other frameworks need NumPy 2.
-_INSTALL = 'in a separate environment: pip install mxnet==1.9.1 "numpy<1.24"'
+_DISTRIBUTION = 'mxnet==1.9.1 "numpy<1.24" # own venv'
+_INSTALL = f"pip install {_DISTRIBUTION}"
 _GPU, _PINNED = 2, 3  # Context.devtype2str
 
 
@@ -51,8 +52,10 @@ class MXNet(Framework):
     """
 
     name = "mxnet"
+    aliases = ("mx",)
+    types = ("nd.NDArray", "nd", "NDArray")
     root_modules = ("mxnet",)
-    distribution = 'mxnet==1.9.1 "numpy<1.24" # own venv'
+    distribution = _DISTRIBUTION
     device_kinds = ("cpu", "cuda")
     # NDArray.writable = False prevents x += y, but neither x[:] = y nor out=x.
     marks_readonly = False
