@@ -60,8 +60,8 @@ def numpy_array(rng: Random) -> tuple[np.ndarray, np.ndarray]:
     shape = rng.choice([(), (1,), (12,), (3, 4), (2, 3, 2), (1, 12, 1), (0,), (3, 0, 2), (1, 1), (12, 1)])
     count = int(np.prod(shape, dtype=int)) * 2 * max(dtype.itemsize, 1)
     block = memory(rng, count + 128)
-    if dtype.kind == "b":
-        block &= 1
+    if dtype.kind == "b" or dtype.name in ("int2", "int4", "uint4", "float4_e2m1fn"):
+        block &= 1  # other bits of these types have no meaning
     start = rng.choice([0, 0, 0, 64, 16, dtype.itemsize, 1, 3])
     x = block[start : start + int(np.prod(shape, dtype=int)) * dtype.itemsize].view(dtype).reshape(shape)
     for axis in range(x.ndim):
@@ -130,7 +130,7 @@ def _torch(rng: Random, x: np.ndarray) -> Any:
         x = x.copy()
     made = torch.from_numpy(x)
     if made.is_complex() and rng.random() < 0.3:
-        return made.conj().resolve_conj().conj().conj()
+        return made.conj().resolve_conj().conj()  # lazy
     return made.requires_grad_() if made.is_floating_point() and rng.random() < 0.2 else made
 
 
