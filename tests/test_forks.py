@@ -168,7 +168,6 @@ with open(os.path.join(folder, "slow.py"), "w") as file:
     file.write("import sys\\nsys.slow_started = True\\nsys.slow_wait()\\n")
     file.write("def wrap(x): return [x]\\nREADY = 1\\n")
 sys.slow_wait = lambda: time.sleep(2)
-
 class Slow(zc.Framework):
     name, root_modules = "slow", ("slow",)
     def owns(self, cls): return cls.__module__ == "slow" and self.module().READY

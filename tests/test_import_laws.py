@@ -48,7 +48,7 @@ LAYERS: dict[str, set[str]] = {
     "casting": NOUNS | {"protocols", "registry"},
     "tables": NOUNS | {"casting", "framework", "layout", "protocols", "registry"},
     "describe": NOUNS | {"framework", "protocols", "registry", "tables"},
-    "_frameworks": NOUNS | {"framework", "layout", "pool", "protocols", "registry", "tables"},
+    "_frameworks": NOUNS | {"casting", "framework", "layout", "pool", "protocols", "registry", "tables"},
     "_engine": NOUNS | {"casting", "describe", "framework", "protocols", "registry", "tables"},
     "cli": NOUNS
     | {"_engine", "describe", "notebooks", "pool", "protocols", "registry", "tables", "zerocopy"},

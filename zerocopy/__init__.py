@@ -20,9 +20,9 @@ TYPE_CHECKING = False  # importing typing takes longer than the rest of this fil
 if TYPE_CHECKING:
     from typing import Any
 
-    from zerocopy._engine.convert import convert as convert
     from zerocopy._engine.explain import explain as explain
     from zerocopy._engine.memory import shares_memory as shares_memory, view as view
+    from zerocopy._engine.signatures import convert as convert
     from zerocopy.cli.matrix.api import matrix as matrix
     from zerocopy.device import Device as Device
     from zerocopy.dtype import DType as DType

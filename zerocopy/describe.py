@@ -2,18 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocopy import registry
 from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
-from zerocopy.protocols import producer
-from zerocopy.source import Source
+from zerocopy.protocols import array_method, producer
+from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.source import Source, type_name
 
 if TYPE_CHECKING:
     from zerocopy.tables.column import Column, Table
 
 # Tables are imported inside functions, because conversions between arrays do not need them.
+
+
+@contextmanager
+def translated_errors(asked: Callable[[], str]) -> Iterator[None]:
+    """Turn exceptions of frameworks and producers into zerocopy's own (promise P9).
+
+    `asked` is a function, because the text of a call may name the described object.
+    """
+    try:
+        yield
+    except ZeroCopyError as error:
+        error.with_context(asked=asked())
+        raise
+    except MemoryError:
+        raise
+    except RecursionError as error:
+        raise UnsupportedConversionError(
+            asked(),
+            "its types are nested deeper than Python's recursion limit",
+            "flatten it, or raise the limit with sys.setrecursionlimit",
+            code="nested-too-deep",
+        ) from error
+    except BaseException as error:
+        if not is_error(error):
+            raise
+        name = registry.out_of_memory(error)
+        if name is not None:
+            raise out_of_memory(asked(), name, error) from error
+        raise UnsupportedConversionError(
+            asked(),
+            f"describing it raised {type(error).__name__}: {error}",
+            "see the cause above; please report it if zerocopy should check for it",
+            code="producer-raised",
+        ) from error
+
+
+def out_of_memory(asked: str, name: str, error: Exception) -> MemoryError:
+    """Return Python's error for a framework's own out-of-memory error."""
+    return MemoryError(
+        f"{asked}: {name} could not allocate memory ({type(error).__name__}).\n"
+        "  To fix: free memory that is no longer needed, or convert in parts"
+    )
 
 
 def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> Source | Table:
@@ -49,6 +95,9 @@ def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> So
         from zerocopy.tables import arrow_table
 
         return arrow_table.describe(obj, for_table)
+    inner = array_method.wrapped(obj)
+    if inner is not None and registry.by_type(type(inner)) is not None:
+        return replace(describe(inner), name=type_name(obj))
     return describe_array(obj)
 
 
@@ -63,12 +112,19 @@ def describe_array(obj: Any) -> Source:
     framework = registry.by_type(type(obj))
     if framework is not None:
         return _owned(framework, obj)
+    inner = array_method.wrapped(obj)
+    if inner is not None and registry.by_type(type(inner)) is not None:
+        return replace(describe_array(inner), name=type_name(obj))
     source = producer.describe(obj)
-    if source is None and producer.is_arrow_array(obj):
+    if source is None and producer.is_arrow_array(obj) and not array_method.is_array(type(obj)):
         from zerocopy.tables import arrow_table
 
         source = arrow_table.as_array(obj)
-    return producer.describe_buffer(obj) if source is None else source
+    if source is None:
+        return producer.describe_buffer(obj)
+    if not source.view.device.is_host and source.to_host is None:
+        source.to_host = registry.RelayedCopy(source)
+    return source
 
 
 def _owned(framework: Framework, obj: Any) -> Source:

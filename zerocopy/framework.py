@@ -34,6 +34,7 @@ from zerocopy.source import (
     FORMS as FORMS,
     Array as Array,
     Source as Source,
+    identity as identity,
     refuse_dtype as refuse_dtype,
     refuse_ndim as refuse_ndim,
 )
@@ -61,6 +62,10 @@ class Framework:
     ----------
     name : str
         The import name; ``to=`` takes it.
+    aliases : tuple of str
+        Other names that people write for it, such as ``"np"``; an error suggests `name`.
+    types : tuple of str
+        Attributes of its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
     kind : str
         ``"tensor"``, ``"table"``, ``"both"``, or ``"column"`` for single columns of any type.
     root_modules : tuple of str
@@ -104,6 +109,8 @@ class Framework:
     """
 
     name: str = ""
+    aliases: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
     kind: str = "tensor"
     root_modules: tuple[str, ...] = ()
     distribution: str = ""
@@ -125,8 +132,6 @@ class Framework:
     def tables(self) -> bool:
         """Whether it has tables: a dict of columns then converts to one table."""
         return self.kind in ("table", "both")
-
-    # -- installation -----------------------------------------------------------
 
     def module(self) -> ModuleType:
         """Import the framework and return its top-level module.
@@ -388,8 +393,3 @@ def while_forks_wait(load: Callable[[], Any]) -> Any:
 def version_numbers(version: str) -> tuple[int, ...]:
     """Return the first three numbers of a version: ``(2, 11, 0)`` for ``"2.11.0+cu130"``."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
-
-
-def identity(obj: Any) -> Any:
-    """Return the argument, which already has the form."""
-    return obj

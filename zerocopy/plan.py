@@ -39,6 +39,9 @@ class Plan:
         The error that ``convert`` would raise.
     leaves : dict of str to Plan
         For a container: the plan of each leaf by its path.
+    partial : bool
+        For a column that is copied: whether the target may still alias some of its buffers,
+        such as the bytes of text or one field of structs. ``copy=True`` copies all of them.
     unread : bool
         Whether the object is a stream or a query. The number of copied bytes is then known only
         after reading.
@@ -69,9 +72,37 @@ class Plan:
     warnings: tuple[str, ...] = ()
     error: ZeroCopyError | None = None
     leaves: dict[str, Plan] = field(default_factory=dict)
+    partial: bool = False
     unread: bool = False
     kept: bool = False
     run: Callable[[], Any] | None = field(default=None, repr=False)
+
+    @property
+    def shares_memory(self) -> bool | None:
+        """What :func:`zerocopy.shares_memory` returns for the source and the result.
+
+        Returns
+        -------
+        bool or None
+            For an array, `zero_copy`. For a table or container, whether any leaf shares memory:
+            True, although `zero_copy` is False, if some leaves are aliased and others copied. None
+            if it depends on how the target copies a column (`partial`), or is known only after reading.
+
+        Examples
+        --------
+        >>> import numpy as np, zerocopy as zc
+        >>> columns = {"a": np.zeros(2), "b": np.array([True, False])}
+        >>> plan = zc.explain(columns, "polars")
+        >>> plan.zero_copy, plan.shares_memory, plan.leaves["['a']"].zero_copy
+        (False, True, True)
+        """
+        if self.zero_copy:
+            return True
+        answers = [leaf.shares_memory for leaf in self.leaves.values()]
+        if any(answers):
+            return True
+        unknown = self.partial or self.unread or None in answers
+        return None if unknown else False
 
     def __str__(self) -> str:
         lines = [f"{self.source} -> {self.target}: {self._verdict()}"]

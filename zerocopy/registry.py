@@ -19,6 +19,7 @@ from zerocopy import forks
 from zerocopy.errors import DeviceError, UnknownFrameworkError, ZeroCopyError
 from zerocopy.framework import Framework, while_forks_wait
 from zerocopy.modules import is_imported
+from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
 ENTRY_POINTS = "zerocopy.frameworks"
@@ -173,22 +174,32 @@ def by_name(to: Any) -> Framework:
     UnknownFrameworkError
         The remedy has the nearest known names.
     """
+    framework = find(to)
+    if framework is not None:
+        return framework
+    name = getattr(to, "__name__", to)
+    raise UnknownFrameworkError(f"to={to!r}", "it is not the name of a known framework", suggest(str(name)))
+
+
+def find(to: Any) -> Framework | None:
+    """Return the framework that a name, a name with a form, or a module names; None for anything else."""
     name = getattr(to, "__name__", None) if type(to) is type(sys) else to
-    if isinstance(name, str):
-        top, _, form = name.partition(".")
-        framework = _variant(top, form) if form else _find(name)
-        if framework is not None:
-            return framework
-    _load_all()
+    if not isinstance(name, str):
+        return None
+    top, _, form = name.partition(".")
+    return _variant(top, form) if form else _find(name)
+
+
+def suggest(name: str) -> str:
+    """Return the advice for a name that is not known: the nearest names, and all names."""
     import difflib
 
-    near = difflib.get_close_matches(str(name).lower(), _known, n=3, cutoff=0.5)
-    raise UnknownFrameworkError(
-        f"to={to!r}",
-        "it is not the name of a known framework",
-        (f"did you mean {' or '.join(map(repr, near))}? " if near else "")
-        + f"Known: {', '.join(sorted(_known))}",
-    )
+    _load_all()
+    lower = name.lower()
+    near = [f.name for f in _known.values() if lower in f.aliases or lower.partition(".")[0] == f.name]
+    near = near or difflib.get_close_matches(lower, _known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    return f"{hint}choose from {', '.join(sorted(_known))}"
 
 
 def _variant(top: str, form: str) -> Framework | None:
@@ -306,6 +317,25 @@ def relay(view: StridedView, *, dlpack: bool = False, cast: bool = False) -> Fra
         "install one that can: " + ", ".join(sorted(f.name for f in candidates)),
         code="no-relay",
     )
+
+
+class RelayedCopy:
+    """``Source.to_host`` of device memory whose producer has protocols only: a framework copies it."""
+
+    __slots__ = ("_source",)
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def check(self) -> None:
+        """Raise the `DeviceError` of `relay` if no framework can copy the memory."""
+        relay(self._source.view)
+
+    def __call__(self, stream: int | None) -> Array:
+        framework = relay(self._source.view)
+        relayed = framework.source(framework.from_device(self._source, None))
+        assert relayed.to_host is not None
+        return relayed.to_host(stream)
 
 
 def out_of_memory(error: Exception) -> str | None:

@@ -233,6 +233,10 @@ class Tensor(SimpleNamespace):
         known = {"is_cuda": True, "requires_grad": False, "dtype": plain.dtype} | attributes
         super().__init__(plain=plain, streams=[], **known)
 
+    @property
+    def data(self):
+        return self
+
     def is_neg(self):
         return self.plain.is_neg()
 

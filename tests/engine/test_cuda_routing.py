@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from helpers.arrays import sample
 from helpers.cuda_producers import FakeGPU, OldDLPack, SpeaksCAI, SpeaksDLPack
+from helpers.frameworks import registry_restored
 
 import zerocopy as zc
 from zerocopy import registry
@@ -216,3 +217,52 @@ def test_relay_for_dlpack_must_export_dlpack(fake) -> None:
     fake.can_export_dlpack = False
     with pytest.raises(zc.DeviceError, match="can export this memory"):
         registry.relay(view, dlpack=True)
+
+
+TABLE_TARGETS = [
+    *("pandas", "polars", "duckdb", "nanoarrow", "pyarrow.Table", "pyarrow.RecordBatch"),
+    *("pyarrow.ChunkedArray", "polars.Series", "nanoarrow.ArrayStream"),
+]
+
+
+@pytest.mark.parametrize("producer", [SpeaksDLPack, OldDLPack, SpeaksCAI])
+@pytest.mark.parametrize("to", TABLE_TARGETS)
+def test_device_memory_becomes_a_table_through_a_relay(fake, to: str, producer) -> None:
+    """A producer with protocols alone has no copy to the host: a framework for the device makes it."""
+    pytest.importorskip(to.partition(".")[0])
+    flat = sample("f4", (6,))
+    cases = [(producer(flat), {}), ({"x": producer(flat)}, {}), (producer(flat), {"names": ["x"]})]
+    for x, options in cases:
+        if isinstance(x, dict) and to == "pyarrow.ChunkedArray":
+            continue
+        plan = zc.explain(x, to, **options)
+        if not plan.possible:
+            with pytest.raises(type(plan.error)):
+                zc.convert(x, to, **options)
+            continue
+        assert not plan.zero_copy
+        assert "other-device" in str([r.code for p in [plan, *plan.leaves.values()] for r in p.reasons])
+        assert zc.convert(x, to, **options) is not None
+        with pytest.raises(zc.CopyRequiredError):
+            zc.convert(x, to, copy=False, **options)
+    assert ("to_host", None) in fake.log
+
+
+@pytest.mark.parametrize("producer", [SpeaksDLPack, SpeaksCAI])
+@pytest.mark.parametrize("to", [*TABLE_TARGETS, "numpy", "pyarrow", "torch", "jax", "tensorflow"])
+def test_explain_knows_that_no_framework_copies_device_memory(to: str, producer) -> None:
+    pytest.importorskip(to.partition(".")[0])
+    with registry_restored():
+        for name in [f.name for f in registry._known.values() if f.can_copy_to_device]:
+            if name != to:
+                registry._known.pop(name)
+        for x in (producer(sample("f4", (6,))), {"x": producer(sample("f4", (6,)))}):
+            plan = zc.explain(x, to, device="cpu") if "." not in to else zc.explain(x, to)
+            options = {} if "." in to else {"device": "cpu"}
+            try:
+                zc.convert(x, to, **options)
+                converted = True
+            except zc.ZeroCopyError as error:
+                converted = False
+                assert error.code != "target-raised"  # noqa: PT017
+            assert plan.possible == converted

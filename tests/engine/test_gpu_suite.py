@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pytest
 from helpers.paths import ROOT
 
-FILES = ("values", "semantics", "routes", "streams", "memory", "hazards")
+FILES = ("values", "dtype", "semantics", "routes", "streams", "memory", "hazards")
 
 #: Tests that stand-ins cannot run, and why.
 EXCLUDED = {

@@ -346,7 +346,7 @@ def test_stream_without_a_function_is_refused(function: str) -> None:
             setattr(arrow_c.ArrowArrayStream.from_address(pointer(capsule, arrow_c.STREAM)), function, None)
             return capsule
 
-    with pytest.raises(zc.UnsupportedConversionError, match="its function is NULL"):
+    with pytest.raises(zc.UnsupportedConversionError, match="a function of the stream is NULL"):
         zc.convert(Stream(), to="numpy")
 
 

@@ -53,6 +53,7 @@ WRONG = {
     "buffer": lambda array: child(array).buffers.__setitem__(1, None),
     "bitmap": lambda array: child(array).buffers.__setitem__(0, None),
     "buffer count": lambda array: setattr(child(array), "n_buffers", 7),
+    "released child": lambda array: setattr(child(array), "release", None),
     "null count": lambda array: setattr(child(array), "null_count", 9),
 }
 

@@ -116,7 +116,7 @@ def test_a_stream_is_requested_once_and_its_rows_are_not_lost_silently(to: str, 
             if isinstance(result, zc.ZeroCopyError):
                 assert result.code != "target-raised", (case, result)
                 unread = requests == 0 and (not isinstance(producer, pa.RecordBatchReader) or _rows(producer))
-                assert unread or not len(source) or "open the stream again" in result.remedy, (case, result)
+                assert unread or not len(source) or "open it again first" in result.why, (case, result)
             else:
                 assert plan.possible, case
             if not plan.possible and not isinstance(producer, pa.RecordBatchReader):
@@ -141,7 +141,7 @@ def test_reader_of_a_chunked_array_converts(to: str) -> None:
 
 def test_refusal_by_type_leaves_a_lent_reader_unread() -> None:
     producer = Lending(CONTENTS["mixed table"])
-    with pytest.raises(zc.UnsupportedConversionError, match="it is string") as caught:
+    with pytest.raises(zc.UnsupportedConversionError, match="is string") as caught:
         zc.convert(producer, "numpy")
     assert "has been requested" in caught.value.why
     assert producer.reader.read_all().num_rows == 2
@@ -169,4 +169,5 @@ def test_stream_without_a_schema_says_that_it_was_read_when_it_is_refused() -> N
     assert zc.explain(producer, "numpy").unread
     with pytest.raises(zc.LossyConversionError, match="has been read") as caught:
         zc.convert(producer, "numpy")
-    assert caught.value.remedy.startswith("open the stream again, then: nulls=")
+    assert "open it again first" in caught.value.why
+    assert "nulls=" in caught.value.remedy

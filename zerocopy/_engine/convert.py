@@ -27,9 +27,10 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         buffer protocol; or a dict, list, tuple, dataclass, mapping or mutable sequence of
         these, which is converted leaf by leaf into the same container. For a table framework,
         a dict or mapping of columns is a table.
-    to : str or module
+    to : str, module or type
         A framework's import name, such as ``"torch"``; :func:`zerocopy.frameworks`
-        lists them. ``"pyarrow.Tensor"`` names one of several forms.
+        lists them. Or its module, or its type of arrays or tables: ``torch``, ``torch.Tensor``,
+        ``"torch.Tensor"``, ``jax.numpy``. ``pyarrow.Tensor`` is one of several forms.
     device : str, tuple of int, or a framework's device, optional
         ``"cpu"``, ``"cuda"``, ``"cuda:1"``, a DLPack ``(type, id)`` pair, a ``torch.device``.
         Default: the source's device, or the target's own if it does not support that one
@@ -147,10 +148,13 @@ convert.__signature__ = SIGNATURE  # type: ignore[attr-defined]
 
 def _convert_slowly(obj: Any, to: Any, options: dict[str, Any]) -> Any:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
-    call = Call(obj, to, options)
+    try:
+        call = Call(obj, to, options)
+    except ZeroCopyError as error:
+        error.__suppress_context__ = True  # the route table's KeyError, or TypeError, is not a cause
+        raise
     try:
         if call.is_tree():
-            registry.by_name(to)  # an empty container has no leaf that checks the name
             return convert_leaves(obj, convert, to, options)
         result = _run(make_plan(call), call)
     except ZeroCopyError as error:

@@ -18,6 +18,8 @@ def to_host(
     source: Source, target: Framework, device: Device, stream: int | None, writable: bool | None
 ) -> tuple[Callable[[], Any], str]:
     dtype = source.view.dtype
+    if isinstance(source.to_host, registry.RelayedCopy):
+        source.to_host.check()
 
     def run() -> Any:
         fetch = source.to_host or _relayed(source).to_host

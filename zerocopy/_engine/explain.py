@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from zerocopy import registry
 from zerocopy._engine.container_types import is_plain_object
 from zerocopy._engine.containers import leaf_calls
 from zerocopy._engine.fixes import compose, keep_leaves, prepend, relocate, resolve
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
-from zerocopy.errors import UnknownFrameworkError, ZeroCopyError
+from zerocopy._engine.target import text
+from zerocopy.errors import ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.source import type_name
 
@@ -22,7 +22,7 @@ def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
     ----------
     obj : object
         The object to convert.
-    to : str or module
+    to : str, module or type
         The target.
     device, copy, stream, writable, dtype, leaves, validate : optional
         The options of :func:`zerocopy.convert`. ``validate="full"`` reads the data here too.
@@ -56,14 +56,16 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     call = Call(obj, to, check_options("explain", options))
     try:
         return _explain_tree(call) if call.is_tree() else resolve(_explain(call), call)
-    except UnknownFrameworkError:
-        raise
     except ZeroCopyError as error:
         compose(error, call)
-        return Plan(call.subject, str(to), possible=False, reasons=(error.reason,), error=error)
+        return Plan(call.subject, _name(to), possible=False, reasons=(error.reason,), error=error)
 
 
 explain.__signature__ = SIGNATURE.replace(return_annotation="Plan")  # type: ignore[attr-defined]
+
+
+def _name(to: Any) -> str:
+    return to if isinstance(to, str) else text(to)
 
 
 def _explain(call: Call) -> Plan:
@@ -79,7 +81,6 @@ def _explain(call: Call) -> Plan:
 
 def _explain_tree(call: Call) -> Plan:
     """Return the plan of a container: the sum of its leaves' plans."""
-    registry.by_name(call.to)  # an empty container has no leaf that checks the name
     calls = leaf_calls(call.obj, call.options)
     leaves = {path: _explain_leaf(leaf, path, call.to, options) for path, leaf, options in calls}
     errors = [plan.error for plan in leaves.values() if plan.error is not None]
@@ -88,7 +89,7 @@ def _explain_tree(call: Call) -> Plan:
     count = sum(not plan.kept for plan in leaves.values())
     return Plan(
         f"{type(call.obj).__qualname__} with {count} array{'s' if count != 1 else ''}",
-        str(call.to),
+        _name(call.to),
         possible=not errors,
         zero_copy=not errors and shares and copied == 0,
         copied_bytes=0 if errors else copied,

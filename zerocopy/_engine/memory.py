@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy._engine.container_types import is_container, is_plain_object, items_of
-from zerocopy.describe import describe, describe_array
+from zerocopy.describe import describe, describe_array, translated_errors
 from zerocopy.device import HOST, same_memory_space
 from zerocopy.dtype import by_name
 from zerocopy.errors import CopyRequiredError, UnsupportedConversionError, ZeroCopyError
@@ -50,11 +50,8 @@ def view(obj: Any) -> StridedView:
     """
     if type(obj) is StridedView:
         return obj
-    try:
+    with translated_errors(lambda: f"view({type_name(obj)})"):
         source = describe_array(obj)
-    except ZeroCopyError as error:
-        error.with_context(asked=f"view({type_name(obj)})")
-        raise
     if source.reasons:
         reason = source.reasons[0]
         raise CopyRequiredError(f"view({source.name})", reason.why, reason.remedy, code=reason.code)
@@ -90,18 +87,11 @@ def shares_memory(a: Any, b: Any) -> bool:
     >>> zc.shares_memory(x, memoryview(x)), zc.shares_memory(x[:2], x[2:])
     (True, False)
     """
-    try:
+    with translated_errors(lambda: f"shares_memory({type_name(a)}, {type_name(b)})"):
         if a is b:
             return _has_bytes(a)
         blocks_of_a = list(blocks(a))
         return any(_overlap(one, other) for other in blocks(b) for one in blocks_of_a)
-    except RecursionError as error:
-        raise UnsupportedConversionError(
-            f"shares_memory({type_name(a)}, {type_name(b)})",
-            "a container holds itself, or is nested deeper than Python's recursion limit",
-            "pass the arrays in it",
-            code="nested-too-deep",
-        ) from error
 
 
 def blocks(obj: Any) -> Iterator[StridedView]:
@@ -125,8 +115,9 @@ def blocks(obj: Any) -> Iterator[StridedView]:
     if isinstance(description, Source):
         if not description.reasons:
             yield description.view
-    elif isinstance(obj, np.ndarray):
-        yield _bytes(obj)  # dates, text or records: columns for most targets, one array to NumPy
+    elif isinstance(description.obj, np.ndarray):
+        # Dates, text or records: columns for most targets, one array to NumPy.
+        yield _bytes(description.obj)
     elif description.read is not None:
         raise UnsupportedConversionError(
             f"shares_memory({description.name})",
@@ -178,7 +169,8 @@ def _has_bytes(obj: Any) -> bool:
         return True  # sparse, sharded, traced: not one block of memory, but not empty
     if isinstance(description, Source):
         return description.view.size != 0
-    return description.read is not None or any(column.nbytes for column in description.columns)
+    columns = description.columns
+    return description.read is not None or any(column.length and column.nbytes for column in columns)
 
 
 def _overlap(a: StridedView, b: StridedView) -> bool:

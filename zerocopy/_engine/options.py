@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from inspect import Parameter, Signature
-from typing import Any, Literal, TypedDict
+from types import ModuleType
+from typing import Any, Literal, TypedDict, get_type_hints
 
 
 class ArrayOptions(TypedDict, total=False):
@@ -33,10 +34,15 @@ class ConvertOptions(ArrayOptions, total=False):
 NAMES = tuple(ConvertOptions.__annotations__)
 TABLE_NAMES = tuple(name for name in NAMES if name not in ArrayOptions.__annotations__)
 
+_TYPES = get_type_hints(ConvertOptions)
+_TO = str | ModuleType | type[Any]
+_POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD
+
 #: For ``help()`` and ``inspect.signature``: functions take the options as one dictionary.
 SIGNATURE = Signature(
-    [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in ("obj", "to")]
-    + [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in NAMES]
+    [Parameter("obj", _POSITIONAL, annotation=Any), Parameter("to", _POSITIONAL, annotation=_TO)]
+    + [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=_TYPES[name]) for name in NAMES],
+    return_annotation=Any,
 )
 
 

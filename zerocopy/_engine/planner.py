@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -11,15 +11,15 @@ from zerocopy import registry
 from zerocopy._engine.container_types import is_container, is_mapping, items_of
 from zerocopy._engine.device_plan import on_device, to_host
 from zerocopy._engine.options import TABLE_NAMES
+from zerocopy._engine.target import resolve, text
 from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source
-from zerocopy.describe import describe, describe_columns, summarize
+from zerocopy.describe import describe, describe_columns, out_of_memory, summarize, translated_errors
 from zerocopy.device import Device, parse_stream, same_memory_space
 from zerocopy.errors import CopyRequiredError, Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
 from zerocopy.protocols.array_interface import aligned_copy, host_view
-from zerocopy.protocols.exporter_errors import is_error
 from zerocopy.source import Source, type_name
 from zerocopy.strided_view import StridedView
 
@@ -30,10 +30,12 @@ class Call:
     The description is used for all messages, so the object is described once.
     """
 
-    __slots__ = ("cast", "description", "obj", "options", "table_options", "to")
+    __slots__ = ("cast", "description", "obj", "options", "table_options", "target", "to")
 
     def __init__(self, obj: Any, to: Any, options: dict[str, Any]) -> None:
         self.obj, self.to, self.options = obj, to, options
+        # Names take no other module: a first conversion runs few files.
+        self.target = registry.find(to) or resolve(to, obj)
         self.description: Any = None  # a Source or a Table; None before describe()
         self.table_options: Any = None  # an Options; checked here, before the object is described
         self.cast: DTypeOption | None = DTypeOption(options["dtype"]) if "dtype" in options else None
@@ -49,7 +51,7 @@ class Call:
 
     def __str__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
-        return f"convert({self.subject}, to={self.to!r}{options})"
+        return f"convert({self.subject}, to={text(self.to)}{options})"
 
     def is_tree(self) -> bool:
         """Whether the object is a container that is converted leaf by leaf, and not a table.
@@ -65,7 +67,7 @@ class Call:
                     return False
         if not is_mapping(self.obj):
             return True
-        target = registry.by_name(self.to)
+        target = self.target
         if (not target.tables or "leaves" in self.options) and not self.table_options:
             return True
         with self.translated_errors():
@@ -85,42 +87,13 @@ class Call:
                 self.description = describe(self.obj, self.options.get("index"), for_table)
         return self.description
 
-    @contextmanager
-    def translated_errors(self) -> Iterator[None]:
+    def translated_errors(self) -> AbstractContextManager[None]:
         """Turn exceptions of frameworks and producers into zerocopy's own (promise P9)."""
-        try:
-            yield
-        except ZeroCopyError as error:
-            error.with_context(asked=str(self))
-            raise
-        except MemoryError:
-            raise
-        except RecursionError as error:
-            raise UnsupportedConversionError(
-                str(self),
-                "its types are nested deeper than Python's recursion limit",
-                "flatten it, or raise the limit with sys.setrecursionlimit",
-                code="nested-too-deep",
-            ) from error
-        except BaseException as error:
-            if not is_error(error):
-                raise
-            name = registry.out_of_memory(error)
-            if name is not None:
-                raise self.out_of_memory(name, error) from error
-            raise UnsupportedConversionError(
-                str(self),
-                f"describing it raised {type(error).__name__}: {error}",
-                "see the cause above; please report it if zerocopy should check for it",
-                code="producer-raised",
-            ) from error
+        return translated_errors(self.__str__)
 
     def out_of_memory(self, name: str, error: Exception) -> MemoryError:
         """Return Python's error for a framework's own out-of-memory error."""
-        return MemoryError(
-            f"{self}: {name} could not allocate memory ({type(error).__name__}).\n"
-            "  To fix: free memory that is no longer needed, or convert in parts"
-        )
+        return out_of_memory(str(self), name, error)
 
 
 def _is_inner_container(value: Any) -> bool:
@@ -140,11 +113,11 @@ def make_plan(call: Call) -> Plan:
         The conversion is not possible; the message has the whole call.
     """
     options = call.options
-    target = registry.by_name(call.to)
+    target = call.target
     try:
         target.module()
         stream = parse_stream(options.get("stream"))
-        native = target.owns(type(call.obj)) and target.is_native(call.obj)
+        native = _is_native(call, target)
         plain = not options.keys() - {"copy", "stream", "leaves", "validate"}
         if native and plain and options.get("copy") is not True:
             return _plan_unchanged(call, target)
@@ -166,6 +139,15 @@ def make_plan(call: Call) -> Plan:
     except ZeroCopyError as error:
         error.with_context(asked=str(call))
         raise
+
+
+def _is_native(call: Call, target: Framework) -> bool:
+    """Whether the object belongs to the target."""
+    try:
+        return target.owns(type(call.obj)) and target.is_native(call.obj)
+    except Exception:
+        with call.translated_errors():  # entered here, since entering it takes a microsecond
+            raise
 
 
 def _labels(description: Any) -> list[Any] | None:

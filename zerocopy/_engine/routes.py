@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from zerocopy import registry
+from zerocopy._engine.target import resolve
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.framework import Framework, identity
 
@@ -51,7 +52,7 @@ def keep(obj: Any, to: Any) -> None:
 
 def compose(obj: Any, to: Any) -> Route | None:
     """Return the fast route for objects of this type, or None."""
-    target, source = registry.by_name(to), registry.by_type(type(obj))
+    target, source = registry.find(to) or resolve(to), registry.by_type(type(obj))
     if source is None:
         return None
     if target.owns(type(obj)):

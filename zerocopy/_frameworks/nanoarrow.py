@@ -36,11 +36,13 @@ class Nanoarrow(Framework):
         "cast:bool8": Fix("pyarrow.chunked_array({x}).cast(pyarrow.bool8())"),
         "bytes": Fix("zc.convert({x}, \"numpy\").view('uint8')"),
         "lists": Fix(
-            "pyarrow.array({x}.to_pylist(), pyarrow.large_list(pyarrow.chunked_array({x}).type.value_type))"
+            "pyarrow.array(pyarrow.chunked_array({x}).to_pylist(), "
+            "pyarrow.large_list(pyarrow.chunked_array({x}).type.value_type))"
         ),
         "objects": Fix("{x}.to_pylist()"),
         "combine-chunks": Fix("pyarrow.chunked_array({x}).combine_chunks()"),
     }
+    aliases = ("na",)
     kind = "table"
     root_modules = ("nanoarrow",)
     distribution = "nanoarrow"
@@ -127,6 +129,11 @@ class Nanoarrow(Framework):
 
     def column_reasons(self, column: Column) -> list[Reason]:
         reasons = column.arrow_reasons()
+        if column.field is not None and any(
+            p.kind == "fixed_binary" and not p.width for p in column.field.walk()
+        ):
+            why, remedy = f"it is {column.field}, which nanoarrow cannot describe", "cast it to binary first"
+            raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
         if column.field is None or self.form == "ArrayStream":
             return reasons
         for kind in dict.fromkeys(part.kind for part in column.field.walk() if part.kind in _VIEWS):
@@ -162,15 +169,24 @@ class Nanoarrow(Framework):
     def from_table(self, table: Table) -> Any:
         arrow = hub().from_table(table)
         if self.form != "ArrayStream":
-            for i, array in enumerate(arrow.columns):
-                kind = _without_views(array.type)
-                if kind != array.type:
-                    arrow = arrow.set_column(i, arrow.schema.field(i).with_type(kind), array.cast(kind))
+            kinds = [_without_views(kind) for kind in arrow.schema.types]
+            if kinds != arrow.schema.types:
+                # All at once, because set_column copies the list of columns each time.
+                fields = [field.with_type(kind) for field, kind in zip(arrow.schema, kinds, strict=True)]
+                schema = hub().module().schema(fields, metadata=arrow.schema.metadata)
+                arrays = [
+                    array if array.type == kind else array.cast(kind)
+                    for array, kind in zip(arrow.columns, kinds, strict=True)
+                ]
+                arrow = type(arrow).from_arrays(arrays, schema=schema)
         return self._wrap(arrow)
 
     def from_column(self, table: Table) -> Any:
         array = hub().from_column(table)
-        if self.form != "ArrayStream":
+        if self.form == "ArrayStream":
+            # nanoarrow would export a plain array, and crash if it has views; it reads a stream.
+            array = array if hasattr(array, "chunks") else hub().module().chunked_array([array])
+        else:
             kind = _without_views(array.type)
             array = array if kind == array.type else array.cast(kind)
         return self._wrap(array)

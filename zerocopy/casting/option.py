@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any
 
-from zerocopy.casting.parse import parse_dtype
+from zerocopy.casting.parse import parse_dtype, standard_type
 from zerocopy.dtype import DType
 from zerocopy.errors import Fix
 
@@ -39,7 +39,7 @@ class DTypeOption:
             self.one = parse_dtype(spec)
             return
         for key, value in spec.items():
-            self._entries[key] = (_type_or_none(key), parse_dtype(value))
+            self._entries[key] = (standard_type(key), parse_dtype(value))
 
     def bind(self, labels: Collection[Hashable] | None) -> None:
         """Set the labels of the object's columns, none for an array; None if they are not known yet.
@@ -87,10 +87,3 @@ class DTypeOption:
 def _text(key: Hashable, key_type: DType | None) -> Hashable:
     """Return a key that can be pasted: a type's name instead of a framework's object."""
     return key if key_type is None or isinstance(key, str) else key_type.name
-
-
-def _type_or_none(key: Any) -> DType | None:
-    try:
-        return parse_dtype(key)
-    except ValueError:
-        return None

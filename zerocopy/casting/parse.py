@@ -46,6 +46,17 @@ def parse_dtype(spec: Any) -> DType:
     return parsed
 
 
+def standard_type(key: object) -> DType | None:
+    """Return the type that a key of a mapping names, by its standard name only; None for labels.
+
+    A label such as ``"b"`` or ``"double"`` must not name NumPy's type of that name.
+    """
+    try:
+        return by_name(key) if isinstance(key, str) else parse_dtype(key)
+    except (KeyError, ValueError):
+        return None
+
+
 def _of_name(name: str) -> DType | None:
     """Return the type with a name, such as ``"float32"``, ``"torch.float32"``, ``"Float32"`` or ``"f4"``."""
     plain = name.rpartition(".")[2].lower()
@@ -53,7 +64,12 @@ def _of_name(name: str) -> DType | None:
     try:
         return by_name(plain)
     except KeyError:
-        return _of_numpy(plain)
+        # Other letters are deprecated, or name text and dates.
+        return (
+            _of_numpy(name if len(name) == 1 else plain)
+            if len(plain) != 1 or name in "?bhilqBHILQefdFD"
+            else None
+        )
 
 
 def _of_object(spec: Any) -> DType | None:

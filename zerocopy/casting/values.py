@@ -47,6 +47,15 @@ def limits(dtype: DType) -> tuple[int, int]:
     return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
 
 
+def float_limits(dtype: DType) -> tuple[int, int] | None:
+    """Return the range in which a float type holds every integer; None for another type."""
+    if dtype.name not in _FLOATS:
+        return None
+    precision, most, _ = _FLOATS[dtype.name]
+    exact = int(min(2**precision, most))
+    return -exact, exact
+
+
 def always_fits(old: DType, new: DType) -> bool:
     """Whether the new type holds, or rounds, every value of the old one."""
     if old is new or old.code == BOOL:
@@ -62,8 +71,8 @@ def always_fits(old: DType, new: DType) -> bool:
         return infinite and most <= allowed
     low, high = limits(old)
     if new.name in _FLOATS:
-        precision, most, _ = _FLOATS[new.name]
-        return bool(max(-low, high) <= min(2**precision, most))
+        exact = float_limits(new)
+        return exact is not None and exact[0] <= low and high <= exact[1]
     least, greatest = limits(new)
     return least <= low and high <= greatest
 

@@ -110,26 +110,31 @@ def _matrix_command() -> click.Command:
         if a promise is broken: a wrong value, a copy reported as zero-copy, or an exception that
         is not a ZeroCopyError.
         """
-        from zerocopy.cli.matrix import run
-
-        _quiet_tensorflow()
-        full = full or options["samples"] is not None
-        result = run.run_matrix(run.Options(**options, timed=full or as_json))
-        if as_json:
-            _print_json(run.document(result))
-        else:
-            from zerocopy.cli.matrix.print_matrix import print_matrix
-            from zerocopy.cli.matrix.print_summary import print_summary
-            from zerocopy.cli.terminal import Output
-
-            if full:
-                print_matrix(result, Output())
-            else:
-                print_summary(result.summary(), Output())
-        if result.exit_code:
-            sys.exit(result.exit_code)
+        code = _run_matrix(as_json, full or options["samples"] is not None, options)
+        if code:
+            sys.exit(code)
 
     return matrix
+
+
+def _run_matrix(as_json: bool, full: bool, options: dict[str, Any]) -> int:
+    """Print the matrix, and return the exit code."""
+    from zerocopy.cli.matrix import run
+
+    _quiet_tensorflow()
+    result = run.run_matrix(run.Options(**options, timed=full or as_json))
+    if as_json:
+        _print_json(run.document(result))
+        return result.exit_code
+    from zerocopy.cli.matrix.print_matrix import print_matrix
+    from zerocopy.cli.matrix.print_summary import print_summary
+    from zerocopy.cli.terminal import Output
+
+    if full:
+        print_matrix(result, Output())
+    else:
+        print_summary(result.summary(), Output())
+    return result.exit_code
 
 
 def _doctor_command() -> click.Command:

@@ -15,6 +15,8 @@ from zerocopy.source import Array
 from zerocopy.strided_view import StridedView
 
 ALIGNMENT = 64  # bytes: required by JAX and TensorFlow, recommended by Arrow
+#: Most dimensions of an ndarray (NPY_MAXDIMS).
+MAX_NDIM = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0b1" else 32
 
 
 class _Writable:

@@ -60,10 +60,15 @@ def _check_counts(asked: str, field: Field, array: Any) -> None:
     children = array.n_children
     if children and not (array.children and all(bool(array.children[i]) for i in range(children))):
         raise malformed(asked, f"the {field} array is wrong: one of its children is NULL")
+    inner = [array.children[i].contents for i in range(children)]
+    if not all(part.release for part in [*inner, *([array.dictionary.contents] if array.dictionary else [])]):
+        raise malformed(asked, f"the {field} array is wrong: a part of it was released already")
 
 
 def _missing_buffer(field: Field, array: Any) -> str:
     kind = field.kind
+    if kind in ("union", "run_end_encoded") and array.null_count > 0:
+        return f"its null count is {array.null_count}, and such an array has nulls in its children only"
     if kind in ("null", "run_end_encoded"):
         return ""
     if kind == "union":

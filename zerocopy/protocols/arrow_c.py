@@ -18,7 +18,7 @@ from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyErr
 from zerocopy.protocols import cuda_driver
 from zerocopy.protocols.arrow_array_checks import check_array
 from zerocopy.protocols.arrow_schema import ArrowSchema, Field, pointer, read_schema, read_struct
-from zerocopy.protocols.exporter_errors import malformed, raised
+from zerocopy.protocols.exporter_errors import calling, malformed, raised
 
 ARRAY, STREAM, DEVICE_ARRAY = b"arrow_array", b"arrow_array_stream", b"arrow_device_array"
 
@@ -102,15 +102,39 @@ class _Owned:
             self._release(self._address)
 
 
+class Export:
+    """The capsules of one array, which own its memory until another importer takes them."""
+
+    def __init__(self, capsules: tuple[Any, Any]) -> None:
+        self._capsules = capsules
+        #: The array that another importer made of the capsules; it then owns the memory.
+        self.imported: Any = None
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """Return the capsules, for one importer."""
+        return self._capsules
+
+
+class DeviceExport(Export):
+    """The capsules of one device array."""
+
+    def __arrow_c_device_array__(self, requested_schema: Any = None, **options: Any) -> tuple[Any, Any]:
+        """Return the capsules, for one importer."""
+        return self._capsules
+
+
 def read_array(producer: Any) -> Memory:
-    """Describe the memory of an object with ``__arrow_c_array__``; raise if it violates its schema."""
-    asked, field, capsule, address = _export(producer, "__arrow_c_array__", ARRAY)
-    return _memory(asked, field, ArrowArray.from_address(address), capsule)
+    """Describe the memory of an object with ``__arrow_c_array__``; raise if it violates its schema.
+
+    The memory's owner is an `Export`, so that a producer is called once for all importers.
+    """
+    asked, field, capsules, address = _export(producer, "__arrow_c_array__", ARRAY)
+    return _memory(asked, field, ArrowArray.from_address(address), Export(capsules))
 
 
 def read_device_array(producer: Any) -> Memory:
     """Describe the memory of an object with ``__arrow_c_device_array__``, on the host or a CUDA device."""
-    asked, field, capsule, address = _export(producer, "__arrow_c_device_array__", DEVICE_ARRAY)
+    asked, field, capsules, address = _export(producer, "__arrow_c_device_array__", DEVICE_ARRAY)
     whole = ArrowDeviceArray.from_address(address)
     if whole.device_type in _ON_HOST:
         device = HOST
@@ -123,7 +147,7 @@ def read_device_array(producer: Any) -> Memory:
             "copy it to the host first",
             code="other-device",
         )
-    memory = _memory(asked, field, whole.array, capsule, device)
+    memory = _memory(asked, field, whole.array, DeviceExport(capsules), device)
     if whole.sync_event and device is HOST:
         # The host reads pinned and managed memory, so the host waits.
         event = ctypes.c_void_p.from_address(whole.sync_event).value
@@ -133,12 +157,14 @@ def read_device_array(producer: Any) -> Memory:
     return memory
 
 
-def _export(producer: Any, method: str, name: bytes) -> tuple[str, Field, Any, int]:
-    """Call an export method; return its call text, the field, the capsule, and the struct's address."""
+def _export(producer: Any, method: str, name: bytes) -> tuple[str, Field, tuple[Any, Any], int]:
+    """Call an export method; return its call text, the field, the capsules, and the struct's address."""
     asked = f"{type(producer).__qualname__}.{method}()"
+    with calling(asked):
+        exported = getattr(producer, method)()
     try:
-        schema, capsule = getattr(producer, method)()
-        return asked, read_schema(schema), capsule, pointer(capsule, name)
+        schema, capsule = exported
+        return asked, read_schema(schema), (schema, capsule), pointer(capsule, name)
     except ZeroCopyError:
         raise
     except Exception as error:
@@ -156,12 +182,8 @@ def read_field(producer: Any) -> Field | None:
     """Return the type of a producer's array without exporting it; None if the producer cannot report it."""
     if not hasattr(type(producer), "__arrow_c_schema__"):
         return None
-    try:
+    with calling(f"{type(producer).__qualname__}.__arrow_c_schema__()"):
         return read_schema(producer.__arrow_c_schema__())
-    except ZeroCopyError:
-        raise
-    except Exception as error:
-        raise raised(f"{type(producer).__qualname__}.__arrow_c_schema__()", error) from error
 
 
 class Stream:
@@ -174,8 +196,9 @@ class Stream:
     def __init__(self, producer: Any) -> None:
         self.refusal: UnsupportedConversionError | None = None
         self._asked = f"{type(producer).__qualname__}.__arrow_c_stream__()"
-        try:
+        with calling(self._asked):
             self._capsule = producer.__arrow_c_stream__()
+        try:
             self._exported = ArrowArrayStream.from_address(pointer(self._capsule, STREAM))
         except ZeroCopyError:
             raise
@@ -254,8 +277,6 @@ def _batches(asked: str, stream: ArrowArrayStream, field: Field, owner: _Owned) 
 
 
 def _call(asked: str, stream: ArrowArrayStream, function: int, out: Any, when: str) -> None:
-    if not function:
-        raise malformed(asked, f"the stream failed {when}: its function is NULL")
     code = _GetNext(function)(ctypes.addressof(stream), ctypes.addressof(out))
     if code:
         last_error = stream.get_last_error

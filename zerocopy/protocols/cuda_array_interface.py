@@ -24,16 +24,16 @@ def of(obj: Any, asked: str) -> Any:
         ) from error
 
 
-def read(producer: Any, device_id: int = 0) -> tuple[StridedView, int | None]:
+def read(producer: Any, device_id: int = 0, interface: Any = None) -> tuple[StridedView, int | None]:
     """Return the memory of an object with ``__cuda_array_interface__``, and the stream to wait for.
 
     The stream is the producer's (version 3, "Synchronization"); None if there is nothing to wait
-    for. The interface does not name the device, so the caller passes it. The pointer of zero-size
-    arrays is 0 (version 2, "Pointer Attributes").
+    for. The interface does not name the device, so the caller passes it; `interface` is its value, if
+    the caller has read it. The pointer of zero-size arrays is 0 (version 2, "Pointer Attributes").
     """
     asked = f"{type(producer).__qualname__}.__cuda_array_interface__"
     try:
-        entries = producer.__cuda_array_interface__
+        entries = producer.__cuda_array_interface__ if interface is None else interface
         version = int(entries["version"])
         shape = tuple(int(n) for n in entries["shape"])
         address, readonly = entries["data"]

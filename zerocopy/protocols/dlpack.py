@@ -14,9 +14,9 @@ import numpy as np
 
 from zerocopy.device import CUDA, CUDA_MANAGED, HOST, Device
 from zerocopy.dtype import DType, by_dlpack, from_numpy
-from zerocopy.errors import DeviceError, UnsupportedConversionError
+from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.array_interface import writable_alias
-from zerocopy.protocols.exporter_errors import malformed, raised
+from zerocopy.protocols.exporter_errors import calling, malformed
 from zerocopy.protocols.layout_checks import check_layout, check_ndim
 from zerocopy.source import Array
 from zerocopy.strided_view import StridedView, contiguous_strides
@@ -80,10 +80,8 @@ _get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_Get
 def device_of(producer: Any) -> Device:
     """Return the device that ``__dlpack_device__`` reports."""
     asked = f"{_name(producer)}.__dlpack_device__()"
-    try:
+    with calling(asked):
         answer = producer.__dlpack_device__()
-    except Exception as error:
-        raise raised(asked, error) from error
     try:
         kind, index = answer
         # Paddle returns (kDLCPU, None) for host memory.
@@ -104,16 +102,16 @@ def request(
     repeated without it (array API 2023.12, ``array.__dlpack__``, "max_version").
     """
     keywords: dict[str, Any] = {} if stream is None else {"stream": stream}
-    try:
+    with calling(f"{_name(producer)}.__dlpack__()"):
         if max_version is None:
             capsule = producer.__dlpack__(**keywords)
         else:
             try:
                 capsule = producer.__dlpack__(max_version=max_version, **keywords)
+            except ZeroCopyError:
+                raise  # of a conversion inside the producer, which a second call would repeat
             except TypeError:
                 capsule = producer.__dlpack__(**keywords)
-    except Exception as error:
-        raise raised(f"{_name(producer)}.__dlpack__()", error) from error
     name_of(capsule, producer)
     return capsule
 
@@ -168,11 +166,11 @@ def tensor_of(capsule: Capsule) -> DLTensor:
     return _tensor(capsule)[0]
 
 
-def read(capsule: Capsule, producer: Any = None) -> StridedView:
+def read(capsule: Capsule, producer: Any = None, reported: Device | None = None) -> StridedView:
     """Describe a capsule's memory without consuming the capsule.
 
     The view holds the capsule, and so keeps the memory alive. The device that `producer` reports
-    must be the capsule's.
+    must be the capsule's; `reported` is that device, if the caller has asked for it.
     """
     tensor, flags = _tensor(capsule)
     asked = f"{_name(producer)}.__dlpack__()" if producer is not None else "a DLPack capsule"
@@ -186,10 +184,12 @@ def read(capsule: Capsule, producer: Any = None) -> StridedView:
             code="missing-dtype",
         )
     device = Device(tensor.device_type, tensor.device_id)
-    if producer is not None and device_of(producer) != device:
+    if producer is not None and reported is None:
+        reported = device_of(producer)
+    if producer is not None and reported != device:
         raise DeviceError(
             asked,
-            f"__dlpack_device__() reports {device_of(producer)}, but the capsule has {device}",
+            f"__dlpack_device__() reports {reported}, but the capsule has {device}",
             "fix the exporter: one of the two devices is wrong, and importing the wrong one could crash",
             code="invalid-producer",
         )

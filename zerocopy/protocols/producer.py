@@ -1,8 +1,8 @@
 """Objects without a framework file, described by the protocols of their type.
 
 The first protocol that the type implements is used: DLPack, the CUDA Array Interface, NumPy's
-array interface, the buffer protocol. Before the buffer protocol, ``zerocopy.describe`` tries the
-Arrow C data interface.
+array interface, the buffer protocol, ``__array__``. Before the buffer protocol, ``zerocopy.describe``
+tries the Arrow C data interface, unless the type is that of an array of any number of dimensions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 from zerocopy.device import CUDA, HOST, NO_SYNC_STREAM, Device, parse_device
 from zerocopy.dtype import SUBBYTE_NAMES, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
-from zerocopy.protocols import array_interface, cuda_array_interface, cuda_driver, dlpack
+from zerocopy.protocols import array_interface, array_method, cuda_array_interface, cuda_driver, dlpack
+from zerocopy.protocols.exporter_errors import calling
 from zerocopy.protocols.layout_checks import check_layout
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView
@@ -25,6 +26,7 @@ from zerocopy.strided_view import StridedView
 # NumPy imports versioned capsules from 2.1 on, and passes no stream for host memory.
 _VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
+_COPIES = Reason("the exporter returns a copy", "export a view from the producer", code="exporter-copies")
 #: Methods of the protocols, looked up on the type, and attributes, which an instance can have.
 _METHODS = (
     "__dlpack__",
@@ -56,17 +58,18 @@ def describe(obj: Any) -> Source | None:
     # to every name through __getattr__.
     if hasattr(type(obj), "__dlpack__"):
         return _dlpack(obj)
-    if _has_interface(obj, "__cuda_array_interface__"):
-        return _cuda_array_interface(obj)
-    if _has_interface(obj, "__array_interface__"):
-        return _host(obj, lambda: _within_buffer(obj, np.asarray(obj)), "array-interface")
-    return None
+    # Read once: an interface may be computed, or come from another producer.
+    interface = _interface(obj, "__cuda_array_interface__")
+    if interface is not None:
+        return _cuda_array_interface(obj, interface)
+    interface = _interface(obj, "__array_interface__")
+    return None if interface is None else _array_interface(obj, interface)
 
 
 def is_arrow(obj: Any) -> bool:
     """Whether Arrow is the first protocol of an object's type, which then describes columns."""
     cls = type(obj)
-    if hasattr(cls, "__dlpack__") or hasattr(cls, "__array_interface__"):
+    if hasattr(cls, "__dlpack__") or hasattr(cls, "__array_interface__") or array_method.is_array(cls):
         return False
     return hasattr(cls, "__arrow_c_stream__") or is_arrow_array(obj)
 
@@ -92,16 +95,18 @@ def exports_arrays(obj: Any) -> bool:
 
 
 def describe_buffer(obj: Any) -> Source:
-    """Describe an object with the buffer protocol, the last one to try.
+    """Describe an object with the buffer protocol or, the last one to try, with ``__array__``.
 
     Raises
     ------
     UnsupportedConversionError
-        The object has none, or its buffer cannot be read.
+        The object has none of them, or cannot be read.
     """
     try:
         buffer = memoryview(obj)
     except TypeError:
+        if array_method.is_exporter(type(obj)):
+            return array_method.describe(obj)
         raise _no_protocol(obj) from None
     except ValueError as error:  # a closed mmap
         raise UnsupportedConversionError(
@@ -113,10 +118,36 @@ def describe_buffer(obj: Any) -> Source:
     return _host(obj, lambda: np.asarray(buffer), "buffer")
 
 
-def _within_buffer(obj: Any, array: Array) -> Array:
+def _interface(obj: Any, name: str) -> Any:
+    """Return an instance's interface, None if it has none."""
+    if isinstance(obj, type):
+        return None
+    with calling(f"{type(obj).__qualname__}.{name}"):
+        return getattr(obj, name, None)
+
+
+class _Interface:
+    """A producer of an interface that was read once; it keeps the object alive, as its base."""
+
+    def __init__(self, interface: Any, owner: Any) -> None:
+        self.__array_interface__, self.owner = interface, owner
+
+
+def _array_interface(obj: Any, interface: Any) -> Source:
+    data = interface.get("data") if type(interface) is dict else ()
+    # Without "data" the memory is the object's own buffer, which NumPy requests.
+    owner = obj if data is None else _Interface(interface, obj)
+    source = _host(obj, lambda: _within_buffer(obj, data, np.asarray(owner)), "array-interface")
+    if data is not None and type(data) is not tuple:
+        # The memory is that of a buffer, which the object may create for each caller (Pillow does).
+        again = np.asarray(_Interface(_interface(obj, "__array_interface__"), obj))
+        if array_interface.address(again) != source.view.ptr:
+            source.reasons = (*source.reasons, _COPIES)
+    return source
+
+
+def _within_buffer(obj: Any, data: Any, array: Array) -> Array:
     """Return the array; raise if its interface has a buffer that the array leaves, which NumPy reads."""
-    interface = obj.__array_interface__
-    data: Any = interface.get("data") if type(interface) is dict else ()
     if type(data) is not tuple and array.size:  # not an address, which has no size
         buffer = np.frombuffer(obj if data is None else data, np.uint8)
         start = array_interface.address(buffer)
@@ -142,8 +173,14 @@ def _no_protocol(obj: Any) -> UnsupportedConversionError:
         remedy = "pass the array that exported it: a capsule can be imported only once"
     elif hasattr(type(obj), "to_numpy"):  # a data frame or a series
         remedy, fixes = "", (Fix("{x}.to_numpy()"),)
+    elif hasattr(type(obj), "with_format"):  # a dataset of Hugging Face
+        remedy, fixes = "", (Fix("{x}.with_format('arrow')[:]"),)
+    elif hasattr(type(obj), "keys"):  # xarray's datasets, groups in files
+        remedy, fixes = "", (Fix("{{name: {x}[name] for name in {x}}}"),)
     elif dense := [name for name in ("todense", "toarray") if hasattr(type(obj), name)]:
         remedy, fixes = "", _sparse(obj, dense[-1])
+    elif hasattr(type(obj), "__len__") and hasattr(type(obj), "__getitem__") and not isinstance(obj, str):
+        remedy, fixes = "", (Fix("numpy.asarray({x}[:])"),)
     elif isinstance(obj, (int, float, complex)):
         remedy, fixes = "", (Fix("numpy.asarray({x})"),)
     return UnsupportedConversionError(
@@ -204,20 +241,18 @@ def _swapped(dtype: np.dtype[Any]) -> Reason:
 
 
 def _dlpack(obj: Any) -> Source:
-    device = dlpack.device_of(obj)
+    device = dlpack.device_of(obj)  # once: it may come from another producer
     if not device.is_host:
         # -1, because a description needs no synchronisation; the conversion requests another capsule
         # with the consumer's stream. A stream would wait for the producer, which ends the capture of a
         # CUDA graph (cudaErrorStreamCaptureImplicit).
-        view = _whole_bytes(dlpack.read(dlpack.request(obj, stream=NO_SYNC_STREAM), obj))
+        view = _whole_bytes(dlpack.read(dlpack.request(obj, stream=NO_SYNC_STREAM), obj, device))
         return Source(type_name(obj), view, _not_on_host, "dlpack", obj=obj, producer=obj)
     capsule = dlpack.request(obj, max_version=dlpack.MAX_VERSION if _VERSIONED else None)
-    view = _whole_bytes(dlpack.read(capsule, obj))
+    view = _whole_bytes(dlpack.read(capsule, obj, device))
     reasons: tuple[Reason, ...] = ()
     if dlpack.is_copy(capsule):  # DLPACK_FLAG_BITMASK_IS_COPIED: not the producer's own memory
-        reasons = (
-            Reason("the exporter returns a copy", "export a view from the producer", code="exporter-copies"),
-        )
+        reasons = (_COPIES,)
     host = cache(lambda: dlpack.as_ndarray(capsule, view))  # the capsule can be imported once
     return Source(type_name(obj), view, host, "dlpack", reasons, obj=obj)
 
@@ -234,8 +269,8 @@ def _whole_bytes(view: StridedView) -> StridedView:
     return view
 
 
-def _cuda_array_interface(obj: Any) -> Source:
-    view, _ = cuda_array_interface.read(obj)
+def _cuda_array_interface(obj: Any, interface: Any) -> Source:
+    view, _ = cuda_array_interface.read(obj, interface=interface)
     index = cuda_driver.ordinal(view.ptr)  # the interface names no device
     if index is None:
         device = parse_device(getattr(obj, "device", None))

@@ -34,7 +34,8 @@ def describe(obj: Any, for_table: bool = False) -> Table:
     """
     if hasattr(type(obj), "__arrow_c_stream__"):
         return _stream(obj, for_table)
-    return table_of_chunks(obj, [_chunk(obj)])
+    chunk = _chunk(obj)
+    return table_of_chunks(obj, [chunk], arrow=lambda: hub().read_all(chunk.owner))
 
 
 def as_array(obj: Any) -> Source:
@@ -69,6 +70,7 @@ def _open(obj: Any, name: str, for_table: bool) -> Table:
         if for_table:
             whole: Table = hub().table(hub().read_all(stream))
             return replace(whole, name=name)
+        # Tensors need no array of the hub.
         return table_of_chunks(obj, list(stream.batches()), stream.field, name)
 
     return unread_table(obj, name, stream.field, read)

@@ -46,6 +46,12 @@ def via_host(source: Source, compute: Callable[[], Any] | None = None) -> Source
     return replace(source, producer=None, to_host=lambda stream: source.host(), contiguous=compute or put)
 
 
+def check(source: Source) -> None:
+    """Refuse device memory that no framework can copy to the host, before the conversion runs."""
+    if isinstance(source.to_host, registry.RelayedCopy):
+        source.to_host.check()
+
+
 def fetch(source: Source) -> Array:
     """Return a source's values in host memory: an alias if they are there."""
     if source.view.device.is_host:

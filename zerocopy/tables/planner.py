@@ -188,7 +188,8 @@ def _position(
         return here[0]
     if here:
         why = f"{len(here)} columns of the table are called {label!r}"
-        raise UnsupportedConversionError("", why, f"it has: {listed(labels)}", code="duplicate-names")
+        remedy = f"rename them, or choose from {listed(labels)}"
+        raise UnsupportedConversionError("", why, remedy, code="duplicate-names")
     import difflib
 
     near = difflib.get_close_matches(str(label), [x for x in labels if isinstance(x, str)], n=3)
@@ -199,7 +200,7 @@ def _position(
     )
     fixes = [Fix(options={"columns": named})] if named and len({*named}) == len(named) else []
     fixes.append(Fix(options={"columns": None}, effect="takes all columns"))
-    remedy = "" if near else f"it has: {listed(labels)}"
+    remedy = "" if near else f"choose from {listed(labels)}"
     raise UnsupportedConversionError("", why, remedy, code="unknown-name", fixes=fixes)
 
 

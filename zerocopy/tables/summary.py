@@ -56,6 +56,7 @@ def combine_plans(
         warnings=tuple(dict.fromkeys([*warnings, *table.warnings, *of_leaves])),
         leaves=leaves if not table.single or len(leaves) > 1 else {},
         reasons=next(iter(leaves.values())).reasons if table.single and len(leaves) == 1 else (),
+        partial=table.single and any(plan.partial for plan in leaves.values()),
         run=run,
     )
 

@@ -12,6 +12,9 @@ from zerocopy.tables.column import Column, Table
 from zerocopy.tables.labels import duplicates, listed
 from zerocopy.tables.tensor_column import TensorColumn
 
+#: Columns of a table that is made of one array.
+MAX_COLUMNS = 1 << 24
+
 
 def table_of_tensor(source: Source, names: Sequence[str] | None) -> Table:
     """Return a 1-D tensor as a series, or as a table if it has `names`, and a 2-D one as a table.
@@ -36,6 +39,13 @@ def table_of_tensor(source: Source, names: Sequence[str] | None) -> Table:
             ],
         )
     width = 1 if view.ndim == 1 else view.shape[1]
+    if width > MAX_COLUMNS:  # an empty array can have any number of them
+        raise UnsupportedConversionError(
+            "",
+            f"it has {width:,} columns, and a table has at most {MAX_COLUMNS:,}",
+            'pass {"name": x}: its rows become one column of tensors',
+            code="too-many-elements",
+        )
     labels = _labels(width, names)
     if view.ndim == 1:
         return Table(source.name, labels, [TensorColumn(source)], view.shape[0], obj=source.obj)

@@ -62,6 +62,16 @@ def plan(table: Table, request: Request) -> Plan:
     return combine_plans(table, target, leaves, run, warnings)
 
 
+def _is_partial(column: Column, copied: bool) -> bool:
+    """Whether a target may alias some buffers of a column that is copied or has no rows."""
+    field = column.field
+    if field is None or column.reasons:
+        return False
+    if not column.length:  # without rows there may still be categories
+        return any(part.dictionary is not None for part in field.walk())
+    return copied and field.kind not in ("number", "bool")
+
+
 class Copied(Column):
     """A column whose memory is copied before a framework takes it."""
 
@@ -110,4 +120,5 @@ def _leaf(path: str, column: Column, target: Framework, reasons: list[Reason], c
         copied_bytes=size if copied else 0,
         protocol="arrow",
         reasons=tuple(reasons) or ((_COPY_TRUE,) if copied else ()),
+        partial=not isinstance(column, Copied) and _is_partial(column, copied),
     )

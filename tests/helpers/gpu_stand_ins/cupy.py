@@ -48,6 +48,23 @@ def _arrays(cupy: types.ModuleType) -> None:
         strides = np.broadcast_to(array._host, shape).strides
         return ndarray(shape, array.dtype, array.data, strides)
 
+    def astype(self, dtype, order="K"):
+        fresh = ndarray(self.shape, dtype)
+        with np.errstate(all="ignore"):
+            fresh._host[...] = self._host.astype(dtype)
+        return fresh
+
+    def on_host(function):
+        # The results of comparisons are read on the host next.
+        return lambda *arrays: function(*(x._host if isinstance(x, ndarray) else x for x in arrays))
+
+    for name in ("__ge__", "__lt__", "__eq__"):
+        setattr(ndarray, name, on_host(getattr(np.ndarray, name)))
+    for name in ("isfinite", "isnan", "trunc"):
+        setattr(cupy, name, on_host(getattr(np, name)))
+    ndarray.min, ndarray.max = on_host(np.min), on_host(np.max)
+    ndarray.__hash__ = object.__hash__
+    ndarray.astype = astype
     ndarray.__setitem__ = setitem
     cupy.copyto, cupy.broadcast_to = copyto, broadcast_to
     cupy.zeros = ndarray  # fresh memory of `Devices` is zero

@@ -75,7 +75,8 @@ def _moves(torch, placed):
     def to(self, where=None, *args, copy=False, **options):
         if not isinstance(where, (str, torch.device)):
             arguments = () if where is None else (where, *args)
-            return plain_to(self, *arguments, copy=copy, **options)
+            result = plain_to(self, *arguments, copy=copy, **options)
+            return placed(result, self.get_device()) if self.is_cuda and result is not self else result
         destination = torch.device(where)
         if destination.type == "cuda":
             index = destination.index or 0

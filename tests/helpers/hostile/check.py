@@ -76,6 +76,8 @@ def _check_call(case: Case, built: Built) -> Outcome:
     if built.watched and not before:
         before = [block.copy() for block in built.watched]
     result, error = _convert(case, built)
+    if isinstance(possible, MemoryError) and isinstance(error, (MemoryError, zc.ZeroCopyError)):
+        return Outcome("refused", "MemoryError")
     if plan is None:  # an option error, which convert must raise too
         if error is None or type(error) is not type(possible):
             raise Finding(f"explain raised {possible!r}, convert gave {error or type(result)!r}")

@@ -107,7 +107,8 @@ def build(rng: Random) -> Built:
         from helpers.hostile.tables import structured
 
         y = structured(rng)
-        return Built(y, f"structured {y.dtype} {y.shape}", [y.view(np.uint8) if y.flags.c_contiguous else y])
+        block = (y if y.base is None else y.base).view(np.uint8)  # with the padding, which a copy changes
+        return Built(y, f"structured {y.dtype} {y.shape}", [block])
     if way != "numpy":
         try:
             made = _IN[way](rng, x)

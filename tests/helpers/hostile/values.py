@@ -22,7 +22,9 @@ def bits(x: Any) -> bytes | None:
         return bytes(np.asarray(x.numpy()).tobytes())
     if module == "pyarrow" and hasattr(x, "to_numpy") and type(x).__name__ == "Tensor":
         return bytes(x.to_numpy().tobytes())
-    return x.tobytes() if isinstance(x, np.ndarray) and x.dtype.kind != "O" else None
+    if not isinstance(x, np.ndarray) or x.dtype.kind == "O":
+        return None
+    return x.astype(x.dtype.newbyteorder("="), copy=False).tobytes()
 
 
 def rows(x: Any) -> list[Any] | None:
@@ -40,9 +42,10 @@ def rows(x: Any) -> list[Any] | None:
 def read_all(x: Any, depth: int = 0) -> None:
     """Read every value, so that wrong memory shows; errors of the framework itself are allowed."""
     if isinstance(x, dict):
-        x = list(x.values())
+        x = list(dict.values(x))  # a subclass can have a method that raises
     if isinstance(x, (list, tuple)) and depth < 5:
-        for item in x[:20]:
+        base = list if isinstance(x, list) else tuple
+        for item in list(base.__iter__(x))[:20]:
             read_all(item, depth + 1)
         return
     # The framework refuses to show some values, such as a time zone that does not exist.

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.casting.on_device import fits
 from zerocopy.device import (
     CUDA,
     LEGACY_DEFAULT_STREAM,
@@ -15,9 +16,9 @@ from zerocopy.device import (
     ROCM,
     Device,
 )
-from zerocopy.dtype import SUBBYTE_NAMES, DType, from_numpy, native_numbers, to_numpy
+from zerocopy.dtype import COMPLEX, SUBBYTE_NAMES, DType, from_numpy, native_numbers, to_numpy
 from zerocopy.errors import DeviceError, Reason
-from zerocopy.framework import Framework, refuse_ndim
+from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
@@ -30,6 +31,8 @@ class CuPy(Framework):
     """``cupy.ndarray`` and its subclasses, with the dtypes of ``ml_dtypes`` stored as NumPy stores them."""
 
     name = "cupy"
+    aliases = ("cp",)
+    types = ("ndarray",)
     pool_hook = "zerocopy._frameworks.cupy.pool:CuPyHook"
     root_modules = ("cupy",)
     distribution = "cupy-cuda13x"  # "pip install cupy" builds from source
@@ -37,6 +40,7 @@ class CuPy(Framework):
     device_kinds = ("cuda",)
     can_copy_to_device = True
     can_export_dlpack = True
+    can_cast = True
 
     def owns(self, cls: type) -> bool:
         return issubclass(cls, self.module().ndarray)
@@ -154,6 +158,17 @@ class CuPy(Framework):
             # CuPy's pool must not reuse the source's block before the copy has read it.
             own.wait_event(copied)
         return fresh if view.dtype.in_numpy else fresh.view(obj.dtype)
+
+    def cast(self, obj: Any, dtype: DType) -> tuple[Any, bool]:
+        cupy, view = self.module(), self.source(obj).view
+        for missing in (view.dtype, dtype):
+            if not missing.in_numpy:
+                raise refuse_dtype("cupy", missing, "cast it on the host: convert it to numpy first")
+        with cupy.cuda.Device(view.device.id):
+            plain = obj if _plain(view) else _row_major(cupy, obj, view)
+            real = plain.real if view.dtype.code == COMPLEX and dtype.code != COMPLEX else plain
+            result = real.astype(dtype.storage, order="C")
+            return result, fits(cupy, plain, result, view.dtype, dtype)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         cupy = self.module()

@@ -73,6 +73,7 @@ class DuckDB(Framework):
     """
 
     name = "duckdb"
+    types = ("DuckDBPyRelation",)
     kind = "table"
     # Older versions fail the tests, and some give wrong values.
     min_version = "2.0"
@@ -183,10 +184,14 @@ class DuckDB(Framework):
         duckdb = self.module()
         _check_names(table)
         arrow = hub().from_table(table)
-        for i, column in enumerate(arrow.columns):
-            if str(column.type).startswith("extension<arrow.fixed_shape_tensor"):
-                # DuckDB would read the storage, which is flat lists without the shape.
-                arrow = arrow.set_column(i, arrow.column_names[i], nested_lists(column, hub().module()))
+        pa = hub().module()
+        # DuckDB would read the storage of tensors, which is flat lists without the shape.
+        tensors = [isinstance(kind, pa.FixedShapeTensorType) for kind in arrow.schema.types]
+        if any(tensors):
+            both = zip(arrow.columns, tensors, strict=True)
+            columns = [nested_lists(column, pa) if tensor else column for column, tensor in both]
+            fields = [f.with_type(c.type) for f, c in zip(arrow.schema, columns, strict=True)]
+            arrow = pa.Table.from_arrays(columns, schema=pa.schema(fields))
         # A cursor per relation, because a connection refuses a second thread.
         return duckdb.from_arrow(arrow, connection=duckdb.default_connection().cursor())
 

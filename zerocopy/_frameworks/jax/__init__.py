@@ -10,8 +10,9 @@ from typing import Any
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.jax.capsules import AsCuda, OnDevice, from_capsule, on_device, to_capsule
+from zerocopy.casting.on_device import fits
 from zerocopy.device import CPU, CUDA, CUDA_MANAGED, HOST, NO_SYNC_STREAM, ROCM, Device
-from zerocopy.dtype import NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_numpy
+from zerocopy.dtype import COMPLEX, NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, Fix, LossyConversionError, Reason
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_driver, dlpack
@@ -33,12 +34,15 @@ class Jax(Framework):
     """``jax.Array`` on one device; sharded arrays are gathered."""
 
     name = "jax"
+    aliases = ("jnp",)
+    types = ("Array", "ArrayImpl", "numpy")
     pool_hook = "zerocopy._frameworks.jax.pool:JAXHook"
     root_modules = ("jax", "jaxlib")
     distribution = "jax"
     device_kinds = ("cpu", "cuda")
     mutable = False
     can_copy_to_device = True
+    can_cast = True
     actions: Mapping[str, Fix] = {"cast": Fix("{x}.astype('{type}')")}
 
     def owns(self, cls: type) -> bool:
@@ -141,7 +145,10 @@ class Jax(Framework):
         name = view.dtype.name
         if name not in NATIVE_NAMES and not (name in _FOREIGN and hasattr(jax.numpy, name)):
             raise refuse_dtype("jax", view.dtype)
-        if name in _NARROW and not jax.config.jax_enable_x64:
+        self._refuse_wide(name)
+
+    def _refuse_wide(self, name: str) -> None:
+        if name in _NARROW and not self.module().config.jax_enable_x64:
             # jax.dlpack.from_dlpack and jnp.asarray truncate: 2**40 + 5 becomes 5.
             raise LossyConversionError(
                 "to='jax'",
@@ -187,6 +194,15 @@ class Jax(Framework):
             # device_put and from_dlpack(copy=True) return an alias (hazard 4).
             return jax.numpy.array(obj, copy=True)
         return jax.device_put(obj, there)
+
+    def cast(self, obj: Any, dtype: DType) -> tuple[Any, bool]:
+        jnp = self.module().numpy
+        self._refuse_wide(dtype.name)
+        old = from_numpy(obj.dtype)
+        assert old is not None
+        plain = obj.real if old.code == COMPLEX and dtype.code != COMPLEX else obj
+        result = plain.astype(to_numpy(dtype))
+        return result, fits(jnp, obj, result, old, dtype)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         import numpy as np

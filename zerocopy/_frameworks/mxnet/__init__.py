@@ -52,6 +52,8 @@ class MXNet(Framework):
     """
 
     name = "mxnet"
+    aliases = ("mx",)
+    types = ("nd.NDArray", "nd", "NDArray")
     root_modules = ("mxnet",)
     distribution = _DISTRIBUTION
     device_kinds = ("cpu", "cuda")

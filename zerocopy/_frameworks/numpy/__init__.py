@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from numbers import Number
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,8 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy, to_numpy
 from zerocopy.errors import Fix, LossyConversionError, Reason
-from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim, version_numbers
-from zerocopy.protocols.array_interface import address
+from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim
+from zerocopy.protocols.array_interface import MAX_NDIM, address
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
@@ -36,6 +37,8 @@ class NumPy(Framework):
     """ndarrays, memmaps, masked arrays without masked elements, and scalars."""
 
     name = "numpy"
+    aliases = ("np",)
+    types = ("ndarray",)
     root_modules = ("numpy",)
     distribution = "numpy"
     marks_readonly = True
@@ -68,7 +71,9 @@ class NumPy(Framework):
         name = f"numpy.{type(obj).__name__}"
         if isinstance(obj, np.generic):
             return self._scalar(obj, name)
-        if isinstance(obj, np.ma.MaskedArray):
+        # np.ma would import it here, and a fork in another thread would leave the import's lock taken.
+        masked_array = getattr(sys.modules.get("numpy.ma.core"), "MaskedArray", ())
+        if isinstance(obj, masked_array):
             # Every protocol exports a masked array's data without its mask (numpy/numpy#26669).
             masked = int(np.count_nonzero(np.ma.getmaskarray(obj)))  # type: ignore[no-untyped-call]
             if masked:
@@ -142,8 +147,8 @@ class NumPy(Framework):
         if to_numpy(view.dtype) is None:
             remedy = "pip install ml_dtypes, which adds it to NumPy" if view.dtype.lanes == 1 else ""
             raise refuse_dtype("numpy", view.dtype, remedy)
-        if view.ndim > _max_ndim():
-            raise refuse_ndim("numpy", view, _max_ndim())
+        if view.ndim > MAX_NDIM:
+            raise refuse_ndim("numpy", view, MAX_NDIM)
         return []
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
@@ -155,12 +160,6 @@ class NumPy(Framework):
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         return {"ndarray": identity}
-
-
-def _max_ndim() -> int:
-    import numpy as np
-
-    return 64 if version_numbers(np.__version__) >= (2,) else 32
 
 
 def _dtype(dtype: Any, name: str, numbers: bool = True) -> DType:

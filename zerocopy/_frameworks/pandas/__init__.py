@@ -34,7 +34,7 @@ from zerocopy._frameworks.pandas.values import (
     values_of,
 )
 from zerocopy.dtype import from_numpy
-from zerocopy.errors import Fix, Reason
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.source import Array, Source
 from zerocopy.tables.column import Column, Table
@@ -44,9 +44,13 @@ from zerocopy.tables.tensor_column import TensorColumn
 
 
 class Pandas(Framework):
-    """``pandas.DataFrame`` and ``pandas.Series``; an index is exported like a series."""
+    """``pandas.DataFrame`` and ``pandas.Series``; an index is exported like a series.
+
+    ``to="pandas.DataFrame"`` and ``"pandas.Series"`` name a form.
+    """
 
     name = "pandas"
+    aliases = ("pd",)
     kind = "table"
     # Older versions fail the tests, and some give wrong values.
     min_version = "3.0"
@@ -62,6 +66,15 @@ class Pandas(Framework):
         "objects": Fix("{x}.tolist()"),
         "fill-nulls": Fix("{x}.fillna(0)"),
     }
+
+    def __init__(self, form: str | None = None) -> None:
+        self.form = form
+
+    def variant(self, form: str) -> Framework | None:
+        return Pandas(form) if form in ("DataFrame", "Series") else None
+
+    def is_native(self, obj: Any) -> bool:
+        return self.form is None or isinstance(obj, getattr(self.module(), self.form))
 
     def owns(self, cls: type) -> bool:
         pd = self.module()
@@ -108,6 +121,8 @@ class Pandas(Framework):
         return {}
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+        if self.form is not None:
+            return {}
         pd = self.module()
 
         def ndarray(array: Array) -> Any:
@@ -133,6 +148,11 @@ class Pandas(Framework):
         return reasons_against(column)
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
+        if self.form == "Series" and len(table.columns) != 1:
+            why = f"a series is one column, and the table has {len(table.columns)}"
+            raise UnsupportedConversionError(
+                "", why, 'pass to="pandas", or pick one with columns=[...]', code="option-value"
+            )
         metadata = meta.read(table.metadata)
         levels = [] if metadata is None else [entry for entry in metadata.index if isinstance(entry, str)]
         places = places_of(table, levels)
@@ -198,6 +218,8 @@ class Pandas(Framework):
         return not column.source.view.readonly and not self.column_reasons(column)
 
     def from_table(self, table: Table) -> Any:
+        if self.form == "Series":
+            return self._series(table)
         pd = self.module()
         metadata = meta.read(table.metadata)
         places, index = index_from(pd, table, metadata)
@@ -219,6 +241,12 @@ class Pandas(Framework):
         return frame
 
     def from_column(self, table: Table) -> Any:
+        if self.form == "DataFrame":
+            labels = ["column_0" if label == "" else label for label in table.labels]
+            return self.from_table(replace(table, labels=labels, single=False))
+        return self._series(table)
+
+    def _series(self, table: Table) -> Any:
         pd = self.module()
         (column,), (label,) = table.columns, table.labels
         name = None if isinstance(label, str) and label == "" else label

@@ -82,6 +82,7 @@ def host_reasons(source: Source) -> list[Reason]:
         raise refused_by(source.refusal)
     reasons = list(source.reasons)
     if not view.device.is_host:
+        on_device.check(source)
         reasons.append(Reason(f"it is on {view.device}, and pandas uses host memory", code="other-device"))
     elif not view.is_aligned(view.dtype.itemsize) or view.has_fractional_strides:
         # pandas' kernels load whole elements and do not promise to accept misaligned ones.

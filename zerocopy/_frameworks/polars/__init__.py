@@ -21,7 +21,13 @@ from zerocopy._frameworks.polars.series import (
     plain_table,
     series_of,
 )
-from zerocopy._frameworks.polars.types import BITS, changes, memory_reasons, reasons_against
+from zerocopy._frameworks.polars.types import (
+    BITS,
+    changes,
+    check_dictionaries,
+    memory_reasons,
+    reasons_against,
+)
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework
 from zerocopy.source import Array, Source
@@ -39,6 +45,7 @@ class Polars(Framework):
     """
 
     name = "polars"
+    aliases = ("pl",)
     kind = "table"
     # Older versions fail the tests, and some give wrong values.
     min_version = "2.0"
@@ -123,6 +130,8 @@ class Polars(Framework):
             reasons |= dict.fromkeys(reasons_against(pl, column.field))
         elif column.source.view.dtype.name == "bool":  # type: ignore[attr-defined]
             reasons[BITS] = None
+        if isinstance(column, ArrowColumn):
+            check_dictionaries(column)
         if not reasons and isinstance(column, ArrowColumn) and column.length:
             reasons |= dict.fromkeys(memory_reasons(column))
         return list(reasons)
@@ -191,6 +200,8 @@ class Polars(Framework):
                 raise ValueError("needs a copy: use the slow path")
             return series(array)
 
+        if self.form == "Series":  # a whole table is not one series
+            return {"ndarray": flat}
         # One call instead of one per column saves 50 us for ten columns. from_arrow() joins
         # chunks, but this form has one chunk per column.
         return {"ndarray": flat, "arrow": self.module().from_arrow}

@@ -14,13 +14,15 @@ from zerocopy._frameworks.polars.types import (
     UNALIGNED,
     adapted,
     hollow,
+    hollow_error,
     is_enum,
     reasons_against,
     walk,
 )
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
+from zerocopy.framework import refuse_ndim
 from zerocopy.protocols import arrow_c
-from zerocopy.protocols.array_interface import address, aligned_copy
+from zerocopy.protocols.array_interface import MAX_NDIM, address, aligned_copy
 from zerocopy.protocols.arrow_schema import NUMBERS, Field
 from zerocopy.source import Source
 from zerocopy.tables import on_device
@@ -169,6 +171,9 @@ def ndarray_reasons(pl: Any, column: Any) -> list[Reason]:
         raise UnsupportedConversionError(
             "", why, obstacles.CAST, code="missing-dtype", fixes=obstacles.pairs(view.dtype)
         )
+    if view.ndim > MAX_NDIM:
+        raise refuse_ndim("polars", view, MAX_NDIM)
+    on_device.check(source)
     reasons = [*column.reasons, *source.reasons, *(reasons_against(pl, column.field) if column.field else ())]
     if not view.device.is_host:
         reasons.append(Reason(f"it is on {view.device}, and polars uses host memory", code="other-device"))
@@ -245,10 +250,8 @@ def series_of(pl: Any, name: str, column: Column) -> Any:
         else array
     )
     empty = (enum_metadata or nested) and any(hollow(arrow_c.read_array(chunk)) for chunk in rows.chunks)
-    if nested and empty:
-        why = f"column {name!r} has a dictionary without values inside another type"
-        remedy = "decode it, or join its chunks: x.combine_chunks()"
-        raise UnsupportedConversionError("", why, remedy, code="dictionary-encoding")
+    if nested and empty:  # of a column whose memory column_reasons could not check
+        raise hollow_error()
     try:
         if not enum_metadata:
             return pl.Series(_Stream(rows)).alias(name)

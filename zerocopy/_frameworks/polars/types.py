@@ -182,6 +182,20 @@ def hollow(memory: arrow_c.Memory) -> bool:
     return (inner is not None and not inner.length) or any(map(hollow, memory.children))
 
 
+def hollow_error() -> UnsupportedConversionError:
+    """Return the error for a dictionary without values inside another type, on which polars panics."""
+    why = "it has a dictionary without values inside another type"
+    remedy = "decode it in Arrow: x.cast(...) to a type without dictionaries"
+    return UnsupportedConversionError("", why, remedy, code="dictionary-encoding")
+
+
+def check_dictionaries(column: ArrowColumn) -> None:
+    """Refuse rows whose dictionary, inside another type, has no values."""
+    nested = column.field.children and any(part.dictionary for part in walk(column.field))
+    if column.length and nested and any(chunk.length and hollow(chunk) for chunk in column.chunks):
+        raise hollow_error()
+
+
 def adapted(pa: Any, name: str, array: Any) -> Any:
     """Return an array in types that polars reads correctly: itself if it has them already."""
     kind = array.type
@@ -219,6 +233,8 @@ def _wanted(pa: Any, kind: Any) -> Any:
         # In nested types polars reads 16 bytes from elements of 4 or 8: wrong numbers, and
         # reads past the end.
         return pa.decimal128(kind.precision, kind.scale)
+    if types.is_fixed_size_binary(kind) and not kind.byte_width:
+        return pa.large_binary()  # polars: "FixedSizeBinaryArray expects a positive size"
     if types.is_map(kind):
         return pa.map_(_inner(pa, kind.key_field), _inner(pa, kind.item_field))
     if types.is_fixed_size_list(kind):

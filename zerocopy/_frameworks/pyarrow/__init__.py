@@ -19,7 +19,7 @@ from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_name, from_numpy
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.framework import Framework, identity, refuse_dtype, refuse_ndim
-from zerocopy.protocols.array_interface import address, host_view, tidy_strides
+from zerocopy.protocols.array_interface import MAX_NDIM, address, host_view, tidy_strides
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
@@ -28,7 +28,6 @@ from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.fixed_shape import memory_order, permuted_tensors
 from zerocopy.tables.labels import duplicates, listed, text_warnings
 
-_MAX_NDIM = 32
 _NUMBERS = (
     *(f"int{bits}" for bits in (8, 16, 32, 64)),
     *(f"uint{bits}" for bits in (8, 16, 32, 64)),
@@ -47,6 +46,7 @@ class PyArrow(Hub):
     """
 
     name = "pyarrow"
+    aliases = ("pa", "arrow")
     root_modules = ("pyarrow",)
     distribution = "pyarrow"
     mutable = False
@@ -161,8 +161,8 @@ class PyArrow(Hub):
                 code="too-few-dimensions",
                 fixes=[Fix(to="pyarrow.Tensor")],
             )
-        if view.ndim > _MAX_NDIM:
-            raise refuse_ndim("pyarrow", view, _MAX_NDIM)
+        if view.ndim > MAX_NDIM:  # NumPy passes the memory on
+            raise refuse_ndim("pyarrow", view, MAX_NDIM)
         reasons = []
         if form == "Tensor":
             if view.has_negative_strides:

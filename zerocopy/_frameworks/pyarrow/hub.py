@@ -15,6 +15,7 @@ from zerocopy.protocols import arrow_c
 from zerocopy.protocols.array_interface import aligned_copy
 from zerocopy.protocols.arrow_schema import Field
 from zerocopy.source import Array
+from zerocopy.tables import on_device
 from zerocopy.tables.arrow_column import ArrowColumn, UnreadColumn
 from zerocopy.tables.column import Column
 from zerocopy.tables.decode import refused_by
@@ -31,7 +32,7 @@ class Hub(Framework):
         pa, opened = self.module(), None
         try:
             if not hasattr(type(obj), "__arrow_c_stream__"):
-                array = pa.array(obj)
+                array = _imported(pa, obj)
                 return pa.RecordBatch.from_struct_array(array) if pa.types.is_struct(array.type) else array
             if isinstance(obj, pa.RecordBatchReader):
                 stream = obj
@@ -72,6 +73,7 @@ class Hub(Framework):
             raise refused_by(source.refusal)
         reasons = list(source.reasons)
         if not source.view.device.is_host:
+            on_device.check(source)
             why = f"it is on {source.view.device}, and Arrow arrays are on the host"
             reasons.append(Reason(why, code="other-device"))
         if field is not None and field.kind == "fixed_binary":
@@ -79,11 +81,11 @@ class Hub(Framework):
                 reasons.append(obstacles.layout("Arrow", "memory without gaps"))
             return reasons
         form = self._form_of(source.view.ndim)
-        found = form.copy_reasons(source.view)
-        if source.view.ndim > 1 and not found and not source.view.c_contiguous:
+        obstructions = form.copy_reasons(source.view)
+        if source.view.ndim > 1 and not obstructions and not source.view.c_contiguous:
             # The type could be permuted; most readers of such columns would ignore that.
-            found = [obstacles.layout("a column of tensors", "row-major memory")]
-        return reasons + found
+            obstructions = [obstacles.layout("a column of tensors", "row-major memory")]
+        return reasons + obstructions
 
     def tensor_to_arrow(self, column: TensorColumn) -> Any:
         """Return a column of a tensor as an array, which aliases it if it has no reasons to copy."""
@@ -91,7 +93,7 @@ class Hub(Framework):
         source, field, nulls = column.source, column.field, column.nulls
         view = source.view
         on_host = view.device.is_host
-        array = source.host() if on_host or source.to_host is None else source.to_host(None)
+        array = on_device.fetch(source)
         if not array.flags.c_contiguous or (on_host and not source.reasons and self.tensor_reasons(column)):
             array = aligned_copy(array)
         if view.ndim > 1 and field is None:
@@ -185,6 +187,15 @@ def field_of(pa: Any, name: str, kind: Any, field: Field | None) -> Any:
     if isinstance(kind, pa.BaseExtensionType):
         own = {k: v for k, v in own.items() if not k.startswith(b"ARROW:extension:")}
     return pa.field(name, kind, nullable=field.nullable, metadata=own or None)
+
+
+def _imported(pa: Any, obj: Any) -> Any:
+    """Return an array of an object that exports one; capsules are imported once."""
+    if not isinstance(obj, arrow_c.Export):
+        return pa.array(obj)
+    if obj.imported is None:
+        obj.imported = pa.array(obj)
+    return obj.imported
 
 
 def _unreadable(obj: Any, error: Exception) -> UnsupportedConversionError:

@@ -42,6 +42,8 @@ class PyLibCuDF(Framework):
     """``pylibcudf.Table``, which has no names, and ``pylibcudf.Column``."""
 
     name = "pylibcudf"
+    aliases = ("plc",)
+    types = ("Table", "Column")
     kind = "table"
     root_modules = ("pylibcudf",)
     distribution = "pylibcudf-cu13"

@@ -36,6 +36,8 @@ class TensorFlow(Framework):
     """``tf.Tensor`` in eager mode and ``tf.Variable`` (its current value)."""
 
     name = "tensorflow"
+    aliases = ("tf",)
+    types = ("Tensor", "EagerTensor")
     pool_hook = "zerocopy._frameworks.tensorflow.pool:TensorFlowHook"
     root_modules = ("tensorflow",)
     distribution = "tensorflow"

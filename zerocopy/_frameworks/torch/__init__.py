@@ -8,6 +8,7 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.torch.device_fast_path import MAX_NDIM, cuda_exporter, cuda_importer
+from zerocopy.casting.on_device import fits
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
 from zerocopy.errors import DeviceError, Fix, Reason
@@ -43,12 +44,15 @@ class Torch(Framework):
     """``torch.Tensor``, parameters and other subclasses that hold plain memory."""
 
     name = "torch"
+    aliases = ("pytorch",)
+    types = ("Tensor",)
     pool_hook = "zerocopy._frameworks.torch.pool:TorchHook"
     root_modules = ("torch",)
     distribution = "torch"
     device_kinds = ("cpu", "cuda")
     can_copy_to_device = True
     can_export_dlpack = True
+    can_cast = True
     actions: Mapping[str, Fix] = {
         "contiguous": Fix("{x}.contiguous()"),
         "copy": Fix("{x}.clone(memory_format=torch.contiguous_format)"),
@@ -181,6 +185,16 @@ class Torch(Framework):
             obj.record_stream(there)
         with torch.cuda.device(device.id), torch.cuda.stream(there):
             return obj.to(f"cuda:{device.id}", copy=True)
+
+    def cast(self, obj: Any, dtype: DType) -> tuple[Any, bool]:
+        torch = self.module()
+        plain = obj.detach().resolve_conj().resolve_neg()
+        if plain.is_complex() and not dtype.name.startswith("complex"):
+            plain = plain.real  # torch warns that it drops the imaginary part, which is checked here
+        with torch.cuda.device(obj.device):
+            # Of another type, so this is a copy; it is row-major, as all copies on a device.
+            result = plain.to(_torch_dtype(torch, dtype), memory_format=torch.contiguous_format)
+            return result, fits(torch, obj, result, _dtypes(torch)[obj.dtype], dtype)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         return _fast_importers(self.module())

@@ -1,0 +1,146 @@
+"""``explain`` agrees with ``convert``: whether it is possible, and what shares memory, for each leaf."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.table_cases import KINDS, TABLES, TENSORS, shaped
+
+import zerocopy as zc
+from zerocopy import registry
+
+pa = pytest.importorskip("pyarrow")
+
+FORMS = [
+    "pyarrow.Table",
+    "pyarrow.RecordBatch",
+    "pyarrow.ChunkedArray",
+    "polars.Series",
+]
+HOST = [n for n in (*TABLES, *TENSORS) if "cpu" in registry.by_name(n).device_kinds and n != "mxnet"]
+OPTIONS: list[dict[str, Any]] = [
+    *({}, {"copy": True}, {"copy": False}, {"writable": True}, {"encode": True}, {"nulls": "mask"}),
+    *({"encode": True, "nulls": "mask"}, {"layout": "matrix"}),
+]
+#: Columns that a framework refuses by their values or sizes, not by their type.
+EDGES = {
+    "bytes of width 0 with a null": pa.array([b"", None], pa.binary(0)),
+    "structs with an empty dictionary": pa.array(
+        [{"a": None}], pa.struct([("a", pa.dictionary(pa.int8(), pa.string()))])
+    ),
+    "lists with an empty dictionary": pa.array([[None]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+    "an empty dictionary": pa.array([None], pa.dictionary(pa.int8(), pa.string())),
+    "a dictionary without rows": pa.array([], pa.dictionary(pa.int8(), pa.string())),
+    "slices of structs": pa.array([{"a": i, "b": str(i)} for i in range(9)])[3:5],
+}
+
+
+def agree(x: Any, to: str, **options: Any) -> None:
+    """Check a plan against the conversion that it describes."""
+    case = (to, options)
+    plan = zc.explain(x, to, **options)
+    try:
+        result = zc.convert(x, to, **options)
+    except zc.ZeroCopyError as error:
+        assert not plan.possible, (case, error)  # noqa: PT017
+        assert plan.error is not None
+        assert (plan.error.code, type(plan.error)) == (error.code, type(error)), case  # noqa: PT017
+        return
+    assert plan.possible, (case, plan.reasons, x)
+    try:
+        shares = zc.shares_memory(x, result)
+    except zc.UnsupportedConversionError as error:
+        # A relation or a stream has no memory, and a nanoarrow array of null structs is not a table.
+        assert error.code in ("unread", "nulls"), case  # noqa: PT017
+        return
+    assert plan.shares_memory in (None, shares), (case, str(plan))
+    if plan.zero_copy:
+        assert shares, case
+    if options.get("copy") is True:
+        assert not shares, case
+    if not plan.leaves and not plan.partial:
+        assert plan.zero_copy == shares, (case, str(plan))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("shape", ["plain", "null chunks", "null slice", "empty"])
+@pytest.mark.parametrize("to", [*HOST, *FORMS])
+def test_explain_agrees_for_columns_and_tables(to: str, shape: str) -> None:
+    for kind in KINDS.values():
+        column = shaped(kind, shape)
+        table = pa.table({"x": column, "y": pa.array(np.arange(len(column)))})
+        for options in OPTIONS:
+            agree(column, to, **options)
+            agree(table, to, **options)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("to", [*HOST, *FORMS])
+@pytest.mark.parametrize("edge", EDGES)
+def test_explain_agrees_for_values_that_a_framework_refuses(edge: str, to: str) -> None:
+    for options in OPTIONS:
+        agree(EDGES[edge], to, **options)
+        agree(pa.table({"x": EDGES[edge]}), to, **options)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("to", [*HOST, *FORMS, "pyarrow.Tensor", "pyarrow.FixedShapeTensorArray"])
+def test_explain_agrees_for_every_number_of_dimensions(to: str) -> None:
+    sources: list[Any] = [np.zeros((1,) * n) for n in (0, 1, 2, 3, 32)]
+    sources += [np.zeros((0,) * n) for n in (1, 2, 5)]
+    try:
+        torch = pytest.importorskip("torch")
+        sources += [torch.zeros((1,) * n) for n in (0, 33, 64, 65, 200)]
+        sources += [torch.zeros((0,) * n) for n in (33, 64, 65)]
+    except pytest.skip.Exception:
+        pass
+    for x in sources:
+        for options in ({}, {"copy": True}, {"names": ["a"]}):
+            agree(x, to, **options)
+            agree({"x": x}, to, **options)
+
+
+def test_partly_aliased_table_says_so_for_each_leaf() -> None:
+    pytest.importorskip("polars")
+    table = pa.table(
+        {"numbers": [1, 2], "text": ["a text longer than a view holds", "b"], "flags": [True, False]}
+    )
+    plan = zc.explain(table, "polars")
+    assert (plan.zero_copy, plan.shares_memory) == (False, True)
+    leaves = {path: (leaf.zero_copy, leaf.shares_memory) for path, leaf in plan.leaves.items()}
+    assert leaves["['numbers']"] == (True, True)
+    assert leaves["['text']"] == (False, None)
+    assert zc.explain(table, "polars", copy=True).shares_memory is False
+    assert zc.shares_memory(table, zc.convert(table, "polars"))
+    assert not zc.shares_memory(table, zc.convert(table, "polars", copy=True))
+
+
+def test_stream_does_not_know_what_it_shares() -> None:
+    reader = pa.table({"x": [1, 2]}).to_reader()
+    assert zc.explain(reader, "numpy").shares_memory is None
+
+
+def test_stream_of_one_chunk_of_views_does_not_crash_nanoarrow(run_python) -> None:
+    pytest.importorskip("nanoarrow")
+    process = run_python(
+        """
+        import pyarrow as pa, zerocopy as zc
+        for options in ({}, {"copy": True}):
+            for x in (pa.array(["a", "b"], pa.string_view()), pa.array([], pa.string_view())):
+                for _ in range(3):
+                    zc.convert(x, "nanoarrow.ArrayStream", **options)
+        """
+    )
+    assert process.returncode == 0, process.stderr
+
+
+def test_polars_series_is_never_a_frame() -> None:
+    pytest.importorskip("polars")
+    table = pa.table({"x": [1, 2], "y": [3, 4]})
+    for _ in range(2):
+        with pytest.raises(zc.UnsupportedConversionError, match="is not one"):
+            zc.convert(table, "polars.Series")
+        assert zc.convert(table.select(["x"]), "polars.Series").to_list() == [1, 2]
+        assert type(zc.convert(table, "polars")).__name__ == "DataFrame"

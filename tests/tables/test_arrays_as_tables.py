@@ -1,0 +1,21 @@
+"""Arrays that become tables: their number of columns is bounded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.table_cases import TABLES
+
+import zerocopy as zc
+
+TARGETS = [name for name in TABLES if name not in ("cudf", "pylibcudf", "pyarrow")]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("columns", [2**24 + 1, 2**62])
+def test_empty_array_of_too_many_columns_is_refused(target: str, columns: int) -> None:
+    x = np.empty((0, columns), np.uint8)
+    with pytest.raises(zc.UnsupportedConversionError, match="columns") as caught:
+        zc.convert(x, to=target)
+    assert caught.value.code == "too-many-elements"
+    assert not zc.explain(x, target).possible

@@ -1,0 +1,54 @@
+"""Calls as users write them, for type checkers: tests/test_typing.py runs mypy and pyright on this file."""
+
+from typing import Any, assert_type
+
+import jax
+import numpy as np
+import polars as pl
+import torch
+
+import zerocopy as zc
+
+x = np.arange(3.0)
+frame = pl.DataFrame({"a": [1.0]})
+tensor = torch.ones(2)
+name: str = "my_plugin"
+unknown: Any = x
+
+# names
+assert_type(zc.convert(x, to="torch"), torch.Tensor)
+assert_type(zc.convert(x, "torch.Tensor", dtype="float32", copy=True), torch.Tensor)
+assert_type(zc.convert(x, "jax"), jax.Array)
+assert_type(zc.convert(torch.ones(2), to="numpy", copy=False), np.ndarray[Any, Any])
+assert_type(zc.convert(frame["a"], "torch"), torch.Tensor)
+assert_type(zc.convert(memoryview(b"abc"), "numpy"), np.ndarray[Any, Any])
+
+# types and modules
+assert_type(zc.convert(x, torch.Tensor), torch.Tensor)
+assert_type(zc.convert(frame["a"], pl.Series), pl.Series)
+assert_type(zc.convert(x, torch), Any)
+
+# containers, if the types of their leaves are known: those of x contain Any
+assert_type(zc.convert({"a": tensor}, "numpy"), dict[str, Any])
+assert_type(zc.convert([tensor, tensor], "numpy"), list[Any])
+assert_type(zc.convert((tensor, tensor), to="jax"), tuple[Any, ...])
+
+# tables
+assert_type(zc.convert(frame, "torch"), Any)
+assert_type(zc.convert({"a": tensor}, "numpy", layout="matrix"), Any)
+assert_type(zc.convert(frame, "polars"), pl.DataFrame)
+assert_type(zc.convert(frame, "polars.DataFrame", columns=["a"]), pl.DataFrame)
+assert_type(zc.convert(x, "pandas"), Any)
+
+# plugins, other text, objects of unknown types
+assert_type(zc.convert(x, name), Any)
+assert_type(zc.convert(x, "my_plugin", nulls="mask"), Any)
+zc.convert(unknown, "torch").sum()
+
+# explain
+assert_type(zc.explain(x, "torch", dtype="float32"), zc.Plan)
+
+# errors: each line has one, or the ignore itself is an error
+zc.convert(x, "torch", coppy=True)  # type: ignore[call-overload]
+zc.convert(x)  # type: ignore[call-overload]
+zc.explain(x, "torch", copy="yes")  # type: ignore[arg-type]

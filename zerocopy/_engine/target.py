@@ -1,0 +1,123 @@
+"""``resolve``: the framework that the argument ``to`` names, as text, as a module or as a type."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from zerocopy import registry
+from zerocopy.errors import UnknownFrameworkError, ZeroCopyError
+from zerocopy.framework import Framework
+from zerocopy.source import type_name
+
+
+def resolve(to: Any, obj: Any = None) -> Framework:
+    """Return the framework that ``to`` names.
+
+    Parameters
+    ----------
+    to : str, module or type
+        ``"torch"``, ``torch``, ``torch.Tensor``, ``"torch.Tensor"``, ``jax.numpy``.
+    obj : object, optional
+        The first argument of the call, to recognise swapped arguments.
+
+    Raises
+    ------
+    UnknownFrameworkError
+        It names none; the remedy is the right call if the arguments were swapped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> resolve(np).name, resolve(np.ndarray).name, resolve("numpy.ndarray").name
+    ('numpy', 'numpy', 'numpy')
+    """
+    framework = _find(to)
+    if framework is not None:
+        return framework
+    if not isinstance(to, (str, ModuleType, type)):
+        swapped = isinstance(obj, (str, ModuleType, type)) and _find(obj) is not None
+        raise UnknownFrameworkError(
+            f"to={_short(to)}",
+            "the arguments are swapped" if swapped else "it is not a name, a module or a type of a framework",
+            f"the object comes first: zc.convert(x, {text(obj)})" if swapped else registry.suggest(""),
+        )
+    if isinstance(to, type):
+        why = "it is not a type that convert makes"
+        owner = _owner(to)
+        remedy = f"pass to={owner.name!r}" if owner is not None else registry.suggest(text(to))
+        raise UnknownFrameworkError(f"to={text(to)}", why, remedy)
+    return registry.by_name(text(to).strip("'"))  # raises, with the nearest names
+
+
+def text(to: Any) -> str:
+    """Return ``to`` as it is written in a call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> text("numpy"), text(np), text(np.ndarray)
+    ("'numpy'", 'numpy', 'numpy.ndarray')
+    """
+    if isinstance(to, ModuleType):
+        return to.__name__
+    return type_of(to) if isinstance(to, type) else repr(to) if isinstance(to, str) else _short(to)
+
+
+def type_of(cls: type) -> str:
+    """Return a type's name: from the top-level module if it has the type, else from where it is defined."""
+    top, name = cls.__module__.partition(".")[0], _name(cls)
+    if cls.__module__ == "builtins":
+        return name
+    return f"{top}.{name}" if getattr(sys.modules.get(top), name, None) is cls else f"{cls.__module__}.{name}"
+
+
+def _name(cls: type) -> str:
+    return cls.__name__.rpartition(".")[2]  # jax.Array is called "jaxlib._jax.Array"
+
+
+def _short(to: Any) -> str:
+    shown = repr(to) if isinstance(to, (int, float, bool, type(None))) else ""
+    return shown or f"<{type_name(to)}>"
+
+
+def _find(to: Any) -> Framework | None:
+    if isinstance(to, str):
+        framework = registry.find(to)
+        if framework is None and "." in to:
+            top, _, form = to.partition(".")
+            framework = registry.find(top)
+            framework = framework if framework is not None and form in framework.types else None
+        return framework
+    if isinstance(to, ModuleType):
+        return _find(to.__name__)
+    return _of_type(to) if isinstance(to, type) else None
+
+
+def _of_type(cls: type) -> Framework | None:
+    """Return the framework that makes objects of a type, in the form that the type names."""
+    framework = _owner(cls)
+    if framework is None:
+        return None
+    name = _name(cls)
+    variant = framework.variant(name)
+    if variant is not None:
+        return variant if getattr(framework.module(), name, None) is cls else None
+    if framework.types:
+        return framework if name in [path.rpartition(".")[2] for path in framework.types] else None
+    # A plugin that lists neither types nor forms has one kind of object.
+    return framework if type(framework).variant is Framework.variant else None
+
+
+def _owner(cls: type) -> Framework | None:
+    """Return the framework of a type, if it is imported: a type that a user passes exists."""
+    for framework in registry.by_root(cls):
+        if framework.name not in sys.modules:
+            continue
+        try:
+            if framework.owns(cls):
+                return framework
+        except ZeroCopyError:
+            continue  # the framework is too old
+    return None
