@@ -6,6 +6,7 @@ offset of a sliced struct.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -30,6 +31,17 @@ class Nanoarrow(Framework):
     """``nanoarrow.Array``, an array of structs for a table; ``nanoarrow.ArrayStream``, which is read once."""
 
     name = "nanoarrow"
+    actions: Mapping[str, Fix] = {
+        "cast": Fix("pyarrow.chunked_array({x}).cast('{type}')"),
+        "cast:bool8": Fix("pyarrow.chunked_array({x}).cast(pyarrow.bool8())"),
+        "bytes": Fix("zc.convert({x}, \"numpy\").view('uint8')"),
+        "lists": Fix(
+            "pyarrow.array(pyarrow.chunked_array({x}).to_pylist(), "
+            "pyarrow.large_list(pyarrow.chunked_array({x}).type.value_type))"
+        ),
+        "objects": Fix("{x}.to_pylist()"),
+        "combine-chunks": Fix("pyarrow.chunked_array({x}).combine_chunks()"),
+    }
     aliases = ("na",)
     kind = "table"
     root_modules = ("nanoarrow",)
