@@ -25,8 +25,8 @@ def framework_dtypes() -> list[Any]:
         ("torch", "float32"), ("jax.numpy", "float32"), ("tensorflow", "float32"), ("polars", "Float32"),
         ("pandas", "Float32Dtype"), ("ml_dtypes", "float32"), ("numba", "float32"),
     ]:  # fmt: skip
-        found = getattr(pytest.importorskip(module), name, None)
-        specs += [found] if found is not None else []
+        named = getattr(pytest.importorskip(module), name, None)
+        specs += [named] if named is not None else []
     pa, pl, duckdb, pd = map(pytest.importorskip, ("pyarrow", "polars", "duckdb", "pandas"))
     return [
         *specs,

@@ -19,10 +19,10 @@ X = np.arange(6, dtype="f4").reshape(2, 3)
 
 
 def attribute(name: str, path: str) -> Any:
-    found: Any = importlib.import_module(name)
+    named: Any = importlib.import_module(name)
     for part in path.split("."):
-        found = getattr(found, part, None)
-    return found
+        named = getattr(named, part, None)
+    return named
 
 
 def forms() -> list[tuple[str, str]]:
@@ -48,8 +48,8 @@ def test_the_module_of_every_framework_is_a_target(name: str) -> None:
 @pytest.mark.parametrize(("name", "path"), FORMS, ids=str)
 def test_types_and_their_names_are_targets(name: str, path: str) -> None:
     """Each form is selected by its name and, if it is an attribute of the module, by the type itself."""
-    found = attribute(name, path)
-    targets = [f"{name}.{path}", *([found] if found is not None else [])]
+    named = attribute(name, path)
+    targets = [f"{name}.{path}", *([named] if named is not None else [])]
     for x in (X, X[0], {"a": X[0]}):
         plans = [zc.explain(x, to) for to in targets]
         assert len({(plan.possible, plan.zero_copy, plan.target) for plan in plans if plan.possible}) <= 1
@@ -59,8 +59,8 @@ def test_types_and_their_names_are_targets(name: str, path: str) -> None:
                 continue
             result = zc.convert(x, to)
             result = result["a"] if isinstance(result, dict) else result
-            if isinstance(found, type):
-                assert isinstance(result, found)
+            if isinstance(named, type):
+                assert isinstance(result, named)
 
 
 def test_frameworks_list_types_of_their_own_objects() -> None:
