@@ -112,7 +112,7 @@ def build(rng: Random) -> Built:
     if way != "numpy":
         try:
             made = _IN[way](rng, x)
-        except Exception as error:  # noqa: BLE001 - the framework itself refuses the array
+        except BaseException as error:  # noqa: BLE001 - the framework refuses it; polars panics
             text += f" (not {way}: {type(error).__name__})"
         else:
             return Built(made, f"{way} {text}", [block], x.copy(), plain=True)
