@@ -275,8 +275,7 @@ def relay(view: StridedView, *, dlpack: bool = False, cast: bool = False) -> Fra
     Parameters
     ----------
     view : StridedView
-        The memory. The framework must accept its layout: torch, for example, aborts the
-        process on negative strides.
+        The memory. The framework must accept its layout: torch aborts on negative strides.
     dlpack : bool
         Whether its arrays must export DLPack.
     cast : bool
