@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import Any
 
-from zerocopy._frameworks.pyarrow.buffers import check_buffers
+from zerocopy._frameworks.pyarrow.buffers import checked
 from zerocopy.errors import DeviceError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field, read_schema
@@ -42,7 +42,7 @@ def column_of(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
             code="other-device",
         )
     chunked = isinstance(array, pa.ChunkedArray)
-    check_buffers(pa, array, name)
+    array = checked(pa, array, name)
     field = field_of_type(of if of is not None else array.type)
     # A type without children needs only its buffers: exporting it would take 20 us more per chunk.
     flat = field.kind in _FLAT and not field.extension
