@@ -153,6 +153,8 @@ def read_device_array(producer: Any) -> Memory:
         # The host reads pinned and managed memory, so the host waits.
         event = ctypes.c_void_p.from_address(whole.sync_event).value
         cuda_driver.finish(event or 0, max(whole.device_id, 0))
+    if device is HOST:  # importers without CUDA refuse the types of pinned and managed memory
+        whole.device_type, whole.device_id, whole.sync_event = 1, -1, None
     elif whole.sync_event:
         _set_event(memory, whole.sync_event)
     return memory
