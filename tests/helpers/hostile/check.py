@@ -38,6 +38,8 @@ def check(case: Case) -> Outcome:
     try:
         built = case.build()
         text = built.text
+        if built.full:
+            case.options["validate"] = "full"
         if case.family == "file":
             return _check_file(case, built)
         return _check_call(case, built)
