@@ -90,14 +90,14 @@ class Source:
     writer: Callable[[], Callable[[int, Array], None]] | None = None
 
     def check_copy(self) -> None:
-        """Raise now if `to_host` would raise on this machine, so that a plan does not promise the copy."""
+        """Raise if this machine cannot copy the memory: plans call it, so that ``explain`` agrees."""
         check = getattr(self.to_host, "check", None)
         if check is not None:
             check()
 
 
 class HostCopy:
-    """``Source.to_host`` with a check whether this machine can copy the memory; the check raises if not."""
+    """``Source.to_host`` with `check`, which raises if this machine cannot copy the memory."""
 
     __slots__ = ("_load", "check")
 

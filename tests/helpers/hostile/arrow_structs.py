@@ -184,7 +184,7 @@ def _answer(rng: Random, exporter: Any, good: Callable[[], Any]) -> Built | None
 
 
 def _with_wrong_content(rng: Random) -> tuple[Any, str] | None:
-    """Return an array with wrong content for few random numbers, without using any of the generator's."""
+    """Return an array with wrong content, or None for most states of the generator, which stays as it is."""
     own = Random()
     own.setstate(rng.getstate())
     return wrong_content(own) if CAN_VALIDATE and own.random() < 0.15 else None
