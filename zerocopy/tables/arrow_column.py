@@ -13,7 +13,7 @@ from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.source import Array, Source
+from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import memory, on_device, string_views
 from zerocopy.tables.column import Column
@@ -260,7 +260,10 @@ class ArrowColumn(Column):
         strides = contiguous_strides(shape, dtype.itemsize)
         view = StridedView(0, shape, strides, dtype, self.device, True, self)
         source = Source(self.name, view, host, "arrow-c", (*self.reasons, *why), obj=view)
-        return source if self.device.is_host else on_device.via_host(source)
+        if self.device.is_host:
+            return source
+        source.to_host = HostCopy(lambda stream: host(), lambda: on_device.check_driver(view))
+        return on_device.via_host(source)
 
     def _list_offsets(self) -> Array:
         dtype = np.dtype("i8" if self.field.wide else "i4")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from zerocopy._frameworks.pyarrow.buffers import check_buffers
+from zerocopy._frameworks.pyarrow.buffers import checked
 from zerocopy.errors import DeviceError
 from zerocopy.protocols import arrow_c
 from zerocopy.protocols.arrow_schema import Field, read_schema
@@ -43,7 +43,7 @@ def column_of(pa: Any, array: Any, name: str, of: Any = None) -> ArrowColumn:
             "copy it to the host: x.copy_to(...)",
             code="other-device",
         )
-    check_buffers(pa, array, name)
+    array = checked(pa, array, name)
     return _ArrayColumn(pa, array, name, field_of_type(of if of is not None else array.type))
 
 
