@@ -270,18 +270,14 @@ def by_root(cls: type) -> tuple[Framework, ...]:
 
 
 def relay(view: StridedView, *, dlpack: bool = False, cast: bool = False) -> Framework:
-    """Return a framework that can copy or export device memory for a producer that cannot.
-
-    Frameworks that are already imported come first.
+    """Return a framework, preferably imported, that copies or exports device memory for a producer.
 
     Parameters
     ----------
     view : StridedView
-        The memory. The framework must accept its layout: torch, for example, aborts the
-        process on negative strides.
+        The memory. The framework must accept its layout: torch aborts on negative strides.
     dlpack : bool
-        Whether its arrays must export DLPack, for a producer that has only the CUDA Array
-        Interface.
+        Whether its arrays must export DLPack.
     cast : bool
         Whether it must be able to cast its arrays on their device.
 
@@ -292,11 +288,8 @@ def relay(view: StridedView, *, dlpack: bool = False, cast: bool = False) -> Fra
     """
     _load_all()
     device = view.device
-    candidates = [f for f in _known.values() if f.can_copy_to_device and device.kind in f.device_kinds]
-    if dlpack:
-        candidates = [f for f in candidates if f.can_export_dlpack]
-    if cast:
-        candidates = [f for f in candidates if f.can_cast]
+    on_device = [f for f in _known.values() if f.can_copy_to_device and device.kind in f.device_kinds]
+    candidates = [f for f in on_device if f.can_export_dlpack >= dlpack and f.can_cast >= cast]
     refusals = []
     for framework in sorted(candidates, key=lambda f: (not is_imported(f.name), not f.can_export_dlpack)):
         if not framework.installed():

@@ -307,7 +307,9 @@ def test_leaves_that_are_not_arrays_are_kept(target: str) -> None:
     assert "1 array " in str(plan)
 
 
-@pytest.mark.parametrize("leaf", [leaf for leaf in KEPT if not isinstance(leaf, np.str_)], ids=lambda leaf: type(leaf).__name__)
+@pytest.mark.parametrize(
+    "leaf", [leaf for leaf in KEPT if not isinstance(leaf, np.str_)], ids=lambda leaf: type(leaf).__name__
+)
 def test_leaves_that_are_not_arrays_are_refused_by_default(leaf: Any) -> None:
     source = {"x": sample("f4"), "leaf": leaf}
     with pytest.raises(zc.UnsupportedConversionError, match='pass leaves="keep"') as raised:
