@@ -85,7 +85,7 @@ def _check_call(case: Case, built: Built) -> Outcome:
     if isinstance(error, MemoryError):
         return Outcome("refused", "MemoryError")
     if error is not None and not isinstance(error, zc.ZeroCopyError):
-        raise Finding(f"convert raised {type(error).__name__}: {error}; explain said {plan}")
+        raise Finding(f"convert raised {type(error).__name__}: {error}; plan: {plan}")
     if plan.possible and error is not None and plan.steps[:1] == ("read it",):
         return Outcome("refused", str(getattr(error, "code", "")))  # explain reads no stream
     if plan.possible != (error is None):
@@ -170,16 +170,16 @@ def _check_values(case: Case, built: Built, result: Any) -> None:
         return
     if built.expected is not None and case.to in (*TENSORS, "pyarrow.Tensor"):
         expected = built.expected
-        found = bits(result)
+        actual = bits(result)
         native = expected.astype(expected.dtype.newbyteorder("="), copy=False)
-        if found is not None and found != np.ascontiguousarray(native).tobytes():
+        if actual is not None and actual != np.ascontiguousarray(native).tobytes():
             raise Finding(f"the values differ: {result!r}, expected {expected!r}")
         if tuple(getattr(result, "shape", expected.shape)) != expected.shape:
             raise Finding(f"the shape is {result.shape}, expected {expected.shape}")
     if built.rows is not None:
-        found_rows = rows(result)
-        if found_rows is not None and found_rows != built.rows:
-            raise Finding(f"the rows differ: {found_rows!r}, expected {built.rows!r}")
+        actual_rows = rows(result)
+        if actual_rows is not None and actual_rows != built.rows:
+            raise Finding(f"the rows differ: {actual_rows!r}, expected {built.rows!r}")
 
 
 with contextlib.suppress(ImportError):
