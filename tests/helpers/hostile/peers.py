@@ -79,7 +79,8 @@ class Peers:
                 self._convert(test, value, owner, target)
 
     def _convert(self, test: str, value: Any, owner: Any, target: str) -> None:
-        plain = value if isinstance(value, np.ndarray) and value.dtype.kind in "iufbc" else None
+        bare = isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)
+        plain = value if bare and value.dtype.kind in "iufbc" else None
         built = Built(value, f"{type(value).__name__} of {test}", expected=plain)
         case = Case(0, "peer", lambda: built, target, {}, False)
         try:

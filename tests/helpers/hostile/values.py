@@ -24,7 +24,7 @@ def bits(x: Any) -> bytes | None:
         return bytes(np.asarray(x.numpy()).tobytes())
     if module == "pyarrow" and hasattr(x, "to_numpy") and type(x).__name__ == "Tensor":
         return bytes(x.to_numpy().tobytes())
-    if not isinstance(x, np.ndarray) or x.dtype.kind in "OT":
+    if not isinstance(x, np.ndarray) or isinstance(x, np.ma.MaskedArray) or x.dtype.kind in "OT":
         return None
     return x.astype(x.dtype.newbyteorder("="), copy=False).tobytes()
 
