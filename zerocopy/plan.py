@@ -9,7 +9,7 @@ from typing import Any
 from zerocopy.errors import Reason, ZeroCopyError
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Plan:
     """How one conversion will run, and why.
 
@@ -103,6 +103,9 @@ class Plan:
             return True
         unknown = self.partial or self.unread or None in answers
         return None if unknown else False
+
+    def __repr__(self) -> str:
+        return f"<zerocopy.Plan: {self.source} -> {self.target}: {self._verdict()}>"
 
     def __str__(self) -> str:
         lines = [f"{self.source} -> {self.target}: {self._verdict()}"]

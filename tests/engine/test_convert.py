@@ -214,3 +214,11 @@ def test_signature_is_the_documented_one() -> None:
     assert all(parameters[n].kind is inspect.Parameter.KEYWORD_ONLY for n in list(parameters)[2:])
     with pytest.raises(TypeError):
         zc.convert(b"abc", "numpy", coppy=True)
+
+
+def test_repr_of_plan_is_one_line() -> None:
+    assert repr(zc.explain(np.zeros(2), "numpy", copy=True)) == (
+        "<zerocopy.Plan: numpy.ndarray float64 (2,) -> numpy: copies 16 bytes>"
+    )
+    container = {"a": np.zeros(2), "b": [np.zeros(3)]}
+    assert "\n" not in repr(zc.explain(container, "numpy"))
