@@ -371,6 +371,15 @@ def test_plans_of_parts_of_extension_arrays_are_true(kind: str, part: str, to: s
         assert to == "numpy" or zc.convert(result, "pyarrow").to_pylist() == expected
 
 
+@pytest.mark.parametrize("kind", ["Int64 with nulls", "period", "interval"])
+def test_hazard_arrow_copies_arrays_with_strides(kind: str) -> None:
+    array = ARRAYS[kind]()
+    for part, copies in ((array, False), (array[::2], True)):
+        kept = [part.__arrow_array__() for _ in range(2)]
+        first, second = ({b.address for b in x.buffers() if b is not None} for x in kept)
+        assert (not first & second) == copies
+
+
 def test_arrays_that_pandas_copies_for_arrow_say_so() -> None:
     array = ARRAYS["period"]()[::2]
     with pytest.raises(zc.CopyRequiredError, match=r"pandas copies these values for Arrow") as caught:

@@ -105,8 +105,8 @@ class Peers:
 def _difference(value: Any, back: Any) -> str:
     """Return how an object differs after the way there and back, or ""."""
     value = np.asarray(value) if isinstance(value, np.generic) else value
-    if isinstance(value, np.ndarray) and value.dtype.kind in "mM":  # in the unit that the target has
-        value = value.astype(back.dtype)
+    if isinstance(value, np.ndarray) and isinstance(back, np.ndarray) and value.dtype.kind in "mM":
+        value = value.astype(back.dtype)  # the unit that the target has
     before, after = bits(value), bits(back)
     if before is not None and after is not None:
         if getattr(value, "shape", 0) != getattr(back, "shape", 0):
