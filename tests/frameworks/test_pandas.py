@@ -258,8 +258,7 @@ def test_tensors_refuse_objects_without_arrow_and_encode_them_with_it(monkeypatc
         patched.setattr(pa, "array", None)  # not even called
         with pytest.raises(zc.UnsupportedConversionError, match="'o' holds Python objects") as caught:
             zc.convert(frame, "torch")
-    assert "astype" in str(caught.value)
-    assert "columns=[...]" in str(caught.value)
+    assert 'zc.convert(x, "torch", encode=True)' in str(caught.value)
     assert zc.convert(frame, "torch", encode=True)["o"].to_pylist() == ["ab", "c"]
     text = pd.DataFrame({"o": pd.array(["ab", None], dtype="string[python]")})
     with pytest.raises(zc.UnsupportedConversionError, match="column 'o' is text"):
