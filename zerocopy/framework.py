@@ -146,7 +146,7 @@ class Framework:
         try:
             # It waits for a thread that is still importing the module; torch crashes if used earlier.
             module: ModuleType = while_forks_wait(partial(importlib.import_module, self.name))
-        except ImportError as error:
+        except Exception as error:  # TensorFlow raises TypeError if protobuf is too new
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.name
             raise FrameworkNotInstalledError(
                 f"to={self.name!r}",

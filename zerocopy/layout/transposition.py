@@ -150,7 +150,7 @@ def _kernel(name: str) -> Callable[..., None] | None:
 
         try:
             return load(name)
-        except (ImportError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - the warning shows it
             # At import, Numba refuses NumPy versions that are newer than it supports. In a zip archive
             # there are no source files from which to compute the cache key.
             warnings.warn(
