@@ -36,7 +36,7 @@ def translated_errors(asked: Callable[[], str]) -> Iterator[None]:
     except RecursionError as error:
         raise UnsupportedConversionError(
             asked(),
-            "its types are nested deeper than Python's recursion limit",
+            "it holds itself, or its types are nested deeper than Python's recursion limit",
             "flatten it, or raise the limit with sys.setrecursionlimit",
             code="nested-too-deep",
         ) from error

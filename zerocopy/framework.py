@@ -146,7 +146,7 @@ class Framework:
         try:
             # It waits for a thread that is still importing the module; torch crashes if used earlier.
             module: ModuleType = while_forks_wait(partial(importlib.import_module, self.name))
-        except ImportError as error:
+        except Exception as error:  # TensorFlow raises TypeError if protobuf is too new
             absent = isinstance(error, ModuleNotFoundError) and error.name == self.name
             raise FrameworkNotInstalledError(
                 f"to={self.name!r}",
@@ -329,7 +329,7 @@ class Framework:
 
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         """Return, for each column of `table`, reasons for a copy that depend on the other columns."""
-        return [[] for _ in table.columns]
+        return [[]] * len(table.columns)  # one list for all: callers do not change it
 
     def guards_writes(self, column: Column) -> bool:
         """Whether the framework itself prevents writes to an alias of `column`."""

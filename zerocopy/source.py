@@ -89,6 +89,24 @@ class Source:
     contiguous: Callable[[], Any] | None = None
     writer: Callable[[], Callable[[int, Array], None]] | None = None
 
+    def check_copy(self) -> None:
+        """Raise if this machine cannot copy the memory: plans call it, so that ``explain`` agrees."""
+        check = getattr(self.to_host, "check", None)
+        if check is not None:
+            check()
+
+
+class HostCopy:
+    """``Source.to_host`` with `check`, which raises if this machine cannot copy the memory."""
+
+    __slots__ = ("_load", "check")
+
+    def __init__(self, load: Callable[[int | None], Array], check: Callable[[], None]) -> None:
+        self._load, self.check = load, check
+
+    def __call__(self, stream: int | None) -> Array:
+        return self._load(stream)
+
 
 def type_name(obj: Any) -> str:
     """Return the name of an object's type for messages, with its module unless it is built in.

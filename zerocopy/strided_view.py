@@ -173,6 +173,8 @@ class StridedView:
 
 
 def _dense(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    if len(shape) == 1:  # a column: tables have thousands
+        return strides[0] == itemsize or shape[0] < 2
     if 0 in shape:
         return True
     expected = itemsize

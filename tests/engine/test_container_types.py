@@ -312,7 +312,7 @@ def test_leaves_that_are_not_arrays_are_kept(target: str) -> None:
 )
 def test_leaves_that_are_not_arrays_are_refused_by_default(leaf: Any) -> None:
     source = {"x": sample("f4"), "leaf": leaf}
-    with pytest.raises(zc.UnsupportedConversionError, match='pass leaves="keep"') as raised:
+    with pytest.raises(zc.UnsupportedConversionError, match='leaves="keep"') as raised:
         zc.convert(source, to="numpy")
     plan = zc.explain(source, to="numpy")
     assert plan.error is not None
@@ -324,7 +324,7 @@ def test_object_outside_a_container_is_refused_with_leaves_keep() -> None:
     for obj in ("text", 3, None):
         with pytest.raises(zc.UnsupportedConversionError) as raised:
             zc.convert(obj, to="numpy", leaves="keep")
-        assert "leaves" not in raised.value.remedy
+        assert "keeps it" not in raised.value.remedy
 
 
 def test_arrays_that_cannot_be_converted_are_not_kept() -> None:
@@ -362,3 +362,49 @@ def test_checkpoint_is_a_container_for_table_frameworks_too() -> None:
     for target in (name for name in HOST if registry.by_name(name).tables):
         assert zc.explain(source, target, leaves="keep").possible
         assert zc.convert(source, to=target, leaves="keep")["epoch"] == 3
+
+
+@pytest.mark.parametrize("groups", [{}, {"g{}": {}}, {"a": {"b": {}}, "c": {}}])
+@pytest.mark.parametrize(
+    "wrap", [lambda x: x, lambda x: {"file {0}": x}, lambda x: [x]], ids=["", "dict", "list"]
+)
+def test_fix_for_an_hdf5_file_works_when_pasted(groups: Any, wrap: Any, tmp_path: Any) -> None:
+    h5py = pytest.importorskip("h5py")
+
+    def fill(group: Any, inner: Any) -> None:
+        group["x"] = sample("f4")
+        for name, deeper in inner.items():
+            fill(group.create_group(name), deeper)
+
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        fill(file, groups)
+        x = wrap(file)
+        with pytest.raises(zc.UnsupportedConversionError, match="cannot be rebuilt") as raised:
+            zc.convert(x, "numpy")
+        (code,) = raised.value.calls
+        assert str(raised.value).count("dict(") == str(code).count("dict(")
+        result = eval(code, {"zc": zc, "x": x})
+    assert set(result) == {"x", *groups}
+    np.testing.assert_array_equal(result["x"], sample("f4"))
+
+
+def test_fix_for_a_list_that_cannot_be_rebuilt_works_when_pasted() -> None:
+    class NotCopied(list):
+        def __copy__(self) -> Any:
+            raise TypeError("no copy")
+
+    x = NotCopied([sample("f4")])
+    with pytest.raises(zc.UnsupportedConversionError, match="cannot be rebuilt") as raised:
+        zc.convert(x, "numpy")
+    (code,) = raised.value.calls
+    assert isinstance(eval(code, {"zc": zc, "x": x}), list)
+
+
+def test_fix_for_a_file_that_links_to_itself_is_short(tmp_path: Any) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_group("a")["root"] = h5py.SoftLink("/")
+        file["b"] = h5py.SoftLink("/a")
+        with pytest.raises(zc.UnsupportedConversionError, match="cannot be rebuilt") as raised:
+            zc.convert(file, "numpy")
+    assert len(raised.value.calls[0]) < 1000

@@ -80,3 +80,29 @@ def test_errors_that_mean_out_of_memory_are_recognised() -> None:
     assert framework.is_out_of_memory(RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 4 bytes."))
     assert not framework.is_out_of_memory(RuntimeError("INTERNAL: RESOURCE"))
     assert not registry.by_name("numba").is_out_of_memory(OSError(2, "no such file"))
+
+
+def test_failing_imports_are_refused(run_python, tmp_path) -> None:
+    """As when a package on the path shadows one that the framework imports, or versions do not match."""
+    completed = run_python(f"""
+import importlib, pathlib, sys
+import numpy as np
+import zerocopy as zc
+
+sys.path.insert(0, {str(tmp_path)!r})
+names = [name for name in zc.frameworks() if name != "numpy"]
+for kind in ("ImportError", "AttributeError", "TypeError", "ValueError", "RuntimeError", "OSError"):
+    for name in names:
+        (pathlib.Path({str(tmp_path)!r}) / f"{{name}}.py").write_text(f"raise {{kind}}('no {{kind}}')")
+        importlib.invalidate_caches()
+        assert not zc.explain(np.zeros(3), name).possible, name
+        try:
+            zc.convert(np.zeros(3), name)
+        except zc.FrameworkNotInstalledError as error:
+            assert f"no {{kind}}" in str(error), error
+        else:
+            raise AssertionError(name)
+print(len(names))
+""")
+    assert completed.returncode == 0, completed.stderr
+    assert int(completed.stdout) >= 12

@@ -423,7 +423,7 @@ def test_durations_that_duckdb_would_truncate_are_refused(array: Any) -> None:
     ids=lambda a: str(getattr(a, "type", a.dtype if hasattr(a, "dtype") else a)),
 )
 def test_types_that_duckdb_lacks_are_named(array: Any) -> None:
-    with pytest.raises(zc.UnsupportedConversionError, match=r"column 'x': .*, which DuckDB lacks") as caught:
+    with pytest.raises(zc.UnsupportedConversionError, match=r"column 'x' .*, which DuckDB lacks") as caught:
         zc.convert({"x": array}, "duckdb")
     assert caught.value.remedy
 

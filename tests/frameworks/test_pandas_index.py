@@ -169,3 +169,18 @@ def test_invalid_metadata_is_ignored() -> None:
     assert back["a"].tolist() == [1, 2]
     other = table.replace_schema_metadata({b"mine": b"1"})
     assert any("mine" in warning for warning in zc.explain(other, "pandas").warnings)
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch", "pyarrow", "polars"])
+@pytest.mark.parametrize("levels", [[[1, 1, 2], [0.5, 1.5, 0.5]], [[1, 2, 3], [0.5, 1.5, 2.5]]])
+def test_values_of_a_multiindex_are_computed(levels: list[list[float]], to: str) -> None:
+    pytest.importorskip(to)
+    index = pd.MultiIndex.from_arrays(levels, names=["a", "b"])
+    plan = zc.explain(index, to)
+    assert not plan.zero_copy
+    assert plan.copied_bytes == 48
+    assert plan.shares_memory is zc.shares_memory(index, zc.convert(index, to)) is False
+    with pytest.raises(zc.CopyRequiredError, match="MultiIndex"):
+        zc.convert(index, to, copy=False)
+    assert zc.explain(index.to_frame(index=False), "pyarrow").zero_copy
+    assert not zc.explain(index, "pandas", columns=["a"]).zero_copy

@@ -18,4 +18,4 @@ def test_hostile_inputs_are_converted_correctly_or_refused(part: int) -> None:
     size = COUNT // PARTS
     report = runner.run(part * size, (part + 1) * size)
     assert sum(report.counts.values()) == size
-    assert not report.new, str(report)
+    assert not report.findings, str(report)

@@ -310,9 +310,10 @@ def test_numpy_converts_without_numba(run_python, gone: str) -> None:
     )
 
 
-def test_failing_import_of_numba_warns_once(cold, tmp_path: Path) -> None:
-    """As if Numba were older than NumPy."""
-    (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 1.9 or less')")
+@pytest.mark.parametrize("error", ["ImportError", "AttributeError"])
+def test_failing_import_of_numba_warns_once(cold, tmp_path: Path, error: str) -> None:
+    """As if Numba were older than NumPy, or a package shadowed one that Numba imports."""
+    (tmp_path / "numba.py").write_text(f"raise {error}('Numba needs NumPy 1.9 or less')")
     printed = cold()
     assert printed == [
         "True True",

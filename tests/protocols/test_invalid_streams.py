@@ -82,3 +82,13 @@ def test_stream_without_functions_is_refused() -> None:
         kept.append(capsule)
         with pytest.raises(zc.UnsupportedConversionError, match="NULL"):
             zc.convert(StreamExporter(lambda capsule=capsule: capsule), to="numpy")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_stream_without_a_function_for_its_error_message_is_refused(target: str) -> None:
+    source = exporter(WRONG["negative length"])
+    capsule = source.make()
+    ArrowArrayStream.from_address(pointer(capsule, b"arrow_array_stream")).get_last_error = None
+    with pytest.raises(zc.UnsupportedConversionError) as caught:
+        zc.convert(StreamExporter(lambda: capsule), to=target)
+    assert caught.value.code == "invalid-producer"

@@ -232,7 +232,7 @@ def test_bits_are_unpacked_and_nulls_filled() -> None:
     result = zc.convert(floats, "numpy", layout="matrix", nulls="nan")
     assert np.array_equal(result, [[1, np.nan], [np.nan, 2]], equal_nan=True)
     assert zc.convert(floats, "numpy", layout="matrix", nulls={"x": 0, "y": 5}).tolist() == [[1, 5], [0, 2]]
-    with pytest.raises(zc.UnsupportedConversionError, match="it would have a mask") as caught:
+    with pytest.raises(zc.UnsupportedConversionError, match="would have a mask") as caught:
         zc.convert(floats, "numpy", layout="matrix", nulls="mask")
     assert "nan" in caught.value.remedy
 

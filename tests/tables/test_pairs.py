@@ -194,7 +194,7 @@ def test_tensors_of_every_framework_become_tables(origin: str, target: str) -> N
 def test_tensors_that_are_not_tables_are_refused(target: str) -> None:
     with pytest.raises(zc.UnsupportedConversionError, match="3 names for 2 columns"):
         zc.convert(np.ones((4, 2)), to=target, names=["a", "b", "c"])
-    with pytest.raises(zc.UnsupportedConversionError, match="several columns are called a"):
+    with pytest.raises(zc.UnsupportedConversionError, match="several columns are called 'a'"):
         zc.convert(np.ones((4, 2)), to=target, names=["a", "a"])
     with pytest.raises(zc.UnsupportedConversionError, match="differ in length"):
         zc.convert({"a": np.ones(3), "b": np.ones(4)}, to=target)

@@ -14,6 +14,8 @@ import pytest
 from helpers.table_cases import TABLES, pa
 
 import zerocopy as zc
+from zerocopy._engine import routes
+from zerocopy._engine.planner import Call, make_plan
 
 HOST = [name for name in TABLES if name not in ("cudf", "pylibcudf")]
 FEW, MANY = 40, 160
@@ -132,3 +134,40 @@ def test_calls_grow_with_the_number_of_columns(kind: str, target: str) -> None:
         before = calls(lambda c=convert: c(few, target))
         after = calls(lambda c=convert: c(many, target))
         assert after < GROWTH * before + 500, f"{before} calls for {FEW} columns, {after} for {MANY}"
+
+
+#: The most calls for each column, C functions included: of the first conversion of a type, and of explain.
+CALLS = {
+    ("dict", "pyarrow"): (110, 165),
+    ("pyarrow", "numpy"): (12, 165),
+    ("pyarrow", "polars"): (16, 140),
+    ("pyarrow", "pandas"): (100, 115),
+    ("polars", "pyarrow"): (20, 125),
+    ("polars", "numpy"): (20, 290),
+    ("pandas matrix", "pyarrow"): (105, 130),
+    ("records", "pyarrow"): (130, 135),
+}
+
+
+@pytest.mark.parametrize(("kind", "target"), CALLS)
+def test_each_column_takes_few_calls(kind: str, target: str) -> None:
+    few, many = source_of(kind, FEW), source_of(kind, MANY)
+    for convert, limit in zip((zc.convert, zc.explain), CALLS[kind, target], strict=True):
+        counts = []
+        for source in (few, few, many):  # the first one imports, and fills the caches of types
+            routes.TABLE.clear()
+            counts.append(calls(lambda c=convert, s=source: c(s, target)))
+        assert (counts[2] - counts[1]) / (MANY - FEW) < limit
+
+
+@pytest.mark.parametrize("target", ["numpy", "pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_the_first_table_of_a_type_becomes_the_same_with_and_without_a_plan(kind: str, target: str) -> None:
+    source = source_of(kind, 3)
+    routes.TABLE.clear()
+    first = zc.convert(source, target)
+    planned = make_plan(Call(source, target, {})).run()
+    assert type(first) is type(planned)
+    assert zc.shares_memory(source, first) == zc.shares_memory(source, planned)
+    a, b = (zc.convert(x, "pyarrow.Table") for x in (first, planned))
+    assert a.equals(b, check_metadata=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy as copying
 from collections import UserDict, UserList, deque
-from collections.abc import Callable, Mapping, MutableSequence
+from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from dataclasses import fields
 from functools import cached_property
 from inspect import getattr_static
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.errors import UnsupportedConversionError
+from zerocopy.errors import Fix, UnsupportedConversionError
 from zerocopy.protocols.producer import exports_arrays
 
 #: Types of containers, with their subclasses: a namedtuple is a tuple. Tests use ``issubclass`` of the
@@ -20,6 +20,9 @@ CONTAINERS = (dict, list, tuple)
 
 #: Types that frameworks own, so that one lookup recognises most leaves.
 ARRAY_TYPES: set[type] = set()
+
+#: The most mappings inside a mapping, and the levels of them, that a fix names.
+_MOST_INNER, _DEEPEST = 12, 2
 
 registry.on_change(ARRAY_TYPES.clear)
 
@@ -106,21 +109,38 @@ def rebuild(obj: Any, keys: list[Any], values: list[Any]) -> Any:
     except (MemoryError, RecursionError):
         raise
     except Exception as error:  # a type with its own constructor
+        remedy, fixes = _plain_form(obj)
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
             f"a {type(obj).__qualname__} cannot be rebuilt from its items: {error}",
-            _plain_form(obj),
+            remedy,
             code="container-type",
+            fixes=fixes,
         ) from error
 
 
-def _plain_form(obj: Any) -> str:
-    """Return the fix for a container that cannot be rebuilt."""
+def _plain_form(obj: Any) -> tuple[str, Sequence[Fix]]:
+    """Return the remedy and the fixes for a container that cannot be rebuilt."""
     if is_mapping(obj):
-        return "pass dict(x)"
+        code = _plain_mapping(obj, "\0").replace("{", "{{").replace("}", "}}")
+        return "", [Fix(code.replace("\0", "{x}"), "converts it as a dict")]
     if isinstance(obj, CONTAINERS) or other_kind(obj) is _of_sequence:
-        return "pass list(x)"
-    return "pass a dict of its attributes"
+        return "", [Fix("list({x})", "converts it as a list")]
+    return "pass a dict of its attributes", ()
+
+
+def _plain_mapping(obj: Any, code: str, depth: int = 0) -> str:
+    """Return code that makes a dict of a mapping, and of those in it, such as the groups of an HDF5 file."""
+    inner = [
+        (key, value)
+        for key, value in items_of(obj)
+        if type(key) in (str, int) and type(value) is not dict and is_mapping(value)
+    ]
+    # Links in a file can lead back to it, and a long call does not help.
+    if not inner or len(inner) > _MOST_INNER or depth == _DEEPEST:
+        return f"dict({code})"
+    parts = (f"{key!r}: {_plain_mapping(value, f'{code}[{key!r}]', depth + 1)}" for key, value in inner)
+    return f"{{**{code}, {', '.join(parts)}}}"
 
 
 def _of_builtin(obj: Any, keys: list[Any], values: list[Any]) -> Any:

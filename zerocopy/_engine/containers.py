@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from zerocopy._engine.container_types import (
@@ -124,7 +125,8 @@ def _map(obj: Any, visit: Visit, build: Rebuild, path: Any, parents: tuple[int, 
     items = items_of(obj)
     keys = [key for key, _ in items]
     if not issubclass(type(obj), CONTAINERS):
-        rebuild(obj, keys, [value for _, value in items])  # before large leaves are read
+        values = [value for _, value in items]
+        _rebuild_at(path, rebuild, obj, keys, values)  # before large leaves are read
     # Inlined so that a leaf costs one call: a container may have thousands of small arrays.
     values = [
         visit(value, (key, path))
@@ -132,7 +134,21 @@ def _map(obj: Any, visit: Visit, build: Rebuild, path: Any, parents: tuple[int, 
         else _map(value, visit, build, (key, path), parents)
         for key, value in items
     ]
-    return build(obj, keys, values)
+    return _rebuild_at(path, build, obj, keys, values)
+
+
+def _rebuild_at(path: Any, build: Rebuild, obj: Any, keys: list[Any], values: list[Any]) -> Any:
+    """Rebuild a container; an error of an inner container names its path."""
+    try:
+        return build(obj, keys, values)
+    except ZeroCopyError as error:
+        if path is not None:
+            place = format_path(path)
+            item = "{x}" + place.replace("{", "{{").replace("}", "}}")
+            error.fixes = tuple(replace(fix, source=fix.source.replace("{x}", item)) for fix in error.fixes)
+            remedy = "; or ".join(map(str, error.fixes)) or None
+            error.with_context(why=f"at {place}: {error.why}", remedy=remedy)
+        raise
 
 
 def _rebuild_unchanged(obj: Any, keys: list[Any], _: list[Any]) -> Any:

@@ -9,7 +9,7 @@ from zerocopy._engine.containers import convert_leaves
 from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
-from zerocopy._engine.routes import TABLE, keep
+from zerocopy._engine.routes import TABLE, by_columns, keep
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.protocols.exporter_errors import is_error
@@ -156,6 +156,8 @@ def _convert_slowly(obj: Any, to: Any, options: dict[str, Any]) -> Any:
     try:
         if call.is_tree():
             return convert_leaves(obj, convert, to, options)
+        if not options and (result := by_columns(obj, to)) is not NotImplemented:
+            return result
         result = _run(make_plan(call), call)
     except ZeroCopyError as error:
         if isinstance(error.__context__, KeyError) and error.__cause__ is None:

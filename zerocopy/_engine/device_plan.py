@@ -11,19 +11,18 @@ from zerocopy.device import Device, same_memory_space
 from zerocopy.errors import Reason
 from zerocopy.framework import Framework
 from zerocopy.protocols.array_interface import aligned_copy, host_view
-from zerocopy.source import Source
+from zerocopy.source import HostCopy, Source
 
 
 def to_host(
     source: Source, target: Framework, device: Device, stream: int | None, writable: bool | None
 ) -> tuple[Callable[[], Any], str]:
     dtype = source.view.dtype
-    if isinstance(source.to_host, registry.RelayedCopy):
-        source.to_host.check()
+    fetch = source.to_host or registry.RelayedCopy(source)
+    if isinstance(fetch, (HostCopy, registry.RelayedCopy)):
+        fetch.check()
 
     def run() -> Any:
-        fetch = source.to_host or _relayed(source).to_host
-        assert fetch is not None
         array = fetch(stream)
         if target.copy_reasons(host_view(array, source.view.dtype)):
             array = aligned_copy(array)

@@ -53,7 +53,7 @@ def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
       fix: pass an array: an object with __dlpack__, __cuda_array_interface__, \
 __array_interface__, __arrow_c_array__ or the buffer protocol
     """
-    call = Call(obj, to, check_options("explain", options))
+    call = Call(obj, to, check_options("explain", options), reports=True)
     try:
         return _explain_tree(call) if call.is_tree() else resolve(_explain(call), call)
     except ZeroCopyError as error:

@@ -30,10 +30,11 @@ class Call:
     The description is used for all messages, so the object is described once.
     """
 
-    __slots__ = ("cast", "description", "obj", "options", "table_options", "target", "to")
+    __slots__ = ("cast", "description", "obj", "options", "reports", "table_options", "target", "to")
 
-    def __init__(self, obj: Any, to: Any, options: dict[str, Any]) -> None:
+    def __init__(self, obj: Any, to: Any, options: dict[str, Any], reports: bool = False) -> None:
         self.obj, self.to, self.options = obj, to, options
+        self.reports = reports  # whether the plan of a table describes each column, for explain
         # Names take no other module: a first conversion runs few files.
         self.target = registry.find(to) or resolve(to, obj)
         self.description: Any = None  # a Source or a Table; None before describe()
@@ -170,7 +171,9 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
         return _plan_array(source, target, chosen, copy, stream, writable)
 
     validate = "validate" in call.options
-    request = planner.request(target, call.table_options, copy, writable, validate, plan_array, call.cast)
+    request = planner.request(
+        target, call.table_options, copy, writable, validate, plan_array, call.cast, call.reports
+    )
     with call.translated_errors():
         return planner.make(call.description, request)
 

@@ -14,7 +14,7 @@ from zerocopy.casting.values import always_fits, can_cast, cast_block, fitting, 
 from zerocopy.dtype import DType, to_numpy
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
 from zerocopy.protocols.array_interface import aligned_empty
-from zerocopy.source import Array, Source
+from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import contiguous_strides
 
 #: Elements cast at a time: values, result and temporary arrays stay in the cache.
@@ -73,7 +73,9 @@ def cast_source(
     )
     if view.device.is_host:
         return result
-    return replace(result, producer=None, to_host=cast.to_host, contiguous=cast.on_device)
+    return replace(
+        result, producer=None, to_host=HostCopy(cast.to_host, source.check_copy), contiguous=cast.on_device
+    )
 
 
 def _check(dtype: DType, old: DType, new: DType) -> None:

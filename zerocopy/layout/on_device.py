@@ -55,7 +55,7 @@ def _kernels() -> Any:
     """Return the module of the device's kernels; raise if Numba has no CUDA support."""
     try:
         from zerocopy.layout.cuda import transposition
-    except ImportError as error:
+    except Exception as error:
         raise UnsupportedConversionError(
             "records on a CUDA device",
             f"the kernels need Numba with CUDA support: {error}",

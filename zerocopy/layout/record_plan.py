@@ -155,14 +155,16 @@ def _split_run(
     if len(leaf.pieces) > 1 or leaf.swap not in (0, leaf.width):
         return [(GENERIC, [i]) for i in run]
     groups: list[tuple[int, list[int]]] = []
-    while run:
+    start = 0
+    while start < len(run):
+        rest = len(run) - start
         for fields in (4, 3, 2, 1):
             group = _INDEX.get(Group(leaf.width, fields, leaf.swap != 0), GENERIC)
-            fits = fields <= len(run) if fields != 3 else len(run) == 3 and _end(leaves[run[-1]]) in overrun
+            fits = fields <= rest if fields != 3 else rest == 3 and _end(leaves[run[-1]]) in overrun
             if group != GENERIC and fits:
                 break
-        groups.append((group, run[:fields]))
-        run = run[fields:]
+        groups.append((group, run[start : start + fields]))
+        start += fields
     return groups
 
 

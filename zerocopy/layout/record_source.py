@@ -52,7 +52,8 @@ class RecordSource:
                 refuse_objects(name, values.dtype)
                 inner = values.shape[self.array.ndim :]
                 leaves.append(FieldLeaf((name,), values.dtype.newbyteorder("="), inner, 0, ()))
-        leaves.sort(key=lambda leaf: selected.index(leaf.path[0]))
+        places = {name: place for place, name in enumerate(selected)}
+        leaves.sort(key=lambda leaf: places[leaf.path[0]])
         return kind, leaves
 
 
@@ -65,9 +66,9 @@ def check_fields(fields: Sequence[str], names: tuple[str, ...]) -> tuple[str, ..
     """Return the requested fields without repetitions; raise if a name is not a field."""
     if isinstance(fields, str):
         raise ValueError(f"{AOS_TO_SOA}: fields must be a list of names, not {fields!r}")
-    fields = tuple(fields)
+    fields, known_names = tuple(fields), {*names}
     for name in fields:
-        if name not in names:
+        if not isinstance(name, str) or name not in known_names:
             same = [known for known in names if known.lower() == str(name).lower()]
             near = same or get_close_matches(str(name), names, 3, 0.5)
             why = f"the records have no field {name!r}; the fields are {', '.join(map(repr, names[:20]))}"

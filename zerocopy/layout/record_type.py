@@ -24,7 +24,8 @@ class RecordType:
         self.dtype = dtype
         self.leaves = leaves(dtype, fields)
         if fields is not None:
-            self.leaves.sort(key=lambda leaf: fields.index(leaf.path[0]))
+            places = {name: place for place, name in enumerate(fields)}
+            self.leaves.sort(key=lambda leaf: places[leaf.path[0]])
 
     @cached_property
     def kernel_leaves(self) -> tuple[int, ...]:

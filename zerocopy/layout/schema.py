@@ -66,7 +66,7 @@ def leaves(dtype: np.dtype[Any], fields: tuple[str, ...] | None = None) -> list[
     at.x float32 (2,) 0 ((8, 4), (16, 4))
     at.y float32 (2,) 4 ((12, 4), (20, 4))
     """
-    return list(_walk(dtype, (), (), (0,), fields))
+    return list(_walk(dtype, (), (), (0,), None if fields is None else frozenset(fields)))
 
 
 def refuse_objects(name: str, dtype: np.dtype[Any]) -> None:
@@ -128,7 +128,7 @@ def _walk(
     path: tuple[str, ...],
     shape: tuple[int, ...],
     offsets: tuple[int, ...],
-    fields: tuple[str, ...] | None = None,
+    fields: frozenset[str] | None = None,
 ) -> Iterator[FieldLeaf]:
     """Yield the leaves of a record that starts at each of some offsets."""
     for name, part, offset in parts(dtype):

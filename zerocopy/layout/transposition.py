@@ -53,7 +53,7 @@ def to_columns(records: Array, kind: RecordType, columns: Sequence[Array], max_t
             more = (min(last, safe), streaming, page_aligned_zeros(plan.scratch))
             tasks.append(partial(_call, kernel, *call, *more))
         threads.run(tasks)
-    rest = [i for i in range(len(columns)) if i not in chosen]
+    rest = sorted({*range(len(columns))}.difference(chosen))
     if rest:
         _by_numpy([(columns[i], view_of(records, kind.leaves[i])) for i in rest], records)
 
@@ -79,7 +79,7 @@ def to_rows(columns: Sequence[Array], kind: RecordType, records: Array, max_thre
             call = (plan.address, addresses.ctypes.data, start, records.itemsize, first, last)
             tasks.append(partial(_call, kernel, *call, streaming, page_aligned_zeros(plan.scratch)))
         threads.run(tasks)
-    rest = [i for i in range(len(columns)) if i not in chosen]
+    rest = sorted({*range(len(columns))}.difference(chosen))
     if rest:
         _by_numpy([(view_of(records, kind.leaves[i]), columns[i]) for i in rest], records)
 
@@ -150,7 +150,7 @@ def _kernel(name: str) -> Callable[..., None] | None:
 
         try:
             return load(name)
-        except (ImportError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - the warning shows it
             # At import, Numba refuses NumPy versions that are newer than it supports. In a zip archive
             # there are no source files from which to compute the cache key.
             warnings.warn(

@@ -44,6 +44,7 @@ ArrowArray._fields_ = (
 
 _GetNext = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _GetLastError = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
+_NO_MESSAGE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda stream: 0)
 _Release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -152,6 +153,8 @@ def read_device_array(producer: Any) -> Memory:
         # The host reads pinned and managed memory, so the host waits.
         event = ctypes.c_void_p.from_address(whole.sync_event).value
         cuda_driver.finish(event or 0, max(whole.device_id, 0))
+    if device is HOST:  # importers without CUDA refuse the types of pinned and managed memory
+        whole.device_type, whole.device_id, whole.sync_event = 1, -1, None
     elif whole.sync_event:
         _set_event(memory, whole.sync_event)
     return memory
@@ -229,6 +232,8 @@ class Stream:
         self._check_unread()
         self._get_next = _GetNext(self._checked(_GetNext(self._exported.get_next)))
         self._exported.get_next = ctypes.cast(self._get_next, ctypes.c_void_p).value
+        if not self._exported.get_last_error:  # importers call it without a check after an error
+            self._exported.get_last_error = ctypes.cast(_NO_MESSAGE, ctypes.c_void_p).value
         return self._capsule
 
     def _checked(self, get_next: Callable[[int, int], int]) -> Callable[[int, int], int]:
@@ -296,6 +301,9 @@ def _memory(asked: str, field: Field, array: ArrowArray, owner: Any, device: Dev
 
 def _node(asked: str, field: Field, array: ArrowArray, owner: Any, device: Device) -> Memory:
     check_array(asked, field, array, device.is_host)
+    if not array.length:
+        # pyarrow 26 imports views without rows as a buffer of 0 bytes, which it then refuses for an offset.
+        array.offset = 0
     children = tuple(
         _node(asked, child, array.children[i].contents, owner, device)
         for i, child in enumerate(field.children)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -14,7 +13,7 @@ from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.protocols.arrow_c import Memory
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.source import Array, Source
+from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import memory, on_device, string_views
 from zerocopy.tables.column import Column
@@ -52,6 +51,8 @@ class ArrowColumn(Column):
     field: Field
     #: The number of chunks, if it is known without reading the memory.
     chunk_count: int | None = None
+    _chunks: tuple[Memory, ...] | None = None
+    _null_count: int | None = None
 
     def __init__(
         self,
@@ -68,10 +69,16 @@ class ArrowColumn(Column):
         self.reasons = tuple(reasons)
         self._load, self._arrow, self._size = chunks, arrow, size
 
-    @cached_property
+    # Not a cached property, which takes a lock before Python 3.12.
+    @property
     def chunks(self) -> tuple[Memory, ...]:
-        """The memory, each chunk with its owner."""
-        return tuple(self._load())
+        """The memory, each chunk with its owner; read once."""
+        if self._chunks is None:
+            self._chunks = tuple(self._read())
+        return self._chunks
+
+    def _read(self) -> Sequence[Memory]:
+        return self._load()
 
     def arrow(self) -> Any:
         assert self._arrow is not None
@@ -87,9 +94,11 @@ class ArrowColumn(Column):
 
     # -- nulls ------------------------------------------------------------------
 
-    @cached_property
-    def null_count(self) -> int:  # type: ignore[override]
-        return sum(memory.null_count(chunk) for chunk in self.chunks)
+    @property
+    def null_count(self) -> int:
+        if self._null_count is None:
+            self._null_count = sum([memory.null_count(chunk) for chunk in self.chunks])
+        return self._null_count
 
     def mask(self) -> Source:
         return self._computed(_BOOL, _VALIDITY, lambda chunk: ~memory.valid(chunk))
@@ -251,7 +260,10 @@ class ArrowColumn(Column):
         strides = contiguous_strides(shape, dtype.itemsize)
         view = StridedView(0, shape, strides, dtype, self.device, True, self)
         source = Source(self.name, view, host, "arrow-c", (*self.reasons, *why), obj=view)
-        return source if self.device.is_host else on_device.via_host(source)
+        if self.device.is_host:
+            return source
+        source.to_host = HostCopy(lambda stream: host(), lambda: on_device.check_driver(view))
+        return on_device.via_host(source)
 
     def _list_offsets(self) -> Array:
         dtype = np.dtype("i8" if self.field.wide else "i4")

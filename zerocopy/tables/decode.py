@@ -17,7 +17,7 @@ import numpy as np
 from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, LossyConversionError, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.arrow_schema import Field
-from zerocopy.source import Array, Source
+from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 from zerocopy.tables import nulls, on_device
 from zerocopy.tables.column import Column, Table
@@ -359,5 +359,5 @@ def permuted(source: Source, order: tuple[int, ...]) -> Source:
 
 def _with(source: Source, view: StridedView, host: Callable[[], Array]) -> Source:
     """Return a source of the same memory in another shape."""
-    to_host = None if source.to_host is None else lambda stream: host()
+    to_host = None if source.to_host is None else HostCopy(lambda stream: host(), source.check_copy)
     return replace(source, view=view, host=host, obj=view, to_host=to_host)

@@ -167,6 +167,8 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
     if first.is_host:
         return _written(table, leaves, order, request, why)
     # There is no common function that stacks columns on a device, so the host stacks them.
+    for column in sources:
+        column.check_copy()
     why.append(
         Reason(f"it is assembled on the host, and the columns are on {first}", _STACK, code="other-device")
     )

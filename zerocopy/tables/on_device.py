@@ -8,9 +8,9 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy.errors import Reason, UnsupportedConversionError
-from zerocopy.protocols import arrow_device
+from zerocopy.protocols import arrow_device, cuda_driver
 from zerocopy.protocols.arrow_c import Memory
-from zerocopy.source import Array, Source
+from zerocopy.source import Array, HostCopy, Source
 from zerocopy.strided_view import StridedView
 
 
@@ -29,7 +29,7 @@ def alias(name: str, view: StridedView, chunk: Memory, reasons: Sequence[Reason]
         "cuda-array-interface",
         reasons,
         obj=lent,
-        to_host=to_host,
+        to_host=HostCopy(to_host, lambda: check_driver(view)),
         producer=lent,
     )
 
@@ -43,13 +43,19 @@ def via_host(source: Source, compute: Callable[[], Any] | None = None) -> Source
         relay = registry.relay(view)
         return relay.from_host(source.host(), view.dtype, view.device, None)
 
-    return replace(source, producer=None, to_host=lambda stream: source.host(), contiguous=compute or put)
+    to_host = HostCopy(lambda stream: source.host(), source.check_copy)
+    return replace(source, producer=None, to_host=to_host, contiguous=compute or put)
+
+
+def check_driver(view: StridedView) -> None:
+    """Refuse memory that the CUDA driver copies, before the conversion runs on a machine without one."""
+    if view.size:
+        cuda_driver.require(f"device={str(view.device)!r}")
 
 
 def check(source: Source) -> None:
     """Refuse device memory that no framework can copy to the host, before the conversion runs."""
-    if isinstance(source.to_host, registry.RelayedCopy):
-        source.to_host.check()
+    source.check_copy()
 
 
 def fetch(source: Source) -> Array:

@@ -72,6 +72,8 @@ class Request:
         ``plan_array(source, copy) -> Plan`` for one array, with the call's device and stream.
     cast : DTypeOption or None
         The option ``dtype=``.
+    reports : bool
+        Whether the plan is for ``explain``, and describes each column.
     """
 
     target: Framework
@@ -81,3 +83,4 @@ class Request:
     validate: bool
     plan_array: Callable[[Source, bool | None], Plan]
     cast: DTypeOption | None = None
+    reports: bool = True

@@ -30,10 +30,11 @@ def request(
     validate: bool,
     plan_array: Callable[[Source, bool | None], Plan],
     cast: DTypeOption | None,
+    reports: bool,
 ) -> Request:
     """Return the request of a call; without options for tables, with the default ones."""
     options = DEFAULTS if options is None else options
-    return Request(target, options, copy, writable, validate, plan_array, cast)
+    return Request(target, options, copy, writable, validate, plan_array, cast, reports)
 
 
 def make(description: Source | Table, request: Request) -> Plan:

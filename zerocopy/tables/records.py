@@ -230,6 +230,7 @@ def _bytes(column: Column, field: Field, policy: Nulls) -> _Described:
     source = column.values(_BYTE, (field.width,))
     if not field.width:
         return kind, lambda: np.zeros(column.length, kind), None
+    source.check_copy()
     return kind, lambda: np.ascontiguousarray(on_device.fetch(source)).view(kind)[:, 0], source
 
 
@@ -267,6 +268,7 @@ def _plain(leaf: TensorLeaf) -> _Described:
         why = f"it is {view.dtype}, which NumPy lacks"
         remedy = "pip install ml_dtypes, which adds it to NumPy"
         raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
+    leaf.source.check_copy()
     return (dtype, view.shape[1:]), lambda: on_device.fetch(leaf.source).view(dtype), leaf.source
 
 

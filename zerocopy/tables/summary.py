@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from zerocopy.errors import (
@@ -61,6 +61,11 @@ def combine_plans(
     )
 
 
+def plan_to_run(table: Table, target: Framework, run: Callable[[], Any]) -> Plan:
+    """Return the plan of a table for ``convert``, which reads no leaves and no warnings."""
+    return Plan(f"{table.name} {table.shape}", target.name, run=run)
+
+
 def run(plan: Plan) -> Any:
     """Run a plan that is possible."""
     assert plan.run is not None
@@ -110,7 +115,7 @@ def _one_reason(error: ZeroCopyError) -> Reason:
     return Reason(error.why, prose, code=error.code, fixes=fixes)
 
 
-def copy_required(reasons: dict[str, list[Reason]], table: Table | None = None) -> CopyRequiredError:
+def copy_required(reasons: Mapping[str, Sequence[Reason]], table: Table | None = None) -> CopyRequiredError:
     """Return the error of ``copy=False``; `reasons` holds the reasons for a copy, by path.
 
     The paths are those of a table's columns, or one for the whole object.

@@ -65,6 +65,8 @@ class TensorColumn(Column):
         See :class:`Column`.
     """
 
+    _obstacles: tuple[Reason, ...] | None = None
+
     def __init__(
         self,
         source: Source,
@@ -77,6 +79,8 @@ class TensorColumn(Column):
         self.length = source.view.shape[0]
         self.changes = not source.view.readonly and not source.reasons
         self._mask, self._categories = mask, categories
+        if mask is None:  # set here, because a cached property takes a lock before Python 3.12
+            self.nulls, self.null_count = None, 0
 
     @classmethod
     def masked(cls, values: Source, mask: Source) -> TensorColumn:
@@ -134,7 +138,14 @@ class TensorColumn(Column):
         return hub().tensor_to_arrow(self)
 
     def arrow_reasons(self) -> list[Reason]:
-        return [*self.reasons, *hub().tensor_reasons(self)]
+        return [*self.reasons, *self.obstacles]
+
+    @property
+    def obstacles(self) -> tuple[Reason, ...]:
+        """Why Arrow cannot alias the tensor; computed once."""
+        if self._obstacles is None:
+            self._obstacles = tuple(hub().tensor_reasons(self))
+        return self._obstacles
 
     def extents(self) -> Iterator[tuple[int, int]]:
         if not self.source.reasons and self.source.view.device.is_host:

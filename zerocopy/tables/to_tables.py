@@ -13,9 +13,14 @@ from zerocopy.source import Source
 from zerocopy.tables.column import Column, Table
 from zerocopy.tables.hub import hub
 from zerocopy.tables.options import Request
-from zerocopy.tables.summary import combine_plans, copy_required, map_columns, paths
+from zerocopy.tables.summary import combine_plans, copy_required, map_columns, paths, plan_to_run
 
 _COPY_TRUE = Reason("copy=True was requested", code="copy-requested")
+_IMMUTABLE = Reason(
+    "writable=True was requested and the column's memory is immutable",
+    code="writable-requested",
+    fixes=[Fix(options={"writable": None}, effect="aliases")],
+)
 
 
 def plan(table: Table, request: Request) -> Plan:
@@ -25,39 +30,35 @@ def plan(table: Table, request: Request) -> Plan:
         if getattr(options, name) is not None:
             why = f"{name}= applies to tensors, and {target.name} has nulls and types of its own"
             raise UnsupportedConversionError("", why, code="option-value", fixes=[Fix(options={name: None})])
-    by_type = map_columns(table, lambda label, path, column: target.column_reasons(column))
-    for path, extra in zip(paths(table), target.table_reasons(table), strict=True):
-        by_type[path] = [*by_type[path], *extra]
-    reasons = {path: list(why) for path, why in by_type.items()}
+    own = map_columns(table, lambda label, path, column: tuple(target.column_reasons(column))).values()
+    by_type = [(*why, *more) for why, more in zip(own, target.table_reasons(table), strict=True)]
+    reasons = by_type
     if request.writable and target.mutable:
-        for path, column in zip(paths(table), table.columns, strict=True):
-            if not reasons[path] and target.guards_writes(column):
-                reasons[path].append(
-                    Reason(
-                        "writable=True was requested and the column's memory is immutable",
-                        code="writable-requested",
-                        fixes=[Fix(options={"writable": None}, effect="aliases")],
-                    )
-                )
-    if request.copy is False and any(reasons.values()):
-        raise copy_required(reasons, table)
-    copied = {path: bool(why) or request.copy is True for path, why in reasons.items()}
+        reasons = [
+            (_IMMUTABLE,) if not why and target.guards_writes(column) else why
+            for why, column in zip(by_type, table.columns, strict=True)
+        ]
+    if request.copy is False and any(reasons):
+        raise copy_required(dict(zip(paths(table), reasons, strict=True)), table)
+    copied = [bool(why) or request.copy is True for why in reasons]
     original = table
     if request.copy is True or request.writable:
         columns = [
             # Copy all of it even if the target has reasons: it may copy only offsets or codes.
-            Copied(column) if copied[path] and (request.copy is True or not by_type[path]) else column
-            for path, column in zip(paths(table), table.columns, strict=True)
+            Copied(column) if copies and (request.copy is True or not why) else column
+            for copies, why, column in zip(copied, by_type, table.columns, strict=True)
         ]
         table = replace(table, columns=columns, obj=None)
-    leaves = {
-        path: _leaf(path, column, target, reasons[path], copied[path])
-        for path, column in zip(paths(table), table.columns, strict=True)
-    }
     run = (lambda: target.from_column(table)) if table.single else (lambda: target.from_table(table))
+    if not request.reports:
+        return plan_to_run(table, target, run)
+    leaves = {
+        path: _leaf(path, column, target, why, copies)
+        for path, column, why, copies in zip(paths(table), table.columns, reasons, copied, strict=True)
+    }
     # From the original columns, because a column that is copied has no memory to inspect yet.
     warnings = target.table_warnings(original)
-    if not all(copied.values()):
+    if not all(copied):
         warnings += target.alias_warnings(original)
     return combine_plans(table, target, leaves, run, warnings)
 
@@ -111,7 +112,7 @@ def _copied(source: Source) -> Source:
     return replace(source, host=lambda: source.host().copy())
 
 
-def _leaf(path: str, column: Column, target: Framework, reasons: list[Reason], copied: bool) -> Plan:
+def _leaf(path: str, column: Column, target: Framework, reasons: tuple[Reason, ...], copied: bool) -> Plan:
     size = column.nbytes if column.length else 0  # without rows there may still be an offset
     return Plan(
         f"{path} {column.field or ''}".rstrip(),
@@ -119,6 +120,6 @@ def _leaf(path: str, column: Column, target: Framework, reasons: list[Reason], c
         zero_copy=bool(size) and not copied,
         copied_bytes=size if copied else 0,
         protocol="arrow",
-        reasons=tuple(reasons) or ((_COPY_TRUE,) if copied else ()),
+        reasons=reasons or ((_COPY_TRUE,) if copied else ()),
         partial=not isinstance(column, Copied) and _is_partial(column, copied),
     )

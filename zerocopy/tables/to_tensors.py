@@ -16,7 +16,7 @@ from zerocopy.tables.decode import TensorLeaf, decode
 from zerocopy.tables.labels import duplicates, listed
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import rebuild
-from zerocopy.tables.summary import combine_plans, map_columns, run
+from zerocopy.tables.summary import combine_plans, map_columns, plan_to_run, run
 
 
 def plan(table: Table, request: Request) -> Plan:
@@ -56,6 +56,8 @@ def plan(table: Table, request: Request) -> Plan:
         columns = [rebuild(step, lambda act, _: act()) for step in steps.values()]
         return columns[0] if table.single else dict(zip(table.labels, columns, strict=True))
 
+    if not request.reports:
+        return plan_to_run(table, target, result)
     warnings: tuple[str, ...] = ()
     if table.index and options.index is None and options.columns is None:
         labels = ", ".join(map(repr, table.labels[-table.index :]))

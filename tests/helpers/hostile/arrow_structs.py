@@ -1,8 +1,8 @@
 """Arrow C schemas, arrays and streams with wrong fields, over the memory of valid pyarrow arrays.
 
 The C data interface tells no sizes of buffers, so these lies are outside: a leaf that claims more rows
-than it has, a type of wider elements, more pointers than an array of pointers has, and, unless the call
-has ``validate="full"``, wrong offsets, indices, views and run ends inside a buffer.
+than it has, a type of wider elements, more pointers than an array of pointers has, and a last offset
+past the end of its buffer. Arrays whose content is wrong inside a buffer get ``validate="full"``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from helpers.hostile.arrow_content import wrong_content
 from helpers.hostile.case import Built, keep
 from helpers.hostile.tables import arrow_values, random_array
 from zerocopy._engine import options
@@ -182,6 +183,13 @@ def _answer(rng: Random, exporter: Any, good: Callable[[], Any]) -> Built | None
     return Built(exporter(give), f"export gives {value!r}")
 
 
+def _with_wrong_content(rng: Random) -> tuple[Any, str] | None:
+    """Return an array with wrong content, or None for most states of the generator, which stays as it is."""
+    own = Random()
+    own.setstate(rng.getstate())
+    return wrong_content(own) if CAN_VALIDATE and own.random() < 0.15 else None
+
+
 def _mutated(rng: Random, array: Any) -> tuple[Structs, list[str]]:
     """Return the structs of an array with at most two wrong fields, and their names."""
     structs = Structs(array)
@@ -196,6 +204,10 @@ def _mutated(rng: Random, array: Any) -> tuple[Structs, list[str]]:
 
 def build_array(rng: Random) -> Built:
     """Return an object with ``__arrow_c_array__``."""
+    if wrong := _with_wrong_content(rng):
+        array, text = wrong
+        exported = ArrayExporter(lambda: capsules(Structs(array)))
+        return Built(exported, f"ArrayExporter with wrong {text}", plain=True, full=True)
     array = random_array(rng)
     seed = rng.getrandbits(32)
     _, wrong = _mutated(Random(seed), array)
@@ -297,6 +309,11 @@ def stream(rng: Random, make_structs: Callable[[], Structs], batches: int) -> tu
 
 def build_stream(rng: Random) -> Built:
     """Return an object with ``__arrow_c_stream__``, with or without its schema, which may be another."""
+    if content := _with_wrong_content(rng):
+        whole, text = content
+        working = next(i for i in range(100) if not stream(Random(i), lambda: Structs(whole), 1)[1])
+        exported = StreamExporter(lambda: stream(Random(working), lambda: Structs(whole), 2)[0])
+        return Built(exported, f"stream with wrong {text}", plain=True, full=True)
     array = random_array(rng)
     seed, stream_seed, batches = rng.getrandbits(32), rng.getrandbits(32), rng.choice([0, 1, 1, 2, 3])
     _, wrong = _mutated(Random(seed), array)

@@ -22,6 +22,7 @@ class Built:
     target: str = ""  #: the only target; any if empty
     once: bool = False  #: whether the object can be read only once
     plain: bool = False  #: whether only default options keep the values
+    full: bool = False  #: whether the call has ``validate="full"``, because default checks do not suffice
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -13,14 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from helpers.paths import ROOT
-
-#: Findings that are known and open: delete a line once no seed has it. None is a crash or a hang.
-OPEN = {
-    r"^explain\.possible is True.*(no-relay|no-driver|copy it to the host|no host alias|Device type)": (
-        "explain plans copies of device memory that no installed framework can make"
-    ),
-    r"^zero_copy is False and shares_memory True": "part of a nested column is aliased",
-}
 
 _WORKER = Path(__file__).with_name("worker.py")
 
@@ -33,15 +24,6 @@ class Report:
     codes: collections.Counter[str] = field(default_factory=collections.Counter)
     findings: dict[int, tuple[str, str]] = field(default_factory=dict)  #: family and text, by seed
     slow: list[tuple[float, int]] = field(default_factory=list)
-
-    @property
-    def new(self) -> dict[int, tuple[str, str]]:
-        """The findings that are not known."""
-        return {
-            seed: (family, text)
-            for seed, (family, text) in self.findings.items()
-            if not any(re.search(pattern, text.splitlines()[0]) for pattern in OPEN)
-        }
 
     def __str__(self) -> str:
         lines = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import decimal
 from random import Random
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from helpers.hostile.arrow_content import wrong_content
 from helpers.hostile.case import Built
 
 
@@ -140,6 +142,14 @@ def build_table(rng: Random) -> Built:
     """Return a valid table or column of pyarrow, polars, pandas, DuckDB or nanoarrow, or a dict."""
     import pyarrow as pa
 
+    own = Random()
+    own.setstate(rng.getstate())
+    if own.random() < 0.25:
+        array, text = wrong_content(own)
+        obj = own.choice([array, pa.chunked_array([array, array])])
+        with contextlib.suppress(pa.ArrowException):  # a table is validated, but not in full
+            obj = own.choice([obj, pa.table({"a": array})])
+        return Built(obj, f"{type(obj).__name__} with wrong {text}", full=True)
     count = rng.choice([0, 1, 5])
     kinds = [random_type(rng) for _ in range(rng.choice([0, 1, 1, 2, 4]))]
     if rng.random() < 0.3:

@@ -14,7 +14,9 @@ def bits(x: Any) -> bytes | None:
     if module == "torch":
         import torch
 
-        plain = x.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        plain = (
+            x.detach().resolve_conj().resolve_neg().reshape(-1).clone(memory_format=torch.contiguous_format)
+        )
         return plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b""
     if module in ("jaxlib", "jax"):
         return np.asarray(x).tobytes()
@@ -22,7 +24,7 @@ def bits(x: Any) -> bytes | None:
         return bytes(np.asarray(x.numpy()).tobytes())
     if module == "pyarrow" and hasattr(x, "to_numpy") and type(x).__name__ == "Tensor":
         return bytes(x.to_numpy().tobytes())
-    if not isinstance(x, np.ndarray) or x.dtype.kind == "O":
+    if not isinstance(x, np.ndarray) or isinstance(x, np.ma.MaskedArray) or x.dtype.kind in "OT":
         return None
     return x.astype(x.dtype.newbyteorder("="), copy=False).tobytes()
 

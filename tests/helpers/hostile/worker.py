@@ -51,7 +51,8 @@ def main(folder: Path, first: int, last: int, family: str) -> None:
             )
         trace = errors.read_text(errors="replace")
         kind = "hang" if "Timeout (" in trace else "crash"
-        detail = f"{kind}, exit status {status}: {trace[:1500]}"
+        start = max(0, *(trace.rfind(mark) for mark in ("Fatal Python error", "Timeout (", "Traceback")))
+        detail = f"{kind}, exit status {status}: {trace[start : start + 1500]}"
         _write(log, {"seed": entry["seed"], "kind": kind, "detail": detail, "seconds": 0})
         first = entry["seed"] + 1
 

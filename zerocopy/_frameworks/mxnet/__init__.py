@@ -70,8 +70,8 @@ class MXNet(Framework):
             raise FrameworkNotInstalledError(asked, "mxnet is not installed", _INSTALL, code="not-installed")
         try:
             return importlib.import_module(self.name)
-        except (ImportError, AttributeError) as error:
-            # AttributeError: it reads numpy.bool, which NumPy 1.24 removed.
+        except Exception as error:
+            # AttributeError, for example: it reads numpy.bool, which NumPy 1.24 removed.
             why = f"importing it failed: {error}"
             raise FrameworkNotInstalledError(asked, why, _INSTALL, code="not-installed") from error
 

@@ -55,7 +55,7 @@ class Numba(Framework):
         if not is_imported("numba.cuda"):  # another thread may be importing it
             try:
                 while_forks_wait(partial(import_module, "numba.cuda"))
-            except ImportError as error:
+            except Exception as error:
                 raise FrameworkNotInstalledError(
                     "to='numba'", f"importing numba.cuda failed: {error}", _INSTALL, code="not-installed"
                 ) from error

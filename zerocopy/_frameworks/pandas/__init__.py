@@ -13,6 +13,7 @@ from typing import Any
 from zerocopy._frameworks.pandas import metadata as meta
 from zerocopy._frameworks.pandas.columns import (
     LEVEL,
+    LEVELS,
     column_of,
     frame_table,
     index_column,
@@ -92,7 +93,10 @@ class Pandas(Framework):
         if isinstance(obj, pd.DataFrame):
             return frame_table(pd, obj, index, name)
         if isinstance(obj, pd.MultiIndex):
-            return frame_table(pd, obj.to_frame(index=False), False, name)
+            table = frame_table(pd, obj.to_frame(index=False), False, name)
+            for column in table.columns:
+                column.reasons = (LEVELS, *column.reasons)
+            return table
         if isinstance(obj, pd.Series) and index:
             label = "column_0" if obj.name is None else obj.name
             return replace(frame_table(pd, obj.to_frame(label), True, name), obj=obj)

@@ -43,6 +43,12 @@ LEVEL = Reason(
     code="computed-index",
     fixes=[Fix(options={"index": False}, effect="leaves it out")],
 )
+LEVELS = replace(LEVEL, fixes=[Fix("{x}.to_frame(index=False)", "stores the values")])
+_EXPORT = Reason(
+    "pandas copies these values for Arrow",
+    code="exporter-copies",
+    fixes=[Fix("{x}.copy()", "makes them contiguous")],
+)
 _ENCODED = Fix(options={"encode": True}, effect="gives their values as bytes or integers")
 _OBJECTS = Reason(
     "it holds Python objects, which tensors do not have",
@@ -281,6 +287,10 @@ class _Booleans(TensorColumn):
 
 
 def _times(array: Array, field: Field) -> Column:
+    if array.ndim > 1:  # the blocks of a frame, which DatetimeArray.ravel() copies
+        why = f"it has {array.ndim} dimensions, and a column has one"
+        fixes = [Fix("{x}.ravel()", "has one")]
+        raise UnsupportedConversionError("", why, code="too-many-dimensions", fixes=fixes)
     return TensorColumn(_source(array.view("i8")), field, Marks(lambda: array, np.isnat, _MARKED))
 
 
@@ -322,17 +332,33 @@ def _of_extension(pd: Any, array: Any) -> Column:
 def _of_arrow(pd: Any, array: Any) -> Column:
     """Describe an array that pandas exports to Arrow without a copy: Arrow's, and nullable numbers."""
     try:
-        if hasattr(array, "__arrow_array__"):
-            exported = array.__arrow_array__()
-        else:
-            exported = hub().module().array(pd.Series(array, copy=False))
+        exported = _export(pd, array)
+        copied = type(array).__name__ not in _ARROW and _copies(exported, _export(pd, array[:2]))
     except (TypeError, ValueError, NotImplementedError) as error:  # pyarrow's errors derive from these
         why = f"it is {array.dtype}, which Arrow has no type for: {error}"
         remedy = "cast it to a type that Arrow has: x.astype(...)"
         raise UnsupportedConversionError("", why, remedy, code="missing-dtype") from error
     column: Column = hub().table(exported).columns[0]
     column.name = _NAME
+    column.reasons = (*column.reasons, _EXPORT) if copied else column.reasons
     return column
+
+
+_ARROW = ("ArrowExtensionArray", "ArrowStringArray")  # in Arrow's memory
+
+
+def _export(pd: Any, array: Any) -> Any:
+    if hasattr(array, "__arrow_array__"):
+        return array.__arrow_array__()
+    return hub().module().array(pd.Series(array, copy=False))
+
+
+def _copies(exported: Any, head: Any) -> bool:
+    """Whether pandas copied the values, as it does with strides: their head then has other memory."""
+    if not len(exported) or hasattr(exported, "chunks"):
+        return False
+    ours, theirs = ({b.address for b in x.buffers() if b is not None and b.size} for x in (exported, head))
+    return not ours & theirs
 
 
 # -- columns of other frameworks --------------------------------------------------

@@ -9,7 +9,7 @@ import numpy as np
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pandas import metadata as meta
-from zerocopy._frameworks.pandas.columns import LEVEL, NAT, RANGE, masked_type, nat_reasons
+from zerocopy._frameworks.pandas.columns import LEVEL, LEVELS, NAT, RANGE, masked_type, nat_reasons
 from zerocopy.dtype import by_name
 from zerocopy.errors import Fix, Reason
 from zerocopy.protocols.array_interface import aligned_copy
@@ -42,7 +42,7 @@ UNPRINTABLE = ("union", "interval")
 def reasons_against(column: Column) -> list[Reason]:
     """Return why pandas copies a column; refuse a type that it cannot hold."""
     if series_getter(column) is not None:
-        return [reason for reason in (RANGE, LEVEL) if reason in column.reasons]
+        return [reason for reason in (RANGE, LEVEL, LEVELS) if reason in column.reasons]
     source: Source | None = getattr(column, "source", None)
     if source is not None and in_numpy(column, source):
         return [*column.reasons, *host_reasons(source), *nat_reasons(column)]

@@ -28,10 +28,12 @@ from zerocopy.tables.decode import as_tensor
 from zerocopy.tables.fixed_shape import memory_order, permuted_tensors
 from zerocopy.tables.labels import duplicates, listed, text_warnings
 
-_NUMBERS = (
-    *(f"int{bits}" for bits in (8, 16, 32, 64)),
-    *(f"uint{bits}" for bits in (8, 16, 32, 64)),
-    *(f"float{bits}" for bits in (16, 32, 64)),
+_NUMBERS = frozenset(
+    (
+        *(f"int{bits}" for bits in (8, 16, 32, 64)),
+        *(f"uint{bits}" for bits in (8, 16, 32, 64)),
+        *(f"float{bits}" for bits in (16, 32, 64)),
+    )
 )
 _TENSORS = ("Array", "Tensor", "FixedShapeTensorArray")
 _TABLES = ("Table", "RecordBatch", "RecordBatchReader", "ChunkedArray")
@@ -54,6 +56,7 @@ class PyArrow(Hub):
     label = ""  # its name in reasons
 
     def __init__(self, form: str | None = None) -> None:
+        super().__init__()
         self.form = form
         self.kind = {None: "both", "Array": "column"}.get(form, "table" if form in _TABLES else "tensor")
 
@@ -136,7 +139,8 @@ class PyArrow(Hub):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        form = self._form(view.ndim)
+        ndim = view.ndim
+        form = self._form(ndim)
         label = self.label or f"pyarrow.{form}"
         flat = view.dtype.name == "bool" and form == "Array"
         if view.dtype.name not in _NUMBERS and not flat:

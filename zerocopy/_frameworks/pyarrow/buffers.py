@@ -7,21 +7,26 @@ from typing import Any
 from zerocopy.errors import UnsupportedConversionError
 
 
-def check_buffers(pa: Any, array: Any, name: str) -> None:
+def checked(pa: Any, array: Any, name: str) -> Any:
     """Refuse buffers that are too small for their rows, as readers of IPC files may return them (130 ns)."""
     try:
         array.validate()
     except pa.ArrowInvalid:
-        _check_chunks(pa, getattr(array, "chunks", [array]), name)
+        return _without_invalid_empties(pa, array, name)
+    return array
 
 
-def _check_chunks(pa: Any, chunks: list[Any], name: str) -> None:
-    try:
-        for chunk in chunks:
-            if len(chunk):  # pyarrow 26 rejects valid empty slices of string views
-                chunk.validate()
-    except pa.ArrowInvalid as error:
-        remedy = "fix it where it is created"
-        raise UnsupportedConversionError(
-            f"convert({name})", f"its content is invalid: {error}", remedy, code="invalid-content"
-        ) from error
+def _without_invalid_empties(pa: Any, array: Any, name: str) -> Any:
+    """Return the array with new chunks in place of empty ones that pyarrow refuses."""
+    chunks = list(getattr(array, "chunks", [array]))
+    for i, chunk in enumerate(chunks):
+        try:
+            chunk.validate()
+        except pa.ArrowInvalid as error:
+            if len(chunk):
+                why, remedy = f"its content is invalid: {error}", "fix it where it is created"
+                asked = f"convert({name})"
+                raise UnsupportedConversionError(asked, why, remedy, code="invalid-content") from error
+            # pyarrow 26 imports valid empty slices of views as arrays that it refuses in a table.
+            chunks[i] = pa.array([], chunk.type)
+    return pa.chunked_array(chunks, array.type) if isinstance(array, pa.ChunkedArray) else chunks[0]

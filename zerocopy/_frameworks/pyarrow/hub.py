@@ -27,6 +27,9 @@ _REGISTERED = tuple(f"arrow.{name}" for name in ("bool8", "fixed_shape_tensor", 
 class Hub(Framework):
     """The methods of pyarrow's Framework that other table frameworks use."""
 
+    def __init__(self) -> None:
+        self._forms: dict[str, Any] = {}
+
     def read_all(self, obj: Any) -> Any:
         """Read an object with the C data interface: a table or a column."""
         pa, opened = self.module(), None
@@ -94,7 +97,7 @@ class Hub(Framework):
         view = source.view
         on_host = view.device.is_host
         array = on_device.fetch(source)
-        if not array.flags.c_contiguous or (on_host and not source.reasons and self.tensor_reasons(column)):
+        if not array.flags.c_contiguous or (on_host and not source.reasons and column.obstacles):
             array = aligned_copy(array)
         if view.ndim > 1 and field is None:
             return self._form_of(view.ndim).from_host(array, view.dtype, HOST, None)
@@ -154,9 +157,13 @@ class Hub(Framework):
         return pa.Array.from_buffers(kind, length, [None], null_count=0, children=whole)
 
     def _form_of(self, ndim: int) -> Framework:
-        form: Any = self.variant("Array" if ndim == 1 else "FixedShapeTensorArray")
-        assert form is not None
-        form.label = "Arrow"  # the target is another framework, whose name the caller knows
+        name = "Array" if ndim == 1 else "FixedShapeTensorArray"
+        form: Any = self._forms.get(name)
+        if form is None:
+            form = self.variant(name)
+            assert form is not None
+            form.label = "Arrow"  # the target is another framework, whose name the caller knows
+            self._forms[name] = form
         return form  # type: ignore[no-any-return]
 
 
