@@ -218,7 +218,17 @@ def test_copy_true_that_aliases_is_reported(add: Callable[[Framework], None]) ->
     ]
 
 
-@pytest.mark.parametrize("where", ["copy_reasons", "owns", "source"])
+def test_exception_of_owns_is_a_refusal(add: Callable[[Framework], None]) -> None:
+    def fail(*args: Any) -> Any:
+        raise ZeroDivisionError("first line")
+
+    add(type("Bomb", (Boxes,), {"owns": fail})())
+    result = grid("numpy", "boxes")
+    assert cell(result, "numpy", "boxes").outcome == "refused"
+    assert cell(result, "numpy", "numpy").outcome == "zero-copy"
+
+
+@pytest.mark.parametrize("where", ["copy_reasons", "source"])
 def test_foreign_exceptions_are_reported(add: Callable[[Framework], None], where: str) -> None:
     def fail(*args: Any) -> Any:
         raise ZeroDivisionError("first line\nsecond line")

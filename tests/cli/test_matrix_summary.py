@@ -183,7 +183,7 @@ def test_matrix_works_without_rich(run_python: Callable[..., Any]) -> None:
     )
     assert process.returncode == 0, process.stderr
     assert "Every promise held in 1 conversion" in process.stdout
-    assert 'pip install "zerocopy[cli]"' in process.stdout
+    assert "pip install 'zerocopy-interchange[cli]'" in process.stdout
 
 
 def test_public_name_imports_neither_the_matrix_nor_its_libraries(run_python: Callable[..., Any]) -> None:

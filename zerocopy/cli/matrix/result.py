@@ -58,7 +58,7 @@ class Matrix:
             from zerocopy.cli.matrix.print_summary import print_summary
             from zerocopy.cli.terminal import Output
         except ImportError:
-            return f'{self.summary().verdict}\n(pip install "zerocopy[cli]" prints the grid)'
+            return f"{self.summary().verdict}\n(for the grid: pip install 'zerocopy-interchange[cli]')"
         file = io.StringIO()
         print_summary(self.summary(), Output(file), hint="")
         return file.getvalue().rstrip("\n")
