@@ -27,8 +27,8 @@ def matrix(
     Parameters
     ----------
     obj : object, optional
-        An array, a container of arrays or, with the extra ``arrow``, a table, as for :func:`zerocopy.convert`.
-        Arrays are copied, and at most 10,000 rows of a table are used.
+        An array, a container of arrays or, with the extra ``arrow``, a table, as for
+        :func:`zerocopy.convert`. Arrays are copied, and at most 10,000 rows of a table are used.
         Default: Fisher's iris measurements and, with that extra, columns of every type.
     frameworks : sequence of str, optional
         Import names of the frameworks. Default: all that are installed; they are imported.
