@@ -37,7 +37,8 @@ extensions = [
     "sphinx_copybutton",
 ]
 root_doc = "index"
-source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb", ".rst": "restructuredtext"}
+# The first suffix is that of generated pages.
+source_suffix = {".rst": "restructuredtext", ".md": "myst-nb", ".ipynb": "myst-nb"}
 nb_execution_mode = "off"  # notebooks are stored with their output, which tests compare
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
