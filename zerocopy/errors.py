@@ -128,10 +128,7 @@ class ZeroCopyError(Exception):
     ) -> None:
         remedy = remedy or "; or ".join(map(str, fixes))
         super().__init__(asked, why, remedy)
-        self.asked = asked
-        self.why = why
-        self.remedy = remedy
-        self.fixes = tuple(fixes)
+        self.asked, self.why, self.remedy, self.fixes = asked, why, remedy, tuple(fixes)
         self.columns: dict[Hashable, Reason] = {}
         self.obstacles: list[tuple[tuple[Hashable, ...], Reason]] = []
         self.calls: tuple[str, ...] = ()
@@ -147,8 +144,15 @@ class ZeroCopyError(Exception):
     ) -> Self:
         """Replace parts of the message, where an outer caller has more context.
 
-        None keeps the present part. Returns the same object, so that ``raise error.with_context(...)``
-        keeps its traceback.
+        Parameters
+        ----------
+        asked, why, remedy : str, optional
+            None keeps the present part.
+
+        Returns
+        -------
+        ZeroCopyError
+            The same object, so that ``raise error.with_context(...)`` keeps its traceback.
 
         Examples
         --------
@@ -229,7 +233,7 @@ class CopyRequiredError(ZeroCopyError, BufferError, ValueError):
         ...
     zerocopy.errors.CopyRequiredError: convert(...): copy=False, but a copy is needed: the bytes are in the
     other order (>f4).
-      To fix: x.astype(x.dtype.newbyteorder('=')); or allow the copy with copy=None
+      To fix: ...
     """
 
     code = "copy-required"
@@ -355,6 +359,8 @@ class PoolLimitError(ZeroCopyError, MemoryError):
 
     Parameters
     ----------
+    asked, why, remedy : str
+        The parts of the message.
     requested, in_use, limit : int
         In bytes.
     source : str
@@ -380,10 +386,7 @@ class PoolLimitError(ZeroCopyError, MemoryError):
         source: str = "",
     ) -> None:
         super().__init__(asked, why, remedy)
-        self.requested = requested
-        self.in_use = in_use
-        self.limit = limit
-        self.source = source
+        self.requested, self.in_use, self.limit, self.source = requested, in_use, limit, source
 
 
 def lacking(framework: str, hook: str) -> UnsupportedConversionError:

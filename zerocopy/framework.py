@@ -167,8 +167,6 @@ class Framework:
         """Whether the framework can be imported; imports nothing."""
         return is_installed(self.name)
 
-    # -- source -----------------------------------------------------------------
-
     def owns(self, cls: type) -> bool:
         """Whether objects of type `cls` belong to this framework.
 
@@ -194,8 +192,6 @@ class Framework:
         """Whether ``convert`` returns `obj`, an owned object, itself."""
         return True
 
-    # -- target: host memory ----------------------------------------------------
-
     def copy_reasons(self, view: StridedView) -> list[Reason]:
         """Return why `view`, host memory, must be copied before the framework can alias it.
 
@@ -215,8 +211,6 @@ class Framework:
     def variant(self, form: str) -> Framework | None:
         """Return the framework for ``to="name.form"``; None if it does not have `form`."""
         return None
-
-    # -- target: device memory; streams are numbered as in DLPack -----------------
 
     def device_copy_reasons(self, view: StridedView) -> list[Reason]:
         """Return why `view`, memory of any device, must be copied on that device; as `copy_reasons`."""
@@ -277,9 +271,14 @@ class Framework:
         return None
 
     def parse_device(self, spec: Any) -> Device:
-        """Return the device that `spec`, the option ``device=``, names, or raise ``DeviceError``.
+        """Return the device that `spec`, the option ``device=``, names.
 
         Override it to accept the framework's own device objects.
+
+        Raises
+        ------
+        DeviceError
+            `spec` does not name a device.
         """
         device = parse_device(spec)
         if device is None:
@@ -298,7 +297,13 @@ class Framework:
         return Device({"cpu": 1, "cuda": 2}[self.device_kinds[0]], 0)
 
     def check_device(self, device: Device) -> None:
-        """Raise ``DeviceError`` if the framework does not support `device`, or it does not exist."""
+        """Check that the framework can use `device`.
+
+        Raises
+        ------
+        DeviceError
+            The framework does not support it, or it does not exist.
+        """
         if device.kind not in self.device_kinds:
             raise DeviceError(
                 f"to={self.name!r}, device={str(device)!r}",
@@ -316,8 +321,6 @@ class Framework:
         ``convert`` then raises ``MemoryError`` from it. `error` is never a ``MemoryError``.
         """
         return False
-
-    # -- target: tables ---------------------------------------------------------
 
     def column_reasons(self, column: Column) -> list[Reason]:
         """Return why `column` must be copied; empty if the framework can alias all of it.
@@ -362,8 +365,6 @@ class Framework:
     def from_column(self, table: Table) -> Any:
         """Return a column of the framework over the only column of `table`; as `from_table`."""
         raise lacking(self.name, "from_column")
-
-    # -- fast path ----------------------------------------------------------------
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         """Return exporters for objects of exactly the type `cls`, by form (see `FORMS`).

@@ -124,7 +124,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
         ...
     zerocopy.errors.LossyConversionError: convert(numpy.ndarray int64 (2,), to='numpy', dtype='uint8'):
     dtype uint8 cannot hold the value 300 at [1]: it is outside 0 to 255.
-      To fix: dtype='uint16' holds it
+      To fix: zc.convert(x, "numpy", dtype="uint16") holds it
     >>> zc.convert(np.arange(3), to="numpy", device="cuda")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
