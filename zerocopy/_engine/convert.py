@@ -119,7 +119,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     ['ndarray', 'dict']
     >>> zc.convert(np.array([1.5, 2.5]), to="numpy", dtype="float16")
     array([1.5, 2.5], dtype=float16)
-    >>> zc.convert(np.array([1, 300]), to="numpy", dtype="uint8")
+    >>> zc.convert(np.array([1, 300]), to="numpy", dtype="uint8")  # doctest: +NORMALIZE_WHITESPACE
     Traceback (most recent call last):
         ...
     zerocopy.errors.LossyConversionError: convert(numpy.ndarray int64 (2,), to='numpy', dtype='uint8'):

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from zerocopy import registry
+from zerocopy._engine import target
 from zerocopy._engine.options import NAMES
 from zerocopy.errors import Fix, Reason, ZeroCopyError
 from zerocopy.framework import Framework
@@ -61,7 +62,7 @@ def compose(error: ZeroCopyError, call: Any) -> None:
 
 def keep_leaves(to: Any, options: dict[str, Any]) -> dict[str, str]:
     """Return the call that keeps the leaves of the container ``x`` that are not arrays."""
-    named = to if isinstance(to, str) else registry.by_name(to).name
+    named = to if isinstance(to, str) else target.resolve(to).name
     arguments = "".join(f", {name}={_code(name, value)}" for name, value in options.items())
     return {f'zc.convert(x, {_code("to", named)}{arguments}, leaves="keep")': "keeps it unchanged"}
 
@@ -107,7 +108,7 @@ class _Composer:
 
     def __init__(self, call: Any) -> None:
         self.options = call.options
-        self.target = registry.by_name(call.to)
+        self.target = call.target
         self.to = call.to if isinstance(call.to, str) else self.target.name
         self.obj, self.description = call.obj, call.description
         self.framework = _framework(call.obj)
