@@ -87,7 +87,7 @@ def _default() -> tuple[Data, dict[str, Any]]:
 
 
 def _data(obj: Any) -> tuple[Data, dict[str, Any]]:
-    """Return an object's arrays as NumPy's, or the columns of a table as pyarrow's."""
+    """Return an object's arrays as NumPy's, or the columns of a table as Arrow's."""
     from zerocopy._engine.container_types import is_container
     from zerocopy._engine.containers import leaf_calls
     from zerocopy._engine.convert import convert
@@ -95,6 +95,7 @@ def _data(obj: Any) -> tuple[Data, dict[str, Any]]:
     from zerocopy.describe import describe
     from zerocopy.protocols.array_interface import aligned_copy
     from zerocopy.source import Source, type_name
+    from zerocopy.tables.hub import hub
 
     name = type_name(obj)
     if is_container(obj):
@@ -102,6 +103,6 @@ def _data(obj: Any) -> tuple[Data, dict[str, Any]]:
         return Data(name, {path: aligned_copy(leaf) for path, leaf in leaves.items()}), {}
     if isinstance(describe(obj), Source):
         return Data(name, {"x": aligned_copy(convert(obj, "numpy"))}), {}
-    table = convert(obj, "pyarrow.Table")
+    table = convert(obj, f"{hub().name}.Table")
     columns = {str(label): table.column(i) for i, label in enumerate(table.column_names)}
     return Data(name, {}, columns=columns), {label: c.slice(0, _ROWS) for label, c in columns.items()}
