@@ -180,7 +180,6 @@ NOT_MEASURED: dict[str, dict[str, str]] = {
         **dict.fromkeys(("1001 ns", "1000 ns"), "a duration that is converted"),
         **dict.fromkeys(("64 MiB", "1 GiB"), "a limit"),
     },
-    "tables.md": dict.fromkeys(("0.5 ns", "2.5 ns", "4 ns", "1 GB/s"), "the cost of pyarrow's validation"),
     "layouts.md": {
         "4 KiB": "the size of a tile",
         "16 MiB": "output size from which stores bypass the caches",
