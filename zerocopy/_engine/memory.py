@@ -140,7 +140,7 @@ def _items(obj: Any) -> list[Any] | None:
 
 
 def _column_blocks(column: Any) -> Iterator[StridedView]:
-    if column.reasons or not column.length:  # a column without rows may have buffers, and shares nothing
+    if column.reasons:
         return
     source = getattr(column, "source", None)
     if source is not None and not source.reasons:

@@ -100,6 +100,8 @@ def extents(chunk: Memory, nulls: bool = True) -> Iterator[tuple[int, int]]:
         elif kind in ("list", "map"):
             low, high = used(chunk)
             child = slice_rows(child, low, high - low)
+        elif not chunk.length:  # views of lists: no row refers to the child
+            child = slice_rows(child, 0, 0)
         yield from extents(child, nulls)
     if chunk.dictionary is not None:
         yield from extents(chunk.dictionary, nulls)
