@@ -1,0 +1,152 @@
+/* Types and functions that the files of the compiled core share.
+
+   An exporter describes an object's memory in a Memory on the stack; an importer makes an object of the
+   target from it. Both return failure with or without a Python exception; the caller (route.c) then
+   takes the slow path in Python, which decides again and raises errors with reasons. No file here names a
+   framework: a framework's own Python file creates exporters and importers from its functions. */
+#ifndef ZEROCOPY_CORE_H
+#define ZEROCOPY_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define NPY_NO_DEPRECATED_API NPY_1_23_API_VERSION
+#define NPY_TARGET_VERSION NPY_1_23_API_VERSION
+#define PY_ARRAY_UNIQUE_SYMBOL zerocopy_numpy_api
+#ifndef ZEROCOPY_IMPORTS_NUMPY_API
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "dlpack.h"
+
+#define MAX_NDIM 64 /* of NumPy 2, torch and JAX */
+
+#if defined(__GNUC__) || defined(__clang__)
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#else
+#define LIKELY(x) (x)
+#define UNLIKELY(x) (x)
+#endif
+
+/* Calls a function with one argument, without building a tuple. */
+static inline PyObject *
+call_one(PyObject *function, PyObject *argument)
+{
+    PyObject *arguments[2] = {NULL, argument};
+    return PyObject_Vectorcall(function, arguments + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+}
+
+/* ---- memory.c: one block of host memory between an exporter and an importer ---- */
+
+typedef struct {
+    void *data; /* first element; never NULL */
+    int ndim;
+    bool readonly;
+    DLDataType dtype;
+    const int64_t *shape;   /* valid while `source` and the owner are */
+    const int64_t *strides; /* in elements; NULL means row-major */
+    /* Exactly one of these keeps the memory alive. Memory owns it until an importer takes it. */
+    PyObject *owner;
+    DLManagedTensorVersioned *versioned;
+    DLManagedTensor *legacy;
+    int64_t own_strides[MAX_NDIM]; /* storage for `strides`, if the exporter computes them */
+} Memory;
+
+static inline void
+memory_init(Memory *memory)
+{
+    memory->owner = NULL;
+    memory->versioned = NULL;
+    memory->legacy = NULL;
+}
+
+/* Drops the owner. An importer that fails calls it. */
+void memory_release(Memory *memory);
+/* Fills a Memory from an unconsumed DLPack capsule, and consumes the capsule. Steals `capsule`, which may be
+   NULL with an exception set. Returns -1 for anything but a valid block of host memory. */
+int memory_from_capsule(PyObject *capsule, Memory *out);
+/* Whether shape and strides (in elements) describe row-major memory; dimensions of size 1 do not count. */
+bool memory_is_row_major(const Memory *memory);
+/* Whether some order of the dimensions is row-major: no gaps, repeats or reversals. */
+bool memory_is_compact(const Memory *memory);
+
+/* A managed tensor of zerocopy's own over a Memory, in both of DLPack's forms. */
+typedef struct ManagedTensor {
+    DLManagedTensorVersioned versioned;
+    DLManagedTensor legacy;
+    PyObject *owner;
+    DLManagedTensorVersioned *source_versioned;
+    DLManagedTensor *source_legacy;
+    int64_t numbers[]; /* shape, then strides */
+} ManagedTensor;
+
+/* Takes the owner of `memory`. Returns NULL with an exception set if there is no memory for it. */
+ManagedTensor *managed_tensor_new(Memory *memory);
+/* Runs the owner's release; safe on any thread and after the interpreter has ended. */
+void managed_tensor_free(ManagedTensor *tensor);
+/* Returns a capsule named "dltensor" that an importer consumes. */
+PyObject *managed_tensor_capsule(Memory *memory);
+
+/* ---- owner.c ---- */
+
+/* Returns a Python object that releases what keeps `memory` alive: its owner, or an object around its DLPack
+   struct. Takes the ownership. */
+PyObject *memory_take_owner(Memory *memory);
+
+/* ---- dtype.c: between NumPy's dtypes and DLPack's ---- */
+
+/* Return false if there is no counterpart. */
+bool dtype_from_numpy(const PyArray_Descr *descr, DLDataType *out);
+/* Returns a borrowed descr, or NULL without an exception. */
+PyArray_Descr *dtype_to_numpy(DLDataType dtype);
+
+static inline bool
+dtype_equal(DLDataType a, DLDataType b)
+{
+    return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+
+/* ---- ndarray.c ---- */
+
+int export_ndarray(PyObject *array, Memory *out);
+/* Returns an ndarray that aliases `memory`; takes its owner, also on failure. */
+PyObject *import_ndarray(Memory *memory);
+
+/* ---- exporters and importers: Python objects with a C function each ---- */
+
+typedef struct Exporter Exporter;
+struct Exporter {
+    PyObject_HEAD
+    /* Returns 0, or -1 with or without an exception. */
+    int (*run)(Exporter *self, PyObject *obj, Memory *out);
+};
+
+typedef struct Importer Importer;
+struct Importer {
+    PyObject_HEAD
+    /* Takes the owner of `memory`, also on failure. Returns NULL with or without an exception. */
+    PyObject *(*run)(Importer *self, Memory *memory);
+    bool marks_readonly; /* whether results can be read-only */
+    bool is_mutable;     /* whether callers can write to results */
+};
+
+extern PyTypeObject ExporterType, ImporterType; /* abstract bases */
+
+/* ---- each file adds its types and functions to the module; -1 with an exception on failure ---- */
+
+int add_dtypes(PyObject *module);
+int add_owner(PyObject *module);
+int add_exporters(PyObject *module);
+int add_importers(PyObject *module);
+int add_routes(PyObject *module);
+int add_allocator(PyObject *module);
+int add_tables(PyObject *module);
+
+#endif

@@ -1,0 +1,42 @@
+/* The module ``zerocopy._native._core``: the compiled core's types and functions. */
+#define ZEROCOPY_IMPORTS_NUMPY_API
+#include "core.h"
+
+static int
+execute(PyObject *module)
+{
+    import_array1(-1);
+    /* The core keeps its tables in static variables, so one interpreter of a process can use it. */
+    static PyInterpreterState *first = NULL;
+    PyInterpreterState *current = PyInterpreterState_Get();
+    if (first != NULL && first != current) {
+        PyErr_SetString(PyExc_ImportError, "the compiled core of zerocopy supports one interpreter per process");
+        return -1;
+    }
+    first = current;
+    return PyModule_AddStringConstant(module, "__file_format__", "1");
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, execute},
+#if PY_VERSION_HEX >= 0x030C0000
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+#ifdef Py_GIL_DISABLED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "zerocopy._native._core",
+    .m_doc = "The compiled core of zerocopy: conversions, tables and NumPy's allocator.",
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC
+PyInit__core(void)
+{
+    return PyModuleDef_Init(&definition);
+}
