@@ -14,6 +14,9 @@ execute(PyObject *module)
         return -1;
     }
     first = current;
+    if (add_allocator(module) < 0) {
+        return -1;
+    }
     return PyModule_AddStringConstant(module, "__file_format__", "1");
 }
 
