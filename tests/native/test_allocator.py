@@ -9,6 +9,11 @@ from zerocopy._native import core
 if not hasattr(core, "allocator_functions"):
     pytest.skip("needs the compiled core", allow_module_level=True)
 
+#: AddressSanitizer reuses freed blocks and returns NULL for impossible sizes, as the C library does.
+ASAN_OPTIONS = (
+    "allocator_may_return_null=1:detect_leaks=0:quarantine_size_mb=0:thread_local_quarantine_size_kb=0"
+)
+
 FUNCTIONS = """
 import ctypes, os, random, resource, sys, threading
 from zerocopy.pool.host import compiled, data_handler
@@ -22,13 +27,30 @@ libc = ctypes.CDLL(None)
 word = ctypes.c_size_t
 libc.free.argtypes = [word]
 libc.free.restype = None
+
+def needs_glibc():
+    with open("/proc/self/maps") as maps:
+        if not hasattr(libc, "gnu_get_libc_version") or "libasan" in maps.read():
+            raise SystemExit("needs glibc's allocator")
 """
 
 
-def test_blocks_are_aligned_and_writable_around_every_limit(run_python):
-    completed = run_python(
-        FUNCTIONS
-        + """
+@pytest.fixture
+def run_functions(run_python):
+    """Return a function that runs code after `FUNCTIONS` in a subprocess."""
+
+    def run(code: str):
+        completed = run_python(FUNCTIONS + code, ASAN_OPTIONS=ASAN_OPTIONS)
+        if "needs glibc's allocator" in completed.stderr:
+            pytest.skip("needs glibc's allocator")
+        return completed
+
+    return run
+
+
+def test_blocks_are_aligned_and_writable_around_every_limit(run_functions):
+    completed = run_functions(
+        """
 limits = [1, 64, K, PAGE, LAZY, M, 2 * M, 32 * M]
 sizes = [max(0, n + step) for n in limits for step in (-65, -64, -9, -8, -7, -1, 0, 1, 8, 63, 64)]
 held = []
@@ -55,11 +77,10 @@ print("aligned")
     assert completed.stdout == "aligned\n", completed.stderr
 
 
-def test_zeros_in_dirty_memory_are_zero_with_and_without_whole_pages(run_python):
+def test_zeros_in_dirty_memory_are_zero_with_and_without_whole_pages(run_functions):
     """The block starts and ends anywhere in a page, and has no whole page or several."""
-    completed = run_python(
-        FUNCTIONS
-        + """
+    completed = run_functions(
+        """
 r = random.Random(0)
 sizes = [LAZY - 1, LAZY, LAZY + 1, 3 * PAGE - 64, 3 * PAGE, 3 * PAGE + 1, 100 * PAGE + 17]
 reused = 0
@@ -83,11 +104,11 @@ print(reused > 100)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux drops pages")
-def test_pages_of_zeros_are_dropped(run_python):
-    completed = run_python(
-        FUNCTIONS
-        + """
+def test_pages_of_zeros_are_dropped(run_functions):
+    completed = run_functions(
+        """
 from zerocopy.pool.host import c_library
+needs_glibc()
 libc.mallopt(-4, 0)  # M_MMAP_MAX: the block stays in the heap
 libc.mallopt(-1, -1)  # M_TRIM_THRESHOLD
 n = 64 * M
@@ -107,11 +128,10 @@ print("dropped")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux drops pages")
-def test_locked_pages_are_cleared(run_python):
+def test_locked_pages_are_cleared(run_functions):
     """The kernel refuses to drop pages that are locked in memory."""
-    completed = run_python(
-        FUNCTIONS
-        + """
+    completed = run_functions(
+        """
 n = 10 * PAGE
 dirty = call["fresh"](0, n)
 ctypes.memset(dirty, 0xAA, n)
@@ -128,11 +148,10 @@ print(ctypes.string_at(block, n).count(0) == n)
     assert completed.stdout == "True\n", completed.stderr
 
 
-def test_realloc_keeps_content(run_python):
+def test_realloc_keeps_content(run_functions):
     """Random calls of the functions, compared with the expected content."""
-    completed = run_python(
-        FUNCTIONS
-        + """
+    completed = run_functions(
+        """
 r = random.Random(1)
 size = lambda: r.randrange(1, 1 << r.randrange(1, 21))
 held = {}
@@ -174,10 +193,9 @@ print("kept")
     assert completed.stdout == "kept\n", completed.stderr
 
 
-def test_impossible_sizes_return_null(run_python):
-    completed = run_python(
-        FUNCTIONS
-        + """
+def test_impossible_sizes_return_null(run_functions):
+    completed = run_functions(
+        """
 bits = 8 * ctypes.sizeof(word)
 half, most = 1 << (bits - 2), (1 << bits) - 1
 ptr = call["fresh"](0, 1000)
@@ -190,21 +208,18 @@ wrapped = [(2 * half, 2), (2 * half + 1, 2), (3, 2 * half + 1), (most // 3 + 1, 
 for n, m in [(root, root), (most, most), *wrapped]:
     assert call["zeroed"](0, n, m) == 0 and call["sparse"](0, n, m) == 0
 print("refused")
-""",
-        # AddressSanitizer aborts otherwise.
-        ASAN_OPTIONS="allocator_may_return_null=1:detect_leaks=0",
+"""
     )
     assert completed.stdout == "refused\n", completed.stderr
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="uses glibc's mappings")
-def test_content_matters_more_than_alignment(run_python):
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_content_matters_more_than_alignment(run_functions):
     """Without memory for an aligned block, realloc returns the content in a misaligned one."""
-    completed = run_python(
-        FUNCTIONS
-        + """
-if not libc.mallopt(-3, M):  # M_MMAP_THRESHOLD: a large block is a mapping, which grows in place
-    raise SystemExit("no glibc")
+    completed = run_functions(
+        """
+needs_glibc()
+libc.mallopt(-3, M)  # M_MMAP_THRESHOLD: a large block is a mapping, which grows in place
 libc.malloc.restype, libc.malloc.argtypes = word, [word]
 ptr = libc.malloc(100 * M)
 assert ptr % 64 == 16
@@ -217,16 +232,13 @@ assert moved and moved % 64 == 16
 print(ctypes.string_at(moved, 100 * M).count(7) == 100 * M)
 """
     )
-    if "no glibc" in completed.stderr or "AddressSanitizer" in completed.stderr:
-        pytest.skip("needs glibc's allocator")
     assert completed.stdout == "True\n", completed.stderr
 
 
-def test_threads_without_the_gil(run_python):
+def test_threads_without_the_gil(run_functions):
     """Large blocks do not touch NumPy's cache, so that threads can run in the functions at once."""
-    completed = run_python(
-        FUNCTIONS
-        + """
+    completed = run_functions(
+        """
 types = {name: ctypes.CFUNCTYPE(word, *[word] * (2 if name == "fresh" else 3)) for name in at}
 free_call = {name: types[name](at[name]) for name in at}
 failed = []
@@ -259,10 +271,9 @@ print(failed)
     assert completed.stdout == "[]\n", completed.stderr
 
 
-def test_functions_work_after_a_fork(run_python):
-    completed = run_python(
-        FUNCTIONS
-        + """
+def test_functions_work_after_a_fork(run_functions):
+    completed = run_functions(
+        """
 block = call["fresh"](0, 5000)
 ctypes.memset(block, 7, 5000)
 child = os.fork()
@@ -278,10 +289,9 @@ print(right, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert completed.stdout == "True 0\n", completed.stderr
 
 
-def test_wrong_arguments_are_refused(run_python):
-    completed = run_python(
-        FUNCTIONS
-        + """
+def test_wrong_arguments_are_refused(run_functions):
+    completed = run_functions(
+        """
 from zerocopy._native import core
 good = (originals["malloc"], originals["calloc"], 1 << 22, 1 << 25)
 calls = [good[:3], (*good, 1), (0, *good[1:]), (good[0], 0, *good[2:]), (*good[:3], -1), (*good[:3], "1")]
@@ -299,26 +309,30 @@ assert call["zeroed"](0, 1, 100) and core.allocator_functions(*good) == at
     assert completed.returncode == 0, completed.stderr
 
 
-def test_self_test_passes_and_detects_wrong_functions(run_python):
-    completed = run_python(
-        FUNCTIONS
-        + """
-print(repr(compiled.misbehaviour(originals)))
+def test_self_test_passes_and_detects_wrong_functions(run_functions):
+    completed = run_functions(
+        """
+print(compiled.misbehaviour(originals) or "right")
 load = compiled.load
-def broken(name, other):
-    compiled.load = lambda *args, **options: (at := load(*args, **options)) | {name: other(at)}
+def broken(name, function):
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    compiled.load = lambda *args, **options: load(*args, **options) | {name: address}
     return compiled.misbehaviour(originals)
-print(broken("zeroed", lambda at: originals["calloc"]).split("(")[0])
-keep = ctypes.PYFUNCTYPE(word, word, word, word)
-libc.aligned_alloc.restype = word
-empty = keep(lambda ctx, ptr, size: libc.aligned_alloc(word(64), word(-(-size // 64) * 64)))
-print(broken("resized", lambda at: ctypes.cast(empty, ctypes.c_void_p).value))
-dirty = keep(lambda ctx, n, size: call["fresh"](0, n * size))
-print(broken("sparse", lambda at: ctypes.cast(dirty, ctypes.c_void_p).value))
+three = ctypes.PYFUNCTYPE(word, word, word, word)
+misaligned = three(lambda ctx, n, size: call["zeroed"](ctx, n, size + 16) + 16)
+def ones(ctx, n, size):
+    block = call["fresh"](ctx, n * size)
+    ctypes.memset(block, 1, n * size)
+    return block
+dirty = three(ones)
+lost = three(lambda ctx, ptr, size: call["zeroed"](ctx, 1, size))
+print(broken("zeroed", misaligned))
+print(broken("zeroed", dirty))
+print(broken("sparse", dirty))
+print(broken("resized", lost))
 """
     )
     lines = completed.stdout.splitlines()
-    assert lines[:2] == ["''", "zeroed"], completed.stderr
-    assert lines[2].endswith("lost the content")
-    assert lines[3].startswith("sparse(")
-    assert lines[3].endswith("is not zero")
+    assert lines[0] == "right", completed.stderr
+    assert lines[1].startswith("zeroed(1) returned 0x")
+    assert lines[2:] == ["zeroed(1) is not zero", "sparse(1) is not zero", "resized(3) lost the content"]
