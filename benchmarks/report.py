@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from rich import box
 from rich.console import Console
@@ -250,7 +251,37 @@ def _rivals(cases: Sequence[Case], width: int) -> list[Table]:
     return [table]
 
 
-_LOOKS = {"contest": _contest, "rivals": _rivals, "series": _series, "figures": _figures}
+def _references(cases: Sequence[Case], width: int) -> list[Table]:
+    """Return zerocopy's time, and its ratio to code by hand, the documented call and each reference."""
+    rivals: dict[str, Callable[[Case], Entry | None]] = {
+        "fastest by hand": lambda case: case.fastest("documented", "idiom"),
+        "documented": lambda case: case.fastest("documented"),
+    }
+    for note in dict.fromkeys(entry.note for case in cases for entry in case.timed("reference")):
+        rivals[note] = partial(_noted, note)
+    table = _table()
+    _add_names(table, cases, width)
+    table.add_column("zerocopy", justify="right", no_wrap=True)
+    for name in rivals:
+        table.add_column(Text(f"to {name}"), justify="right")
+    for case in cases:
+        ours = case.fastest("ours")
+        ratios = [_times(ours, rival(case)) for rival in rivals.values()]
+        table.add_row(Text(case.name), _time(ours, spread=width >= WIDE), *ratios)
+    return [table]
+
+
+def _noted(note: str, case: Case) -> Entry | None:
+    return next((entry for entry in case.timed("reference") if entry.note == note), None)
+
+
+_LOOKS = {
+    "contest": _contest,
+    "references": _references,
+    "rivals": _rivals,
+    "series": _series,
+    "figures": _figures,
+}
 
 
 def _goals(goals: Sequence[Goal], width: int) -> Table:
