@@ -92,6 +92,8 @@ def _unlike(old: Results, new: Results) -> list[str]:
         )
     elif old.quick:
         reasons.append("both runs are quick: with so few blocks, noise alone can exceed the threshold")
+    if old.compiled != new.compiled:
+        reasons.append(f"the earlier results were measured {old.build}, the new ones {new.build}")
     reasons += [
         f"the {name} results are not complete: interrupted, or a task failed"
         for name, results in (("earlier", old), ("new", new))
@@ -322,7 +324,8 @@ def _facts(results: Results) -> str:
     return (
         f"\n{state}{computer['cpu']}, {computer['cores']} cores"
         f"{', virtual' if computer['virtual'] else ''}; {computer['system']}; {computer['python']}\n"
-        f"{known}\n{facts['started']}; load {facts['load_before']} before, {facts.get('load_after')} after; "
+        f"{known}\n{results.build}\n"
+        f"{facts['started']}; load {facts['load_before']} before, {facts.get('load_after')} after; "
         f"medians (interquartile range) of {facts['settings']['pace']['rounds']} interleaved blocks"
     )
 
