@@ -1,4 +1,4 @@
-"""Compiled routes: an exporter and an importer of the compiled core, in the table that ``convert`` in C reads.
+"""Compiled routes: an exporter and an importer in C, in the table that the compiled ``convert`` reads.
 
 The table is keyed by the addresses of the target, the type and the options. A route that fails, or does not
 exist, leaves the conversion to the routes and plans in Python.
@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from zerocopy import registry
 from zerocopy._engine.option_routes import Parts, Route, is_routable
 from zerocopy._native import core
 from zerocopy.casting.parse import parse_dtype
@@ -54,7 +53,8 @@ def keep_tree(cls: type, to: Any, options: Mapping[str, Any]) -> None:
 def clear() -> None:
     """Drop all compiled routes."""
     global _object_keys
-    core.clear_routes()
+    if core is not None:
+        core.clear_routes()
     _object_keys = 0
 
 
@@ -107,6 +107,3 @@ def _compose(parts: Parts, options: Mapping[str, Any], route: Route | None) -> A
 
 def _interned(value: Any) -> Any:
     return sys.intern(value) if type(value) is str else value
-
-
-registry.on_change(clear)
