@@ -2,39 +2,97 @@
 
 A source's file offers exporters and a target's file importers, by the form in which
 memory passes between them (:data:`zerocopy.source.FORMS`); the two are independent.
-`convert` looks the composed function up in `TABLE` first. If it raises anything, the
-slow path (:mod:`zerocopy._engine.planner`) starts again.
+`convert` looks the composed function up in `TABLE` first, or in the table of the call's options.
+If it raises anything, the slow path (:mod:`zerocopy._engine.planner`) starts again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from zerocopy import registry
+from zerocopy._engine.option_routes import Parts, Route, chain, is_routable, option_route
 from zerocopy._engine.target import resolve
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.framework import Framework, identity
 from zerocopy.protocols.exporter_errors import is_error
 
-Route = Callable[[Any], Any]
+Routes = dict[Any, dict[type, Route]]
 
-#: ``TABLE[to][type(obj)](obj)``. Two nested dictionaries: building and hashing a pair as the
-#: key of one took 18 ns of 150.
-TABLE: dict[Any, dict[type, Route]] = {}
+#: ``TABLE[to][type(obj)](obj)``, for calls without options. Two nested dictionaries: building and
+#: hashing a pair as the key of one took 18 ns of 150.
+TABLE: Routes = {}
 
-registry.on_change(TABLE.clear)
+#: ``OPTION_TABLES[option_key(options)]`` is such a table for calls with options.
+OPTION_TABLES: dict[tuple[Any, ...], Routes] = {}
+
+#: Most tables of options: the labels in ``columns=`` can differ in each call.
+MAX_OPTION_TABLES = 1024
 
 
-def keep(obj: Any, to: Any) -> None:
+def clear() -> None:
+    """Drop all routes."""
+    for table in (TABLE, *OPTION_TABLES.copy().values()):
+        # The inner tables too: a plan of `plan_for` holds one.
+        for routes in table.copy().values():
+            routes.clear()
+        table.clear()
+    OPTION_TABLES.clear()
+
+
+registry.on_change(clear)
+
+
+def option_key(options: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the key of a call's options: name, type and value of each, in the order of the call.
+
+    The types are part of it, because ``True == 1 == 1.0``: ``copy=1`` is an error and ``copy=True`` is
+    not. A list or tuple is keyed by its items and their types, as it is now. The key of other values
+    that can change, such as dicts, cannot be hashed: such calls take the slow path.
+    """
+    key: tuple[Any, ...] = ()
+    for name, value in options.items():
+        cls = type(value)
+        if cls is list or cls is tuple:
+            key += (name, (cls, *map(type, value)), tuple(value))
+        else:
+            key += (name, cls, value)
+    return key
+
+
+def routes_of(to: Any, options: Mapping[str, Any]) -> dict[type, Route]:
+    """Return the routes to a target by type, with the options of a call; created if there are none.
+
+    Raises
+    ------
+    TypeError
+        The target or an option cannot be hashed.
+    """
+    if not options:
+        return TABLE.setdefault(to, {})
+    key = option_key(options)
+    table = OPTION_TABLES.get(key)
+    if table is None:
+        if len(OPTION_TABLES) >= MAX_OPTION_TABLES:
+            clear()
+        table = OPTION_TABLES.setdefault(key, {})
+    return table.setdefault(to, {})
+
+
+def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> None:
     """Compose the route for objects of this type, if there is a fast one, and keep it.
 
     The route depends on the type alone, never on the object (law 3).
     """
-    if type(obj) in TABLE.get(to, ()):
+    try:
+        routes = routes_of(to, options)
+    except TypeError:
+        return  # a mapping or another value that cannot be hashed
+    if type(obj) in routes:
         return  # the route exists: only this object needed the slow path
     try:
-        route = compose(obj, to)
+        route = compose(obj, to, {name: value for name, value in options.items() if value is not None})
     except Exception as error:
         if isinstance(error, MemoryError) or registry.out_of_memory(error) is not None:
             # The conversion has succeeded; a framework lacked memory for an object that it makes
@@ -48,7 +106,7 @@ def keep(obj: Any, to: Any) -> None:
         ) from error
     if route is not None:
         # One atomic store of a complete route: other threads see all of it or nothing (P7).
-        TABLE.setdefault(to, {})[type(obj)] = route
+        routes[type(obj)] = route
 
 
 def by_columns(obj: Any, to: Any) -> Any:
@@ -62,7 +120,7 @@ def by_columns(obj: Any, to: Any) -> Any:
             return NotImplemented
         if "columns" not in source.fast_exporters(type(obj)):
             return NotImplemented
-        keep(obj, to)
+        keep(obj, to, {})
         return TABLE[to][type(obj)](obj)
     except BaseException as error:
         if not is_error(error):
@@ -70,37 +128,63 @@ def by_columns(obj: Any, to: Any) -> Any:
         return NotImplemented  # the slow path converts the object, or says why it cannot
 
 
-def compose(obj: Any, to: Any) -> Route | None:
-    """Return the fast route for objects of this type, or None."""
+def compose(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
+    """Return the fast route for objects of this type and these options, none of them None; or None."""
     target, source = registry.find(to) or resolve(to), registry.by_type(type(obj))
     if source is None:
         return None
-    if target.owns(type(obj)):
-        return identity if target.is_native(obj) else None
-    exporters = source.fast_exporters(type(obj))
-    importers = target.fast_importers()
-    if target.tables and source.tables:
-        return _table_route(source, target, exporters.get("arrow"), importers.get("arrow"))
-    if "columns" in exporters and target.kind == "tensor":
-        return _columns_route(exporters["columns"], to)
-    for form, importer in importers.items():
-        if form in exporters:
-            return _chain(exporters[form], importer)
+    cls = type(obj)
+    if owned := target.owns(cls):
+        if not target.is_native(obj):
+            return None
+        if not options:
+            return identity
+    parts = Parts(source, target, source.fast_exporters(cls), target.fast_importers(), owned)
+    return python_route(parts, to, options)
+
+
+def python_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
+    """Return the route of Python functions, or None."""
+    if "columns" in parts.exporters and parts.target.kind == "tensor":
+        return _columns_route(parts, to, options)
+    if options:
+        return option_route(parts, options)
+    if parts.target.tables and parts.source.tables:
+        exporter, importer = parts.exporters.get("arrow"), parts.importers.get("arrow")
+        return _table_route(parts.source, parts.target, exporter, importer)
+    for form, importer in parts.importers.items():
+        if form in parts.exporters:
+            return chain(parts.exporters[form], importer)
     return None
 
 
-def _columns_route(exporter: Route, to: Any) -> Route:
-    """Return the route of a table whose columns have routes of their own."""
+def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
+    """Return the route of a table whose columns have routes of their own, with the other options."""
+    exporter, labels = parts.exporters["columns"], options.get("columns")
+    inner = {name: value for name, value in options.items() if name not in ("columns", "leaves")}
+    if not is_routable(parts.target, inner) or not (labels is None or type(labels) in (list, tuple)):
+        return None
+    chosen = None if labels is None else tuple(labels)
 
     def route(table: Any) -> Any:
-        routes = TABLE[to]
+        routes = TABLE[to] if not inner else routes_of(to, inner)
         columns = exporter(table)
-        arrays = {name: (routes.get(type(x)) or _kept_route(x, to))(x) for name, x in columns}
+        if chosen is not None:
+            columns = _selected(columns, chosen)
+        arrays = {name: (routes.get(type(x)) or _kept_route(x, to, inner))(x) for name, x in columns}
         if len(arrays) != len(columns):
             raise ValueError("duplicate column names, which the slow path refuses")
         return arrays
 
     return route
+
+
+def _selected(columns: list[tuple[Any, Any]], labels: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+    """Return the columns with these labels; the keys of the result are the table's own labels."""
+    places = {column[0]: column for column in columns}
+    if len(places) != len(columns):
+        raise ValueError("duplicate column names: the slow path decides")
+    return [places[label] for label in labels]
 
 
 def _table_route(
@@ -129,18 +213,6 @@ def _table_route(
     return arrow_route
 
 
-def _kept_route(column: Any, to: Any) -> Route:
-    keep(column, to)
-    return TABLE[to][type(column)]
-
-
-def _chain(exporter: Route, importer: Route) -> Route:
-    if exporter is identity:
-        return importer
-    if importer is identity:
-        return exporter
-
-    def route(obj: Any) -> Any:
-        return importer(exporter(obj))
-
-    return route
+def _kept_route(column: Any, to: Any, options: Mapping[str, Any]) -> Route:
+    keep(column, to, options)
+    return routes_of(to, options)[type(column)]

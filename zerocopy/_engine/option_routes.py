@@ -1,0 +1,212 @@
+"""Routes for calls with options: the plain route, or one with a step between exporter and importer.
+
+The step works on the ndarray that the exporter returns. It checks what an instance can change,
+and raises if only the slow path can decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from zerocopy.casting.parse import parse_dtype
+from zerocopy.device import HOST
+from zerocopy.dtype import from_numpy, native_numbers
+from zerocopy.errors import ZeroCopyError
+from zerocopy.framework import Framework, identity
+from zerocopy.protocols.array_interface import aligned_copy
+from zerocopy.source import Array
+
+Route = Callable[[Any], Any]
+
+#: Options that a route can hold. The others depend on the object, or need the whole plan.
+ROUTABLE = frozenset(("copy", "device", "dtype", "leaves", "writable"))
+_NUMBERS = native_numbers()
+
+
+class Parts(NamedTuple):
+    """What a route is made of: the frameworks, and their functions by form."""
+
+    source: Framework
+    target: Framework
+    exporters: dict[str, Route]
+    importers: dict[str, Route]
+    owned: bool  # whether the objects belong to the target
+
+
+def is_routable(target: Framework, options: Mapping[str, Any]) -> bool:
+    """Whether a route can hold these options, none of them None."""
+    if not options.keys() <= ROUTABLE or "cpu" not in target.device_kinds:
+        return False  # a route to a framework without arrays on the host transfers them
+    if "device" in options and not _is_host(target, options["device"]):
+        return False
+    return "dtype" not in options or bool(_numbers_of(options["dtype"]))
+
+
+def option_route(parts: Parts, options: Mapping[str, Any]) -> Route | None:
+    """Return the route for an array and these options, none of them None; or None."""
+    target = parts.target
+    if not is_routable(target, options):
+        return None
+    copy = options.get("copy")
+    if copy is not True and options.keys() <= {"copy", "leaves"}:
+        if parts.owned:
+            return identity
+        # A route aliases or raises, so it serves copy=False too.
+        return None if target.tables and parts.source.tables else _plain(parts)
+    if target.kind == "table" or (target.tables and parts.source.tables):
+        return None  # tables and columns of them have rules of their own
+    if parts.owned and not _is_ndarray(parts):
+        return _own_route(parts, options)
+    step = _step(parts, options)
+    if step is None:
+        return _plain(parts)
+    return _stepped(parts, step, fresh=copy is True)
+
+
+def chain(exporter: Route, importer: Route) -> Route:
+    """Return ``importer(exporter(obj))`` as a function of `obj`."""
+    if exporter is identity:
+        return importer
+    if importer is identity:
+        return exporter
+
+    def route(obj: Any) -> Any:
+        return importer(exporter(obj))
+
+    return route
+
+
+def _plain(parts: Parts) -> Route | None:
+    """Return the route without options, of a form in host memory."""
+    for form, importer in parts.importers.items():
+        if form in parts.exporters and form != "cuda":
+            return chain(parts.exporters[form], importer)
+    return None
+
+
+def _stepped(parts: Parts, step: Route, fresh: bool) -> Route | None:
+    """Return the route with a step on the ndarray; `fresh` if the step returns a copy."""
+    importers = parts.importers
+    for form in ("readonly", "ndarray"):
+        if form in parts.exporters and form in importers:
+            importer = importers["ndarray"] if fresh else importers[form]
+            return chain(chain(parts.exporters[form], step), importer)
+    return None
+
+
+def _own_route(parts: Parts, options: Mapping[str, Any]) -> Route | None:
+    """Return the route for the target's own objects: unchanged, or copied by the target.
+
+    The exporter is called only to check that the object is plain memory on the host.
+    """
+    target, check = parts.target, parts.exporters.get("ndarray")
+    if check is None or target.kind != "tensor" or not target.can_copy_to_device:
+        return None
+    if "dtype" in options:
+        check = chain(check, _checked(_numbers_of(options["dtype"])))
+    if options.get("writable") is True and target.mutable:
+        check = chain(check, _writable(_NUMBERS, copies=False))
+    copy_to_device = target.copy_to_device
+
+    def unchanged(obj: Any) -> Any:
+        check(obj)
+        return obj
+
+    def copied(obj: Any) -> Any:
+        if not check(obj).size:
+            raise ValueError("no elements: the slow path returns the object itself")
+        return copy_to_device(obj, HOST, None)
+
+    return copied if options.get("copy") is True else unchanged
+
+
+def _is_ndarray(parts: Parts) -> bool:
+    """Whether the target's own objects are ndarrays."""
+    return parts.exporters.get("ndarray") is identity is parts.importers.get("ndarray")
+
+
+def _is_host(target: Framework, spec: Any) -> bool:
+    """Whether the option ``device=`` names the host, and the target can use it."""
+    try:
+        device = target.parse_device(spec)
+        target.check_device(device)
+    except ZeroCopyError:
+        return False
+    return device.is_host
+
+
+def _numbers_of(spec: Any) -> frozenset[int]:
+    """Return ``dtype.num`` of NumPy's types that the option ``dtype=`` names; none if NumPy has none."""
+    if isinstance(spec, Mapping):
+        return frozenset()
+    wanted = parse_dtype(spec)
+    return frozenset(np.dtype(c).num for c in "?bBhHiIlLqQefdFD" if from_numpy(np.dtype(c)) is wanted)
+
+
+# -- steps: functions from an ndarray to an ndarray ------------------------------
+
+
+def _step(parts: Parts, options: Mapping[str, Any]) -> Route | None:
+    """Return the step of these options; None if the plain route gives the same result."""
+    target, importers = parts.target, parts.importers
+    numbers = _numbers_of(options["dtype"]) if "dtype" in options else _NUMBERS
+    copy, writable = options.get("copy"), options.get("writable")
+    # Legacy capsules cannot mark memory as read-only, so frameworks that import them ignore such marks.
+    marks = writable is False and (target.marks_readonly or not importers.keys() & {"capsule", "aligned"})
+    if copy is True:
+        return chain(_copied(numbers), _frozen(numbers)) if marks else _copied(numbers)
+    if marks:
+        return _frozen(numbers)
+    if writable is True and target.mutable:
+        return _writable(numbers, copies=copy is None)
+    return _checked(numbers) if "dtype" in options or parts.owned else None
+
+
+def _checked(numbers: frozenset[int]) -> Route:
+    def checked(array: Array) -> Array:
+        dtype = array.dtype
+        if dtype.num not in numbers or not dtype.isnative:
+            raise ValueError("another dtype: the slow path decides")
+        return array
+
+    return checked
+
+
+def _copied(numbers: frozenset[int]) -> Route:
+    def copied(array: Array) -> Array:
+        dtype = array.dtype
+        if dtype.num not in numbers or not dtype.isnative or not array.size:
+            raise ValueError("another dtype, or no elements: the slow path decides")
+        return aligned_copy(array)
+
+    return copied
+
+
+def _frozen(numbers: frozenset[int]) -> Route:
+    def frozen(array: Array) -> Array:
+        dtype = array.dtype
+        if dtype.num not in numbers or not dtype.isnative:
+            raise ValueError("another dtype: the slow path decides")
+        # A new view, because the array can be the source itself.
+        view = array.view(np.ndarray)
+        view.setflags(write=False)
+        return view
+
+    return frozen
+
+
+def _writable(numbers: frozenset[int], copies: bool) -> Route:
+    def writable(array: Array) -> Array:
+        dtype = array.dtype
+        if dtype.num not in numbers or not dtype.isnative:
+            raise ValueError("another dtype: the slow path decides")
+        if array.flags.writeable:
+            return array
+        if not copies:
+            raise ValueError("immutable: the slow path refuses it")
+        return aligned_copy(array)
+
+    return writable
