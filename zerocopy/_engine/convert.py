@@ -12,10 +12,7 @@ from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options, text_signature
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import OPTION_TABLES, TABLE, by_columns, keep, option_key
-<<<<<<< HEAD
 from zerocopy._native import core
-=======
->>>>>>> wt-options
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.protocols.exporter_errors import is_error
@@ -152,7 +149,6 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
 convert.__signature__ = SIGNATURE  # type: ignore[attr-defined]
 
 
-<<<<<<< HEAD
 def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: BaseException | None) -> Any:
     """Convert an object that its compiled route did not take; `error` is the exception of the route."""
     if error is None:
@@ -165,8 +161,6 @@ def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: Ba
         return convert_slowly(obj, to, options)
 
 
-=======
->>>>>>> wt-options
 def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
     try:
@@ -177,14 +171,10 @@ def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
         raise
     try:
         if call.is_tree():
-<<<<<<< HEAD
             result = convert_leaves(obj, convert_slowly, to, options)
             if core is not None and not call.target.tables:
                 native_routes.keep_tree(type(obj), to, options)
             return result
-=======
-            return convert_leaves(obj, convert_slowly, to, options)
->>>>>>> wt-options
         if not options and (result := by_columns(obj, to)) is not NotImplemented:
             return result
         result = _run(make_plan(call), call)

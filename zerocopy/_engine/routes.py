@@ -12,10 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zerocopy import registry
-<<<<<<< HEAD
 from zerocopy._engine import native_routes
-=======
->>>>>>> wt-options
 from zerocopy._engine.option_routes import Parts, Route, chain, is_routable, option_route
 from zerocopy._engine.target import resolve
 from zerocopy._native import core
@@ -44,10 +41,7 @@ def clear() -> None:
             routes.clear()
         table.clear()
     OPTION_TABLES.clear()
-<<<<<<< HEAD
     native_routes.clear()
-=======
->>>>>>> wt-options
 
 
 registry.on_change(clear)
@@ -101,15 +95,11 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> None:
     if type(obj) in routes:
         return  # the route exists: only this object needed the slow path
     try:
-<<<<<<< HEAD
         given = {name: value for name, value in options.items() if value is not None}
         parts = find_parts(obj, to)
         route = None if parts is None else compose(parts, to, given)
         if parts is not None and core is not None:
             native_routes.keep(parts, type(obj), to, given, route)
-=======
-        route = compose(obj, to, {name: value for name, value in options.items() if value is not None})
->>>>>>> wt-options
     except Exception as error:
         if isinstance(error, MemoryError) or registry.out_of_memory(error) is not None:
             # The conversion has succeeded; a framework lacked memory for an object that it makes
@@ -145,18 +135,12 @@ def by_columns(obj: Any, to: Any) -> Any:
         return NotImplemented  # the slow path converts the object, or says why it cannot
 
 
-<<<<<<< HEAD
 def find_parts(obj: Any, to: Any) -> Parts | None:
     """Return what a route for objects of this type is made of; None if there cannot be one."""
-=======
-def compose(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
-    """Return the fast route for objects of this type and these options, none of them None; or None."""
->>>>>>> wt-options
     target, source = registry.find(to) or resolve(to), registry.by_type(type(obj))
     if source is None:
         return None
     cls = type(obj)
-<<<<<<< HEAD
     owned = target.owns(cls)
     if owned and not target.is_native(obj):
         return None
@@ -167,19 +151,6 @@ def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
     """Return the route of Python functions for these options, none of them None; or None."""
     if parts.owned and not options:
         return identity
-=======
-    if owned := target.owns(cls):
-        if not target.is_native(obj):
-            return None
-        if not options:
-            return identity
-    parts = Parts(source, target, source.fast_exporters(cls), target.fast_importers(), owned)
-    return python_route(parts, to, options)
-
-
-def python_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
-    """Return the route of Python functions, or None."""
->>>>>>> wt-options
     if "columns" in parts.exporters and parts.target.kind == "tensor":
         return _columns_route(parts, to, options)
     if options:
