@@ -11,7 +11,7 @@ from zerocopy._engine.containers import convert_leaves
 from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options, text_signature
 from zerocopy._engine.planner import Call, make_plan
-from zerocopy._engine.routes import OPTION_TABLES, TABLE, by_columns, keep, option_key
+from zerocopy._engine.routes import OPTION_TABLES, TABLE, by_new_route, keep, option_key
 from zerocopy._native import core
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
@@ -164,7 +164,7 @@ def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: Ba
 def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
     try:
-        options = check_options("convert", passed)
+        options = check_options("convert", passed) if passed else {}
         call = Call(obj, to, options)
     except Exception as error:
         error.__suppress_context__ = True  # the route table's KeyError, or TypeError, is not a cause
@@ -175,7 +175,7 @@ def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
             if core is not None and not call.target.tables:
                 native_routes.keep_tree(type(obj), to, options)
             return result
-        if not options and (result := by_columns(obj, to)) is not NotImplemented:
+        if not options and (result := by_new_route(obj, to)) is not NotImplemented:
             return result
         result = _run(make_plan(call), call)
     except ZeroCopyError as error:

@@ -26,22 +26,23 @@ _declared: set[str] = set()
 _object_keys = 0
 
 
-def keep(parts: Parts, cls: type, to: Any, options: Mapping[str, Any], route: Route | None) -> None:
-    """Keep a compiled route for objects of this type; `route`, in Python, takes what it does not.
+def keep(parts: Parts, cls: type, to: Any, options: Mapping[str, Any], route: Route | None) -> Any:
+    """Keep and return a compiled route for objects of this type, or None; `route` takes what it does not.
 
     `options` holds none that is None.
     """
     global _object_keys
     if not options.keys() <= OPTIONS:
-        return
+        return None
     compiled = _compose(parts, options, route)
     if compiled is None:
-        return
+        return None
     if options.keys() & {"device", "dtype"}:
         if _object_keys >= MAX_OBJECT_KEYS:
-            return
+            return compiled
         _object_keys += 1
     core.set_route(to, cls, compiled, **{name: _interned(value) for name, value in options.items()})
+    return compiled
 
 
 def keep_tree(cls: type, to: Any, options: Mapping[str, Any]) -> None:
@@ -85,7 +86,7 @@ def _compose(parts: Parts, options: Mapping[str, Any], route: Route | None) -> A
     declare_dtypes()
     if route is identity:
         return core.IdentityRoute()
-    exporter, importer = parts.exporters.get("native"), parts.importers.get("native")
+    exporter, importer = parts.native_exporter, parts.native_importer
     if exporter is None and "ndarray" in parts.exporters:
         exporter = core.ArrayExporter(parts.exporters["ndarray"])
     # An object of the target is returned itself, unless it is an ndarray that is copied or marked.
