@@ -262,7 +262,7 @@ def _refusal(torch: Any, obj: Any) -> Reason | None:
     if obj.is_nested:
         fix = Fix("{x}.unbind()", "converts its components")
         return Reason("it is a nested tensor", code="not-an-array", fixes=[fix])
-    if obj.device.type == "meta":
+    if not obj.is_cpu and obj.device.type == "meta":
         return Reason(
             "it is on the meta device and has no memory", "create it on a real device", code="no-memory"
         )
@@ -305,13 +305,13 @@ def _as_ndarray(torch: Any, tensor: Any, dtype: DType) -> Array:
 
 
 def _device(torch: Any, tensor: Any) -> Device:
-    device = tensor.device
-    if device.type == "cpu":
+    if tensor.is_cpu:
         # is_pinned() of a lazy tensor copies it. is_pinned() of the storage does not, but takes 4 us
         # instead of 0.1.
         lazy = tensor.is_conj() or tensor.is_neg()
         owner = tensor.untyped_storage() if lazy else tensor
         return Device(CUDA_HOST, 0) if owner.is_pinned() else HOST
+    device = tensor.device
     if device.type == "cuda":
         return Device(ROCM if torch.version.hip is not None else CUDA, device.index)
     kind, index = tensor.__dlpack_device__()
