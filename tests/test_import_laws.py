@@ -39,6 +39,8 @@ LAYERS: dict[str, set[str]] = {
     **dict.fromkeys(NOUNS, NOUNS | {"notebooks"}),
     "forks": set(),
     "notebooks": set(),
+    # The compiled core and its loader.
+    "_native": set(),
     "protocols": NOUNS,
     "layout": NOUNS | {"forks", "protocols"},
     "pool": NOUNS | {"forks", "framework", "notebooks", "protocols", "registry"},
@@ -52,7 +54,18 @@ LAYERS: dict[str, set[str]] = {
     | {"forks", "casting", "framework", "layout", "pool", "protocols", "registry", "tables"},
     "_engine": NOUNS | {"casting", "describe", "framework", "protocols", "registry", "tables"},
     "cli": NOUNS
-    | {"_engine", "describe", "forks", "notebooks", "pool", "protocols", "registry", "tables", "zerocopy"},
+    | {
+        "_engine",
+        "_native",
+        "describe",
+        "forks",
+        "notebooks",
+        "pool",
+        "protocols",
+        "registry",
+        "tables",
+        "zerocopy",
+    },
     "__main__": {"cli"},
     # The public names, loaded on first use.
     "zerocopy": NOUNS | {"_engine", "cli", "forks", "framework", "layout", "pool", "registry", "tables"},

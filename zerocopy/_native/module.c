@@ -14,7 +14,8 @@ execute(PyObject *module)
         return -1;
     }
     first = current;
-    return PyModule_AddStringConstant(module, "__file_format__", "1");
+    /* zerocopy/_native/__init__.py compares this with the sources of an editable installation. */
+    return PyModule_AddStringConstant(module, "__sources__", ZEROCOPY_SOURCES);
 }
 
 static PyModuleDef_Slot slots[] = {
