@@ -56,6 +56,7 @@ typedef struct {
     PyObject *owner;
     DLManagedTensorVersioned *versioned;
     DLManagedTensor *legacy;
+    bool owner_is_result; /* whether `owner` is an ndarray of exactly this memory, made for this conversion */
     int64_t own_strides[MAX_NDIM]; /* storage for `strides`, if the exporter computes them */
 } Memory;
 
@@ -65,6 +66,7 @@ memory_init(Memory *memory)
     memory->owner = NULL;
     memory->versioned = NULL;
     memory->legacy = NULL;
+    memory->owner_is_result = false;
 }
 
 /* Drops the owner. An importer that fails calls it. */

@@ -128,8 +128,7 @@ run_exchange(Exporter *self, PyObject *obj, Memory *out)
     out->strides = tensor.strides;
     out->dtype = tensor.dtype;
     out->readonly = false;
-    out->versioned = NULL;
-    out->legacy = NULL;
+    memory_init(out);
     out->owner = take_storage(exporter, obj);
     return out->owner == NULL ? -1 : 0;
 }
