@@ -99,14 +99,14 @@ run_array(Exporter *self, PyObject *obj, Memory *out)
     /* Without a base it is a copy: of text as objects, or of a layout that the function does not alias. */
     int status = -1;
     if (PyArray_CheckExact(array) && PyArray_BASE((PyArrayObject *)array) != NULL) {
+        if (exporter->readonly) {
+            PyArray_CLEARFLAGS((PyArrayObject *)array, NPY_ARRAY_WRITEABLE);
+        }
         status = export_ndarray(array, out);
     }
     Py_DECREF(array); /* `out` holds it */
-    if (UNLIKELY(status < 0)) {
-        return -1;
-    }
-    out->readonly |= exporter->readonly;
-    return 0;
+    out->owner_is_result = true;
+    return status;
 }
 
 /* Parses (function, *, keywords=None, readonly=False) for both types. */

@@ -35,6 +35,7 @@ export_ndarray(PyObject *obj, Memory *out)
     out->readonly = !(flags & NPY_ARRAY_WRITEABLE);
     out->versioned = NULL;
     out->legacy = NULL;
+    out->owner_is_result = false;
     out->owner = Py_NewRef(obj);
     return 0;
 }
@@ -42,6 +43,11 @@ export_ndarray(PyObject *obj, Memory *out)
 PyObject *
 import_ndarray(Memory *memory)
 {
+    if (memory->owner_is_result && memory->readonly == !PyArray_ISWRITEABLE((PyArrayObject *)memory->owner)) {
+        PyObject *array = memory->owner;
+        memory->owner = NULL;
+        return array;
+    }
     PyArray_Descr *descr = dtype_to_numpy(memory->dtype);
     if (UNLIKELY(descr == NULL || memory->ndim > NPY_MAXDIMS)) {
         memory_release(memory);

@@ -72,9 +72,11 @@ class ArrowColumn(Column):
     # Not a cached property, which takes a lock before Python 3.12.
     @property
     def chunks(self) -> tuple[Memory, ...]:
-        """The memory, each chunk with its owner; read once."""
+        """The memory, each chunk with its owner; read once. Empty chunks are left out, or all but one."""
         if self._chunks is None:
-            self._chunks = tuple(self._read())
+            chunks = tuple(self._read())
+            # A column that is one chunk except for empty ones is aliased, as streams leave those out.
+            self._chunks = tuple([c for c in chunks if c.length]) or chunks[:1] if len(chunks) > 1 else chunks
         return self._chunks
 
     def _read(self) -> Sequence[Memory]:

@@ -264,10 +264,13 @@ _KINDS: dict[str, Callable[[Decoder, Column, Field], Any]] = {
 def decode(table: Table, request: Request) -> dict[str, Any]:
     """Return each column's tree by its path; raise one error for all columns that are refused."""
     options, target = request.options, request.target
+    encode, datetimes = bool(options.encode), target.has_datetime64
+    if not isinstance(options.nulls, dict):  # one policy, and so one decoder, for all columns
+        decoder = Decoder(nulls.parse(options.nulls, None), encode, datetimes)
+        return map_columns(table, lambda label, path, column: decoder.decode(column))
 
     def tree(label: Hashable, path: str, column: Column) -> Any:
-        policy = nulls.parse(options.nulls, label)
-        return Decoder(policy, bool(options.encode), target.has_datetime64).decode(column)
+        return Decoder(nulls.parse(options.nulls, label), encode, datetimes).decode(column)
 
     return map_columns(table, tree)
 
