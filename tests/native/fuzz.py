@@ -152,10 +152,11 @@ class Fuzzer:
 
     # -- cases ----------------------------------------------------------------
 
-    def run(self, data: bytes) -> None:
-        """Run one case; raises AssertionError with its description for a finding."""
+    def run(self, data: bytes, way: int | None = None) -> None:
+        """Run one case, in one of 8 ways; raises AssertionError with its description for a finding."""
         case, read = decode(data, self.arena)
-        way = read.below(8)
+        chosen = read.below(8)
+        way = chosen if way is None else way
         self.action = read.below(3)
         try:
             if way < 3:

@@ -27,6 +27,13 @@
 
 #define MAX_NDIM 64 /* of NumPy 2, torch and JAX */
 
+/* The highest address of a process: 56 bits on x86-64 (five-level paging). */
+#if defined(__x86_64__) || defined(_M_X64)
+#define LAST_ADDRESS (((uint64_t)1 << 56) - 1)
+#else
+#define LAST_ADDRESS ((uint64_t)UINTPTR_MAX)
+#endif
+
 #if defined(__GNUC__) || defined(__clang__)
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
