@@ -26,12 +26,12 @@ def fuzzer():
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 def test_the_corpus(fuzzer, path):
-    for way in range(8):  # each description in every kind of route
+    for way in range(9):  # each description in every kind of route
         fuzzer.run(path.read_bytes(), way)
 
 
 @settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-@given(st.binary(max_size=72))
+@given(st.binary(max_size=120))
 def test_inputs_of_hypothesis(fuzzer, data):
     fuzzer.run(data)
 
@@ -40,7 +40,7 @@ def test_random_inputs_reach_every_outcome(fuzzer):
     fuzzer.outcomes.clear()
     for seed in range(4000):
         fuzzer.run(fuzz.random_bytes(seed))
-    kinds = ("array", "capsule", "column", "buffer", "ndarray")
+    kinds = ("array", "capsule", "column", "buffer", "ndarray", "table")
     missing = {(kind, taken) for kind in kinds for taken in (True, False)} - set(fuzzer.outcomes)
     assert not missing
 
