@@ -18,8 +18,6 @@ from zerocopy.device import HOST, same_memory_space
 from zerocopy.dtype import NATIVE_NAMES, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout import threads
-from zerocopy.layout.record_type import record_type
-from zerocopy.layout.transposition import to_rows
 from zerocopy.plan import Plan
 from zerocopy.protocols import cuda_array_interface
 from zerocopy.protocols.array_interface import aligned_empty
@@ -33,14 +31,13 @@ from zerocopy.tables.decode import TensorLeaf, decode, refused_by
 from zerocopy.tables.hub import loaded_hub
 from zerocopy.tables.nulls import NO_MASK
 from zerocopy.tables.options import Request
+from zerocopy.tables.row_writer import LARGE, row_writer
 from zerocopy.tables.summary import combine_errors
 
 #: Arrow pads its buffers to multiples of this (Columnar Format, "Buffer Alignment and Padding").
 _PADDING = 64
 #: The largest gap, in bytes, between columns of one array that is not worth a copy.
 _PAGE = 4096
-#: From this size on, in bytes, NumPy's allocator gets fresh pages from the kernel.
-_LARGE = 1 << 22
 _COLUMNS = Fix(options={"layout": "columns"}, effect="gives each column on its own")
 #: Elements, and at least rows, that are cast at a time.
 _BLOCK, _ROWS = 1 << 14, 64
@@ -317,7 +314,7 @@ def _pieces(column: Column, leaf: TensorLeaf) -> Iterator[Array]:
 def _memory(shape: tuple[int, int], storage: np.dtype[Any]) -> Array:
     """Return uninitialised memory from the allocator that is faster."""
     nbytes = shape[0] * shape[1] * storage.itemsize
-    hub = loaded_hub() if nbytes >= _LARGE else None
+    hub = loaded_hub() if nbytes >= LARGE else None
     if hub is None:
         return aligned_empty(shape, storage)
     # The kernel clears the pages of NumPy's large allocations; Arrow's pool reuses freed ones.
@@ -374,9 +371,6 @@ def _by_rows(pieces: list[list[Array]], rows: int, storage: np.dtype[Any]) -> Ar
     out = _memory((rows, len(pieces)), storage)
     if not out.size:
         return out
-    # The kernels see a row as a record of values of one width.
-    record = record_type(np.dtype([(f"{k}", f"V{storage.itemsize}") for k in range(len(pieces))]))
-    records = out.view(record.dtype)[:, 0]
     # The rows at which any column begins a chunk: between two of them each column is one array.
     starts = {0, rows}
     for parts in pieces:
@@ -384,14 +378,12 @@ def _by_rows(pieces: list[list[Array]], rows: int, storage: np.dtype[Any]) -> Ar
     chunks = [iter(parts) for parts in pieces]
     current: list[Array] = [np.empty(0, storage)] * len(pieces)
     begins = [0] * len(pieces)
+    fill = row_writer(out)
     for low, high in pairwise(sorted(starts)):
         for k, remaining in enumerate(chunks):
             while begins[k] + len(current[k]) <= low:
                 begins[k] += len(current[k])
                 current[k] = next(remaining)
-        segment = [
-            values[low - begin : high - begin].view(record.leaves[0].dtype)
-            for values, begin in zip(current, begins, strict=True)
-        ]
-        to_rows(segment, record, records[low:high], None)
+        segment = [values[low - begin : high - begin] for values, begin in zip(current, begins, strict=True)]
+        fill(segment, low, high)
     return out
