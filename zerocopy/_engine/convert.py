@@ -150,7 +150,7 @@ convert.__signature__ = SIGNATURE  # type: ignore[attr-defined]
 def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
     try:
-        options = check_options("convert", passed)
+        options = check_options("convert", passed) if passed else {}
         call = Call(obj, to, options)
     except Exception as error:
         error.__suppress_context__ = True  # the route table's KeyError, or TypeError, is not a cause

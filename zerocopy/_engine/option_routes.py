@@ -46,8 +46,11 @@ def is_routable(target: Framework, options: Mapping[str, Any]) -> bool:
     return "dtype" not in options or bool(_dtypes_of(options["dtype"]))
 
 
-def option_route(parts: Parts, options: Mapping[str, Any]) -> Route | None:
-    """Return the route for an array and these options, none of them None; or None."""
+def option_route(parts: Parts, options: Mapping[str, Any], plain: Route | None) -> Route | None:
+    """Return the route for an array and these options, none of them None; or None.
+
+    `plain` is the route without options, in a form of host memory.
+    """
     target = parts.target
     if not is_routable(target, options):
         return None
@@ -56,36 +59,29 @@ def option_route(parts: Parts, options: Mapping[str, Any]) -> Route | None:
         if parts.owned:
             return identity
         # A route aliases or raises, so it serves copy=False too.
-        return None if target.tables and parts.source.tables else _plain(parts)
+        return None if target.tables and parts.source.tables else plain
     if target.kind == "table" or (target.tables and parts.source.tables):
         return None  # tables and columns of them have rules of their own
     if parts.owned and not _is_ndarray(parts):
         return _own_route(parts, options)
     step = _step(parts, options)
     if step is None:
-        return _plain(parts)
+        return plain
     return _stepped(parts, step, fresh=copy is True)
 
 
-def chain(exporter: Route, importer: Route) -> Route:
-    """Return ``importer(exporter(obj))`` as a function of `obj`."""
-    if exporter is identity:
-        return importer
-    if importer is identity:
-        return exporter
-
-    def route(obj: Any) -> Any:
-        return importer(exporter(obj))
-
-    return route
-
-
-def _plain(parts: Parts) -> Route | None:
-    """Return the route without options, of a form in host memory."""
-    for form, importer in parts.importers.items():
-        if form in parts.exporters and form != "cuda":
-            return chain(parts.exporters[form], importer)
-    return None
+def _composed(*functions: Route) -> Route:
+    """Return the functions, applied from left to right, as one of at most three calls."""
+    kept = [function for function in functions if function is not identity]
+    if len(kept) < 2:
+        return kept[0] if kept else identity
+    if len(kept) > 3:
+        return _composed(_composed(*kept[:-2]), *kept[-2:])
+    first, second = kept[:2]
+    if len(kept) == 2:
+        return lambda obj: second(first(obj))
+    third = kept[2]
+    return lambda obj: third(second(first(obj)))
 
 
 def _stepped(parts: Parts, step: Route, fresh: bool) -> Route | None:
@@ -94,7 +90,7 @@ def _stepped(parts: Parts, step: Route, fresh: bool) -> Route | None:
     for form in ("readonly", "ndarray"):
         if form in parts.exporters and form in importers:
             importer = importers["ndarray"] if fresh else importers[form]
-            return chain(chain(parts.exporters[form], step), importer)
+            return _composed(parts.exporters[form], step, importer)
     return None
 
 
@@ -107,9 +103,9 @@ def _own_route(parts: Parts, options: Mapping[str, Any]) -> Route | None:
     if check is None or target.kind != "tensor" or not target.can_copy_to_device:
         return None
     if "dtype" in options:
-        check = chain(check, _checked(_dtypes_of(options["dtype"])))
+        check = _composed(check, _checked(_dtypes_of(options["dtype"])))
     if options.get("writable") is True and target.mutable:
-        check = chain(check, _refuse_readonly)
+        check = _composed(check, _refuse_readonly)
     copy_to_device = target.copy_to_device
 
     def unchanged(obj: Any) -> Any:
@@ -172,7 +168,7 @@ def _step(parts: Parts, options: Mapping[str, Any]) -> Route | None:
 
 
 def _then(first: Route | None, second: Route) -> Route:
-    return second if first is None else chain(first, second)
+    return second if first is None else _composed(first, second)
 
 
 def _checked(dtypes: list[np.dtype[Any]]) -> Route:

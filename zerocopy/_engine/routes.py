@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._engine.option_routes import Parts, Route, chain, is_routable, option_route
+from zerocopy._engine.option_routes import Parts, Route, is_routable, option_route
 from zerocopy._engine.target import resolve
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.framework import Framework, identity
@@ -147,14 +147,17 @@ def python_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | N
     """Return the route of Python functions, or None."""
     if "columns" in parts.exporters and parts.target.kind == "tensor":
         return _columns_route(parts, to, options)
-    if options:
-        return option_route(parts, options)
-    if parts.target.tables and parts.source.tables:
+    if not options and parts.target.tables and parts.source.tables:
         exporter, importer = parts.exporters.get("arrow"), parts.importers.get("arrow")
         return _table_route(parts.source, parts.target, exporter, importer)
+    plain = _plain_route(parts, host_only=bool(options))
+    return option_route(parts, options, plain) if options else plain
+
+
+def _plain_route(parts: Parts, host_only: bool) -> Route | None:
     for form, importer in parts.importers.items():
-        if form in parts.exporters:
-            return chain(parts.exporters[form], importer)
+        if form in parts.exporters and not (host_only and form == "cuda"):
+            return _chain(parts.exporters[form], importer)
     return None
 
 
@@ -216,3 +219,15 @@ def _table_route(
 def _kept_route(column: Any, to: Any, options: Mapping[str, Any]) -> Route:
     keep(column, to, options)
     return routes_of(to, options)[type(column)]
+
+
+def _chain(exporter: Route, importer: Route) -> Route:
+    if exporter is identity:
+        return importer
+    if importer is identity:
+        return exporter
+
+    def route(obj: Any) -> Any:
+        return importer(exporter(obj))
+
+    return route
