@@ -170,8 +170,9 @@ class Section:
     tasks : callable
         ``tasks(settings) -> list of Task``; cheap, because it is called to count them.
     look : str
-        How it is shown: ``"contest"`` (zerocopy against others), ``"rivals"`` (a row for each
-        contender), ``"series"`` (a column for each label) or ``"figures"``.
+        How it is shown: ``"contest"`` (zerocopy against others), ``"references"`` (the ratio to
+        others and to each reference), ``"rivals"`` (a row for each contender), ``"series"`` (a
+        column for each label) or ``"figures"``.
     goals : callable
         ``goals(cases) -> list of Goal``.
     quick : bool

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.formats import format_duration
 from benchmarks.pages.words import added, best, goals, picture, ratio, table, time
-from benchmarks.report import format_duration
 
 TITLE = "Benchmarks of conversions"
 ABOUT = "The cost of one conversion, compared with calls written by hand."

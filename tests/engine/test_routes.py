@@ -100,7 +100,7 @@ def same_memory(a: StridedView, b: StridedView) -> bool:
 
 def test_torch_import() -> None:
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch import capsule_importer
+    from zerocopy._frameworks.torch.fast_path import capsule_importer
 
     x = sample("f4")
     ours = capsule_importer(torch)
@@ -148,7 +148,7 @@ def test_tensorflow_import_and_export() -> None:
 
     x = sample("f4")
     imports = ours.fast_importers(tf)
-    assert set(imports) == {"aligned", "readonly", "ndarray"}
+    assert set(imports) - {"native"} == {"aligned", "readonly", "ndarray"}
     a, b = imports["aligned"](x.__dlpack__()), tf.experimental.dlpack.from_dlpack(x.__dlpack__())
     assert zc.view(a).ptr == zc.view(b).ptr == x.ctypes.data
     assert a.device == b.device

@@ -9,6 +9,7 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks.jax import capsules
 from zerocopy._frameworks.jax.capsules import AsCuda, OnDevice, from_capsule, on_device, to_capsule
 from zerocopy.casting.on_device import fits
 from zerocopy.device import CPU, CUDA, CUDA_MANAGED, HOST, NO_SYNC_STREAM, ROCM, Device
@@ -116,7 +117,9 @@ class Jax(Framework):
                 raise BufferError("packed or not row-major: asarray copied it")
             return view
 
-        return {"ndarray": ndarray, "readonly": ndarray, "capsule": export, "aligned": export}
+        forms = {"ndarray": ndarray, "readonly": ndarray, "capsule": export, "aligned": export}
+        native = capsules.exporter()
+        return forms | ({"native": native} if native is not None else {})
 
     # -- target ---------------------------------------------------------------
 
@@ -231,7 +234,10 @@ class Jax(Framework):
         def readonly(array: Any) -> Any:
             return ndarray(writable_alias(array))
 
-        return {"aligned": aligned, "readonly": readonly, "ndarray": ndarray}
+        names = [*NATIVE_NAMES, *(name for name in _FOREIGN if hasattr(self.module().numpy, name))]
+        native = capsules.importer(config, names)
+        forms = {"aligned": aligned, "readonly": readonly, "ndarray": ndarray}
+        return forms | ({"native": native} if native is not None else {})
 
     # -- devices --------------------------------------------------------------
 
