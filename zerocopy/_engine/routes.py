@@ -155,8 +155,10 @@ def python_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | N
 
 
 def _plain_route(parts: Parts, host_only: bool) -> Route | None:
+    """Return the route of the first form that both sides have; ``native`` is not for Python."""
+    excluded = ("native", "cuda") if host_only else ("native",)
     for form, importer in parts.importers.items():
-        if form in parts.exporters and not (host_only and form == "cuda"):
+        if form in parts.exporters and form not in excluded:
             return _chain(parts.exporters[form], importer)
     return None
 
