@@ -46,6 +46,13 @@ def machine() -> dict[str, Any]:
     }
 
 
+def core() -> dict[str, Any]:
+    """Return whether zerocopy's compiled core is loaded in this process, and why not."""
+    from zerocopy import _native
+
+    return {"loaded": _native.core is not None, "why_not": _native.why_not}
+
+
 def load() -> float | None:
     """Return the load average of the last minute, which includes this process."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None

@@ -8,7 +8,8 @@
 ``--write`` uses the newest full results of each suite in ``benchmarks/results/``. Results of
 quick or interrupted runs, and of a part of a suite, do not become pages. Sections that need a GPU
 have separate pages, ``docs/gpu-....md``; for these a part of the suite is enough. Each page gets a
-row in ``docs/index.md``.
+row in ``docs/index.md``. ``docs/compiled-core.md`` has its prose from ``docs/compiled-core.in`` and its
+tables from the newest results that were measured with the compiled core.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 import click
 
 from benchmarks import results as storage
+from benchmarks.pages import compiled_core
 from benchmarks.results import needs_gpu
 from benchmarks.suite import SUITES
 
@@ -99,6 +101,8 @@ def page(path: Path, suite: str = "") -> str:
         data = _only(data, suite_sections) if len(data["suites"]) > 1 else data
         parts, title, about, arguments = module.body(data), module.TITLE, module.ABOUT, suite
         gpu = "Nothing here was measured on a GPU."
+    if "core" in data:
+        gpu = f"{gpu} It was measured {storage.read(path).build}."
     return "\n".join([_intro(path, data, arguments, title, about, contenders, gpu), *parts]) + "\n"
 
 
@@ -216,11 +220,26 @@ def write(folder: Path, docs: Path) -> list[Path]:
         target = docs / f"gpu-{PAGES[suite]}"
         target.write_text(page(path, suite), encoding="utf-8")
         written.append(target)
+    template = docs / f"{compiled_core.NAME}.in"
+    if template.exists():
+        target = template.with_suffix(".md")
+        path = compiled_core.newest(folder)
+        target.write_text(compiled_core.page(template, path), encoding="utf-8")
+        written += [target, *(_picture_of_core(path, docs) if path else [])]
     index = docs / "index.md"
     if index.exists():
         existing = [suite for suite in ON_GPU if (docs / f"gpu-{PAGES[suite]}").exists()]
         index.write_text(with_gpu_pages(index.read_text(encoding="utf-8"), existing), encoding="utf-8")
     return written
+
+
+def _picture_of_core(path: Path, docs: Path) -> list[Path]:
+    """Draw the picture of the compiled core, whose results may be in another file than those of its suite."""
+    from benchmarks.plots import draw
+
+    results = storage.read(path)
+    results.cases = {compiled_core.SECTION: results.cases[compiled_core.SECTION]}
+    return draw(results, docs / "pictures")
 
 
 def with_gpu_pages(index: str, suites: Collection[str]) -> str:

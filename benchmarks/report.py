@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import floor, log10
 
 from rich import box
 from rich.console import Console
@@ -11,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.comparison import Change
+from benchmarks.formats import format_duration, format_quantity
 from benchmarks.results import Results
 from benchmarks.suite import Case, Entry, Goal, Section, median
 from benchmarks.timing import Timing
@@ -91,6 +91,8 @@ def _unlike(old: Results, new: Results) -> list[str]:
         )
     elif old.quick:
         reasons.append("both runs are quick: with so few blocks, noise alone can exceed the threshold")
+    if old.compiled != new.compiled:
+        reasons.append(f"the earlier results were measured {old.build}, the new ones {new.build}")
     reasons += [
         f"the {name} results are not complete: interrupted, or a task failed"
         for name, results in (("earlier", old), ("new", new))
@@ -101,59 +103,6 @@ def _unlike(old: Results, new: Results) -> list[str]:
 
 def _kind(results: Results) -> str:
     return ", quick" if results.quick else ""
-
-
-def format_duration(nanoseconds: float) -> str:
-    """Return a time with three digits.
-
-    Examples
-    --------
-    >>> format_duration(1234), format_duration(12.3e6), format_duration(430)
-    ('1.23 us', '12.3 ms', '430 ns')
-    """
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if nanoseconds >= size:
-            scaled = nanoseconds / size
-            return f"{scaled:.{2 if scaled < 10 else 1 if scaled < 100 else 0}f} {unit}"
-    return f"{nanoseconds:.0f} ns"
-
-
-def format_quantity(value: float, unit: str) -> str:
-    """Return a value with its unit.
-
-    Examples
-    --------
-    >>> format_quantity(-12.3, "ns"), format_quantity(2048, "bytes")
-    ('-12 ns', '2.0 KiB')
-    >>> format_quantity(0.456, "x"), format_quantity(0.00123, "x")
-    ('0.46x', '0.0012x')
-    """
-    if unit == "x":
-        return f"{value:.2g}x" if 0 < abs(value) < 0.1 else f"{value:.2f}x"
-    if unit == "bytes":
-        for name, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-            if abs(value) >= size:
-                return f"{value / size:.1f} {name}"
-        return f"{value:.0f} B"
-    if unit == "ns":
-        return f"{value:.0f} ns" if abs(value) < 1e4 else format_duration(value)
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g} {unit}".strip()
-
-
-def format_speedup(speedup: float) -> str:
-    """Return a speed-up with two digits.
-
-    Examples
-    --------
-    >>> format_speedup(1449.3), format_speedup(4.0), format_speedup(1.02), format_speedup(0.69)
-    ('1,400x faster', '4.0x faster', '1.0x', '1.4x slower')
-    """
-    times = max(speedup, 1 / speedup)
-    if times < 1.05:
-        return "1.0x"
-    digits = 1 - floor(log10(times))
-    text = f"{round(times, digits):,.{max(digits, 0)}f}x"
-    return f"{text} {'faster' if speedup > 1 else 'slower'}"
 
 
 def _table() -> Table:
@@ -303,7 +252,44 @@ def _rivals(cases: Sequence[Case], width: int) -> list[Table]:
     return [table]
 
 
-_LOOKS = {"contest": _contest, "rivals": _rivals, "series": _series, "figures": _figures}
+def _references(cases: Sequence[Case], width: int) -> list[Table]:
+    """Return zerocopy's time, and its ratio to code by hand, the documented call and each reference.
+
+    A narrow terminal has one ratio: to a case's last reference if it has several, else to code by hand.
+    """
+    notes = list(dict.fromkeys(entry.note for case in cases for entry in case.timed("reference")))
+    table = _table()
+    if width < WIDE:
+        table.add_column("case", overflow="fold")
+        for name in ("zerocopy", "ratio"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("to", overflow="fold")
+        for case in cases:
+            ours, hand = case.fastest("ours"), case.fastest("documented", "idiom")
+            references = case.timed("reference")
+            rival = hand if hand and len(references) < 2 else references[-1] if references else None
+            name = "-" if rival is None else "by hand" if rival is hand else rival.note
+            table.add_row(Text(case.name), _time(ours, spread=False), _times(ours, rival), name)
+        return [table]
+    _add_names(table, cases, width)
+    table.add_column("zerocopy", justify="right", no_wrap=True)
+    for name in ("fastest by hand", "documented", *notes):
+        table.add_column(Text(f"to {name}"), justify="right")
+    for case in cases:
+        ours = case.fastest("ours")
+        rivals = [case.fastest("documented", "idiom"), case.fastest("documented")]
+        rivals += [next((e for e in case.timed("reference") if e.note == note), None) for note in notes]
+        table.add_row(Text(case.name), _time(ours), *(_times(ours, rival) for rival in rivals))
+    return [table]
+
+
+_LOOKS = {
+    "contest": _contest,
+    "references": _references,
+    "rivals": _rivals,
+    "series": _series,
+    "figures": _figures,
+}
 
 
 def _goals(goals: Sequence[Goal], width: int) -> Table:
@@ -344,7 +330,8 @@ def _facts(results: Results) -> str:
     return (
         f"\n{state}{computer['cpu']}, {computer['cores']} cores"
         f"{', virtual' if computer['virtual'] else ''}; {computer['system']}; {computer['python']}\n"
-        f"{known}\n{facts['started']}; load {facts['load_before']} before, {facts.get('load_after')} after; "
+        f"{known}\n{results.build}\n"
+        f"{facts['started']}; load {facts['load_before']} before, {facts.get('load_after')} after; "
         f"medians (interquartile range) of {facts['settings']['pace']['rounds']} interleaved blocks"
     )
 

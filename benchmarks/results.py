@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machine import load, machine, slug, versions
+from benchmarks.machine import core, load, machine, slug, versions
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Suite
 from benchmarks.timing import Raised, Timing
 
@@ -93,7 +93,7 @@ class Results:
     goals : list of Goal
         The goals that have been judged.
     facts : dict
-        What the figures depend on: machine, versions, settings, load, date.
+        What the figures depend on: machine, compiled core, versions, settings, load, date.
     complete : bool
         False while it runs, or if it was interrupted or a task failed.
     """
@@ -112,6 +112,19 @@ class Results:
     def quick(self) -> bool:
         """Whether it was a quick run, whose figures are rough."""
         return bool(self.facts["settings"]["quick"])
+
+    @property
+    def compiled(self) -> bool:
+        """Whether zerocopy's compiled core was loaded; older results were measured before there was one."""
+        return bool(self.facts.get("core", {}).get("loaded"))
+
+    @property
+    def build(self) -> str:
+        """The build of zerocopy that was measured, in words."""
+        if self.compiled:
+            return "with zerocopy's compiled core"
+        why = self.facts.get("core", {}).get("why_not")
+        return "without zerocopy's compiled core" + (f" ({why})" if why else "")
 
     @classmethod
     def begin(cls, suites: Iterable[Suite], settings: Settings, names: Sequence[str] = ()) -> Results:
@@ -135,6 +148,7 @@ class Results:
                 "asked": list(names) or [suite.name for suite in suites],
                 "started": _now(),
                 "machine": computer,
+                "core": core(),
                 "load_before": load(),
                 "versions": versions(distributions),
                 "settings": asdict(settings),

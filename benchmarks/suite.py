@@ -23,7 +23,8 @@ SUITES = {
     "pipeline": "benchmarks.pipeline",
 }
 
-#: Sections that a quick run starts with: those of pictures, and one of each suite.
+#: Sections that a quick run starts with: those of pictures, and one of each suite. conversion/core is one
+#: long task, which would leave no time for the others.
 FIRST = (
     *("conversion/grid", "conversion/sizes", "conversion/pairs"),
     "tables/columns",
@@ -170,8 +171,9 @@ class Section:
     tasks : callable
         ``tasks(settings) -> list of Task``; cheap, because it is called to count them.
     look : str
-        How it is shown: ``"contest"`` (zerocopy against others), ``"rivals"`` (a row for each
-        contender), ``"series"`` (a column for each label) or ``"figures"``.
+        How it is shown: ``"contest"`` (zerocopy against others), ``"references"`` (the ratio to
+        others and to each reference), ``"rivals"`` (a row for each contender), ``"series"`` (a
+        column for each label) or ``"figures"``.
     goals : callable
         ``goals(cases) -> list of Goal``.
     quick : bool

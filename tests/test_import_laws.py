@@ -37,22 +37,35 @@ NOUNS = {"device", "dtype", "errors", "plan", "source", "strided_view"}
 #: Each part of the package, with the other parts that it may import, in functions too (DESIGN section 5).
 LAYERS: dict[str, set[str]] = {
     **dict.fromkeys(NOUNS, NOUNS | {"notebooks"}),
+    # The compiled core and its loader.
+    "_native": set(),
     "forks": set(),
     "notebooks": set(),
-    "protocols": NOUNS,
+    "protocols": NOUNS | {"_native"},
     "layout": NOUNS | {"forks", "protocols"},
-    "pool": NOUNS | {"forks", "framework", "notebooks", "protocols", "registry"},
+    "pool": NOUNS | {"_native", "forks", "framework", "notebooks", "protocols", "registry"},
     "framework": NOUNS | {"forks"},
     # It loads a framework's file when an object or a target needs it.
     "registry": NOUNS | {"_frameworks", "forks", "framework"},
     "casting": NOUNS | {"protocols", "registry"},
-    "tables": NOUNS | {"casting", "forks", "framework", "layout", "protocols", "registry"},
+    "tables": NOUNS | {"_native", "casting", "forks", "framework", "layout", "protocols", "registry"},
     "describe": NOUNS | {"framework", "protocols", "registry", "tables"},
     "_frameworks": NOUNS
-    | {"forks", "casting", "framework", "layout", "pool", "protocols", "registry", "tables"},
-    "_engine": NOUNS | {"casting", "describe", "framework", "protocols", "registry", "tables"},
+    | {"_native", "forks", "casting", "framework", "layout", "pool", "protocols", "registry", "tables"},
+    "_engine": NOUNS | {"_native", "casting", "describe", "framework", "protocols", "registry", "tables"},
     "cli": NOUNS
-    | {"_engine", "describe", "forks", "notebooks", "pool", "protocols", "registry", "tables", "zerocopy"},
+    | {
+        "_engine",
+        "_native",
+        "describe",
+        "forks",
+        "notebooks",
+        "pool",
+        "protocols",
+        "registry",
+        "tables",
+        "zerocopy",
+    },
     "__main__": {"cli"},
     # The public names, loaded on first use.
     "zerocopy": NOUNS | {"_engine", "cli", "forks", "framework", "layout", "pool", "registry", "tables"},

@@ -1,7 +1,7 @@
 """The cost of conversions, compared with calls written by hand."""
 
 import zerocopy as zc
-from benchmarks.conversion import containers, dtypes, gpu, grid, inputs, pairs, process, rival
+from benchmarks.conversion import containers, core, dtypes, gpu, grid, inputs, pairs, process, rival
 from benchmarks.conversion.subjects import SUBJECTS
 from benchmarks.suite import Suite
 
@@ -12,6 +12,7 @@ SUITE = Suite(
     (
         grid.SECTION,
         pairs.SECTION,
+        core.SECTION,
         *gpu.SECTIONS,
         inputs.SIZES_SECTION,
         containers.SECTION,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.formats import format_duration, format_quantity
 from benchmarks.pages.words import goals, picture, ratio, table, time
 from benchmarks.pipeline.contenders import METHODS
-from benchmarks.report import format_duration, format_quantity
 
 TITLE = "Benchmarks of a pipeline"
 ABOUT = "From Parquet to scores through five frameworks: the cost of the borders, and of the work."

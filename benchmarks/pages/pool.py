@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.formats import format_quantity
 from benchmarks.pages.words import goals, picture, rivals, speedup, table, time
-from benchmarks.report import format_quantity
 
 TITLE = "Benchmarks of the pool"
 ABOUT = "Gains and costs of one memory pool for all frameworks."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.formats import format_quantity
 from benchmarks.pages.words import goals, rivals, series, table
-from benchmarks.report import format_quantity
 
 TITLE = "Benchmarks of tables"
 ABOUT = "Tables to tensors and to other tables, compared with other libraries and calls written by hand."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.report import format_duration, format_quantity, format_speedup
+from benchmarks.formats import format_duration, format_quantity, format_speedup
 
 
 def picture(name: str, alt: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from benchmarks.formats import format_quantity
 from benchmarks.pipeline.contenders import METHODS
 from benchmarks.pipeline.data import QUICK, Files, files
 from benchmarks.pipeline.run import Outcome, Runner, differs, quiet, race
 from benchmarks.pipeline.stages import WHOLE, Engines, cpu, gpu, lacks, needs, stages
-from benchmarks.report import format_quantity
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Raised, Timing
 

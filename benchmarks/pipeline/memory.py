@@ -9,12 +9,12 @@ import sys
 from functools import partial
 
 from benchmarks.children import environment
+from benchmarks.formats import format_quantity
 from benchmarks.pipeline.contenders import METHODS
 from benchmarks.pipeline.contenders.method import Method
 from benchmarks.pipeline.contest import left_out, rows, wanted
 from benchmarks.pipeline.data import Files, files
 from benchmarks.pipeline.stages import cpu
-from benchmarks.report import format_quantity
 from benchmarks.suite import Case, Entry, Section, Settings, Task
 
 PEAK = "bytes at the peak, "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.plots import grid, layouts, pipeline, pool, sizes
+from benchmarks.plots import core, grid, layouts, pipeline, pool, sizes
 from benchmarks.plots.style import save, style_context
 from benchmarks.results import Results
 
@@ -41,6 +41,7 @@ class Picture:
 
 PICTURES = (
     Picture("conversion-grid", ("conversion/grid", "conversion/pairs"), grid.draw),
+    Picture("conversion-core", ("conversion/core",), core.draw),
     Picture("conversion-sizes", ("conversion/sizes",), sizes.draw),
     Picture("layouts", ("layout/to-columns", "layout/to-rows"), layouts.draw),
     Picture("pool", ("pool/recycle", "pool/aligned"), pool.draw),

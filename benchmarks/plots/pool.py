@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.formats import format_speedup
 from benchmarks.plots import style
-from benchmarks.report import format_speedup
 from benchmarks.results import Results
 from benchmarks.suite import Case, Entry, median
 

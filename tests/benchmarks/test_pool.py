@@ -97,7 +97,7 @@ def test_pool_results_become_a_page(tmp_path, monkeypatch):
     results.finish([("pool", aligned), ("pool", recycling)], complete=True)
     counts = results.cases["pool/aligned"][0].figures
     assert counts["arrays"] == 24
-    assert counts[ALIGNED] == 24 or "machine code" in results.cases["pool/aligned"][0].remarks[-1]
+    assert counts[ALIGNED] == 24 or "compiled core" in results.cases["pool/aligned"][0].remarks[-1]
     file = tmp_path / "pool-here.json"
     results.save(file)
     text = page(file)

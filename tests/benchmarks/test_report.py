@@ -15,7 +15,7 @@ from benchmarks.timing import Timing
 
 
 @pytest.mark.parametrize("width", [80, 120, 160])
-@pytest.mark.parametrize("look", ["contest", "rivals", "series", "figures"])
+@pytest.mark.parametrize("look", ["contest", "references", "rivals", "series", "figures"])
 def test_tables_fit_their_terminal(width, look):
     from rich.console import Console
 

@@ -1,14 +1,13 @@
 """``host="aligned"``: alignment of all NumPy arrays of the process, until its exit."""
 
-import platform
-
 import pytest
 
-from zerocopy.pool.host import c_library, machine_code
+from zerocopy._native import core
+from zerocopy.pool.host import c_library
 
 pytestmark = pytest.mark.skipif(c_library.refusal() is not None, reason=str(c_library.refusal()))
 
-x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the machine code is for x86-64")
+native = pytest.mark.skipif(not hasattr(core, "allocator_functions"), reason="needs the compiled core")
 
 ALIGNED = """
 import gc, io, os, pickle, random, sys, threading
@@ -72,7 +71,7 @@ def check(sizes):
 """
 
 
-@x86
+@native
 def test_every_constructor_is_aligned_at_every_size(run_python):
     completed = run_python(
         ALIGNED
@@ -107,7 +106,7 @@ print(offset(np.frombuffer(bytes(4096))) in range(0, 64, 16), offset(y.copy()))
     assert completed.stdout == "True 0\n", completed.stderr
 
 
-@x86
+@native
 def test_jax_imports_every_array_without_copy(run_python):
     pytest.importorskip("jax")
     completed = run_python(
@@ -135,7 +134,7 @@ print(all(before), all(after))
     assert completed.stdout == "False True\n", completed.stderr
 
 
-@x86
+@native
 def test_zeros_in_reused_memory_are_zero(run_python):
     completed = run_python(
         ALIGNED
@@ -157,7 +156,7 @@ print("zero")
     assert completed.stdout == "zero\n", completed.stderr
 
 
-@x86
+@native
 @pytest.mark.parametrize("mode", ["aligned", "recycle"])
 def test_large_zeros_are_lazy(run_python, mode):
     completed = run_python(
@@ -181,59 +180,6 @@ print(taken < 1 << 20)
     assert completed.stdout == "True\n", completed.stderr
 
 
-@x86
-def test_realloc_keeps_content(run_python):
-    """Random calls of the functions, compared with the expected content."""
-    completed = run_python(
-        """
-import ctypes, random
-from zerocopy.pool.host import data_handler, machine_code
-allocator = data_handler._handler().allocator
-defaults = {f"default_{name}": getattr(allocator, name) for name in ("malloc", "calloc")}
-call = machine_code.functions(machine_code.load(defaults, machine_code.HUGE, 1 << 16))
-free = ctypes.CDLL(None).free
-r = random.Random(1)
-size = lambda: r.randrange(1, 1 << r.randrange(1, 21))
-held = {}
-for step in range(4000):
-    if held and r.random() < 0.6:
-        ptr = r.choice(list(held))
-        content = held.pop(ptr)
-        assert ctypes.string_at(ptr, len(content)) == content
-        if r.random() < 0.5:
-            free(ctypes.c_void_p(ptr))
-            continue
-        n = size()
-        moved = call["resized"](0, ptr, n)
-        assert moved % 64 == 0
-        kept = content[:n]
-        assert ctypes.string_at(moved, len(kept)) == kept
-        ptr, content = moved, r.randbytes(n)
-    else:
-        n = size()
-        if r.random() < 0.5:
-            ptr = call["fresh"](0, n)
-        else:
-            ptr = call["zeroed"](0, *r.choice([(1, n), (n, 1)]))
-            assert ctypes.string_at(ptr, n).count(0) == n
-        assert ptr % 64 == 0
-        content = r.randbytes(n)
-    assert ptr not in held
-    ctypes.memmove(ptr, content, n)
-    held[ptr] = content
-# The call fails, and the old block is unchanged.
-ptr = call["fresh"](0, 1000)
-ctypes.memset(ptr, 7, 1000)
-assert call["resized"](0, ptr, 1 << 62) == 0 and ctypes.string_at(ptr, 1000) == bytes([7] * 1000)
-assert call["fresh"](0, 1 << 62) == 0 and call["zeroed"](0, 1, 1 << 62) == 0
-for n, m in [(1 << 32, 1 << 32), (1 << 63, 2), (3, (1 << 63) + 1), ((1 << 64) - 1, (1 << 64) - 1)]:
-    assert call["zeroed"](0, n, m) == 0 and call["sparse"](0, n, m) == 0
-print("kept")
-"""
-    )
-    assert completed.stdout == "kept\n", completed.stderr
-
-
 def test_out_of_memory_is_a_memory_error(run_python):
     completed = run_python(
         ALIGNED
@@ -251,63 +197,6 @@ except MemoryError:
 """
     )
     assert completed.stdout == "refused\nrefused\n45\n", completed.stderr
-
-
-@x86
-def test_machine_code_matches_its_assembly():
-    """An assembler produces the same bytes from the listing."""
-    llvm = pytest.importorskip("llvmlite.binding")
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    llvm.initialize_native_asmparser()
-    lines = machine_code.listing()
-    slots = [f".set {name}, page + {8 * i}" for i, name in enumerate(machine_code.SLOTS)]
-    text = [".intel_syntax noprefix", ".text", "page:", *slots, f".zero {machine_code.START}"]
-    text += [f"{label}:" if label else instruction for label, _, instruction in lines]
-    # Between marks, so that the code is found without parsing the object file.
-    mark = bytes(range(200, 232))
-    marked = ".byte " + ", ".join(map(str, mark))
-    text = [*text[:2], marked, *text[2:], marked, ".att_syntax"]
-    module = llvm.parse_assembly("\n".join(f'module asm "{line}"' for line in text))
-    machine = llvm.Target.from_default_triple().create_target_machine()
-    assembled = machine.emit_object(module).split(mark)[1]
-    assert assembled[machine_code.START :].hex() == b"".join(code for _, code, _ in lines).hex()
-
-
-def test_alignment_without_machine_code(run_python):
-    """Linux 6.3 and later can be configured to refuse executable pages."""
-    completed = run_python(
-        """
-import ctypes
-PR_SET_MDWE, REFUSE_EXEC_GAIN = 65, 1
-if ctypes.CDLL(None).prctl(PR_SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0):
-    raise SystemExit("old kernel")
-import gc, threading
-import numpy as np
-from zerocopy.pool.host import data_handler, parse
-before = np.ones(100_000)
-(mode,) = parse("aligned")
-mode.install()
-print(mode.describe())
-sizes = (1, 100, 1000, 1024, 10**5, 2**23)
-held = [np.empty(n, np.uint8) for n in sizes] + [np.ones(n) for n in sizes]
-assert not [a for a in held if a.ctypes.data % 64]
-assert not any(np.zeros(n).any() for n in sizes)
-grown = np.arange(1000)
-grown.resize(10**6)
-assert grown.sum() == 499500
-print(mode.restore() != "", data_handler._handler().allocator.ctx)
-del before, held
-assert np.ones(100).sum() == 100
-"""
-    )
-    if "old kernel" in completed.stderr:
-        pytest.skip("the kernel cannot refuse them")
-    assert completed.returncode == 0, completed.stderr
-    description, restored = completed.stdout.splitlines()
-    assert "except zeros and resized arrays" in description
-    assert "executable" in description
-    assert restored == "True None"
 
 
 ENDS = {
@@ -344,15 +233,16 @@ go.wait()
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("mode", ["aligned", "recycle"])
-def test_interpreter_exit_with_live_arrays(run_python, mode, end):
+@pytest.mark.parametrize("setting", ["", "0"])
+def test_interpreter_exit_with_live_arrays(run_python, setting, mode, end):
     code = (
         ALIGNED.replace('"aligned"', repr(mode)) + "SIZES = (1, 100, 10**4, 10**6, 5 * 10**6)\n" + ENDS[end]
     )
-    completed = run_python(code)
+    completed = run_python(code, ZEROCOPY_NATIVE=setting)
     assert (completed.returncode, completed.stdout, completed.stderr) == (0, "", "")
 
 
-@x86
+@native
 def test_fork_keeps_both_processes_working(run_python):
     completed = run_python(
         ALIGNED
@@ -375,7 +265,7 @@ print("both")
     assert completed.stdout == "both\n", completed.stderr
 
 
-@x86
+@native
 def test_threads_allocate_while_modes_change(run_python):
     """Each call uses one consistent set of functions."""
     completed = run_python(

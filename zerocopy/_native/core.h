@@ -56,6 +56,7 @@ typedef struct {
     PyObject *owner;
     DLManagedTensorVersioned *versioned;
     DLManagedTensor *legacy;
+    bool owner_is_result; /* whether `owner` is an ndarray of exactly this memory, made for this conversion */
     int64_t own_strides[MAX_NDIM]; /* storage for `strides`, if the exporter computes them */
 } Memory;
 
@@ -65,6 +66,7 @@ memory_init(Memory *memory)
     memory->owner = NULL;
     memory->versioned = NULL;
     memory->legacy = NULL;
+    memory->owner_is_result = false;
 }
 
 /* Drops the owner. An importer that fails calls it. */
@@ -94,8 +96,6 @@ void managed_tensor_free(ManagedTensor *tensor);
 /* Returns a capsule named "dltensor" that an importer consumes. */
 PyObject *managed_tensor_capsule(Memory *memory);
 
-/* ---- owner.c ---- */
-
 /* Returns a Python object that releases what keeps `memory` alive: its owner, or an object around its DLPack
    struct. Takes the ownership. */
 PyObject *memory_take_owner(Memory *memory);
@@ -106,6 +106,17 @@ PyObject *memory_take_owner(Memory *memory);
 bool dtype_from_numpy(const PyArray_Descr *descr, DLDataType *out);
 /* Returns a borrowed descr, or NULL without an exception. */
 PyArray_Descr *dtype_to_numpy(DLDataType dtype);
+
+/* A set of DLPack data types of whole bytes with one lane. */
+typedef struct {
+    uint32_t codes[5]; /* bit c of codes[log2_bytes(bits)] */
+} DTypeSet;
+
+/* Returns 0 to 4 for 8 to 128 bits, or -1. */
+int log2_bytes(int bits);
+bool dtype_set_has(const DTypeSet *set, DLDataType dtype);
+/* Fills a set from a sequence of pairs (code, bits); -1 with an exception on failure. */
+int dtype_set_parse(PyObject *pairs, DTypeSet *out);
 
 static inline bool
 dtype_equal(DLDataType a, DLDataType b)
@@ -129,23 +140,63 @@ struct Exporter {
 };
 
 typedef struct Importer Importer;
+enum { IMPORT_REFUSES, IMPORT_COPIES, IMPORT_ALIASES };
+
 struct Importer {
     PyObject_HEAD
-    /* Takes the owner of `memory`, also on failure. Returns NULL with or without an exception. */
+    /* Returns whether `run` aliases the memory, or would alias a row-major, 64-byte aligned copy. */
+    int (*check)(const Importer *self, const Memory *memory);
+    /* Called after `check`. Takes the owner, also on failure. Returns NULL with or without an exception. */
     PyObject *(*run)(Importer *self, Memory *memory);
-    bool marks_readonly; /* whether results can be read-only */
-    bool is_mutable;     /* whether callers can write to results */
 };
 
 extern PyTypeObject ExporterType, ImporterType; /* abstract bases */
+
+/* ---- route.c: from an object of one type to a target, with fixed options ---- */
+
+typedef struct Route Route;
+struct Route {
+    PyObject_HEAD
+    /* Returns NULL with or without an exception; the slow path then decides. */
+    PyObject *(*run)(Route *self, PyObject *obj);
+    PyObject *fallback; /* a Python function of the object, called if `run` fails; or NULL */
+};
+
+extern PyTypeObject RouteType; /* abstract base */
+
+/* Runs a route, then its fallback. */
+PyObject *route_run(Route *route, PyObject *obj);
+
+/* ---- table.c: the routes by target, type and options ---- */
+
+typedef struct {
+    PyObject *to; /* as the caller passes it; text is interned */
+    PyTypeObject *type;
+    PyObject *device, *dtype; /* objects that the caller passes, or NULL */
+    unsigned flags;           /* the options copy and writable, from option_flags */
+} RouteKey;
+
+/* The flags of an option that is True, False or None (NULL); -1 for other values. */
+int option_flag(PyObject *value);
+#define COPY_SHIFT 0
+#define WRITABLE_SHIFT 2
+enum { OPTION_NONE, OPTION_FALSE, OPTION_TRUE };
+
+/* Returns a borrowed route, which is never freed; or NULL without an exception. Takes no lock. */
+Route *find_route(const RouteKey *key);
 
 /* ---- each file adds its types and functions to the module; -1 with an exception on failure ---- */
 
 int add_dtypes(PyObject *module);
 int add_owner(PyObject *module);
 int add_exporters(PyObject *module);
+int add_buffer_exporter(PyObject *module);
+int add_exchange(PyObject *module);
 int add_importers(PyObject *module);
 int add_routes(PyObject *module);
+int add_route_table(PyObject *module);
+int add_trees(PyObject *module);
+int add_convert(PyObject *module);
 int add_allocator(PyObject *module);
 int add_tables(PyObject *module);
 

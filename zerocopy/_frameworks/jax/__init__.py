@@ -7,6 +7,7 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._frameworks.jax import capsules
 from zerocopy._frameworks.jax.capsules import (
     AsCuda,
     OnDevice,
@@ -114,7 +115,9 @@ class Jax(Framework):
                 raise BufferError("packed or not row-major: asarray copied it")
             return view
 
-        return {"ndarray": ndarray, "readonly": ndarray, "capsule": export, "aligned": export}
+        forms = {"ndarray": ndarray, "readonly": ndarray, "capsule": export, "aligned": export}
+        native = capsules.exporter()
+        return forms | ({"native": native} if native is not None else {})
 
     # -- target ---------------------------------------------------------------
 
@@ -229,7 +232,10 @@ class Jax(Framework):
         def readonly(array: Any) -> Any:
             return ndarray(writable_alias(array))
 
-        return {"aligned": aligned, "readonly": readonly, "ndarray": ndarray}
+        names = [*NATIVE_NAMES, *(name for name in _FOREIGN if hasattr(self.module().numpy, name))]
+        native = capsules.importer(config, names)
+        forms = {"aligned": aligned, "readonly": readonly, "ndarray": ndarray}
+        return forms | ({"native": native} if native is not None else {})
 
     # -- devices --------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from functools import partial
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
+from zerocopy import _native
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, from_numpy, to_numpy
@@ -137,7 +138,10 @@ class NumPy(Framework):
         import numpy as np
 
         # Exact types only: a subclass may add meaning to the bytes (a mask, units).
-        return {"ndarray": identity} if cls in (np.ndarray, np.memmap) else {}
+        if cls not in (np.ndarray, np.memmap):
+            return {}
+        core = _native.core
+        return {"ndarray": identity} | ({"native": core.NDArrayExporter()} if core is not None else {})
 
     # -- target ---------------------------------------------------------------
 
@@ -157,7 +161,8 @@ class NumPy(Framework):
         return array.view(extended)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        return {"ndarray": identity}
+        core = _native.core
+        return {"ndarray": identity} | ({"native": core.NDArrayImporter()} if core is not None else {})
 
 
 def _dtype(dtype: Any, name: str, numbers: bool = True) -> DType:

@@ -13,7 +13,7 @@ from typing import Any
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pyarrow.actions import ACTIONS
 from zerocopy._frameworks.pyarrow.columns import column_of, field_of_type
-from zerocopy._frameworks.pyarrow.exporting import without_nulls
+from zerocopy._frameworks.pyarrow.exporting import native_exporter, native_importer, without_nulls
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_name, from_numpy
@@ -130,7 +130,9 @@ class PyArrow(Hub):
             return array.__dlpack__(max_version=(1, 0))
 
         readonly = without_nulls(np.from_dlpack)
-        return {"versioned": versioned, "readonly": readonly, "ndarray": readonly}
+        native = native_exporter(cls)
+        forms = {"versioned": versioned, "readonly": readonly, "ndarray": readonly}
+        return forms | ({"native": native} if native is not None else {})
 
     def parse_dtype(self, spec: Any) -> DType | None:
         name = _ARROW_NAMES.get(str(spec))
@@ -293,7 +295,9 @@ class PyArrow(Hub):
                     raise
                 return tensor(array)
 
-        return {"ndarray": ndarray, "arrow": identity}
+        native = native_importer(pa, _NUMBERS)
+        forms = {"ndarray": ndarray, "arrow": identity}
+        return forms | ({"native": native} if native is not None else {})
 
 
 # The classes of numeric arrays.

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from zerocopy._native import core
+from zerocopy.dtype import NATIVE_NAMES, by_name
 from zerocopy.framework import version_numbers
-from zerocopy.protocols.array_interface import misalignment, writable_alias
+from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable_alias
 
 # The public functions wrap one C++ call each: from_dlpack looks the context up twice and
 # initialises it (200 ns of 700), Tensor.dtype converts an enum to an object (100 ns of 400). In
@@ -23,7 +25,12 @@ def fast_exporters(tf: Any) -> dict[str, Callable[[Any], Any]]:
             raise BufferError("to_dlpack aborts the process")
         return to_capsule(tensor)
 
-    return {"ndarray": ndarray, "readonly": ndarray, "capsule": capsule, "aligned": capsule}
+    forms = {"ndarray": ndarray, "readonly": ndarray, "capsule": capsule, "aligned": capsule}
+    if core is None:
+        return forms
+    # NumPy's alias is faster than a capsule, and refuses strings, with which to_dlpack ends the process.
+    bare = getattr(type(tf.constant(0)), "_numpy_internal", None) if _private(tf) is not None else None
+    return forms | {"native": core.ArrayExporter(bare or ndarray, readonly=True)}
 
 
 def _private(tf: Any) -> Any:
@@ -60,7 +67,19 @@ def fast_importers(tf: Any) -> dict[str, Callable[[Any], Any]]:
             raise BufferError("misaligned: it would abort later")
         return bare(writable_alias(array).__dlpack__(), context._context._handle)
 
-    return {"aligned": aligned, "readonly": readonly, "ndarray": ndarray}
+    forms = {"aligned": aligned, "readonly": readonly, "ndarray": ndarray}
+    if core is None:
+        return forms
+    types = [by_name(name) for name in (*NATIVE_NAMES, "bfloat16")]
+    native = core.CapsuleImporter(
+        bare,
+        dtypes=[(dtype.code, dtype.bits) for dtype in types],
+        alignment=ALIGNMENT,
+        layout="row-major",
+        arguments=(),
+        late=(context, "_context", "_handle"),
+    )
+    return forms | {"native": native}
 
 
 def capsule_exporter(tf: Any) -> Callable[[Any], Any]:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy._frameworks.torch.device_fast_path import MAX_NDIM, cuda_exporter, cuda_importer
+from zerocopy._frameworks.torch import fast_path, native
+from zerocopy._frameworks.torch.device_fast_path import MAX_NDIM, cuda_importer
+from zerocopy._native import core
 from zerocopy.casting.on_device import fits
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, by_name
@@ -117,8 +119,11 @@ class Torch(Framework):
         torch = self.module()
         if cls is not torch.Tensor:
             return {}
-        native = frozenset(t for t, dtype in _dtypes(torch).items() if dtype.in_numpy)
-        return _fast_exporters(torch, native)
+        in_numpy = frozenset(t for t, dtype in _dtypes(torch).items() if dtype.in_numpy)
+        compiled = native.exporter(torch) if core is not None else None
+        return fast_path.fast_exporters(torch, in_numpy) | (
+            {"native": compiled} if compiled is not None else {}
+        )
 
     # -- target ---------------------------------------------------------------
 
@@ -197,7 +202,8 @@ class Torch(Framework):
             return result, fits(torch, obj, result, _dtypes(torch)[obj.dtype], dtype)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        return _fast_importers(self.module())
+        compiled = native.importer(self.module()) if core is not None else None
+        return _fast_importers(self.module()) | ({"native": compiled} if compiled is not None else {})
 
     # -- devices --------------------------------------------------------------
 
@@ -318,40 +324,6 @@ def _stream(torch: Any, stream: int | None, device: Device) -> Any:
     if stream == LEGACY_DEFAULT_STREAM:
         return torch.cuda.default_stream(device.id)
     return torch.cuda.ExternalStream(stream, device=device.id)
-
-
-def _fast_exporters(torch: Any, native: frozenset[Any]) -> dict[str, Callable[[Any], Any]]:
-    """Return the fast exporters of ``torch.Tensor``; `native` holds the dtypes that NumPy has too."""
-    to_capsule = torch.utils.dlpack.to_dlpack
-    # In C++, Tensor.numpy refuses gradients, lazy bits and other devices. Its result holds an alias
-    # of the tensor and makes the storage non-resizable. torch's own capsule does neither.
-    as_ndarray = torch.Tensor.numpy
-
-    def foreign(tensor: Any) -> Any:
-        # to_dlpack is the bare C++ function, 1.5 us faster than __dlpack__, whose checks are
-        # therefore repeated here, at 40 to 70 ns each.
-        if tensor.requires_grad or tensor.is_neg() or tensor.is_conj() or tensor.dim() > MAX_NDIM:
-            raise BufferError("not plain memory")
-        if not tensor.is_cpu:
-            raise BufferError("not on the host")
-        if tensor.untyped_storage().resizable():
-            as_ndarray(tensor.view(same_width[tensor.element_size()]))
-        return to_capsule(tensor.data)
-
-    # The test of the dtype takes 90 ns; the TypeError of Tensor.numpy would take 10 us.
-    def plain(tensor: Any) -> Any:
-        return as_ndarray(tensor).__dlpack__() if tensor.dtype in native else foreign(tensor)
-
-    def aligned(tensor: Any) -> Any:
-        if tensor.data_ptr() % 64:
-            raise BufferError("not aligned")
-        return as_ndarray(tensor).__dlpack__() if tensor.dtype in native else foreign(tensor)
-
-    same_width = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    forms = {"ndarray": as_ndarray}
-    if dlpack.NUMPY_DELETER_IS_SAFE:
-        forms |= {"capsule": plain, "aligned": aligned}
-    return forms if torch.version.cuda is None else forms | {"cuda": cuda_exporter(torch, to_capsule, native)}
 
 
 def _fast_importers(torch: Any) -> dict[str, Callable[[Any], Any]]:

@@ -31,10 +31,10 @@ class Aligned(Recycle):
         """Return which arrays are aligned and which are not."""
         if not self.installed:
             return f"{self.name}: not installed"
-        missing, other = data_handler.why_no_stubs(), data_handler.other_handler()
+        missing, other = data_handler.why_not_compiled(), data_handler.other_handler()
         text = "NumPy's arrays are 64-byte aligned"
         if missing:
-            text += f", except zeros and resized arrays, which need machine code: {missing}"
+            text += f", except zeros and resized arrays, which need the compiled core ({missing})"
         if other:
             text += f"; this context allocates with {other!r}, which is not changed"
         return f"{self.name}: {text}; {recycling.describe()}"

@@ -18,7 +18,10 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -2,
 
 #: Names of CPython's raw allocator that mean the C library's.
 _OWN = (b"pymalloc", b"malloc")
-_REPLACEABLE = ("malloc", "free", "realloc", "calloc", "aligned_alloc", "mallopt", "malloc_trim")
+_REPLACEABLE = (
+    *("malloc", "free", "realloc", "calloc", "aligned_alloc", "posix_memalign"),
+    *("mallopt", "malloc_trim"),
+)
 
 
 class _SymbolInfo(ctypes.Structure):

@@ -14,8 +14,8 @@ from importlib import import_module
 from typing import Any
 
 from zerocopy.errors import Reason
-from zerocopy.pool.host import c_library, machine_code
-from zerocopy.pool.host.machine_code import NoMachineCodeError
+from zerocopy.pool.host import c_library, compiled
+from zerocopy.pool.host.compiled import NotCompiledError
 
 # multiarray_api.h: the slot of PyDataMem_DefaultHandler, since NumPy 1.22.
 _DEFAULT_HANDLER = 306
@@ -50,8 +50,8 @@ class _State:
     """NumPy's own functions, and the replacements."""
 
     originals: dict[str, int]
-    stubs: dict[str, int]
-    why_no_stubs: str
+    compiled: dict[str, int]
+    why_not_compiled: str
 
 
 _FUNCTIONS = ("malloc", "calloc", "realloc", "free")
@@ -100,9 +100,9 @@ def disable(feature: str) -> str:
     return _apply()
 
 
-def why_no_stubs() -> str:
-    """Return why the machine code cannot be used; empty if it can, or before the first `enable`."""
-    return _state.why_no_stubs if _state is not None else ""
+def why_not_compiled() -> str:
+    """Return why the compiled functions cannot be used; empty if they can, or before the first `enable`."""
+    return _state.why_not_compiled if _state is not None else ""
 
 
 def other_handler() -> str:
@@ -137,37 +137,36 @@ def _apply() -> str:
 def _is_foreign(state: _State) -> bool:
     """Whether there are functions that are neither NumPy's nor the replacements."""
     allocator = _handler().allocator
-    known = {*state.originals.values(), *state.stubs.values(), c_library.address("aligned_alloc")}
+    known = {*state.originals.values(), *state.compiled.values(), c_library.address("aligned_alloc")}
     return any(getattr(allocator, name) not in known for name in _FUNCTIONS)
 
 
 def _replacements(state: _State) -> tuple[int | None, dict[str, int]]:
     """Return the ctx and the functions that differ from NumPy's own."""
-    stubs = state.stubs
-    if "aligned" in _enabled and stubs:
-        return None, {"malloc": stubs["fresh"], "calloc": stubs["zeroed"], "realloc": stubs["resized"]}
+    core = state.compiled
+    if "aligned" in _enabled and core:
+        return None, {"malloc": core["fresh"], "calloc": core["zeroed"], "realloc": core["resized"]}
     if "aligned" in _enabled:
         # ctx becomes the first argument, the alignment. NumPy's own functions ignore it.
         return 64, {"malloc": c_library.address("aligned_alloc")}
-    if "lazy" in _enabled and stubs:
-        return None, {"calloc": stubs["sparse"]}
+    if "lazy" in _enabled and core:
+        return None, {"calloc": core["sparse"]}
     return None, {}
 
 
 def _prepare() -> _State:
-    """Keep NumPy's functions, and load the machine code."""
+    """Keep NumPy's functions, and load the compiled ones."""
     allocator = _handler().allocator
     originals = {name: getattr(allocator, name) for name in _FUNCTIONS}
-    defaults = {f"default_{name}": originals[name] for name in ("malloc", "calloc")}
     try:
-        wrong = machine_code.misbehaviour(defaults)
+        wrong = compiled.misbehaviour(originals)
         if wrong:
-            raise NoMachineCodeError(f"its self-test failed: {wrong}")
-        huge = machine_code.HUGE if _huge_pages() else machine_code.NEVER
+            raise NotCompiledError(f"its self-test failed: {wrong}")
+        huge = compiled.HUGE if _huge_pages() else compiled.NEVER
         # In hugetlbfs the kernel drops whole huge pages only, without an error for the rest.
-        lazy = machine_code.NEVER if c_library.huge_heap() else machine_code.LAZY
-        return _State(originals, machine_code.load(defaults, huge, lazy), "")
-    except NoMachineCodeError as error:
+        lazy = compiled.NEVER if c_library.huge_heap() else compiled.LAZY
+        return _State(originals, compiled.load(originals, huge, lazy), "")
+    except NotCompiledError as error:
         return _State(originals, {}, str(error))
 
 

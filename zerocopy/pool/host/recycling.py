@@ -42,7 +42,7 @@ def enable(user: str) -> None:
         _lazy = data_handler.refusal() is None
         if _lazy:
             data_handler.enable("lazy")
-            _lazy = not data_handler.why_no_stubs()
+            _lazy = not data_handler.why_not_compiled()
     _users.add(user)
 
 
@@ -63,11 +63,13 @@ def disable(user: str) -> str:
 
 def describe() -> str:
     """Return one line about the blocks that are kept."""
-    zeros = (
-        "zeros of 32 MiB and more take no memory until they are used"
-        if _lazy
-        else "zeros in kept blocks are written at once"
-    )
+    if _lazy:
+        zeros = "zeros of 32 MiB and more take no memory until they are used"
+    else:
+        zeros = "zeros in kept blocks are written at once"
+        missing = data_handler.why_not_compiled()
+        if missing:
+            zeros += f", which the compiled core avoids ({missing})"
     return f"the C library keeps freed blocks of any size until trim(); {zeros}"
 
 

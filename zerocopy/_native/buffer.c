@@ -1,0 +1,144 @@
+/* BufferExporter: objects with Python's buffer protocol (PEP 3118). */
+#include "core.h"
+
+/* Holds a buffer; the owner of memory that the buffer protocol exported. */
+typedef struct {
+    PyObject_HEAD
+    Py_buffer view;
+} HeldBuffer;
+
+static void
+held_dealloc(PyObject *self)
+{
+    PyBuffer_Release(&((HeldBuffer *)self)->view);
+    PyObject_Free(self);
+}
+
+static PyTypeObject HeldBufferType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.HeldBuffer",
+    .tp_doc = "Keeps an exported buffer; the base of an ndarray over it.",
+    .tp_basicsize = sizeof(HeldBuffer),
+    .tp_dealloc = held_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+/* Returns the DLPack type of a native format of the struct module, by its letter and the item size. */
+static bool
+dtype_of_format(const char *format, Py_ssize_t itemsize, DLDataType *out)
+{
+    if (format == NULL) {
+        format = "B";
+    }
+    if (*format == '@' || *format == '=' || (PY_LITTLE_ENDIAN && *format == '<')) {
+        format++;
+    }
+    if (*format == 'Z' && format[1] != '\0') { /* complex: Zf, Zd */
+        format++;
+        out->code = kDLComplex;
+    }
+    else {
+        switch (*format) {
+        case 'b': case 'h': case 'i': case 'l': case 'q':
+            out->code = kDLInt;
+            break;
+        case 'B': case 'H': case 'I': case 'L': case 'Q':
+            out->code = kDLUInt;
+            break;
+        case 'e': case 'f': case 'd':
+            out->code = kDLFloat;
+            break;
+        case '?':
+            out->code = kDLBool;
+            break;
+        default:
+            return false;
+        }
+    }
+    out->bits = (uint8_t)(itemsize * 8);
+    out->lanes = 1;
+    return format[1] == '\0' && itemsize >= 1 && itemsize <= 16;
+}
+
+/* Writes strides in elements into `out`; false if they are not whole or point backwards. */
+static bool
+set_strides(const Py_buffer *view, Memory *out)
+{
+    int64_t step = view->itemsize;
+    bool row_major = true;
+    for (int i = view->ndim; i-- > 0;) {
+        if (view->shape[i] < 1) {
+            return false;
+        }
+        if (view->shape[i] > 1) {
+            if (view->strides[i] < 0 || view->strides[i] % view->itemsize) {
+                return false;
+            }
+            row_major &= view->strides[i] == step;
+        }
+        out->own_strides[i] = view->shape[i] > 1 ? view->strides[i] / view->itemsize : 1;
+        step *= view->shape[i];
+    }
+    out->strides = row_major ? NULL : out->own_strides;
+    return true;
+}
+
+static int
+run_buffer(Exporter *self, PyObject *obj, Memory *out)
+{
+    HeldBuffer *held = PyObject_New(HeldBuffer, &HeldBufferType);
+    if (held == NULL) {
+        return -1;
+    }
+    held->view.obj = NULL; /* PyBuffer_Release does nothing then */
+    memory_init(out);
+    const Py_buffer *view = &held->view;
+    if (UNLIKELY(PyObject_GetBuffer(obj, &held->view, PyBUF_FORMAT | PyBUF_STRIDES) < 0 || view->buf == NULL ||
+                 view->ndim > MAX_NDIM || !dtype_of_format(view->format, view->itemsize, &out->dtype) ||
+                 (uintptr_t)view->buf % (uintptr_t)view->itemsize || !set_strides(view, out))) {
+        Py_DECREF(held);
+        return -1;
+    }
+    out->data = view->buf;
+    out->ndim = view->ndim;
+    out->shape = (const int64_t *)view->shape;
+    out->readonly = view->readonly != 0;
+    out->owner = (PyObject *)held;
+    return 0;
+}
+
+static void
+buffer_exporter_dealloc(PyObject *self)
+{
+    PyObject_Free(self);
+}
+
+static PyObject *
+buffer_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    if (!PyArg_ParseTuple(args, ":BufferExporter")) {
+        return NULL;
+    }
+    Exporter *self = PyObject_New(Exporter, type);
+    if (self != NULL) {
+        self->run = run_buffer;
+    }
+    return (PyObject *)self;
+}
+
+static PyTypeObject BufferExporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.BufferExporter",
+    .tp_doc = "BufferExporter(): objects with the buffer protocol and a numeric format.",
+    .tp_base = &ExporterType,
+    .tp_basicsize = sizeof(Exporter),
+    .tp_dealloc = buffer_exporter_dealloc,
+    .tp_new = buffer_exporter_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+int
+add_buffer_exporter(PyObject *module)
+{
+    return PyModule_AddType(module, &HeldBufferType) < 0 ? -1 : PyModule_AddType(module, &BufferExporterType);
+}

@@ -1,0 +1,177 @@
+/* The function ``convert``: a lookup in the table of routes and a call. Python does everything else. */
+#include "core.h"
+
+static PyObject *python_function = NULL; /* convert in Python, with the same arguments */
+static PyObject *slow_function = NULL;   /* (obj, to, options, error): after a route has failed */
+static PyObject *name_obj, *name_to, *name_copy, *name_writable, *name_device, *name_dtype;
+
+typedef struct {
+    PyObject *obj, *to, *copy, *writable, *device, *dtype; /* borrowed; NULL if not passed */
+} Arguments;
+
+/* Reads the arguments that the table of routes can hold. False for others, which Python checks. */
+static bool
+read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names, Arguments *out)
+{
+    if (count > 2) {
+        return false;
+    }
+    memset(out, 0, sizeof(Arguments));
+    out->obj = count > 0 ? args[0] : NULL;
+    out->to = count > 1 ? args[1] : NULL;
+    Py_ssize_t name_count = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    for (Py_ssize_t i = 0; i < name_count; i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i); /* interned by the compiler */
+        PyObject **field = name == name_copy       ? &out->copy
+                           : name == name_writable ? &out->writable
+                           : name == name_to       ? &out->to
+                           : name == name_device   ? &out->device
+                           : name == name_dtype    ? &out->dtype
+                           : name == name_obj      ? &out->obj
+                                                   : NULL;
+        if (field == NULL || *field != NULL) {
+            return false;
+        }
+        *field = args[count + i];
+    }
+    return out->obj != NULL && out->to != NULL;
+}
+
+/* Returns the route for these arguments, or NULL without an exception. */
+static Route *
+find(const Arguments *arguments)
+{
+    int copy = option_flag(arguments->copy), writable = option_flag(arguments->writable);
+    if (copy < 0 || writable < 0) {
+        return NULL;
+    }
+    RouteKey key = {
+        .to = arguments->to,
+        .type = Py_TYPE(arguments->obj),
+        .device = arguments->device == Py_None ? NULL : arguments->device,
+        .dtype = arguments->dtype == Py_None ? NULL : arguments->dtype,
+        .flags = (unsigned)(copy << COPY_SHIFT | writable << WRITABLE_SHIFT),
+    };
+    Route *route = find_route(&key);
+    if (UNLIKELY(route == NULL && PyUnicode_CheckExact(key.to) && !PyUnicode_CHECK_INTERNED(key.to))) {
+        Py_INCREF(key.to);
+        PyUnicode_InternInPlace(&key.to); /* the table holds interned text */
+        route = find_route(&key);
+        Py_DECREF(key.to);
+    }
+    return route;
+}
+
+/* Returns the options that were passed as a new dict. */
+static PyObject *
+options_of(const Arguments *arguments)
+{
+    PyObject *options = PyDict_New();
+    PyObject *pairs[][2] = {{name_copy, arguments->copy},
+                            {name_writable, arguments->writable},
+                            {name_device, arguments->device},
+                            {name_dtype, arguments->dtype}};
+    for (size_t i = 0; options != NULL && i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        if (pairs[i][1] != NULL && pairs[i][1] != Py_None && PyDict_SetItem(options, pairs[i][0], pairs[i][1]) < 0) {
+            Py_CLEAR(options);
+        }
+    }
+    return options;
+}
+
+/* Calls the slow path with the exception of the route, which becomes the context of its errors. */
+static PyObject *
+call_slow_function(const Arguments *arguments)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    PyObject *error = PyErr_GetRaisedException();
+#else
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    if (type != NULL) {
+        PyErr_NormalizeException(&type, &error, &traceback);
+        if (traceback != NULL) {
+            PyException_SetTraceback(error, traceback);
+        }
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+#endif
+    PyObject *options = options_of(arguments), *result = NULL;
+    if (options != NULL) {
+        PyObject *values[] = {NULL, arguments->obj, arguments->to, options, error == NULL ? Py_None : error};
+        result = PyObject_Vectorcall(slow_function, values + 1, 4 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        Py_DECREF(options);
+    }
+    Py_XDECREF(error);
+    return result;
+}
+
+static PyObject *
+convert(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    Arguments arguments;
+    Route *route = NULL;
+    if (LIKELY(count == 2 && names == NULL)) {
+        RouteKey key = {.to = args[1], .type = Py_TYPE(args[0])};
+        arguments = (Arguments){.obj = args[0], .to = args[1]};
+        route = find_route(&key);
+        if (UNLIKELY(route == NULL)) {
+            route = find(&arguments);
+        }
+    }
+    else if (read_arguments(args, count, names, &arguments)) {
+        route = find(&arguments);
+    }
+    if (UNLIKELY(route == NULL)) {
+        return PyObject_Vectorcall(python_function, args, (size_t)count, names);
+    }
+    PyObject *result = route_run(route, arguments.obj);
+    return LIKELY(result != NULL) ? result : call_slow_function(&arguments);
+}
+
+static PyMethodDef definition = {
+    "convert", (PyCFunction)(void (*)(void))convert, METH_FASTCALL | METH_KEYWORDS, NULL,
+};
+
+/* make_convert(python_function, slow_function, doc, module): returns the compiled function. */
+static PyObject *
+make_convert(PyObject *module, PyObject *args)
+{
+    PyObject *python, *slow, *doc, *name;
+    if (!PyArg_ParseTuple(args, "OOUU:make_convert", &python, &slow, &doc, &name)) {
+        return NULL;
+    }
+    const char *text = PyUnicode_AsUTF8(doc);
+    if (text == NULL) {
+        return NULL;
+    }
+    Py_INCREF(doc); /* the definition, which is static, points into it */
+    definition.ml_doc = text;
+    Py_XSETREF(python_function, Py_NewRef(python));
+    Py_XSETREF(slow_function, Py_NewRef(slow));
+    return PyCFunction_NewEx(&definition, NULL, name);
+}
+
+static PyMethodDef methods[] = {
+    {"make_convert", make_convert, METH_VARARGS,
+     "make_convert(python_function, slow_function, doc, module): return the compiled convert."},
+    {NULL, NULL, 0, NULL},
+};
+
+int
+add_convert(PyObject *module)
+{
+    struct {
+        PyObject **field;
+        const char *text;
+    } names[] = {{&name_obj, "obj"},           {&name_to, "to"},         {&name_copy, "copy"},
+                 {&name_writable, "writable"}, {&name_device, "device"}, {&name_dtype, "dtype"}};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        *names[i].field = PyUnicode_InternFromString(names[i].text);
+        if (*names[i].field == NULL) {
+            return -1;
+        }
+    }
+    return PyModule_AddFunctions(module, methods);
+}

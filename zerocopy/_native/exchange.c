@@ -1,0 +1,306 @@
+/* DLPack's C exchange API (DLPack 1.3): the exporter and the importer of frameworks that have it. */
+#include "core.h"
+
+/* ---- calls of a C function behind a descriptor, without the search of an attribute ---- */
+
+typedef struct {
+    getter get; /* of a getset descriptor; or */
+    void *closure;
+    PyCFunction method; /* of a method without arguments */
+    PyObject *descriptor;
+} Probe;
+
+/* Takes a getset descriptor or a method descriptor without arguments; -1 with TypeError for others. */
+static int
+probe_init(Probe *probe, PyObject *descriptor)
+{
+    probe->get = NULL;
+    probe->method = NULL;
+    if (PyObject_TypeCheck(descriptor, &PyGetSetDescr_Type)) {
+        probe->get = ((PyGetSetDescrObject *)descriptor)->d_getset->get;
+        probe->closure = ((PyGetSetDescrObject *)descriptor)->d_getset->closure;
+    }
+    else if (PyObject_TypeCheck(descriptor, &PyMethodDescr_Type) &&
+             ((PyMethodDescrObject *)descriptor)->d_method->ml_flags == METH_NOARGS) {
+        probe->method = ((PyMethodDescrObject *)descriptor)->d_method->ml_meth;
+    }
+    else {
+        PyErr_Format(PyExc_TypeError, "a getset or no-argument method descriptor is required, not %R", descriptor);
+        return -1;
+    }
+    probe->descriptor = Py_NewRef(descriptor);
+    return 0;
+}
+
+static inline PyObject *
+probe_call(const Probe *probe, PyObject *obj)
+{
+    return probe->get != NULL ? probe->get(obj, probe->closure) : probe->method(obj, NULL);
+}
+
+/* Returns 1 if the call returns False, 0 if it returns anything else, -1 with an exception. */
+static inline int
+probe_is_false(const Probe *probe, PyObject *obj)
+{
+    PyObject *answer = probe_call(probe, obj);
+    if (answer == NULL) {
+        return -1;
+    }
+    Py_DECREF(answer);
+    return answer == Py_False;
+}
+
+/* ---- ExchangeExporter ---- */
+
+#define MAX_WORDS 4
+
+typedef struct {
+    Exporter base;
+    PyObject *capsule;
+    const DLPackExchangeAPI *api;
+    /* Guards. The object holds a pointer at `impl_offset`; the word at `key_offset` behind it must be one of
+       `keys`, and if the pointer at `meta_offset` is not NULL, `requires_grad` must return False. */
+    Py_ssize_t impl_offset, key_offset, meta_offset;
+    uint64_t keys[MAX_WORDS];
+    Py_ssize_t key_count;
+    Probe requires_grad;
+    /* The owner of the memory, and whether it may still move its memory: then `fix(obj)` forbids that. */
+    Probe storage, resizable;
+    PyObject *fix;
+} ExchangeExporter;
+
+/* Whether an object holds plain memory: dense, on the host, without lazy bits, wrappers or gradients. */
+static bool
+is_plain(const ExchangeExporter *exporter, PyObject *obj)
+{
+    const char *impl = *(char *const *)((const char *)obj + exporter->impl_offset);
+    uint64_t key = *(const uint64_t *)(impl + exporter->key_offset);
+    Py_ssize_t i = 0;
+    while (i < exporter->key_count && exporter->keys[i] != key) {
+        i++;
+    }
+    if (UNLIKELY(i == exporter->key_count)) {
+        return false;
+    }
+    return *(void *const *)(impl + exporter->meta_offset) == NULL ||
+           probe_is_false(&exporter->requires_grad, obj) == 1;
+}
+
+/* Returns the owner of an object's memory, which can neither free nor move it while a result holds it. */
+static PyObject *
+take_storage(const ExchangeExporter *exporter, PyObject *obj)
+{
+    PyObject *storage = probe_call(&exporter->storage, obj);
+    if (UNLIKELY(storage == NULL)) {
+        return NULL;
+    }
+    int is_fixed = probe_is_false(&exporter->resizable, storage);
+    if (is_fixed == 0) {
+        PyObject *done = call_one(exporter->fix, obj);
+        is_fixed = done == NULL ? -1 : 1;
+        Py_XDECREF(done);
+    }
+    if (UNLIKELY(is_fixed < 0)) {
+        Py_CLEAR(storage);
+    }
+    return storage;
+}
+
+static int
+run_exchange(Exporter *self, PyObject *obj, Memory *out)
+{
+    const ExchangeExporter *exporter = (const ExchangeExporter *)self;
+    DLTensor tensor;
+    if (UNLIKELY(!is_plain(exporter, obj) || exporter->api->dltensor_from_py_object_no_sync(obj, &tensor) != 0)) {
+        return -1;
+    }
+    if (UNLIKELY(tensor.device.device_type != kDLCPU || tensor.ndim > MAX_NDIM || tensor.data == NULL)) {
+        return -1;
+    }
+    for (int i = 0; i < tensor.ndim; i++) {
+        if (UNLIKELY(tensor.shape[i] == 0)) {
+            return -1; /* no memory: the slow path knows what each target makes of it */
+        }
+    }
+    out->data = (char *)tensor.data + tensor.byte_offset;
+    out->ndim = tensor.ndim;
+    out->shape = tensor.shape;
+    out->strides = tensor.strides;
+    out->dtype = tensor.dtype;
+    out->readonly = false;
+    memory_init(out);
+    out->owner = take_storage(exporter, obj);
+    return out->owner == NULL ? -1 : 0;
+}
+
+/* Returns the API of a capsule, or NULL with an exception. */
+static const DLPackExchangeAPI *
+api_of(PyObject *capsule)
+{
+    const DLPackExchangeAPI *api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    if (api != NULL && api->header.version.major != 1) {
+        PyErr_SetString(PyExc_ValueError, "the exchange API has another major version than 1");
+        return NULL;
+    }
+    return api;
+}
+
+static void
+exchange_exporter_dealloc(PyObject *self)
+{
+    ExchangeExporter *exporter = (ExchangeExporter *)self;
+    Py_XDECREF(exporter->capsule);
+    Py_XDECREF(exporter->requires_grad.descriptor);
+    Py_XDECREF(exporter->storage.descriptor);
+    Py_XDECREF(exporter->resizable.descriptor);
+    Py_XDECREF(exporter->fix);
+    PyObject_Free(self);
+}
+
+static PyObject *
+exchange_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"", "impl_offset", "key_offset", "meta_offset", "keys",
+                            "requires_grad", "storage", "resizable", "fix", NULL};
+    PyObject *capsule, *keys, *requires_grad, *storage, *resizable, *fix;
+    Py_ssize_t impl, key, meta;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OnnnO!OOOO:ExchangeExporter", names, &capsule, &impl, &key,
+                                     &meta, &PyTuple_Type, &keys, &requires_grad, &storage, &resizable, &fix)) {
+        return NULL;
+    }
+    const DLPackExchangeAPI *api = api_of(capsule);
+    if (api == NULL) {
+        return NULL;
+    }
+    if (PyTuple_GET_SIZE(keys) > MAX_WORDS) {
+        PyErr_Format(PyExc_ValueError, "at most %d keys are supported", MAX_WORDS);
+        return NULL;
+    }
+    ExchangeExporter *self = PyObject_New(ExchangeExporter, type);
+    if (self == NULL) {
+        return NULL;
+    }
+    memset((char *)self + sizeof(PyObject), 0, sizeof(ExchangeExporter) - sizeof(PyObject));
+    self->base.run = run_exchange;
+    self->capsule = Py_NewRef(capsule);
+    self->api = api;
+    self->impl_offset = impl;
+    self->key_offset = key;
+    self->meta_offset = meta;
+    self->fix = Py_NewRef(fix);
+    self->key_count = PyTuple_GET_SIZE(keys);
+    for (Py_ssize_t i = 0; i < self->key_count; i++) {
+        self->keys[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(keys, i));
+    }
+    if (PyErr_Occurred() || probe_init(&self->requires_grad, requires_grad) < 0 ||
+        probe_init(&self->storage, storage) < 0 || probe_init(&self->resizable, resizable) < 0) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static PyTypeObject ExchangeExporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.ExchangeExporter",
+    .tp_doc = "ExchangeExporter(api, *, ...): objects of a type with __dlpack_c_exchange_api__ and guards.",
+    .tp_base = &ExporterType,
+    .tp_basicsize = sizeof(ExchangeExporter),
+    .tp_dealloc = exchange_exporter_dealloc,
+    .tp_new = exchange_exporter_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* ---- ExchangeImporter ---- */
+
+typedef struct {
+    Importer base;
+    PyObject *capsule;
+    const DLPackExchangeAPI *api;
+    DTypeSet dtypes;
+} ExchangeImporter;
+
+static PyObject *
+import_exchange(Importer *self, Memory *memory)
+{
+    const ExchangeImporter *importer = (const ExchangeImporter *)self;
+    DLManagedTensorVersioned *versioned;
+    /* ManagedTensor gives strides and a data type of one lane in any case. */
+    if (memory->versioned != NULL && memory->strides != NULL) {
+        versioned = memory->versioned;
+        memory->versioned = NULL;
+    }
+    else {
+        ManagedTensor *tensor = managed_tensor_new(memory);
+        if (tensor == NULL) {
+            return NULL;
+        }
+        versioned = &tensor->versioned;
+    }
+    void *result = NULL;
+    /* On failure the API does not say who owns the tensor, so it is not freed twice: it leaks. Everything that
+       torch refuses is refused before (check_importer). */
+    return importer->api->managed_tensor_to_py_object_no_sync(versioned, &result) == 0 ? result : NULL;
+}
+
+static int
+check_exchange(const Importer *self, const Memory *memory)
+{
+    if (UNLIKELY(!dtype_set_has(&((const ExchangeImporter *)self)->dtypes, memory->dtype))) {
+        return IMPORT_REFUSES;
+    }
+    if (UNLIKELY((uintptr_t)memory->data % (memory->dtype.bits / 8))) {
+        return IMPORT_COPIES;
+    }
+    for (int i = 0; memory->strides != NULL && i < memory->ndim; i++) {
+        if (memory->strides[i] < 0) { /* ends the process: pytorch/pytorch#188023 */
+            return IMPORT_COPIES;
+        }
+    }
+    return IMPORT_ALIASES;
+}
+
+static void
+exchange_importer_dealloc(PyObject *self)
+{
+    Py_XDECREF(((ExchangeImporter *)self)->capsule);
+    PyObject_Free(self);
+}
+
+static PyObject *
+exchange_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *capsule, *pairs;
+    DTypeSet dtypes;
+    if (!PyArg_ParseTuple(args, "OO:ExchangeImporter", &capsule, &pairs) || dtype_set_parse(pairs, &dtypes) < 0) {
+        return NULL;
+    }
+    const DLPackExchangeAPI *api = api_of(capsule);
+    ExchangeImporter *self = api == NULL ? NULL : PyObject_New(ExchangeImporter, type);
+    if (self != NULL) {
+        self->base.check = check_exchange;
+        self->base.run = import_exchange;
+        self->capsule = Py_NewRef(capsule);
+        self->api = api;
+        self->dtypes = dtypes;
+    }
+    return (PyObject *)self;
+}
+
+static PyTypeObject ExchangeImporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.ExchangeImporter",
+    .tp_doc = "ExchangeImporter(api, dtypes): objects of a type with __dlpack_c_exchange_api__.",
+    .tp_base = &ImporterType,
+    .tp_basicsize = sizeof(ExchangeImporter),
+    .tp_dealloc = exchange_importer_dealloc,
+    .tp_new = exchange_importer_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+int
+add_exchange(PyObject *module)
+{
+    return PyModule_AddType(module, &ExchangeExporterType) < 0 ? -1
+                                                               : PyModule_AddType(module, &ExchangeImporterType);
+}

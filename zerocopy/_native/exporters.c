@@ -1,0 +1,260 @@
+/* Exporters that a framework's Python file creates from the framework's own functions. */
+#include "core.h"
+
+static void
+exporter_dealloc(PyObject *self)
+{
+    PyObject_Free(self);
+}
+
+PyTypeObject ExporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.Exporter",
+    .tp_doc = "Describes the memory of a framework's objects. Base of all exporters.",
+    .tp_basicsize = sizeof(Exporter),
+    .tp_dealloc = exporter_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+/* Exporters live as long as the process: routes, which are never freed, hold them. */
+
+/* ---- NDArrayExporter: exact ndarrays ---- */
+
+static int
+run_ndarray(Exporter *self, PyObject *obj, Memory *out)
+{
+    return export_ndarray(obj, out);
+}
+
+static PyObject *
+ndarray_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    if (!PyArg_ParseTuple(args, ":NDArrayExporter")) {
+        return NULL;
+    }
+    Exporter *self = PyObject_New(Exporter, type);
+    if (self != NULL) {
+        self->run = run_ndarray;
+    }
+    return (PyObject *)self;
+}
+
+static PyTypeObject NDArrayExporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.NDArrayExporter",
+    .tp_doc = "NDArrayExporter(): ndarrays; exact types only, since subclasses may add meaning to the bytes.",
+    .tp_base = &ExporterType,
+    .tp_basicsize = sizeof(Exporter),
+    .tp_dealloc = exporter_dealloc,
+    .tp_new = ndarray_exporter_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* ---- CapsuleExporter and ArrayExporter: a function that returns a DLPack capsule or an ndarray ---- */
+
+typedef struct {
+    Exporter base;
+    PyObject *function;
+    PyObject *keyword_names; /* tuple, or NULL */
+    PyObject *keyword_values;
+    bool readonly;
+} FunctionExporter;
+
+static void
+function_exporter_dealloc(PyObject *self)
+{
+    FunctionExporter *exporter = (FunctionExporter *)self;
+    Py_XDECREF(exporter->function);
+    Py_XDECREF(exporter->keyword_names);
+    Py_XDECREF(exporter->keyword_values);
+    PyObject_Free(self);
+}
+
+static int
+run_capsule(Exporter *self, PyObject *obj, Memory *out)
+{
+    FunctionExporter *exporter = (FunctionExporter *)self;
+    PyObject *arguments[4] = {NULL, obj, NULL, NULL};
+    Py_ssize_t extra = exporter->keyword_names == NULL ? 0 : PyTuple_GET_SIZE(exporter->keyword_names);
+    for (Py_ssize_t i = 0; i < extra; i++) {
+        arguments[2 + i] = PyTuple_GET_ITEM(exporter->keyword_values, i);
+    }
+    PyObject *capsule = PyObject_Vectorcall(exporter->function, arguments + 1,
+                                            1 | PY_VECTORCALL_ARGUMENTS_OFFSET, exporter->keyword_names);
+    if (UNLIKELY(memory_from_capsule(capsule, out) < 0)) {
+        return -1;
+    }
+    out->readonly |= exporter->readonly;
+    return 0;
+}
+
+static int
+run_array(Exporter *self, PyObject *obj, Memory *out)
+{
+    FunctionExporter *exporter = (FunctionExporter *)self;
+    PyObject *array = call_one(exporter->function, obj);
+    if (UNLIKELY(array == NULL)) {
+        return -1;
+    }
+    /* Without a base it is a copy: of text as objects, or of a layout that the function does not alias. */
+    int status = -1;
+    if (PyArray_CheckExact(array) && PyArray_BASE((PyArrayObject *)array) != NULL) {
+        if (exporter->readonly) {
+            PyArray_CLEARFLAGS((PyArrayObject *)array, NPY_ARRAY_WRITEABLE);
+        }
+        status = export_ndarray(array, out);
+    }
+    Py_DECREF(array); /* `out` holds it */
+    out->owner_is_result = true;
+    return status;
+}
+
+/* Parses (function, *, keywords=None, readonly=False) for both types. */
+static PyObject *
+function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"", "keywords", "readonly", NULL};
+    PyObject *function, *extra = Py_None;
+    int readonly = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Op:Exporter", names, &function, &extra, &readonly)) {
+        return NULL;
+    }
+    if (!PyCallable_Check(function) || (extra != Py_None && (!PyDict_Check(extra) || PyDict_Size(extra) > 2))) {
+        PyErr_SetString(PyExc_TypeError, "a function, and a dict of at most two keywords, are required");
+        return NULL;
+    }
+    FunctionExporter *self = PyObject_New(FunctionExporter, type);
+    if (self == NULL) {
+        return NULL;
+    }
+    self->base.run = NULL; /* set by the caller */
+    self->function = Py_NewRef(function);
+    self->keyword_names = NULL;
+    self->keyword_values = NULL;
+    self->readonly = readonly;
+    if (extra != Py_None) {
+        PyObject *keys = PyDict_Keys(extra), *values = PyDict_Values(extra);
+        self->keyword_names = keys == NULL ? NULL : PyList_AsTuple(keys);
+        self->keyword_values = values == NULL ? NULL : PyList_AsTuple(values);
+        Py_XDECREF(keys);
+        Py_XDECREF(values);
+        if (self->keyword_names == NULL || self->keyword_values == NULL) {
+            Py_DECREF(self);
+            return NULL;
+        }
+    }
+    return (PyObject *)self;
+}
+
+static PyObject *
+capsule_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *self = function_exporter_new(type, args, keywords);
+    if (self != NULL) {
+        ((Exporter *)self)->run = run_capsule;
+    }
+    return self;
+}
+
+static PyObject *
+array_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *self = function_exporter_new(type, args, keywords);
+    if (self != NULL) {
+        ((Exporter *)self)->run = run_array;
+    }
+    return self;
+}
+
+static PyTypeObject CapsuleExporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.CapsuleExporter",
+    .tp_doc = "CapsuleExporter(function, *, keywords=None, readonly=False): function(obj) returns a DLPack capsule.",
+    .tp_base = &ExporterType,
+    .tp_basicsize = sizeof(FunctionExporter),
+    .tp_dealloc = function_exporter_dealloc,
+    .tp_new = capsule_exporter_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+static PyTypeObject ArrayExporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.ArrayExporter",
+    .tp_doc = "ArrayExporter(function, *, readonly=False): function(obj) returns an ndarray that aliases obj.",
+    .tp_base = &ExporterType,
+    .tp_basicsize = sizeof(FunctionExporter),
+    .tp_dealloc = function_exporter_dealloc,
+    .tp_new = array_exporter_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* ---- FirstExporter: the first of two that takes the object ---- */
+
+typedef struct {
+    Exporter base;
+    Exporter *first, *second;
+} FirstExporter;
+
+static void
+first_exporter_dealloc(PyObject *self)
+{
+    Py_XDECREF(((FirstExporter *)self)->first);
+    Py_XDECREF(((FirstExporter *)self)->second);
+    PyObject_Free(self);
+}
+
+static int
+run_first(Exporter *self, PyObject *obj, Memory *out)
+{
+    Exporter *first = ((FirstExporter *)self)->first, *second = ((FirstExporter *)self)->second;
+    if (LIKELY(first->run(first, obj, out) == 0)) {
+        return 0;
+    }
+    if (PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+            return -1;
+        }
+        PyErr_Clear();
+    }
+    return second->run(second, obj, out);
+}
+
+static PyObject *
+first_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *first, *second;
+    if (!PyArg_ParseTuple(args, "O!O!:FirstExporter", &ExporterType, &first, &ExporterType, &second)) {
+        return NULL;
+    }
+    FirstExporter *self = PyObject_New(FirstExporter, type);
+    if (self != NULL) {
+        self->base.run = run_first;
+        self->first = (Exporter *)Py_NewRef(first);
+        self->second = (Exporter *)Py_NewRef(second);
+    }
+    return (PyObject *)self;
+}
+
+static PyTypeObject FirstExporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.FirstExporter",
+    .tp_doc = "FirstExporter(first, second): the second takes objects that the first does not.",
+    .tp_base = &ExporterType,
+    .tp_basicsize = sizeof(FirstExporter),
+    .tp_dealloc = first_exporter_dealloc,
+    .tp_new = first_exporter_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+int
+add_exporters(PyObject *module)
+{
+    PyTypeObject *types[] = {&ExporterType, &NDArrayExporterType, &CapsuleExporterType, &ArrayExporterType,
+                             &FirstExporterType};
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (PyModule_AddType(module, types[i]) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,332 @@
+/* Importers that a framework's Python file creates from the framework's own functions. */
+#include "core.h"
+
+#include "arrow.h"
+
+static void
+importer_dealloc(PyObject *self)
+{
+    PyObject_Free(self);
+}
+
+PyTypeObject ImporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.Importer",
+    .tp_doc = "Makes objects of a framework over memory. Base of all importers.",
+    .tp_basicsize = sizeof(Importer),
+    .tp_dealloc = importer_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+/* ---- NDArrayImporter ---- */
+
+static int
+check_ndarray(const Importer *self, const Memory *memory)
+{
+    return dtype_to_numpy(memory->dtype) != NULL ? IMPORT_ALIASES : IMPORT_REFUSES;
+}
+
+static PyObject *
+run_ndarray(Importer *self, Memory *memory)
+{
+    return import_ndarray(memory);
+}
+
+static PyObject *
+ndarray_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    if (!PyArg_ParseTuple(args, ":NDArrayImporter")) {
+        return NULL;
+    }
+    Importer *self = PyObject_New(Importer, type);
+    if (self != NULL) {
+        self->check = check_ndarray;
+        self->run = run_ndarray;
+    }
+    return (PyObject *)self;
+}
+
+static PyTypeObject NDArrayImporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.NDArrayImporter",
+    .tp_doc = "NDArrayImporter(): ndarrays, read-only over immutable memory.",
+    .tp_base = &ImporterType,
+    .tp_basicsize = sizeof(Importer),
+    .tp_dealloc = importer_dealloc,
+    .tp_new = ndarray_importer_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* ---- CapsuleImporter: a function that takes a legacy DLPack capsule ---- */
+
+#define MAX_ARGUMENTS 3
+
+typedef struct {
+    Importer base;
+    PyObject *function;
+    PyObject *arguments;   /* tuple of further arguments */
+    PyObject *late;        /* (object, attribute, attribute): a further argument, read for each call; or NULL */
+    PyObject *wide;        /* (object, attribute): true if elements of 64 bits are supported; or NULL */
+    uintptr_t alignment;   /* in bytes, a power of 2 */
+    bool only_row_major;   /* otherwise any compact layout */
+    DTypeSet dtypes;
+} CapsuleImporter;
+
+static void
+capsule_importer_dealloc(PyObject *self)
+{
+    CapsuleImporter *importer = (CapsuleImporter *)self;
+    Py_XDECREF(importer->function);
+    Py_XDECREF(importer->arguments);
+    Py_XDECREF(importer->late);
+    Py_XDECREF(importer->wide);
+    PyObject_Free(self);
+}
+
+/* Whether elements have more bits than a framework's 32-bit mode keeps. */
+static bool
+is_wide(DLDataType dtype)
+{
+    return dtype.code == kDLComplex ? dtype.bits == 128 : dtype.bits == 64;
+}
+
+static int
+check_capsule(const Importer *self, const Memory *memory)
+{
+    const CapsuleImporter *importer = (const CapsuleImporter *)self;
+    if (UNLIKELY(!dtype_set_has(&importer->dtypes, memory->dtype))) {
+        return IMPORT_REFUSES;
+    }
+    if (importer->wide != NULL && is_wide(memory->dtype)) {
+        PyObject *allowed =
+            PyObject_GetAttr(PyTuple_GET_ITEM(importer->wide, 0), PyTuple_GET_ITEM(importer->wide, 1));
+        int answer = allowed == NULL ? -1 : PyObject_IsTrue(allowed);
+        Py_XDECREF(allowed);
+        if (answer != 1) {
+            return IMPORT_REFUSES;
+        }
+    }
+    bool fits = importer->only_row_major ? memory_is_row_major(memory) : memory_is_compact(memory);
+    return fits && ((uintptr_t)memory->data & (importer->alignment - 1)) == 0 ? IMPORT_ALIASES : IMPORT_COPIES;
+}
+
+/* Returns the value of (object, attribute, attribute). */
+static PyObject *
+read_late(PyObject *late)
+{
+    PyObject *first = PyObject_GetAttr(PyTuple_GET_ITEM(late, 0), PyTuple_GET_ITEM(late, 1));
+    PyObject *second = first == NULL ? NULL : PyObject_GetAttr(first, PyTuple_GET_ITEM(late, 2));
+    Py_XDECREF(first);
+    return second;
+}
+
+static PyObject *
+run_capsule(Importer *self, Memory *memory)
+{
+    CapsuleImporter *importer = (CapsuleImporter *)self;
+    PyObject *late = NULL, *result = NULL;
+    memory->readonly = false; /* the results are immutable */
+    PyObject *capsule = managed_tensor_capsule(memory);
+    if (capsule == NULL) {
+        return NULL;
+    }
+    PyObject *arguments[2 + MAX_ARGUMENTS] = {NULL, capsule};
+    size_t count = 1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(importer->arguments); i++) {
+        arguments[1 + count++] = PyTuple_GET_ITEM(importer->arguments, i);
+    }
+    if (importer->late != NULL) {
+        late = read_late(importer->late);
+        if (late == NULL) {
+            goto done;
+        }
+        arguments[1 + count++] = late;
+    }
+    result = PyObject_Vectorcall(importer->function, arguments + 1, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+done:
+    Py_XDECREF(late);
+    Py_DECREF(capsule); /* frees the memory unless the function has consumed it */
+    return result;
+}
+
+static PyObject *
+capsule_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"", "dtypes", "alignment", "layout", "arguments", "late", "wide", NULL};
+    PyObject *function, *pairs, *arguments, *late = Py_None, *wide = Py_None;
+    const char *layout;
+    unsigned long alignment;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOksO!|OO:CapsuleImporter", names, &function, &pairs,
+                                     &alignment, &layout, &PyTuple_Type, &arguments, &late, &wide)) {
+        return NULL;
+    }
+    DTypeSet dtypes;
+    if (dtype_set_parse(pairs, &dtypes) < 0) {
+        return NULL;
+    }
+    bool valid = alignment != 0 && (alignment & (alignment - 1)) == 0 && PyTuple_GET_SIZE(arguments) < MAX_ARGUMENTS &&
+                 (late == Py_None || (PyTuple_Check(late) && PyTuple_GET_SIZE(late) == 3)) &&
+                 (wide == Py_None || (PyTuple_Check(wide) && PyTuple_GET_SIZE(wide) == 2)) &&
+                 (strcmp(layout, "row-major") == 0 || strcmp(layout, "compact") == 0);
+    if (!valid) {
+        PyErr_SetString(PyExc_ValueError, "CapsuleImporter: an argument is invalid");
+        return NULL;
+    }
+    CapsuleImporter *self = PyObject_New(CapsuleImporter, type);
+    if (self != NULL) {
+        self->base.check = check_capsule;
+        self->base.run = run_capsule;
+        self->function = Py_NewRef(function);
+        self->arguments = Py_NewRef(arguments);
+        self->late = late == Py_None ? NULL : Py_NewRef(late);
+        self->wide = wide == Py_None ? NULL : Py_NewRef(wide);
+        self->alignment = alignment;
+        self->only_row_major = layout[0] == 'r';
+        self->dtypes = dtypes;
+    }
+    return (PyObject *)self;
+}
+
+static PyTypeObject CapsuleImporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.CapsuleImporter",
+    .tp_doc = "CapsuleImporter(function, *, dtypes, alignment, layout, arguments, late=None, wide=None): "
+              "function(capsule, *arguments) returns an immutable object.",
+    .tp_base = &ImporterType,
+    .tp_basicsize = sizeof(CapsuleImporter),
+    .tp_dealloc = capsule_importer_dealloc,
+    .tp_new = capsule_importer_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* ---- ArrowImporter: a function that takes the address of an ArrowArray, and a type ---- */
+
+typedef struct {
+    Importer base;
+    PyObject *function;
+    PyObject *types[32][5]; /* by code and by log2_bytes(bits) */
+} ArrowImporter;
+
+static void
+arrow_importer_dealloc(PyObject *self)
+{
+    ArrowImporter *importer = (ArrowImporter *)self;
+    Py_XDECREF(importer->function);
+    for (int i = 0; i < 32 * 5; i++) {
+        Py_XDECREF(importer->types[i / 5][i % 5]);
+    }
+    PyObject_Free(self);
+}
+
+static int
+check_arrow(const Importer *self, const Memory *memory)
+{
+    int log2 = log2_bytes(memory->dtype.bits);
+    bool has_type = log2 >= 0 && memory->dtype.code < 32 && memory->dtype.lanes == 1 &&
+                    ((const ArrowImporter *)self)->types[memory->dtype.code][log2] != NULL;
+    /* Only a column; the slow path makes tensors of other dimensions, and copies. */
+    return has_type && memory->ndim == 1 && memory_is_row_major(memory) &&
+                   (uintptr_t)memory->data % (memory->dtype.bits / 8) == 0
+               ? IMPORT_ALIASES
+               : IMPORT_REFUSES;
+}
+
+/* The release callback of an ArrowArray over a ManagedTensor. */
+static void
+release_array(struct ArrowArray *array)
+{
+    managed_tensor_free(array->private_data);
+    array->release = NULL;
+}
+
+static PyObject *
+run_arrow(Importer *self, Memory *memory)
+{
+    ArrowImporter *importer = (ArrowImporter *)self;
+    PyObject *type = importer->types[memory->dtype.code][log2_bytes(memory->dtype.bits)];
+    int64_t length = memory->shape[0];
+    void *data = memory->data;
+    ManagedTensor *tensor = managed_tensor_new(memory);
+    if (tensor == NULL) {
+        return NULL;
+    }
+    /* Shape and stride are no longer needed; their two words hold the buffers: no bitmap, and the values. */
+    const void **buffers = (const void **)tensor->numbers;
+    buffers[0] = NULL;
+    buffers[1] = data;
+    struct ArrowArray array = {
+        .length = length,
+        .null_count = 0,
+        .offset = 0,
+        .n_buffers = 2,
+        .n_children = 0,
+        .buffers = buffers,
+        .release = release_array,
+        .private_data = tensor,
+    };
+    PyObject *address = PyLong_FromVoidPtr(&array), *result = NULL;
+    if (address != NULL) {
+        PyObject *arguments[3] = {NULL, address, type};
+        result = PyObject_Vectorcall(importer->function, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        Py_DECREF(address);
+    }
+    if (array.release != NULL) { /* the function has not taken it */
+        array.release(&array);
+    }
+    return result;
+}
+
+static PyObject *
+arrow_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *function, *types, *key, *value;
+    if (!PyArg_ParseTuple(args, "OO!:ArrowImporter", &function, &PyDict_Type, &types)) {
+        return NULL;
+    }
+    ArrowImporter *self = PyObject_New(ArrowImporter, type);
+    if (self == NULL) {
+        return NULL;
+    }
+    memset((char *)self + sizeof(PyObject), 0, sizeof(ArrowImporter) - sizeof(PyObject));
+    self->base.check = check_arrow;
+    self->base.run = run_arrow;
+    self->function = Py_NewRef(function);
+    Py_ssize_t position = 0;
+    while (PyDict_Next(types, &position, &key, &value)) {
+        int code, bits;
+        if (!PyArg_ParseTuple(key, "ii", &code, &bits)) {
+            Py_DECREF(self);
+            return NULL;
+        }
+        if (code < 0 || code >= 32 || log2_bytes(bits) < 0) {
+            PyErr_SetString(PyExc_ValueError, "ArrowImporter: not a DLPack data type");
+            Py_DECREF(self);
+            return NULL;
+        }
+        Py_XSETREF(self->types[code][log2_bytes(bits)], Py_NewRef(value));
+    }
+    return (PyObject *)self;
+}
+
+static PyTypeObject ArrowImporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.ArrowImporter",
+    .tp_doc = "ArrowImporter(function, types): function(address of an ArrowArray, type) returns a column.",
+    .tp_base = &ImporterType,
+    .tp_basicsize = sizeof(ArrowImporter),
+    .tp_dealloc = arrow_importer_dealloc,
+    .tp_new = arrow_importer_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+int
+add_importers(PyObject *module)
+{
+    PyTypeObject *types[] = {&ImporterType, &NDArrayImporterType, &CapsuleImporterType, &ArrowImporterType};
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (PyModule_AddType(module, types[i]) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}

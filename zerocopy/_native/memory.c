@@ -1,0 +1,292 @@
+/* Memory: checks of its layout, DLPack capsules, and managed tensors of zerocopy's own. */
+#include "core.h"
+
+#include <stdlib.h>
+
+void
+memory_release(Memory *memory)
+{
+    Py_CLEAR(memory->owner);
+    if (memory->versioned != NULL) {
+        if (memory->versioned->deleter != NULL) {
+            memory->versioned->deleter(memory->versioned);
+        }
+        memory->versioned = NULL;
+    }
+    if (memory->legacy != NULL) {
+        if (memory->legacy->deleter != NULL) {
+            memory->legacy->deleter(memory->legacy);
+        }
+        memory->legacy = NULL;
+    }
+}
+
+/* ---- layout ---- */
+
+bool
+memory_is_row_major(const Memory *memory)
+{
+    if (memory->strides == NULL) {
+        return true;
+    }
+    int64_t step = 1;
+    for (int i = memory->ndim; i-- > 0;) {
+        if (memory->shape[i] != 1 && memory->strides[i] != step) {
+            return false;
+        }
+        step *= memory->shape[i];
+    }
+    return true;
+}
+
+bool
+memory_is_compact(const Memory *memory)
+{
+    if (memory_is_row_major(memory)) {
+        return true;
+    }
+    /* Find the dimension of each step in turn; few arrays have more than four dimensions. */
+    int64_t step = 1;
+    uint64_t seen = 0;
+    for (int i = 0; i < memory->ndim; i++) {
+        if (memory->shape[i] == 1) {
+            seen |= (uint64_t)1 << i;
+        }
+    }
+    for (int left = memory->ndim; left-- > 0;) {
+        for (int i = 0; i < memory->ndim; i++) {
+            if (!(seen >> i & 1) && memory->strides[i] == step) {
+                seen |= (uint64_t)1 << i;
+                step *= memory->shape[i];
+                break;
+            }
+        }
+    }
+    return seen == (memory->ndim == 64 ? UINT64_MAX : ((uint64_t)1 << memory->ndim) - 1);
+}
+
+/* Whether a DLTensor describes a block of host memory that the core can pass on: at least one element,
+   at most 64 dimensions, and a size in bytes that fits into 63 bits. */
+static bool
+is_valid(const DLTensor *tensor)
+{
+    if (tensor->device.device_type != kDLCPU || tensor->data == NULL || tensor->dtype.lanes != 1 ||
+        tensor->dtype.bits == 0 || tensor->ndim < 0 || tensor->ndim > MAX_NDIM ||
+        (tensor->ndim > 0 && tensor->shape == NULL)) {
+        return false;
+    }
+    int64_t limit = INT64_MAX / 16, size = 1; /* no element is larger than 16 bytes */
+    for (int i = 0; i < tensor->ndim; i++) {
+        if (tensor->shape[i] < 1 || tensor->shape[i] > limit / size) {
+            return false;
+        }
+        size *= tensor->shape[i];
+    }
+    /* Neither may the distance between the first and the last element overflow. */
+    int64_t extent = 0;
+    for (int i = 0; tensor->strides != NULL && i < tensor->ndim; i++) {
+        int64_t stride = tensor->strides[i], steps = tensor->shape[i] - 1;
+        if (stride == INT64_MIN || (steps > 0 && (stride < 0 ? -stride : stride) > (limit - extent) / steps)) {
+            return false;
+        }
+        extent += (stride < 0 ? -stride : stride) * steps;
+    }
+    return true;
+}
+
+int
+memory_from_capsule(PyObject *capsule, Memory *out)
+{
+    if (capsule == NULL) {
+        return -1;
+    }
+    const char *used_name = NULL;
+    DLTensor *tensor = NULL;
+    memory_init(out);
+    if (PyCapsule_IsValid(capsule, "dltensor")) {
+        out->legacy = PyCapsule_GetPointer(capsule, "dltensor");
+        tensor = &out->legacy->dl_tensor;
+        out->readonly = false;
+        used_name = "used_dltensor";
+    }
+    else if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        out->versioned = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+        if (out->versioned->version.major == 1) { /* other versions may have another layout */
+            tensor = &out->versioned->dl_tensor;
+            out->readonly = (out->versioned->flags & DLPACK_FLAG_READ_ONLY) != 0;
+        }
+        used_name = "used_dltensor_versioned";
+    }
+    /* Checked before the capsule is consumed: its destructor frees what is refused. */
+    if (tensor == NULL || !is_valid(tensor) || PyCapsule_SetName(capsule, used_name) < 0) {
+        memory_init(out);
+        Py_DECREF(capsule);
+        return -1;
+    }
+    Py_DECREF(capsule);
+    out->data = (char *)tensor->data + tensor->byte_offset;
+    out->ndim = tensor->ndim;
+    out->shape = tensor->shape;
+    out->strides = tensor->strides;
+    out->dtype = tensor->dtype;
+    return 0;
+}
+
+/* ---- managed tensors ---- */
+
+/* Whether this thread may take the GIL: not while the interpreter ends, unless the thread holds it. */
+static bool
+can_take_gil(void)
+{
+    if (!Py_IsInitialized()) {
+        return false;
+    }
+#if PY_VERSION_HEX >= 0x030D0000
+    return !Py_IsFinalizing() || PyGILState_Check();
+#else
+    return !_Py_IsFinalizing() || PyGILState_Check();
+#endif
+}
+
+void
+managed_tensor_free(ManagedTensor *tensor)
+{
+    /* A consumer may call a deleter on any thread. After the interpreter has ended, the owner is left to
+       the end of the process. */
+    if (tensor->owner != NULL && can_take_gil()) {
+        PyGILState_STATE state = PyGILState_Ensure();
+        Py_DECREF(tensor->owner);
+        PyGILState_Release(state);
+    }
+    if (tensor->source_versioned != NULL && tensor->source_versioned->deleter != NULL) {
+        tensor->source_versioned->deleter(tensor->source_versioned);
+    }
+    if (tensor->source_legacy != NULL && tensor->source_legacy->deleter != NULL) {
+        tensor->source_legacy->deleter(tensor->source_legacy);
+    }
+    free(tensor);
+}
+
+static void
+delete_versioned(DLManagedTensorVersioned *versioned)
+{
+    managed_tensor_free(versioned->manager_ctx);
+}
+
+static void
+delete_legacy(DLManagedTensor *legacy)
+{
+    managed_tensor_free(legacy->manager_ctx);
+}
+
+ManagedTensor *
+managed_tensor_new(Memory *memory)
+{
+    size_t ndim = (size_t)memory->ndim;
+    ManagedTensor *tensor = malloc(sizeof(ManagedTensor) + sizeof(int64_t) * 2 * (ndim > 0 ? ndim : 1));
+    if (tensor == NULL) {
+        memory_release(memory);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    int64_t *shape = tensor->numbers, *strides = tensor->numbers + ndim, step = 1;
+    for (int i = memory->ndim; i-- > 0;) {
+        shape[i] = memory->shape[i];
+        strides[i] = memory->strides != NULL ? memory->strides[i] : step;
+        step *= shape[i];
+    }
+    DLTensor described = {
+        .data = memory->data,
+        .device = {kDLCPU, 0},
+        .ndim = memory->ndim,
+        .dtype = memory->dtype,
+        .shape = shape,
+        .strides = strides,
+        .byte_offset = 0,
+    };
+    tensor->versioned = (DLManagedTensorVersioned){
+        .version = {1, 0},
+        .manager_ctx = tensor,
+        .deleter = delete_versioned,
+        .flags = memory->readonly ? DLPACK_FLAG_READ_ONLY : 0,
+        .dl_tensor = described,
+    };
+    tensor->legacy = (DLManagedTensor){described, tensor, delete_legacy};
+    tensor->owner = memory->owner;
+    tensor->source_versioned = memory->versioned;
+    tensor->source_legacy = memory->legacy;
+    memory_init(memory);
+    return tensor;
+}
+
+/* Frees the tensor of a capsule that no importer has consumed. */
+static void
+destroy_capsule(PyObject *capsule)
+{
+    if (PyCapsule_IsValid(capsule, "dltensor")) {
+        DLManagedTensor *legacy = PyCapsule_GetPointer(capsule, "dltensor");
+        legacy->deleter(legacy);
+    }
+}
+
+PyObject *
+managed_tensor_capsule(Memory *memory)
+{
+    ManagedTensor *tensor = managed_tensor_new(memory);
+    if (tensor == NULL) {
+        return NULL;
+    }
+    PyObject *capsule = PyCapsule_New(&tensor->legacy, "dltensor", destroy_capsule);
+    if (capsule == NULL) {
+        managed_tensor_free(tensor);
+    }
+    return capsule;
+}
+
+/* ---- owners: Python objects that release a DLPack struct ---- */
+
+typedef struct {
+    PyObject_HEAD
+    Memory memory;
+} OwnerObject;
+
+static void
+owner_dealloc(PyObject *self)
+{
+    memory_release(&((OwnerObject *)self)->memory);
+    PyObject_Free(self);
+}
+
+static PyTypeObject OwnerType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.Owner",
+    .tp_doc = "Keeps memory of a DLPack exporter alive; the base of an ndarray over it.",
+    .tp_basicsize = offsetof(OwnerObject, memory) + offsetof(Memory, own_strides),
+    .tp_dealloc = owner_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+PyObject *
+memory_take_owner(Memory *memory)
+{
+    PyObject *owner = memory->owner;
+    if (owner == NULL) {
+        OwnerObject *object = PyObject_New(OwnerObject, &OwnerType);
+        if (object == NULL) {
+            memory_release(memory);
+            return NULL;
+        }
+        memory_init(&object->memory);
+        object->memory.versioned = memory->versioned;
+        object->memory.legacy = memory->legacy;
+        owner = (PyObject *)object;
+    }
+    memory_init(memory);
+    return owner;
+}
+
+int
+add_owner(PyObject *module)
+{
+    return PyModule_AddType(module, &OwnerType);
+}

@@ -1,0 +1,265 @@
+/* Routes: from an object of one type to a target, with fixed options. */
+#include "core.h"
+
+PyObject *
+route_run(Route *route, PyObject *obj)
+{
+    PyObject *result = route->run(route, obj);
+    if (UNLIKELY(result == NULL && route->fallback != NULL)) {
+        if (PyErr_Occurred()) {
+            if (!PyErr_ExceptionMatches(PyExc_Exception)) {
+                return NULL; /* KeyboardInterrupt, for example */
+            }
+            PyErr_Clear();
+        }
+        result = call_one(route->fallback, obj);
+    }
+    return result;
+}
+
+/* route(obj), for Python; convert does not use it. */
+static PyObject *
+route_call(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    PyObject *obj;
+    if (!PyArg_ParseTuple(args, "O:Route", &obj)) {
+        return NULL;
+    }
+    PyObject *result = route_run((Route *)self, obj);
+    if (result == NULL && !PyErr_Occurred()) {
+        PyErr_SetString(PyExc_BufferError, "the fast path does not take this object");
+    }
+    return result;
+}
+
+static void
+route_dealloc(PyObject *self)
+{
+    Py_XDECREF(((Route *)self)->fallback);
+    PyObject_Free(self);
+}
+
+PyTypeObject RouteType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.Route",
+    .tp_doc = "Converts objects of one type to one target with fixed options. Base of all routes.",
+    .tp_basicsize = sizeof(Route),
+    .tp_dealloc = route_dealloc,
+    .tp_call = route_call,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+/* ---- IdentityRoute: objects of the target itself ---- */
+
+static PyObject *
+run_identity(Route *self, PyObject *obj)
+{
+    return Py_NewRef(obj);
+}
+
+static PyObject *
+identity_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    if (!PyArg_ParseTuple(args, ":IdentityRoute")) {
+        return NULL;
+    }
+    Route *self = PyObject_New(Route, type);
+    if (self != NULL) {
+        self->run = run_identity;
+        self->fallback = NULL;
+    }
+    return (PyObject *)self;
+}
+
+static PyTypeObject IdentityRouteType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.IdentityRoute",
+    .tp_doc = "IdentityRoute(): returns the object itself.",
+    .tp_base = &RouteType,
+    .tp_basicsize = sizeof(Route),
+    .tp_dealloc = route_dealloc,
+    .tp_call = route_call,
+    .tp_new = identity_route_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* ---- CallRoute: a Python function ---- */
+
+static PyObject *
+run_nothing(Route *self, PyObject *obj)
+{
+    return NULL; /* the fallback is the function */
+}
+
+static PyObject *
+call_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *function;
+    if (!PyArg_ParseTuple(args, "O:CallRoute", &function)) {
+        return NULL;
+    }
+    Route *self = PyObject_New(Route, type);
+    if (self != NULL) {
+        self->run = run_nothing;
+        self->fallback = Py_NewRef(function);
+    }
+    return (PyObject *)self;
+}
+
+static PyTypeObject CallRouteType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.CallRoute",
+    .tp_doc = "CallRoute(function): a route in Python, for frameworks without native exporters or importers.",
+    .tp_base = &RouteType,
+    .tp_basicsize = sizeof(Route),
+    .tp_dealloc = route_dealloc,
+    .tp_call = route_call,
+    .tp_new = call_route_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* ---- MemoryRoute: an exporter and an importer ---- */
+
+typedef struct {
+    Route base;
+    Exporter *exporter;
+    Importer *importer;
+    int copy, writable;  /* OPTION_NONE, OPTION_FALSE or OPTION_TRUE */
+    bool is_mutable;     /* whether callers can write to the target's objects */
+    bool marks_readonly; /* whether the target marks objects over immutable memory */
+    bool has_dtype;      /* whether the source must have `dtype` */
+    DLDataType dtype;
+} MemoryRoute;
+
+/* zerocopy.protocols.array_interface.aligned_copy: returns a row-major, 64-byte aligned copy of an ndarray. */
+static PyObject *copy_function = NULL;
+
+/* Replaces memory by a copy that the importer can alias. -1 with or without an exception. */
+static int
+copy_memory(Memory *memory)
+{
+    PyObject *array = import_ndarray(memory);
+    if (array == NULL || copy_function == NULL) {
+        Py_XDECREF(array);
+        return -1;
+    }
+    PyObject *copy = call_one(copy_function, array);
+    Py_DECREF(array);
+    int status = copy == NULL || !PyArray_CheckExact(copy) ? -1 : export_ndarray(copy, memory);
+    Py_XDECREF(copy); /* `memory` holds it */
+    return status;
+}
+
+static PyObject *
+run_memory(Route *self, PyObject *obj)
+{
+    const MemoryRoute *route = (const MemoryRoute *)self;
+    Importer *importer = route->importer;
+    Memory memory;
+    if (UNLIKELY(route->exporter->run(route->exporter, obj, &memory) < 0)) {
+        return NULL;
+    }
+    bool copies = route->copy == OPTION_TRUE ||
+                  (route->writable == OPTION_TRUE && memory.readonly && route->is_mutable);
+    int answer = route->has_dtype && !dtype_equal(memory.dtype, route->dtype) ? IMPORT_REFUSES
+                                                                             : importer->check(importer, &memory);
+    if (UNLIKELY(answer != IMPORT_ALIASES || copies)) {
+        if (answer == IMPORT_REFUSES || route->copy == OPTION_FALSE) {
+            memory_release(&memory);
+            return NULL;
+        }
+        if (copy_memory(&memory) < 0) {
+            return NULL;
+        }
+        if (importer->check(importer, &memory) != IMPORT_ALIASES) {
+            memory_release(&memory);
+            return NULL;
+        }
+    }
+    if (route->marks_readonly && route->writable == OPTION_FALSE) {
+        memory.readonly = true;
+    }
+    return importer->run(importer, &memory);
+}
+
+static void
+memory_route_dealloc(PyObject *self)
+{
+    MemoryRoute *route = (MemoryRoute *)self;
+    Py_XDECREF(route->exporter);
+    Py_XDECREF(route->importer);
+    route_dealloc(self);
+}
+
+static PyObject *
+memory_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"",      "",         "mutable", "marks_readonly", "fallback",
+                            "copy",  "writable", "dtype",   NULL};
+    PyObject *exporter, *importer, *fallback = Py_None, *copy = Py_None, *writable = Py_None, *dtype = Py_None;
+    int is_mutable, marks_readonly, code = 0, bits = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|OOOO:MemoryRoute", names, &ExporterType, &exporter,
+                                     &ImporterType, &importer, &is_mutable, &marks_readonly, &fallback, &copy,
+                                     &writable, &dtype)) {
+        return NULL;
+    }
+    if (dtype != Py_None && !PyArg_ParseTuple(dtype, "ii", &code, &bits)) {
+        return NULL;
+    }
+    if (option_flag(copy) < 0 || option_flag(writable) < 0) {
+        PyErr_SetString(PyExc_ValueError, "copy and writable are True, False or None");
+        return NULL;
+    }
+    MemoryRoute *self = PyObject_New(MemoryRoute, type);
+    if (self != NULL) {
+        self->base.run = run_memory;
+        self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
+        self->exporter = (Exporter *)Py_NewRef(exporter);
+        self->importer = (Importer *)Py_NewRef(importer);
+        self->copy = option_flag(copy);
+        self->writable = option_flag(writable);
+        self->is_mutable = is_mutable;
+        self->marks_readonly = marks_readonly;
+        self->has_dtype = dtype != Py_None;
+        self->dtype = (DLDataType){(uint8_t)code, (uint8_t)bits, 1};
+    }
+    return (PyObject *)self;
+}
+
+static PyTypeObject MemoryRouteType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.MemoryRoute",
+    .tp_doc = "MemoryRoute(exporter, importer, *, mutable, marks_readonly, fallback=None, copy=None, "
+              "writable=None, dtype=None)",
+    .tp_base = &RouteType,
+    .tp_basicsize = sizeof(MemoryRoute),
+    .tp_dealloc = memory_route_dealloc,
+    .tp_call = route_call,
+    .tp_new = memory_route_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+static PyObject *
+set_copy_function(PyObject *module, PyObject *function)
+{
+    Py_XSETREF(copy_function, Py_NewRef(function));
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"set_copy_function", set_copy_function, METH_O,
+     "set_copy_function(function): the function returns a row-major, 64-byte aligned copy of an ndarray."},
+    {NULL, NULL, 0, NULL},
+};
+
+int
+add_routes(PyObject *module)
+{
+    PyTypeObject *types[] = {&RouteType, &IdentityRouteType, &CallRouteType, &MemoryRouteType};
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (PyModule_AddType(module, types[i]) < 0) {
+            return -1;
+        }
+    }
+    return PyModule_AddFunctions(module, methods);
+}

@@ -1,0 +1,147 @@
+/* TreeRoute: dicts, lists and tuples of exactly these types, converted leaf by leaf into new ones.
+
+   A leaf without a route, or that its route does not take, fails the whole tree: the slow path then converts
+   it from the beginning, and its errors name the leaf's path. */
+#include "core.h"
+
+typedef struct {
+    Route base;
+    RouteKey key; /* of the leaves, with the type of the last leaf */
+} TreeRoute;
+
+typedef struct {
+    RouteKey key;
+    Route *route; /* of the last leaf: most leaves of a tree have one type */
+} Walk;
+
+static PyObject *convert_tree(PyObject *obj, Walk *walk);
+
+static inline PyObject *
+convert_leaf(PyObject *obj, Walk *walk)
+{
+    PyTypeObject *type = Py_TYPE(obj);
+    if (UNLIKELY(type != walk->key.type)) {
+        if (type == &PyDict_Type || type == &PyList_Type || type == &PyTuple_Type) {
+            return convert_tree(obj, walk);
+        }
+        walk->key.type = type;
+        walk->route = find_route(&walk->key);
+    }
+    return UNLIKELY(walk->route == NULL) ? NULL : route_run(walk->route, obj);
+}
+
+static PyObject *
+convert_dict(PyObject *obj, Walk *walk)
+{
+    /* The copy keeps the order of the keys; only its values are replaced. */
+    PyObject *result = PyDict_Copy(obj), *key, *value;
+    Py_ssize_t position = 0;
+    while (result != NULL && PyDict_Next(result, &position, &key, &value)) {
+        Py_INCREF(key);
+        Py_INCREF(value);
+        PyObject *converted = convert_leaf(value, walk);
+        if (converted == NULL || PyDict_SetItem(result, key, converted) < 0) {
+            Py_CLEAR(result);
+        }
+        Py_XDECREF(converted);
+        Py_DECREF(key);
+        Py_DECREF(value);
+    }
+    return result;
+}
+
+static PyObject *
+convert_sequence(PyObject *obj, Walk *walk)
+{
+    bool is_list = PyList_CheckExact(obj);
+    PyObject *items = is_list ? PyList_AsTuple(obj) : Py_NewRef(obj);
+    if (items == NULL) {
+        return NULL;
+    }
+    Py_ssize_t count = PyTuple_GET_SIZE(items);
+    PyObject *result = is_list ? PyList_New(count) : PyTuple_New(count);
+    for (Py_ssize_t i = 0; result != NULL && i < count; i++) {
+        PyObject *converted = convert_leaf(PyTuple_GET_ITEM(items, i), walk);
+        if (converted == NULL) {
+            Py_CLEAR(result);
+        }
+        else if (is_list) {
+            PyList_SET_ITEM(result, i, converted);
+        }
+        else {
+            PyTuple_SET_ITEM(result, i, converted);
+        }
+    }
+    Py_DECREF(items);
+    return result;
+}
+
+static PyObject *
+convert_tree(PyObject *obj, Walk *walk)
+{
+    if (Py_EnterRecursiveCall(" in zerocopy.convert")) {
+        return NULL; /* nested too deep, or a container that holds itself: the slow path says which */
+    }
+    PyObject *result = PyDict_CheckExact(obj) ? convert_dict(obj, walk) : convert_sequence(obj, walk);
+    Py_LeaveRecursiveCall();
+    return result;
+}
+
+static PyObject *
+run_tree(Route *self, PyObject *obj)
+{
+    Walk walk = {((TreeRoute *)self)->key, NULL};
+    walk.key.type = NULL;
+    return convert_tree(obj, &walk);
+}
+
+static void
+tree_route_dealloc(PyObject *self)
+{
+    Py_XDECREF(((TreeRoute *)self)->key.to);
+    RouteType.tp_dealloc(self);
+}
+
+/* TreeRoute(to, copy=None, writable=None) */
+static PyObject *
+tree_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *to, *copy = NULL, *writable = NULL;
+    if (!PyArg_ParseTuple(args, "O|OO:TreeRoute", &to, &copy, &writable)) {
+        return NULL;
+    }
+    if (option_flag(copy) < 0 || option_flag(writable) < 0) {
+        PyErr_SetString(PyExc_ValueError, "copy and writable are True, False or None");
+        return NULL;
+    }
+    TreeRoute *self = PyObject_New(TreeRoute, type);
+    if (self == NULL) {
+        return NULL;
+    }
+    Py_INCREF(to);
+    if (PyUnicode_CheckExact(to)) {
+        PyUnicode_InternInPlace(&to);
+    }
+    self->base.run = run_tree;
+    self->base.fallback = NULL;
+    self->key = (RouteKey){.to = to};
+    self->key.flags = (unsigned)(option_flag(copy) << COPY_SHIFT | option_flag(writable) << WRITABLE_SHIFT);
+    return (PyObject *)self;
+}
+
+static PyTypeObject TreeRouteType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.TreeRoute",
+    .tp_doc = "TreeRoute(to, copy=None, writable=None): dicts, lists and tuples of arrays.",
+    .tp_base = &RouteType,
+    .tp_basicsize = sizeof(TreeRoute),
+    .tp_dealloc = tree_route_dealloc,
+    .tp_new = tree_route_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+int
+add_trees(PyObject *module)
+{
+    return PyModule_AddType(module, &TreeRouteType);
+}
