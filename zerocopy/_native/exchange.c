@@ -16,7 +16,8 @@ probe_init(Probe *probe, PyObject *descriptor)
 {
     probe->get = NULL;
     probe->method = NULL;
-    if (PyObject_TypeCheck(descriptor, &PyGetSetDescr_Type)) {
+    if (PyObject_TypeCheck(descriptor, &PyGetSetDescr_Type) &&
+        ((PyGetSetDescrObject *)descriptor)->d_getset->get != NULL) {
         probe->get = ((PyGetSetDescrObject *)descriptor)->d_getset->get;
         probe->closure = ((PyGetSetDescrObject *)descriptor)->d_getset->closure;
     }
@@ -74,6 +75,9 @@ static bool
 is_plain(const ExchangeExporter *exporter, PyObject *obj)
 {
     const char *impl = *(char *const *)((const char *)obj + exporter->impl_offset);
+    if (UNLIKELY(impl == NULL)) {
+        return false; /* the garbage collector has cleared the object */
+    }
     uint64_t key = *(const uint64_t *)(impl + exporter->key_offset);
     Py_ssize_t i = 0;
     while (i < exporter->key_count && exporter->keys[i] != key) {
@@ -86,30 +90,29 @@ is_plain(const ExchangeExporter *exporter, PyObject *obj)
            probe_is_false(&exporter->requires_grad, obj) == 1;
 }
 
-/* Returns the owner of an object's memory, which can neither free nor move it while a result holds it. */
+/* Returns the owner of an object's memory, and whether it can neither free nor move it. */
 static PyObject *
-take_storage(const ExchangeExporter *exporter, PyObject *obj)
+take_storage(const ExchangeExporter *exporter, PyObject *obj, bool *is_fixed)
 {
     PyObject *storage = probe_call(&exporter->storage, obj);
     if (UNLIKELY(storage == NULL)) {
         return NULL;
     }
-    int is_fixed = probe_is_false(&exporter->resizable, storage);
-    if (is_fixed == 0) {
-        PyObject *done = call_one(exporter->fix, obj);
-        is_fixed = done == NULL ? -1 : 1;
-        Py_XDECREF(done);
-    }
-    if (UNLIKELY(is_fixed < 0)) {
+    /* A mode that overrides functions may return any object. */
+    int answer = LIKELY(PyObject_TypeCheck(storage, PyDescr_TYPE(exporter->resizable.descriptor)))
+                     ? probe_is_false(&exporter->resizable, storage)
+                     : -1;
+    if (UNLIKELY(answer < 0)) {
         Py_CLEAR(storage);
     }
+    *is_fixed = answer == 1;
     return storage;
 }
 
+/* Describes an object's memory without its owner; -1 if the core does not pass it on. */
 static int
-run_exchange(Exporter *self, PyObject *obj, Memory *out)
+describe(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
 {
-    const ExchangeExporter *exporter = (const ExchangeExporter *)self;
     DLTensor tensor;
     if (UNLIKELY(!is_plain(exporter, obj) || exporter->api->dltensor_from_py_object_no_sync(obj, &tensor) != 0)) {
         return -1;
@@ -121,16 +124,46 @@ run_exchange(Exporter *self, PyObject *obj, Memory *out)
         if (UNLIKELY(tensor.shape[i] == 0)) {
             return -1; /* no memory: the slow path knows what each target makes of it */
         }
+        out->own_shape[i] = tensor.shape[i];
+        if (tensor.strides != NULL) {
+            out->own_strides[i] = tensor.strides[i];
+        }
     }
     out->data = (char *)tensor.data + tensor.byte_offset;
     out->ndim = tensor.ndim;
-    out->shape = tensor.shape;
-    out->strides = tensor.strides;
+    out->shape = out->own_shape;
+    out->strides = tensor.strides == NULL ? NULL : out->own_strides;
     out->dtype = tensor.dtype;
     out->readonly = false;
-    out->versioned = NULL;
-    out->legacy = NULL;
-    out->owner = take_storage(exporter, obj);
+    return 0;
+}
+
+static int
+run_exchange(Exporter *self, PyObject *obj, Memory *out)
+{
+    const ExchangeExporter *exporter = (const ExchangeExporter *)self;
+    bool is_fixed;
+    memory_init(out);
+    if (UNLIKELY(describe(exporter, obj, out) < 0)) {
+        return -1;
+    }
+    out->owner = take_storage(exporter, obj, &is_fixed);
+    if (UNLIKELY(out->owner != NULL && !is_fixed)) {
+        PyObject *done = call_one(exporter->fix, obj);
+        Py_CLEAR(out->owner);
+        if (done == NULL) {
+            return -1;
+        }
+        Py_DECREF(done);
+        /* The function, or another thread meanwhile, may have replaced or resized the storage. */
+        if (describe(exporter, obj, out) < 0) {
+            return -1;
+        }
+        out->owner = take_storage(exporter, obj, &is_fixed);
+        if (out->owner != NULL && !is_fixed) {
+            Py_CLEAR(out->owner);
+        }
+    }
     return out->owner == NULL ? -1 : 0;
 }
 
