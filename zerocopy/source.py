@@ -122,6 +122,16 @@ def type_name(obj: Any) -> str:
     return cls.__qualname__ if module == "builtins" else f"{module}.{cls.__qualname__}"
 
 
+def lacking(framework: str, hook: str) -> UnsupportedConversionError:
+    """Return the error for a hook that a framework's class does not implement."""
+    return UnsupportedConversionError(
+        repr(framework),
+        f"its Framework class does not implement {hook}()",
+        "implement it: docs/adding-a-framework.md describes each hook",
+        code="missing-hook",
+    )
+
+
 def refuse_dtype(
     target: str, dtype: DType, remedy: str = "", fixes: Sequence[Fix] = ()
 ) -> UnsupportedConversionError:

@@ -87,7 +87,7 @@ def capsule_of(array, device, versioned):
 def forget():
     """Remove the test's classes from the registry and the routes."""
     registry._by_type.clear()
-    routes.TABLE.clear()
+    routes.clear()
 
 
 def install(monkeypatch) -> Machine:

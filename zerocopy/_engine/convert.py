@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 from zerocopy import registry
+from zerocopy._engine import native_routes
 from zerocopy._engine.containers import convert_leaves
 from zerocopy._engine.fixes import compose
-from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
+from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options, text_signature
 from zerocopy._engine.planner import Call, make_plan
-from zerocopy._engine.routes import TABLE, by_columns, keep
+from zerocopy._engine.routes import OPTION_TABLES, TABLE, by_new_route, keep, option_key
+from zerocopy._native import core
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.protocols.exporter_errors import is_error
@@ -131,45 +134,65 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     zerocopy.errors.DeviceError: convert(...device='cuda'): numpy has no arrays on cuda.
       To fix: zc.convert(x, "numpy", device="cpu")
     """
-    if not options:
-        try:
+    try:
+        if not options:
             return TABLE[to][type(obj)](obj)
-        except BaseException as error:
-            if not isinstance(error, Exception) and not is_error(error):
-                raise
-            # A new type, or an object that the fast path cannot take (a lazy conjugate, another
-            # device). The slow path starts again, and its errors have this one as context.
-            return _convert_slowly(obj, to, {})
-    return _convert_slowly(obj, to, check_options("convert", options))
+        return OPTION_TABLES[option_key(options)][to][type(obj)](obj)
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_error(error):
+            raise
+        # A new type, or an object that the fast path cannot take (a lazy conjugate, another
+        # device). The slow path starts again, and its errors have this one as context.
+        return convert_slowly(obj, to, options)
 
 
 convert.__signature__ = SIGNATURE  # type: ignore[attr-defined]
 
 
-def _convert_slowly(obj: Any, to: Any, options: dict[str, Any]) -> Any:
+def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: BaseException | None) -> Any:
+    """Convert an object that its compiled route did not take; `error` is the exception of the route."""
+    if error is None:
+        return convert_slowly(obj, to, options)
+    try:
+        raise error
+    except BaseException:
+        if not isinstance(error, Exception) and not is_error(error):
+            raise
+        return convert_slowly(obj, to, options)
+
+
+def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
     try:
+        options = check_options("convert", passed) if passed else {}
         call = Call(obj, to, options)
-    except ZeroCopyError as error:
+    except Exception as error:
         error.__suppress_context__ = True  # the route table's KeyError, or TypeError, is not a cause
         raise
     try:
         if call.is_tree():
-            return convert_leaves(obj, convert, to, options)
-        if not options and (result := by_columns(obj, to)) is not NotImplemented:
+            result = convert_leaves(obj, convert_slowly, to, options)
+            if core is not None and not call.target.tables:
+                native_routes.keep_tree(type(obj), to, options)
+            return result
+        if not options and (result := by_new_route(obj, to)) is not NotImplemented:
             return result
         result = _run(make_plan(call), call)
     except ZeroCopyError as error:
-        if isinstance(error.__context__, KeyError) and error.__cause__ is None:
-            error.__suppress_context__ = True  # the route table's KeyError is not a cause
+        if _is_of_the_table(error.__context__) and error.__cause__ is None:
+            error.__suppress_context__ = True  # the route table's error is not a cause
         if not error.asked:
             error.with_context(asked=str(call))
         if not error.calls:  # a leaf's error has its own
             compose(error, call)
         raise
-    if not options:
-        keep(obj, to)
+    keep(obj, to, passed)
     return result
+
+
+def _is_of_the_table(error: BaseException | None) -> bool:
+    """Whether an error says only that there is no route: no such key, or options that cannot be hashed."""
+    return isinstance(error, KeyError) or (isinstance(error, TypeError) and "unhashable type" in str(error))
 
 
 def _run(plan: Plan, call: Call) -> Any:
@@ -191,3 +214,12 @@ def _run(plan: Plan, call: Call) -> Any:
             "see the cause above; please report it if zerocopy should check for it",
             code="target-raised",
         ) from error
+
+
+#: The function in Python: `convert` itself without the compiled core.
+convert_in_python = convert
+
+if core is not None:
+    convert = core.make_convert(
+        convert, convert_after_route, text_signature("convert", convert.__doc__), __name__
+    )

@@ -2,105 +2,205 @@
 
 A source's file offers exporters and a target's file importers, by the form in which
 memory passes between them (:data:`zerocopy.source.FORMS`); the two are independent.
-`convert` looks the composed function up in `TABLE` first. If it raises anything, the
-slow path (:mod:`zerocopy._engine.planner`) starts again.
+`convert` looks the composed function up in `TABLE` first, or in the table of the call's options.
+If it raises anything, the slow path (:mod:`zerocopy._engine.planner`) starts again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from zerocopy import registry
+from zerocopy._engine import native_routes
+from zerocopy._engine.option_routes import Parts, Route, is_routable, option_route
 from zerocopy._engine.target import resolve
+from zerocopy._native import core
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.framework import Framework, identity
 from zerocopy.protocols.exporter_errors import is_error
 
-Route = Callable[[Any], Any]
+Routes = dict[Any, dict[type, Route]]
 
-#: ``TABLE[to][type(obj)](obj)``. Two nested dictionaries: building and hashing a pair as the
-#: key of one took 18 ns of 150.
-TABLE: dict[Any, dict[type, Route]] = {}
+#: ``TABLE[to][type(obj)](obj)``, for calls without options. Two nested dictionaries: building and
+#: hashing a pair as the key of one took 18 ns of 150.
+TABLE: Routes = {}
 
-registry.on_change(TABLE.clear)
+#: ``OPTION_TABLES[option_key(options)]`` is such a table for calls with options.
+OPTION_TABLES: dict[tuple[Any, ...], Routes] = {}
+
+#: Most tables of options: the labels in ``columns=`` can differ in each call.
+MAX_OPTION_TABLES = 1024
 
 
-def keep(obj: Any, to: Any) -> None:
-    """Compose the route for objects of this type, if there is a fast one, and keep it.
+def clear() -> None:
+    """Drop all routes."""
+    for table in (TABLE, *OPTION_TABLES.copy().values()):
+        # The inner tables too: a plan of `plan_for` holds one.
+        for routes in table.copy().values():
+            routes.clear()
+        table.clear()
+    OPTION_TABLES.clear()
+    native_routes.clear()
+
+
+registry.on_change(clear)
+
+
+def option_key(options: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the key of a call's options: name, type and value of each, in the order of the call.
+
+    The types are part of it, because ``True == 1 == 1.0``: ``copy=1`` is an error and ``copy=True`` is
+    not. A list or tuple is keyed by its items and their types, as it is now. The key of other values
+    that can change, such as dicts, cannot be hashed: such calls take the slow path.
+    """
+    key: tuple[Any, ...] = ()
+    for name, value in options.items():
+        cls = type(value)
+        if cls is list or cls is tuple:
+            key += (name, (cls, *map(type, value)), tuple(value))
+        else:
+            key += (name, cls, value)
+    return key
+
+
+def routes_of(to: Any, options: Mapping[str, Any]) -> dict[type, Route]:
+    """Return the routes to a target by type, with the options of a call; created if there are none.
+
+    Raises
+    ------
+    TypeError
+        The target or an option cannot be hashed.
+    """
+    if not options:
+        return TABLE.setdefault(to, {})
+    key = option_key(options)
+    table = OPTION_TABLES.get(key)
+    if table is None:
+        if len(OPTION_TABLES) >= MAX_OPTION_TABLES:
+            clear()
+        table = OPTION_TABLES.setdefault(key, {})
+    return table.setdefault(to, {})
+
+
+def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
+    """Compose the route for objects of this type, if there is a fast one, and keep and return it.
 
     The route depends on the type alone, never on the object (law 3).
     """
-    if type(obj) in TABLE.get(to, ()):
-        return  # the route exists: only this object needed the slow path
     try:
-        route = compose(obj, to)
+        routes = routes_of(to, options)
+    except TypeError:
+        return None  # a mapping or another value that cannot be hashed
+    if type(obj) in routes:
+        return routes[type(obj)]  # the route exists: only this object needed the slow path
+    compiled = None
+    try:
+        given = {name: value for name, value in options.items() if value is not None}
+        parts = find_parts(obj, to)
+        route = None if parts is None else compose(parts, to, given)
+        if parts is not None and core is not None:
+            compiled = native_routes.keep(parts, type(obj), to, given, route)
     except Exception as error:
         if isinstance(error, MemoryError) or registry.out_of_memory(error) is not None:
             # The conversion has succeeded; a framework lacked memory for an object that it makes
             # once per route. The next conversion tries again.
-            return
+            return None
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__}, to={to!r})",
             f"composing its fast path raised {type(error).__name__}: {error}",
             "fix fast_exporters() or fast_importers() in the file of one of the two frameworks",
             code="fast-path-raised",
         ) from error
+    if compiled is not None and not options.keys() <= native_routes.OPTIONS:
+        route = compiled  # the compiled table does not hold it
     if route is not None:
         # One atomic store of a complete route: other threads see all of it or nothing (P7).
-        TABLE.setdefault(to, {})[type(obj)] = route
+        routes[type(obj)] = route
+    return route if compiled is None else compiled
 
 
-def by_columns(obj: Any, to: Any) -> Any:
-    """Convert the first table of a type by the routes of its columns; NotImplemented if it has none.
+def by_new_route(obj: Any, to: Any) -> Any:
+    """Convert the first object of a type by its route, without a plan; NotImplemented if it has none.
 
-    A plan, which the slow path makes, takes ten times as long as these for each column.
+    A plan takes ten times as long as the routes of a table's columns, and longer than a compiled route.
     """
     try:
-        source = registry.by_type(type(obj))
-        if source is None or not source.tables or type(obj) in TABLE.get(to, ()):
+        cls = type(obj)
+        source = registry.by_type(cls)
+        if source is None or cls in TABLE.get(to, ()):
             return NotImplemented
-        if "columns" not in source.fast_exporters(type(obj)):
+        if core is None and not (source.tables and "columns" in source.fast_exporters(cls)):
             return NotImplemented
-        keep(obj, to)
-        return TABLE[to][type(obj)](obj)
+        route = keep(obj, to, {})
+        return NotImplemented if route is None else route(obj)
     except BaseException as error:
         if not is_error(error):
             raise
         return NotImplemented  # the slow path converts the object, or says why it cannot
 
 
-def compose(obj: Any, to: Any) -> Route | None:
-    """Return the fast route for objects of this type, or None."""
+def find_parts(obj: Any, to: Any) -> Parts | None:
+    """Return what a route for objects of this type is made of; None if there cannot be one."""
     target, source = registry.find(to) or resolve(to), registry.by_type(type(obj))
     if source is None:
         return None
-    if target.owns(type(obj)):
-        return identity if target.is_native(obj) else None
-    exporters = source.fast_exporters(type(obj))
-    importers = target.fast_importers()
-    if target.tables and source.tables:
-        return _table_route(source, target, exporters.get("arrow"), importers.get("arrow"))
-    if "columns" in exporters and target.kind == "tensor":
-        return _columns_route(exporters["columns"], to)
-    for form, importer in importers.items():
-        if form in exporters:
-            return _chain(exporters[form], importer)
+    cls = type(obj)
+    owned = target.owns(cls)
+    if owned and not target.is_native(obj):
+        return None
+    exporters, importers = source.fast_exporters(cls), target.fast_importers()
+    native = exporters.pop("native", None), importers.pop("native", None), exporters.pop("native_table", None)
+    return Parts(source, target, exporters, importers, owned, *native)
+
+
+def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
+    """Return the route of Python functions for these options, none of them None; or None."""
+    if parts.owned and not options:
+        return identity
+    if "columns" in parts.exporters and parts.target.kind == "tensor":
+        return _columns_route(parts, to, options)
+    if not options and parts.target.tables and parts.source.tables:
+        exporter, importer = parts.exporters.get("arrow"), parts.importers.get("arrow")
+        return _table_route(parts.source, parts.target, exporter, importer)
+    plain = _plain_route(parts, host_only=bool(options))
+    return option_route(parts, options, plain) if options else plain
+
+
+def _plain_route(parts: Parts, host_only: bool) -> Route | None:
+    for form, importer in parts.importers.items():
+        if form in parts.exporters and not (host_only and form == "cuda"):
+            return _chain(parts.exporters[form], importer)
     return None
 
 
-def _columns_route(exporter: Route, to: Any) -> Route:
-    """Return the route of a table whose columns have routes of their own."""
+def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
+    """Return the route of a table whose columns have routes of their own, with the other options."""
+    exporter, labels = parts.exporters["columns"], options.get("columns")
+    inner = {name: value for name, value in options.items() if name not in ("columns", "leaves")}
+    if not is_routable(parts.target, inner) or not (labels is None or type(labels) in (list, tuple)):
+        return None
+    chosen = None if labels is None else tuple(labels)
 
     def route(table: Any) -> Any:
-        routes = TABLE[to]
+        routes = TABLE[to] if not inner else routes_of(to, inner)
         columns = exporter(table)
-        arrays = {name: (routes.get(type(x)) or _kept_route(x, to))(x) for name, x in columns}
+        if chosen is not None:
+            columns = _selected(columns, chosen)
+        arrays = {name: (routes.get(type(x)) or _kept_route(x, to, inner))(x) for name, x in columns}
         if len(arrays) != len(columns):
             raise ValueError("duplicate column names, which the slow path refuses")
         return arrays
 
     return route
+
+
+def _selected(columns: list[tuple[Any, Any]], labels: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+    """Return the columns with these labels; the keys of the result are the table's own labels."""
+    places = {column[0]: column for column in columns}
+    if len(places) != len(columns):
+        raise ValueError("duplicate column names: the slow path decides")
+    return [places[label] for label in labels]
 
 
 def _table_route(
@@ -129,9 +229,11 @@ def _table_route(
     return arrow_route
 
 
-def _kept_route(column: Any, to: Any) -> Route:
-    keep(column, to)
-    return TABLE[to][type(column)]
+def _kept_route(column: Any, to: Any, options: Mapping[str, Any]) -> Route:
+    route = keep(column, to, options)
+    if route is None:
+        raise ValueError("a column without a route: the slow path decides")
+    return route
 
 
 def _chain(exporter: Route, importer: Route) -> Route:

@@ -56,7 +56,11 @@ typedef struct {
     PyObject *owner;
     DLManagedTensorVersioned *versioned;
     DLManagedTensor *legacy;
-    int64_t own_strides[MAX_NDIM]; /* storage for `strides`, if the exporter computes them */
+    bool owner_is_result; /* whether `owner` is an ndarray of exactly this memory, made for this conversion */
+    /* Storage for `strides` and `shape`: an object's own numbers may be freed when its shape is set, by another
+       thread or by code that an importer calls. */
+    int64_t own_strides[MAX_NDIM];
+    int64_t own_shape[MAX_NDIM];
 } Memory;
 
 static inline void
@@ -65,9 +69,10 @@ memory_init(Memory *memory)
     memory->owner = NULL;
     memory->versioned = NULL;
     memory->legacy = NULL;
+    memory->owner_is_result = false;
 }
 
-/* Drops the owner. An importer that fails calls it. */
+/* Drops the owner and keeps the current exception. An importer that fails calls it. */
 void memory_release(Memory *memory);
 /* Fills a Memory from an unconsumed DLPack capsule, and consumes the capsule. Steals `capsule`, which may be
    NULL with an exception set. Returns -1 for anything but a valid block of host memory. */

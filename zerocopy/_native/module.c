@@ -24,7 +24,8 @@ execute(PyObject *module)
             return -1;
         }
     }
-    return 0;
+    /* zerocopy/_native/__init__.py compares this with the sources of an editable installation. */
+    return PyModule_AddStringConstant(module, "__sources__", ZEROCOPY_SOURCES);
 }
 
 static PyModuleDef_Slot slots[] = {

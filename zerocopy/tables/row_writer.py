@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from zerocopy._native import core
-from zerocopy.layout.record_type import record_type
+from zerocopy.layout.record_type import RecordType, record_type
 from zerocopy.layout.transposition import to_rows
 from zerocopy.source import Array
 
@@ -15,16 +16,18 @@ from zerocopy.source import Array
 LARGE = 1 << 22
 
 
-def row_writer(out: Array) -> Callable[[Sequence[Array], int, int], None]:
-    """Return ``write(columns, low, high)``, which fills those rows of a row-major matrix."""
+def fill(out: Array, columns: Sequence[Array]) -> None:
+    """Write columns of one length and of one width of elements into `out`, a row-major matrix."""
     if core is not None and out.nbytes < LARGE:
         # 8192 x 28 float32: 68 us instead of 114. Larger ones are faster in several threads.
-        return lambda columns, low, high: core.interleave(out[low:high], columns)
-    # The kernels see a row as a record of values of one width.
-    record = record_type(np.dtype([(f"{k}", f"V{out.itemsize}") for k in range(out.shape[1])]))
-    records, width = out.view(record.dtype)[:, 0], record.leaves[0].dtype
+        core.interleave(out, columns)
+        return
+    record = _record(len(columns), out.itemsize)
+    kind = record.leaves[0].dtype
+    to_rows([column.view(kind) for column in columns], record, out.view(record.dtype)[:, 0], None)
 
-    def write(columns: Sequence[Array], low: int, high: int) -> None:
-        to_rows([values.view(width) for values in columns], record, records[low:high], None)
 
-    return write
+@lru_cache(maxsize=64)
+def _record(width: int, itemsize: int) -> RecordType:
+    """Return the type of a row as a record of values of one width, which the kernels write."""
+    return record_type(np.dtype([(f"{k}", f"V{itemsize}") for k in range(width)]))

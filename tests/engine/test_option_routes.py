@@ -1,0 +1,423 @@
+"""Routes with options: they give what the slow path gives, for all pairs of frameworks on the host."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.arrays import aligned, bits, sample
+from helpers.frameworks import HOST, PAIRS
+
+import zerocopy as zc
+from zerocopy._engine import routes
+from zerocopy._engine.option_routes import ROUTABLE
+from zerocopy.dtype import NATIVE_NAMES
+
+OPTIONS: list[dict[str, Any]] = [
+    {"copy": False},
+    {"copy": True},
+    {"copy": None},
+    {"writable": True},
+    {"writable": False},
+    {"writable": None, "copy": None},
+    {"copy": False, "writable": True},
+    {"copy": False, "writable": False},
+    {"copy": True, "writable": True},
+    {"copy": True, "writable": False},
+    {"device": "cpu"},
+    {"device": (1, 0)},
+    {"device": zc.Device(1, 0), "copy": False},
+    {"dtype": "float32"},
+    {"dtype": np.float32, "copy": False},
+    {"dtype": np.dtype("f4"), "writable": True},
+    {"dtype": "float64", "copy": True},
+    {"leaves": "keep"},
+    {"leaves": "keep", "copy": True, "device": "cpu"},
+]
+
+LAYOUTS = {
+    "aligned": aligned(np.arange(64, dtype="f4")),
+    "misaligned to 64 bytes": aligned(np.arange(65, dtype="f4"))[1:],
+    "two dimensions": sample("f4", (4, 8)),
+    "Fortran order": np.asfortranarray(sample("f4", (4, 8))),
+    "strided": aligned(np.arange(64, dtype="f4"))[::2],
+    "reversed": aligned(np.arange(64, dtype="f4"))[::-1],
+    "broadcast": np.broadcast_to(aligned([1, 2, 3], "f4"), (2, 3)),
+    "size 1 with a negative stride": aligned(np.arange(64, dtype="f4"))[:1][::-1],
+    "no dimensions": aligned(3, "f4"),
+    "no elements": aligned([], "f4"),
+    "no rows": np.empty((0, 3), "f4"),
+    "misaligned to its items": np.frombuffer(bytearray(41), "f4", 10, 1),
+    "swapped bytes": np.arange(4, dtype=">f4"),
+    "text": np.array(["a", "b"]),
+    "dates": np.array(["2020-01-01"], "M8[D]"),
+    "objects": np.array([1, None], object),
+    "records": np.zeros(3, [("a", "f4"), ("b", "i4")]),
+}
+
+
+def variants() -> dict[str, np.ndarray]:
+    """Return the arrays of `LAYOUTS`, and read-only views of them."""
+    arrays = dict(LAYOUTS)
+    for name, array in LAYOUTS.items():
+        frozen = array.view()
+        frozen.flags.writeable = False
+        arrays[f"{name}, read-only"] = frozen
+    return arrays
+
+
+def outcome(x: Any, to: str, options: dict[str, Any]) -> Any:
+    """Return what a caller can observe of a conversion."""
+    try:
+        result = zc.convert(x, to, **options)
+    except (zc.ZeroCopyError, ValueError, TypeError) as error:
+        return type(error), getattr(error, "code", None), str(error)
+    return type(result), describe(x, result)
+
+
+def describe(x: Any, result: Any) -> Any:
+    """Return an array's dtype, shape, values, aliasing and writability; for a dict, of each item."""
+    if isinstance(result, dict):
+        return {key: (type(key), describe(x, value)) for key, value in result.items()}
+    try:
+        view = zc.view(result)
+    except zc.ZeroCopyError:
+        return re.sub("0x[0-9a-f]+", "", repr(result))  # without its address
+    if view.size == 0:
+        return view.dtype, view.shape
+    shares = zc.shares_memory(x, result)
+    # Strides of dimensions of size 1 mean nothing.
+    strides = tuple(s for s, n in zip(view.strides, view.shape, strict=True) if n > 1)
+    plain = result.detach() if getattr(result, "requires_grad", False) else result
+    back = bits(np.asarray(zc.convert(plain, "numpy")))
+    # Writability is a property of NumPy's arrays; other frameworks' views depend on the exporter.
+    writable = result.flags.writeable if isinstance(result, np.ndarray) else view.readonly
+    return type(result), view.dtype, view.shape, strides, back, shares, writable
+
+
+def compare(x: Any, warm: Any, to: str, options: dict[str, Any]) -> None:
+    """Check that a conversion by the route of `warm`'s type gives the same as one without routes."""
+    routes.clear()
+    cold = outcome(x, to, options)
+    zc.convert(warm, to)
+    try:
+        zc.convert(warm, to, **options)
+    except (zc.ZeroCopyError, ValueError, TypeError):
+        pass
+    else:
+        for _ in range(2):
+            assert outcome(x, to, options) == cold, (to, options)
+    plan = zc.explain(x, to, **options) if cold[0] not in (ValueError, TypeError) else None
+    if plan is None:
+        return
+    assert plan.possible == (not issubclass(cold[0], Exception)), (to, options)
+    if plan.possible:
+        result = zc.convert(x, to, **options)
+        shares = zc.shares_memory(x, result)
+        assert plan.shares_memory in (None, shares), (to, options, str(plan))
+        copy = options.get("copy")
+        assert not (copy is True and shares)
+        assert not (copy is False and zc.shares_memory(x, x) and not shares)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("to", HOST)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_any_ndarray_converts_as_without_a_route(to: str, options: dict[str, Any]) -> None:
+    warm = sample("f4", (64,))
+    for x in variants().values():
+        compare(x, warm, to, options)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("source", "to"), PAIRS)
+def test_any_array_converts_as_without_a_route(source: str, to: str) -> None:
+    warm = zc.convert(sample("f4", (64,)), source)
+    for options in OPTIONS:
+        for name in sorted(NATIVE_NAMES):
+            try:
+                x = zc.convert(sample(name, (16,)), source)
+            except zc.ZeroCopyError:
+                continue
+            compare(x, warm, to, options)
+
+
+@pytest.mark.parametrize("to", HOST)
+def test_copies_are_aligned_to_64_bytes(to: str) -> None:
+    for _ in range(20):
+        result = zc.convert(np.arange(5.0), to, copy=True)
+        assert zc.view(result).is_aligned(64)
+
+
+def extended() -> list[Any]:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    return [sample(dtype, (16,)) for dtype in (ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.int4)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("source", "to"), PAIRS)
+def test_dtypes_that_numpy_lacks_convert_as_without_a_route(source: str, to: str) -> None:
+    warm = zc.convert(sample("f4", (64,)), source)
+    for options in [*OPTIONS, {"dtype": "bfloat16"}]:
+        for array in extended():
+            try:
+                x = zc.convert(array, source)
+            except zc.ZeroCopyError:
+                continue
+            compare(x, warm, to, options)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("to", HOST)
+def test_torch_tensors_of_one_type_convert_as_without_a_route(to: str) -> None:
+    torch = pytest.importorskip("torch")
+    warm = torch.arange(64.0)
+    tensors = [
+        torch.arange(4.0).requires_grad_(),
+        torch.tensor([1 + 2j, 3]).conj(),
+        torch.tensor([1 + 2j, 3]).conj().imag,
+        torch.eye(3).to_sparse(),
+        torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
+        torch.empty(3, device="meta"),
+        torch.arange(4.0).expand(3, 4),
+        torch.arange(8.0)[::2],
+        torch.empty(0),
+    ]
+    for options in OPTIONS:
+        for x in tensors:
+            if x.layout is torch.strided and not x.is_quantized and x.device.type == "cpu":
+                compare(x, warm, to, options)
+                continue
+            routes.clear()
+            cold = outcome_of_memoryless(x, to, options)
+            zc.convert(warm, to, **options)
+            assert outcome_of_memoryless(x, to, options) == cold
+
+
+def outcome_of_memoryless(x: Any, to: str, options: dict[str, Any]) -> Any:
+    """Return the error, or whether the result is the object itself."""
+    try:
+        result = zc.convert(x, to, **options)
+    except (zc.ZeroCopyError, ValueError) as error:
+        return type(error), str(error)
+    return type(result), result is x
+
+
+# -- tables -----------------------------------------------------------------------
+
+TABLE_OPTIONS: list[dict[str, Any]] = [
+    *OPTIONS,
+    {"columns": ["b", "a"]},
+    {"columns": ("a",), "copy": False},
+    {"columns": ["a"], "writable": True},
+    {"columns": ["a", "a"]},
+    {"columns": ["missing"]},
+    {"columns": []},
+    {"columns": ["text"]},
+    {"columns": ["a"], "encode": True},
+    {"index": False},
+    {"nulls": {"a": 0}},
+    {"layout": "matrix", "columns": ["a", "b"]},
+]
+
+
+def tables() -> list[tuple[Any, list[Any]]]:
+    """Return, for each type of table, a table of numbers and others of the type."""
+    pa = pytest.importorskip("pyarrow")
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    numbers = {"a": np.arange(8.0), "b": np.arange(8, dtype="f4"), "c": np.arange(8)}
+    plain = pa.table(numbers)
+    odd = [
+        pa.table({**numbers, "text": ["x"] * 8}),
+        pa.table({**numbers, "d": pa.array([1, None] * 4)}),
+        pa.table({"a": pa.array([1.0, None]), "b": [1, 2]}),
+        pa.concat_tables([plain, plain]),
+        pa.table([np.arange(8.0), np.arange(8.0), np.arange(8)], ["a", "a", "b"]),
+        plain.slice(0, 0),
+        plain.slice(1, 3),
+    ]
+    frame = pd.DataFrame(numbers)
+    frames = [frame.set_index("c"), frame.iloc[::2], frame.assign(text="x"), frame[["a", "a", "b"]]]
+    series = pl.DataFrame(numbers)
+    return [
+        (plain, odd),
+        (plain.to_batches()[0], [t.to_batches()[0] for t in odd if t.num_rows and len(t.to_batches()) == 1]),
+        (frame, frames),
+        (series, [pl.DataFrame(t) for t in odd if len({*t.column_names}) == t.num_columns]),
+    ]
+
+
+def compare_tables(table: Any, warm: Any, to: str, options: dict[str, Any]) -> None:
+    """Check a table, without the rule that all of it is aliased: constant columns are not."""
+    routes.clear()
+    cold = outcome(table, to, options)
+    try:
+        zc.convert(warm, to, **options)
+    except (zc.ZeroCopyError, ValueError):
+        return
+    for _ in range(2):
+        assert outcome(table, to, options) == cold, (to, options)
+    assert zc.explain(table, to, **options).possible == (not issubclass(cold[0], Exception))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("to", HOST)
+def test_tables_convert_as_without_a_route(to: str) -> None:
+    for warm, others in tables():
+        for options in TABLE_OPTIONS:
+            for table in (warm, *others):
+                compare_tables(table, warm, to, options)
+
+
+def test_labels_that_are_equal_are_the_labels_of_the_table() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({1: [1.0], "1": [2.0], 2.5: [3.0]})
+    for labels in ([1], [True], [1.0], [np.int64(1)], ["1"], [2.5]):
+        results = []
+        for _ in range(3):
+            result = zc.convert(frame, "numpy", columns=labels)
+            results.append([(key, type(key), value.tolist()) for key, value in result.items()])
+        routes.clear()
+        result = zc.convert(frame, "numpy", columns=labels)
+        assert results == [[(key, type(key), value.tolist()) for key, value in result.items()]] * 3
+
+
+def test_list_of_labels_can_change_between_calls() -> None:
+    pa = pytest.importorskip("pyarrow")
+    table, labels = pa.table({"a": [1], "b": [2]}), ["a"]
+    assert list(zc.convert(table, "numpy", columns=labels)) == ["a"]
+    labels[:] = ["b"]
+    assert list(zc.convert(table, "numpy", columns=labels)) == ["b"]
+
+
+# -- the tables of routes ------------------------------------------------------------
+
+
+def test_values_that_are_equal_and_of_other_types_have_other_keys() -> None:
+    x = sample("f4")
+    for _ in range(2):
+        zc.convert(x, "numpy", copy=True)
+        zc.convert(x, "numpy", writable=False)
+        for options in ({"copy": 1}, {"copy": 1.0}, {"writable": 0}, {"copy": np.True_}):
+            with pytest.raises(ValueError, match="True, False or None"):
+                zc.convert(x, "numpy", **options)
+    keys = [
+        routes.option_key({"columns": labels})
+        for labels in ([1], [True], [1.0], (1,), [[1]], [(1,)], ["1"], [1, int], [])
+    ]
+    assert len({repr(key) for key in keys}) == len(keys)
+
+
+def test_an_option_that_cannot_be_hashed_takes_the_slow_path_without_a_trace() -> None:
+    x = sample("f4")
+    assert zc.convert(x, "numpy", dtype={"float32": "float64"}).dtype == "f8"
+    with pytest.raises(zc.LossyConversionError) as caught:
+        zc.convert(np.array([300]), "numpy", dtype={"int64": "uint8"})
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    with pytest.raises(TypeError, match="unexpected keyword") as wrong:
+        zc.convert(x, "numpy", colour={})
+    assert wrong.value.__suppress_context__
+
+
+def test_number_of_tables_is_bounded() -> None:
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"a": [1.0], "b": [2.0]})
+    for i in range(3):
+        zc.convert(table, "numpy", columns=["a", "b"][: 1 + i % 2])
+    count = routes.MAX_OPTION_TABLES
+    for i in range(count + 10):
+        routes.routes_of("numpy", {"columns": [str(i)]})
+        assert len(routes.OPTION_TABLES) <= count
+    assert list(zc.convert(table, "numpy", columns=["b"])) == ["b"]
+
+
+def test_replacing_a_framework_drops_the_routes_with_options() -> None:
+    from zerocopy import registry
+
+    zc.convert(sample("f4"), "numpy", copy=False)
+    inner = routes.routes_of("numpy", {"copy": False})
+    assert inner
+    zc.register(registry.by_name("numpy"))
+    assert not inner
+    assert not routes.OPTION_TABLES
+
+
+def test_a_refusal_is_not_kept() -> None:
+    x = sample("f4")[:, ::2]
+    if "tensorflow" not in HOST:
+        pytest.skip("needs a framework that refuses strides")
+    for _ in range(2):
+        with pytest.raises(zc.CopyRequiredError):
+            zc.convert(x, "tensorflow", copy=False)
+        assert not routes.routes_of("tensorflow", {"copy": False})
+
+
+@pytest.mark.parametrize("options", [{name: None} for name in sorted(ROUTABLE)], ids=str)
+def test_none_is_the_default(options: dict[str, Any]) -> None:
+    x = sample("f4")
+    for _ in range(2):
+        assert zc.convert(x, "numpy", **options) is x
+
+
+@pytest.mark.parametrize(("source", "to"), PAIRS)
+def test_pairs_have_routes_with_options(source: str, to: str) -> None:
+    if "mxnet" in (source, to):
+        pytest.skip("its errors must not come from the fast path")
+    x = zc.convert(sample("f4", (64,)), source, copy=True)
+    for options in ({"copy": False}, {"device": "cpu"}, {"writable": False}, {"dtype": "float32"}):
+        if source == to == "pyarrow" and options != {"copy": False}:
+            continue  # its own arrays are columns
+        zc.convert(x, to, **options)
+        assert type(x) in routes.routes_of(to, options), options
+
+
+# -- containers and threads ------------------------------------------------------------
+
+
+def test_containers_take_the_routes_of_their_leaves() -> None:
+    arrays = [sample("f4", (64,)), {"x": sample("i4", (64,)), "text": "a"}]
+    for to in HOST:
+        for options in OPTIONS:
+            if "dtype" in options:
+                continue
+            everything = {**options, "leaves": "keep"}
+            for _ in range(2):
+                first, second = zc.convert(arrays, to, **everything)
+                assert second["text"] == "a"
+                for leaf, result in ((arrays[0], first), (arrays[1]["x"], second["x"])):
+                    assert describe(leaf, result) == describe(leaf, zc.convert(leaf, to, **options))
+
+
+def test_leaf_without_a_route_names_its_path() -> None:
+    rows = [sample("f4", (64,)), {"x": np.array(["text"])}]
+    if "torch" not in HOST:
+        pytest.skip("needs a framework without text")
+    for _ in range(2):
+        with pytest.raises(zc.UnsupportedConversionError, match=r"\[1\]\['x'\]"):
+            zc.convert(rows, "torch", copy=False)
+
+
+def test_threads_convert_while_routes_are_dropped() -> None:
+    x, errors = sample("f4", (64,)), []
+    options = [{"copy": False}, {"copy": True}, {"writable": False}, {"device": "cpu"}, {"dtype": "float32"}]
+
+    def work() -> None:
+        try:
+            for i in range(300):
+                for to in HOST:
+                    result = zc.convert(x, to, **options[i % len(options)])
+                    assert zc.shares_memory(x, result) == (i % len(options) != 1)
+        except BaseException as error:  # noqa: BLE001 - shown by the main thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        routes.clear()
+        for thread in threads:
+            thread.join(0.002)
+    assert not errors
