@@ -127,8 +127,19 @@ def by_stream(producer: Any, **options: Any) -> Any:
     return matrix_route(core.TableExporter(TableProducer.__arrow_c_stream__), **options)(producer)
 
 
+def apart(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return equal arrays at different distances of more than a page, which no matrix can alias."""
+    length = max(array.nbytes for array in columns.values()) + 8192
+    block = np.empty((len(columns), length + 64 * len(columns)), np.uint8)
+    placed = {}
+    for k, (name, array) in enumerate(columns.items()):
+        placed[name] = block[k, 64 * (k % 2) : 64 * (k % 2) + array.nbytes].view(array.dtype)
+        placed[name][:] = array
+    return placed
+
+
 def equal_types(rows: int, width: int = 3) -> dict[str, Any]:
-    return {f"c{k}": np.random.default_rng(k).random(rows) for k in range(width)}
+    return apart({f"c{k}": np.random.default_rng(k).random(rows) for k in range(width)})
 
 
 @pytest.mark.parametrize("lengths", [[5], [5, 3, 70], [1] * 100])
@@ -190,21 +201,23 @@ def _tables() -> dict[str, Any]:
     pa = pytest.importorskip("pyarrow")
     values = np.random.default_rng(0).random((4, 6, 40))
     tables = {
-        f"{width} columns of {dtype}": pa.table({str(k): values[0, k].astype(dtype) for k in range(width)})
+        f"{width} columns of {dtype}": pa.table(
+            apart({str(k): values[0, k].astype(dtype) for k in range(width)})
+        )
         for width in (1, 2, 3, 6)
         for dtype in ("float16", "float32", "uint8", "int64")
     }
-    plain = pa.table({str(k): values[1, k].copy() for k in range(6)})
+    plain = pa.table(apart({str(k): values[1, k] for k in range(6)}))
     block = pa.py_buffer(values[2].copy())
     arrays = [pa.Array.from_buffers(pa.float64(), 40, [None, block], offset=40 * k) for k in range(6)]
-    apart = [pa.Array.from_buffers(pa.float64(), 30, [None, block], offset=40 * k) for k in range(6)]
+    gaps = [pa.Array.from_buffers(pa.float64(), 30, [None, block], offset=40 * k) for k in range(6)]
     return tables | {
         "slice": plain.slice(3, 30),
         "one row": plain.slice(3, 1),
         "chunks": pa.concat_tables([plain, plain.slice(2), plain]),
         "empty chunk": pa.concat_tables([plain, plain.slice(40)]),
         "columns of one array": pa.table(arrays, names=list("abcdef")),
-        "columns of one array, apart": pa.table(apart, names=list("abcdef")),
+        "columns of one array, with gaps": pa.table(gaps, names=list("abcdef")),
         "in reverse": pa.table(arrays[::-1], names=list("abcdef")),
         "same column": pa.table(arrays[:1] * 4, names=list("abcd")),
         "two of one array": pa.table([arrays[0], arrays[2]], names=list("ab")),
@@ -234,4 +247,4 @@ def test_matrices_are_those_of_the_slow_path(to: str, copy: bool | None) -> None
         assert not zc.explain(table, to, layout="matrix", copy=copy).zero_copy, name
         assert not zc.shares_memory(result, table), name
         taken += 1
-    assert taken >= 10  # the others may be one array already, which depends on the allocator
+    assert taken == (18 if copy is None else 26)
