@@ -142,6 +142,13 @@ function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
             Py_DECREF(self);
             return NULL;
         }
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->keyword_names); i++) {
+            if (!PyUnicode_CheckExact(PyTuple_GET_ITEM(self->keyword_names, i))) {
+                PyErr_SetString(PyExc_TypeError, "keywords must be text");
+                Py_DECREF(self);
+                return NULL;
+            }
+        }
     }
     return (PyObject *)self;
 }

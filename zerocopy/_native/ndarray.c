@@ -14,6 +14,7 @@ export_ndarray(PyObject *obj, Memory *out)
         if (UNLIKELY(shape[i] == 0)) {
             return -1; /* no memory: the slow path knows what each target makes of it */
         }
+        out->own_shape[i] = shape[i];
     }
     out->strides = NULL;
     if (!(flags & NPY_ARRAY_C_CONTIGUOUS)) {
@@ -30,7 +31,7 @@ export_ndarray(PyObject *obj, Memory *out)
     }
     out->data = PyArray_DATA(array);
     out->ndim = ndim;
-    out->shape = (const int64_t *)shape;
+    out->shape = out->own_shape;
     out->readonly = !(flags & NPY_ARRAY_WRITEABLE);
     out->versioned = NULL;
     out->legacy = NULL;
