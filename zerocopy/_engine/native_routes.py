@@ -102,7 +102,11 @@ def _compose_table(parts: Parts, options: Mapping[str, Any], route: Route | None
     """Return a compiled route from a table to a dict of its columns."""
     labels = options.get("columns")
     others = {name: value for name, value in options.items() if name != "columns"}
-    has_labels = labels is None or (type(labels) in (list, tuple) and all(type(x) is str for x in labels))
+    has_labels = labels is None or (
+        type(labels) in (list, tuple)
+        and all(type(x) is str for x in labels)
+        and len({*labels}) == len(labels) > 0
+    )
     if (
         route is None
         or parts.native_importer is None
