@@ -9,8 +9,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from helpers.native_core import ALL_DTYPES
 
+from helpers.native_core import ALL_DTYPES
 from zerocopy.dtype import by_name
 from zerocopy.protocols import dlpack
 
@@ -42,7 +42,7 @@ NAMES = [b"dltensor", b"dltensor_versioned", b"used_dltensor", b"used_dltensor_v
 
 
 class Reader:
-    """Reads choices from bytes; zeros after their end, so that every input is valid and shorter is simpler."""
+    """Reads choices from bytes, and zeros after their end, so that every input is valid."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
