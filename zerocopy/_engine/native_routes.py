@@ -84,7 +84,7 @@ def _compose(parts: Parts, options: Mapping[str, Any], route: Route | None) -> A
     declare_dtypes()
     if route is identity:
         return core.IdentityRoute()
-    if not options.keys() <= OPTIONS | {"columns"}:
+    if not options.keys() <= OPTIONS | {"columns", "layout"}:
         return None
     if parts.native_table is not None and parts.target.kind == "tensor":
         return _compose_table(parts, options, route)
@@ -94,30 +94,23 @@ def _compose(parts: Parts, options: Mapping[str, Any], route: Route | None) -> A
     # An object of the target is returned itself, unless it is an ndarray that is copied or marked.
     owned = parts.owned and parts.exporters.get("ndarray") is not identity
     if exporter is None or importer is None or owned or not is_routable(parts.target, options):
-        return None if route is None or "columns" in options else core.CallRoute(route)
+        return None if route is None or not options.keys() <= OPTIONS else core.CallRoute(route)
     return core.MemoryRoute(exporter, importer, **_delivery(parts, options, route))
 
 
 def _compose_table(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
-    """Return a compiled route from a table to a dict of its columns."""
-    labels = options.get("columns")
-    others = {name: value for name, value in options.items() if name != "columns"}
-    has_labels = labels is None or (
-        type(labels) in (list, tuple)
-        and all(type(x) is str for x in labels)
-        and len({*labels}) == len(labels) > 0
-    )
-    if (
-        route is None
-        or parts.native_importer is None
-        or not has_labels
-        or not is_routable(parts.target, others)
-    ):
-        return None if route is None or labels is not None else core.CallRoute(route)
-    columns = {} if labels is None else {"columns": tuple(labels)}
-    return core.TableRoute(
-        parts.native_table, parts.native_importer, **_delivery(parts, others, route), **columns
-    )
+    """Return a compiled route from a table to a dict of its columns, or to a matrix of them."""
+    labels, layout = options.get("columns"), options.get("layout")
+    others = {name: value for name, value in options.items() if name in OPTIONS}
+    has_labels = labels is None or (type(labels) in (list, tuple) and all(type(x) is str for x in labels))
+    # The route in Python takes tables that the compiled one does not; there is none to a matrix.
+    fits = has_labels and (route is not None if layout is None else layout in ("matrix", "matrix:C"))
+    if not fits or parts.native_importer is None or not is_routable(parts.target, others):
+        return None if route is None or not options.keys() <= OPTIONS else core.CallRoute(route)
+    columns = None if labels is None else tuple(labels)
+    kind = core.TableRoute if layout is None else core.MatrixRoute
+    arguments = _delivery(parts, others, route)
+    return kind(parts.native_table, parts.native_importer, **arguments, columns=columns)
 
 
 def _delivery(parts: Parts, options: Mapping[str, Any], route: Route | None) -> dict[str, Any]:

@@ -178,7 +178,9 @@ def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route |
     """Return the route of a table whose columns have routes of their own, with the other options."""
     exporter, labels = parts.exporters["columns"], options.get("columns")
     inner = {name: value for name, value in options.items() if name not in ("columns", "leaves")}
-    if not is_routable(parts.target, inner) or not (labels is None or type(labels) in (list, tuple)):
+    if options and not is_routable(parts.target, inner):
+        return None
+    if not (labels is None or type(labels) in (list, tuple)):
         return None
     chosen = None if labels is None else tuple(labels)
 
