@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.console import Console
@@ -254,27 +253,34 @@ def _rivals(cases: Sequence[Case], width: int) -> list[Table]:
 
 
 def _references(cases: Sequence[Case], width: int) -> list[Table]:
-    """Return zerocopy's time, and its ratio to code by hand, the documented call and each reference."""
-    rivals: dict[str, Callable[[Case], Entry | None]] = {
-        "fastest by hand": lambda case: case.fastest("documented", "idiom"),
-        "documented": lambda case: case.fastest("documented"),
-    }
-    for note in dict.fromkeys(entry.note for case in cases for entry in case.timed("reference")):
-        rivals[note] = partial(_noted, note)
+    """Return zerocopy's time, and its ratio to code by hand, the documented call and each reference.
+
+    A narrow terminal has one ratio: to a case's last reference if it has several, else to code by hand.
+    """
+    notes = list(dict.fromkeys(entry.note for case in cases for entry in case.timed("reference")))
     table = _table()
+    if width < WIDE:
+        table.add_column("case", overflow="fold")
+        for name in ("zerocopy", "ratio"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("to", overflow="fold")
+        for case in cases:
+            ours, hand = case.fastest("ours"), case.fastest("documented", "idiom")
+            references = case.timed("reference")
+            rival = hand if hand and len(references) < 2 else references[-1] if references else None
+            name = "-" if rival is None else "by hand" if rival is hand else rival.note
+            table.add_row(Text(case.name), _time(ours, spread=False), _times(ours, rival), name)
+        return [table]
     _add_names(table, cases, width)
     table.add_column("zerocopy", justify="right", no_wrap=True)
-    for name in rivals:
+    for name in ("fastest by hand", "documented", *notes):
         table.add_column(Text(f"to {name}"), justify="right")
     for case in cases:
         ours = case.fastest("ours")
-        ratios = [_times(ours, rival(case)) for rival in rivals.values()]
-        table.add_row(Text(case.name), _time(ours, spread=width >= WIDE), *ratios)
+        rivals = [case.fastest("documented", "idiom"), case.fastest("documented")]
+        rivals += [next((e for e in case.timed("reference") if e.note == note), None) for note in notes]
+        table.add_row(Text(case.name), _time(ours), *(_times(ours, rival) for rival in rivals))
     return [table]
-
-
-def _noted(note: str, case: Case) -> Entry | None:
-    return next((entry for entry in case.timed("reference") if entry.note == note), None)
 
 
 _LOOKS = {

@@ -23,7 +23,8 @@ SUITES = {
     "pipeline": "benchmarks.pipeline",
 }
 
-#: Sections that a quick run starts with: those of pictures, and one of each suite.
+#: Sections that a quick run starts with: those of pictures, and one of each suite. conversion/core is one
+#: long task, which would leave no time for the others.
 FIRST = (
     *("conversion/grid", "conversion/sizes", "conversion/pairs"),
     "tables/columns",

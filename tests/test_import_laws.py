@@ -37,6 +37,7 @@ NOUNS = {"device", "dtype", "errors", "plan", "source", "strided_view"}
 #: Each part of the package, with the other parts that it may import, in functions too (DESIGN section 5).
 LAYERS: dict[str, set[str]] = {
     **dict.fromkeys(NOUNS, NOUNS | {"notebooks"}),
+    # The compiled core and its loader.
     "_native": set(),
     "forks": set(),
     "notebooks": set(),
@@ -53,7 +54,18 @@ LAYERS: dict[str, set[str]] = {
     | {"_native", "forks", "casting", "framework", "layout", "pool", "protocols", "registry", "tables"},
     "_engine": NOUNS | {"_native", "casting", "describe", "framework", "protocols", "registry", "tables"},
     "cli": NOUNS
-    | {"_engine", "describe", "forks", "notebooks", "pool", "protocols", "registry", "tables", "zerocopy"},
+    | {
+        "_engine",
+        "_native",
+        "describe",
+        "forks",
+        "notebooks",
+        "pool",
+        "protocols",
+        "registry",
+        "tables",
+        "zerocopy",
+    },
     "__main__": {"cli"},
     # The public names, loaded on first use.
     "zerocopy": NOUNS | {"_engine", "cli", "forks", "framework", "layout", "pool", "registry", "tables"},

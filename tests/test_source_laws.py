@@ -59,6 +59,12 @@ def test_no_module_is_called_utils() -> None:
     assert not {path.stem for path in FILES} & {"util", "utils", "helpers", "common", "misc"}
 
 
+def test_no_file_makes_executable_memory() -> None:
+    """Native code is C that a compiler builds, not machine code written by hand."""
+    names = ("PROT_EXEC", "mprotect")
+    assert not [relative(path) for path in FILES if any(name in path.read_text("utf-8") for name in names)]
+
+
 def test_every_reason_has_a_code() -> None:
     without = {relative(path) for path in FILES if any(map(is_reason_without_code, ast.walk(parse(path))))}
     assert not without

@@ -28,6 +28,8 @@ _NAMES = {
     18: "trn",
 }
 _TYPES = {name: number for number, name in _NAMES.items()} | {"gpu": CUDA}
+_HOST_TYPES = frozenset((CPU, CUDA_HOST, ROCM_HOST))
+_KINDS = {**_NAMES, **dict.fromkeys(_HOST_TYPES, "cpu"), CUDA_MANAGED: "cuda"}
 
 #: CUDA's stream numbers in DLPack and the CUDA Array Interface v3.
 LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, NO_SYNC_STREAM = 1, 2, -1
@@ -58,16 +60,12 @@ class Device(NamedTuple):
     @property
     def is_host(self) -> bool:
         """Whether the CPU can read this memory through plain pointers; page-locked memory included."""
-        return self.type in (CPU, CUDA_HOST, ROCM_HOST)
+        return self.type in _HOST_TYPES
 
     @property
     def kind(self) -> str:
         """``"cpu"`` for all host memory, otherwise the type's name: ``"cuda"``, ``"rocm"``, ..."""
-        if self.is_host:
-            return "cpu"
-        if self.type == CUDA_MANAGED:
-            return "cuda"
-        return _NAMES.get(self.type, f"dlpack{self.type}")
+        return _KINDS.get(self.type) or f"dlpack{self.type}"
 
     def __str__(self) -> str:
         name = _NAMES.get(self.type, f"dlpack{self.type}")
@@ -98,7 +96,7 @@ def same_memory_space(a: Device, b: Device) -> bool:
     >>> same_memory_space(Device(CUDA_HOST, 1), HOST), same_memory_space(Device(CUDA, 0), Device(CUDA, 1))
     (True, False)
     """
-    return a.kind == b.kind and (a.is_host or a.id == b.id)
+    return a is b or (a.kind == b.kind and (a.is_host or a.id == b.id))
 
 
 def parse_device(spec: Any) -> Device | None:

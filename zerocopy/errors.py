@@ -86,7 +86,13 @@ class Reason:
     def __post_init__(self) -> None:
         object.__setattr__(self, "fixes", tuple(self.fixes))
         if self.fixes and not self.remedy:
-            object.__setattr__(self, "remedy", "; or ".join(map(str, self.fixes)))
+            object.__delattr__(self, "remedy")  # composed when it is read: few plans are printed
+
+    def __getattr__(self, name: str) -> str:  # for a slot that is not set
+        if name != "remedy":
+            raise AttributeError(f"a Reason has no attribute {name!r}", name=name, obj=self)
+        object.__setattr__(self, name, "; or ".join(map(str, self.fixes)))
+        return self.remedy
 
     def __str__(self) -> str:
         return f"{self.why} ({self.remedy})" if self.remedy else self.why
@@ -387,13 +393,3 @@ class PoolLimitError(ZeroCopyError, MemoryError):
     ) -> None:
         super().__init__(asked, why, remedy)
         self.requested, self.in_use, self.limit, self.source = requested, in_use, limit, source
-
-
-def lacking(framework: str, hook: str) -> UnsupportedConversionError:
-    """Return the error for a hook that a framework's class does not implement."""
-    return UnsupportedConversionError(
-        repr(framework),
-        f"its Framework class does not implement {hook}()",
-        "implement it: docs/adding-a-framework.md describes each hook",
-        code="missing-hook",
-    )

@@ -26,7 +26,6 @@ from zerocopy.errors import (
     LossyConversionError as LossyConversionError,
     Reason as Reason,
     UnsupportedConversionError as UnsupportedConversionError,
-    lacking,
 )
 from zerocopy.forks import IMPORTING, LOADING, is_installed as is_installed
 from zerocopy.source import (
@@ -34,6 +33,7 @@ from zerocopy.source import (
     Array as Array,
     Source as Source,
     identity as identity,
+    lacking,
     refuse_dtype as refuse_dtype,
     refuse_ndim as refuse_ndim,
 )

@@ -9,8 +9,27 @@ from typing import Any
 from zerocopy.errors import Reason, ZeroCopyError
 
 
+class _Deferred:
+    """Base of `Plan` for attributes that are computed when they are first read."""
+
+    __slots__ = ("_compute",)
+
+    def __getattr__(self, name: str) -> Any:
+        # Python calls this only for a slot that is not set.
+        if name not in ("reasons", "error"):
+            raise AttributeError(f"a Plan has no attribute {name!r}", name=name, obj=self)
+        self._compute()
+        return getattr(self, name)
+
+    def defer(self, compute: Callable[[], None], *names: str) -> None:
+        """Unset the attributes `names`, ``"reasons"`` or ``"error"``; ``compute()`` sets them later."""
+        self._compute = compute
+        for name in names:
+            delattr(self, name)
+
+
 @dataclass(slots=True, eq=False, repr=False)
-class Plan:
+class Plan(_Deferred):
     """How one conversion will run, and why.
 
     Attributes

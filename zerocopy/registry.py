@@ -174,8 +174,7 @@ def by_name(to: Any) -> Framework:
     UnknownFrameworkError
         The remedy has the nearest known names.
     """
-    framework = find(to)
-    if framework is not None:
+    if (framework := find(to)) is not None:
         return framework
     name = getattr(to, "__name__", to)
     raise UnknownFrameworkError(f"to={to!r}", "it is not the name of a known framework", suggest(str(name)))
@@ -183,6 +182,8 @@ def by_name(to: Any) -> Framework:
 
 def find(to: Any) -> Framework | None:
     """Return the framework that a name, a name with a form, or a module names; None for anything else."""
+    if type(to) is str and to in _known:
+        return _known[to]
     name = getattr(to, "__name__", None) if type(to) is type(sys) else to
     if not isinstance(name, str):
         return None
@@ -246,8 +247,7 @@ def by_type(cls: type) -> Framework | None:
 
 def by_metadata_key(key: bytes) -> Framework | None:
     """Return the framework whose import name is a key of an Arrow schema's metadata, or None."""
-    name = key.decode(errors="replace")
-    _load(name)
+    _load(name := key.decode(errors="replace"))
     return _known.get(name)
 
 

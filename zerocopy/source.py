@@ -24,10 +24,11 @@ Array = np.ndarray[Any, Any]
 #: ``columns``: for a table, a list of pairs (name, column) whose columns have routes of their own.
 #: ``arrow``: a ``pyarrow.Table`` of numbers without nulls: one chunk a column, unique non-empty
 #: names, no metadata. An exporter raises ValueError for any other table.
+#: ``native_table``: with the compiled core, a ``TableExporter``: a table through Arrow's C data interface.
 #: ``cuda``: memory of a NumPy dtype on a CUDA device, aligned to its item size, without negative
 #: strides, as a pair ``(index, export)``: the device's index, and ``export(stream) -> legacy
 #: capsule``, which orders the producer's work before that of `stream` (DLPack, Python specification).
-FORMS = ("ndarray", "readonly", "capsule", "versioned", "aligned", "columns", "arrow", "cuda")
+FORMS = ("ndarray", "readonly", "capsule", "versioned", "aligned", "columns", "arrow", "native_table", "cuda")
 
 
 @dataclass(slots=True, eq=False)
@@ -119,6 +120,16 @@ def type_name(obj: Any) -> str:
     cls = type(obj)
     module = getattr(cls, "__module__", "builtins")  # types that C code creates can lack it
     return cls.__qualname__ if module == "builtins" else f"{module}.{cls.__qualname__}"
+
+
+def lacking(framework: str, hook: str) -> UnsupportedConversionError:
+    """Return the error for a hook that a framework's class does not implement."""
+    return UnsupportedConversionError(
+        repr(framework),
+        f"its Framework class does not implement {hook}()",
+        "implement it: docs/adding-a-framework.md describes each hook",
+        code="missing-hook",
+    )
 
 
 def refuse_dtype(

@@ -13,7 +13,7 @@ from zerocopy.dtype import DType
 from zerocopy.errors import UnsupportedConversionError
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class StridedView:
     """The address, layout, device and owner of one block of memory.
 
@@ -50,6 +50,25 @@ class StridedView:
     device: Device
     readonly: bool
     owner: Any
+
+    # A frozen dataclass calls object.__setattr__ for each field, which takes twice as long.
+    def __init__(
+        self,
+        ptr: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: DType,
+        device: Device,
+        readonly: bool,
+        owner: Any,
+    ) -> None:
+        _set_ptr(self, ptr)
+        _set_shape(self, shape)
+        _set_strides(self, strides)
+        _set_dtype(self, dtype)
+        _set_device(self, device)
+        _set_readonly(self, readonly)
+        _set_owner(self, owner)
 
     @property
     def ndim(self) -> int:
@@ -99,6 +118,8 @@ class StridedView:
     @property
     def has_negative_strides(self) -> bool:
         """Whether a dimension of more than one element has a negative stride."""
+        if not self.strides or min(self.strides) >= 0:
+            return False
         return any(s < 0 and n > 1 for n, s in zip(self.shape, self.strides, strict=True))
 
     @property
@@ -107,7 +128,11 @@ class StridedView:
 
         DLPack cannot express such strides: it counts in elements (dlpack.h, ``DLTensor.strides``).
         """
-        return any(s % self.dtype.itemsize and n > 1 for n, s in zip(self.shape, self.strides, strict=True))
+        itemsize = self.dtype.itemsize
+        for count, stride in zip(self.shape, self.strides, strict=True):
+            if stride % itemsize and count > 1:
+                return True
+        return False
 
     def is_aligned(self, alignment: int) -> bool:
         """Whether the first element's address is a multiple of `alignment`; always true for an empty view.
@@ -172,6 +197,11 @@ class StridedView:
         )
 
 
+_set_ptr, _set_shape, _set_strides, _set_dtype, _set_device, _set_readonly, _set_owner = (
+    getattr(StridedView, name).__set__ for name in StridedView.__slots__
+)
+
+
 def _dense(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
     if len(shape) == 1:  # a column: tables have thousands
         return strides[0] == itemsize or shape[0] < 2
@@ -194,6 +224,8 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]
     >>> contiguous_strides((2, 3), 4)
     (12, 4)
     """
+    if len(shape) == 1:  # a column: tables have thousands
+        return (itemsize,)
     strides, step = [], itemsize
     for count in reversed(shape):
         strides.append(step)

@@ -1,7 +1,7 @@
 """The goals of the compiled core: all conversions of their table take turns in one task.
 
 Each time is compared with code by hand, with the documented call, and with the pure Python path
-in the same process. In an installation without the compiled core the last two are the same call.
+in the same process. Without the compiled core, zerocopy's call and its pure Python path are the same.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from benchmarks.conversion import goals
+from benchmarks.conversion.contenders import pairs
 from benchmarks.conversion.core_arrays import arrays
 from benchmarks.conversion.core_tables import containers
 from benchmarks.conversion.question import Method, Question
@@ -29,8 +30,6 @@ def questions(settings: Settings) -> Iterator[Question]:
 
 def tasks(settings: Settings) -> list[Task]:
     """Return one task: a goal is a ratio, so that all its times must be of the same minutes."""
-    from benchmarks.conversion.contenders import pairs
-
     return [Task("all goals", partial(run, settings), _SECONDS)] if pairs(settings.wants) else []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import zerocopy as zc
@@ -75,9 +76,8 @@ class Question:
 
 def in_python() -> Callable[..., Any]:
     """Return `convert` without the compiled core."""
-    from zerocopy._engine import convert
-
-    function: Callable[..., Any] = getattr(convert, "convert_in_python", zc.convert)
+    module = import_module("zerocopy._engine.convert")
+    function: Callable[..., Any] = getattr(module, "convert_in_python", zc.convert)
     return function
 
 

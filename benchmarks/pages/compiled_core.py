@@ -17,6 +17,9 @@ SECTION, IMPORT = "conversion/core", "conversion/import"
 #: The picture, which :mod:`benchmarks.plots` draws.
 PICTURE = "conversion-core"
 
+# Cases that a missed goal names: the worst.
+_NAMED = 4
+
 _ABSENT = """\
 `benchmarks/results` has no results of a compiled build yet. To measure it and write the table here:
 
@@ -99,16 +102,20 @@ def _goals(results: storage.Results) -> str:
             by_name.setdefault(goal.name, []).append(goal)
     rows = []
     for name, judged in by_name.items():
-        missed = [goal for goal in judged if not goal.met]
-        where = ", ".join(f"{goal.case} ({format_quantity(goal.value, goal.unit)})" for goal in missed)
-        if not judged:
-            verdict = "not measured"
-        elif not missed:
-            verdict = "met"
-        else:
-            verdict = "missed" if len(judged) == 1 else f"missed on {len(missed)} of {len(judged)}: {where}"
-        rows.append([name, _range(judged), verdict])
-    return table(["goal: at most", "measured", ""], rows)
+        rows.append([name, _range(judged), _verdict(judged)])
+    return table(["goal: at most", "measured", "result"], rows)
+
+
+def _verdict(judged: list[Goal]) -> str:
+    """Return whether a goal was met, or on how many cases not, with the worst of them."""
+    missed = sorted((goal for goal in judged if not goal.met), key=lambda goal: -goal.value)
+    if not missed:
+        return "met" if judged else "not measured"
+    if len(judged) == 1:
+        return "missed"
+    named = [f"{goal.case} ({format_quantity(goal.value, goal.unit)})" for goal in missed[:_NAMED]]
+    more = f" and {len(missed) - _NAMED} more" * (len(missed) > _NAMED)
+    return f"missed on {len(missed)} of {len(judged)}: {', '.join(named)}{more}"
 
 
 def _range(judged: list[Goal]) -> str:

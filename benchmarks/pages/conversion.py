@@ -24,7 +24,7 @@ def body(data: dict[str, Any]) -> list[str]:
         "dtypes": _dtypes,
     }
     tables = [make(cases) for name, make in parts.items() if (cases := _cases(data, name))]
-    return [goals(data, _why(data)), *tables, *_rivals(data), _calls(data)]
+    return [goals(_without_core(data), _why(data)), *_core(data), *tables, *_rivals(data), _calls(data)]
 
 
 def on_gpu(data: dict[str, Any]) -> list[str]:
@@ -32,6 +32,16 @@ def on_gpu(data: dict[str, Any]) -> list[str]:
     parts = {"gpu": _gpu, "gpu-bus": _bus}
     tables = [make(cases) for name, make in parts.items() if (cases := _cases(data, name))]
     return [*filter(None, [goals(data)]), *tables]
+
+
+def _without_core(data: dict[str, Any]) -> dict[str, Any]:
+    """Return results without the goals of the compiled core, which have their own page."""
+    return data | {"goals": [goal for goal in data["goals"] if goal.get("section") != "conversion/core"]}
+
+
+def _core(data: dict[str, Any]) -> list[str]:
+    text = "\nThe goals of the compiled core are on [its page](compiled-core.md).\n"
+    return [text] if data["sections"].get("conversion/core") else []
 
 
 def _cases(data: dict[str, Any], section: str) -> Cases:

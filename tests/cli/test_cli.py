@@ -20,7 +20,7 @@ from helpers.paths import ROOT
 
 import zerocopy
 import zerocopy as zc
-from zerocopy import registry
+from zerocopy import _native, registry
 from zerocopy.cli import doctor, extras
 from zerocopy.cli.matrix.arrays import ArrayCell
 from zerocopy.errors import DeviceError, Reason
@@ -373,6 +373,27 @@ def test_doctor_shows_pool_report(monkeypatch: pytest.MonkeyPatch) -> None:
         pool.close()
 
 
+@pytest.mark.parametrize("core", [None, SimpleNamespace(__file__="/lib/_core.so")], ids=["pure", "compiled"])
+def test_doctor_shows_whether_the_core_is_compiled(monkeypatch: pytest.MonkeyPatch, core: Any) -> None:
+    monkeypatch.setattr(_native, "core", core)
+    monkeypatch.setattr(_native, "why_not", "" if core else "undefined symbol\x1b[2J")
+    if core is None:
+        expected: dict[str, Any] = {"compiled": False, "why": _native.why_not}
+        line = r"^ Core +pure Python: undefined symbol\\x1b\[2J$"
+    else:
+        expected, line = {"compiled": True, "file": "/lib/_core.so"}, "^ Core +compiled$"
+    assert doctor.report()["core"] == expected
+    assert re.search(line, invoke("doctor").stdout, re.MULTILINE)
+
+
+def test_doctor_reports_the_variable_that_turns_the_core_off() -> None:
+    assert re.search(
+        "^ Core +pure Python: ZEROCOPY_NATIVE=0 is set$",
+        process("doctor", ZEROCOPY_NATIVE="0").stdout,
+        re.MULTILINE,
+    )
+
+
 def test_doctor_reports_wrong_pool_variable() -> None:
     """The command reports the error; importing zerocopy does not raise it."""
     completed = process("doctor", ZEROCOPY_POOL="rms")
@@ -388,7 +409,7 @@ def test_doctor_in_pipe_is_plain_ascii() -> None:
     assert completed.stdout.isascii()
     assert max(map(len, completed.stdout.splitlines())) <= 80
     assert f"zerocopy {zc.__version__}" in completed.stdout
-    for word in ("Python", "Platform", "CPU", "Memory", "NVIDIA", "Frameworks", "Extras"):
+    for word in ("Core", "Python", "Platform", "CPU", "Memory", "NVIDIA", "Frameworks", "Extras"):
         assert word in completed.stdout
     for info in registry.frameworks().values():
         if not info.installed:

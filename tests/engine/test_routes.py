@@ -100,7 +100,7 @@ def same_memory(a: StridedView, b: StridedView) -> bool:
 
 def test_torch_import() -> None:
     torch = pytest.importorskip("torch")
-    from zerocopy._frameworks.torch.fast_path import capsule_importer
+    from zerocopy._frameworks.torch import capsule_importer
 
     x = sample("f4")
     ours = capsule_importer(torch)

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from zerocopy import registry
+from zerocopy._engine import native_routes
 from zerocopy._engine.containers import convert_leaves
 from zerocopy._engine.fixes import compose
-from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
+from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options, text_signature
 from zerocopy._engine.planner import Call, make_plan
-from zerocopy._engine.routes import OPTION_TABLES, TABLE, by_columns, keep, option_key
+from zerocopy._engine.routes import OPTION_TABLES, TABLE, by_new_route, keep, option_key
+from zerocopy._native import core
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.protocols.exporter_errors import is_error
@@ -147,6 +149,18 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
 convert.__signature__ = SIGNATURE  # type: ignore[attr-defined]
 
 
+def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: BaseException | None) -> Any:
+    """Convert an object that its compiled route did not take; `error` is the exception of the route."""
+    if error is None:
+        return convert_slowly(obj, to, options)
+    try:
+        raise error
+    except BaseException:
+        if not isinstance(error, Exception) and not is_error(error):
+            raise
+        return convert_slowly(obj, to, options)
+
+
 def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
     try:
@@ -157,8 +171,11 @@ def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
         raise
     try:
         if call.is_tree():
-            return convert_leaves(obj, convert_slowly, to, options)
-        if not options and (result := by_columns(obj, to)) is not NotImplemented:
+            result = convert_leaves(obj, convert_slowly, to, options)
+            if core is not None and not call.target.tables:
+                native_routes.keep_tree(type(obj), to, options)
+            return result
+        if not options and (result := by_new_route(obj, to)) is not NotImplemented:
             return result
         result = _run(make_plan(call), call)
     except ZeroCopyError as error:
@@ -197,3 +214,12 @@ def _run(plan: Plan, call: Call) -> Any:
             "see the cause above; please report it if zerocopy should check for it",
             code="target-raised",
         ) from error
+
+
+#: The function in Python: `convert` itself without the compiled core.
+convert_in_python = convert
+
+if core is not None:
+    convert = core.make_convert(
+        convert, convert_after_route, text_signature("convert", convert.__doc__), __name__
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Unpack
 
 from zerocopy._engine.container_types import is_plain_object
@@ -53,15 +54,23 @@ def explain(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Plan:
       fix: pass an array: an object with __dlpack__, __cuda_array_interface__, \
 __array_interface__, __arrow_c_array__ or the buffer protocol
     """
-    call = Call(obj, to, check_options("explain", options), reports=True)
+    call = Call(obj, to, check_options("explain", options) if options else {}, reports=True)
     try:
         return _explain_tree(call) if call.is_tree() else resolve(_explain(call), call)
     except ZeroCopyError as error:
-        compose(error, call)
-        return Plan(call.subject, _name(to), possible=False, reasons=(error.reason,), error=error)
+        plan = Plan(call.subject, _name(to), possible=False)
+        plan.defer(partial(_compose, plan, error, call), "reasons", "error")
+        return plan
 
 
 explain.__signature__ = SIGNATURE.replace(return_annotation="Plan")  # type: ignore[attr-defined]
+
+
+def _compose(plan: Plan, error: ZeroCopyError, call: Call) -> None:
+    """Set the error of a refusal, after its remedy has been composed into calls."""
+    if not error.calls:
+        compose(error, call)
+    plan.reasons, plan.error = (error.reason,), error
 
 
 def _name(to: Any) -> str:

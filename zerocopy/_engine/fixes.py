@@ -12,6 +12,7 @@ import math
 import tokenize
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from zerocopy import registry
@@ -93,10 +94,17 @@ def relocate(error: ZeroCopyError, path: str) -> None:
 
 
 def resolve(plan: Plan, call: Any) -> Plan:
-    """Return a plan whose reasons have fixes for the object's own framework."""
+    """Return a plan whose reasons, when they are first read, have fixes for the object's own framework."""
+    for leaf in plan.leaves.values():
+        resolve(leaf, call)
+    if plan.reasons:
+        plan.defer(partial(_resolve_reasons, plan, plan.reasons, call), "reasons")
+    return plan
+
+
+def _resolve_reasons(plan: Plan, reasons: tuple[Reason, ...], call: Any) -> None:
     composer = _Composer(call)
-    reasons = tuple(composer.resolved(reason) for reason in plan.reasons)
-    return replace(plan, reasons=reasons, leaves={path: resolve(p, call) for path, p in plan.leaves.items()})
+    plan.reasons = tuple(composer.resolved(reason) for reason in reasons)
 
 
 #: A matrix whose columns are each in one block of memory.

@@ -46,6 +46,12 @@ SIGNATURE = Signature(
 )
 
 
+def text_signature(function: str, doc: str | None) -> str:
+    """Return a docstring for a function in C, which begins with its signature."""
+    options = ", ".join(f"{name}=None" for name in NAMES)
+    return f"{function}(obj, to, *, {options})\n--\n\n{doc}"
+
+
 def check_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are not None.
 

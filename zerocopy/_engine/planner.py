@@ -23,6 +23,17 @@ from zerocopy.protocols.array_interface import aligned_copy, host_view
 from zerocopy.source import Source, type_name
 from zerocopy.strided_view import StridedView
 
+#: Options under which an object of the target is returned unchanged, ``copy=True`` excepted.
+_UNCHANGED = frozenset(("copy", "stream", "leaves", "validate"))
+#: Built once: a reason with a fix takes 2 us.
+_COPY = Fix(options={"copy": None}, effect="copies")
+_COPY_REQUESTED = Reason("copy=True was passed", code="copy-requested")
+_WRITABLE_REQUESTED = Reason(
+    "writable=True was passed and the source declares its memory immutable",
+    code="writable-requested",
+    fixes=[Fix(options={"writable": None}, effect="aliases: do not write to the result")],
+)
+
 
 class Call:
     """One call: the object, the target, the options and, after `describe`, the object's description.
@@ -30,7 +41,17 @@ class Call:
     The description is used for all messages, so the object is described once.
     """
 
-    __slots__ = ("cast", "description", "obj", "options", "reports", "table_options", "target", "to")
+    __slots__ = (
+        "_summary",
+        "cast",
+        "description",
+        "obj",
+        "options",
+        "reports",
+        "table_options",
+        "target",
+        "to",
+    )
 
     def __init__(self, obj: Any, to: Any, options: dict[str, Any], reports: bool = False) -> None:
         self.obj, self.to, self.options = obj, to, options
@@ -38,9 +59,10 @@ class Call:
         # Names take no other module: a first conversion runs few files.
         self.target = registry.find(to) or resolve(to, obj)
         self.description: Any = None  # a Source or a Table; None before describe()
+        self._summary = ""
         self.table_options: Any = None  # an Options; checked here, before the object is described
         self.cast: DTypeOption | None = DTypeOption(options["dtype"]) if "dtype" in options else None
-        if any(name in options for name in TABLE_NAMES):
+        if options and any(name in options for name in TABLE_NAMES):
             from zerocopy.tables.options import Options
 
             self.table_options = Options(**{name: options.get(name) for name in TABLE_NAMES})
@@ -48,7 +70,11 @@ class Call:
     @property
     def subject(self) -> str:
         """The object for messages: its type, with its dtype and shape if it is described."""
-        return type_name(self.obj) if self.description is None else summarize(self.description)
+        if self.description is None:
+            return type_name(self.obj)
+        # Once: an error needs it three times, and the type of text or objects is read from the values.
+        self._summary = self._summary or summarize(self.description)
+        return self._summary
 
     def __str__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
@@ -60,11 +86,12 @@ class Call:
         A dict is a table if the target has tables or an option is for tables. A dict of tables is
         a container of them, and so is a dict of lists if the target has arrays.
         """
-        if issubclass(type(self.obj), (list, tuple)):
+        cls = type(self.obj)
+        if issubclass(cls, (list, tuple)):
             return True
-        if not issubclass(type(self.obj), dict):
+        if not issubclass(cls, dict):
             with self.translated_errors():
-                if registry.by_type(type(self.obj)) is not None or not is_container(self.obj):
+                if registry.by_type(cls) is not None or not is_container(self.obj):
                     return False
         if not is_mapping(self.obj):
             return True
@@ -117,10 +144,9 @@ def make_plan(call: Call) -> Plan:
     target = call.target
     try:
         target.module()
-        stream = parse_stream(options.get("stream"))
+        stream = parse_stream(options["stream"]) if "stream" in options else None
         native = _is_native(call, target)
-        plain = not options.keys() - {"copy", "stream", "leaves", "validate"}
-        if native and plain and options.get("copy") is not True:
+        if native and options.keys() <= _UNCHANGED and options.get("copy") is not True:
             return _plan_unchanged(call, target)
         description = call.describe(target)
         if call.cast is not None:
@@ -162,7 +188,8 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
     """Plan a table, a column, or an array whose target or options are for tables."""
     from zerocopy.tables import planner
 
-    device, copy, writable = (call.options.get(name) for name in ("device", "copy", "writable"))
+    options = call.options
+    device, copy, writable = options.get("device"), options.get("copy"), options.get("writable")
     if target.kind != "tensor" and device is not None:
         target.check_device(target.parse_device(device))
 
@@ -170,7 +197,7 @@ def _plan_table(call: Call, target: Framework, stream: int | None) -> Plan:
         chosen = _device(source, target, device)
         return _plan_array(source, target, chosen, copy, stream, writable)
 
-    validate = "validate" in call.options
+    validate = "validate" in options
     request = planner.request(
         target, call.table_options, copy, writable, validate, plan_array, call.cast, call.reports
     )
@@ -253,19 +280,21 @@ def _plan_array(
         raise UnsupportedConversionError(
             "", refusal.why, refusal.remedy, code=refusal.code, fixes=refusal.fixes
         )
-    view, on_host = source.view, source.view.device.is_host
+    view = source.view
+    on_host, to_the_host = view.device.is_host, device.is_host
     # Called for every device, because these methods raise if a copy does not help.
-    target_reasons = target.copy_reasons(view) if device.is_host else target.device_copy_reasons(view)
+    target_reasons = target.copy_reasons(view) if to_the_host else target.device_copy_reasons(view)
     reasons = list(source.reasons)
     if same_memory_space(view.device, device):
         reasons += target_reasons + _readonly_reasons(view, target, writable)
     else:
         reasons.append(_transfer(view.device, device))
-    reasons = _apply_copy_option(copy, reasons, view)
+    if copy is not None:
+        reasons = _apply_copy_option(copy, reasons, view)
     run: Callable[[], Any]
     if on_host:
         run, step = _from_host(source, target, device, stream, reasons, writable)
-    elif device.is_host:
+    elif to_the_host:
         run, step = to_host(source, target, device, stream, writable)
     else:
         run, step = on_device(source, target, device, stream, reasons)
@@ -315,15 +344,7 @@ def _transfer(here: Device, there: Device) -> Reason:
 
 
 def _readonly_reasons(view: StridedView, target: Framework, writable: bool | None) -> list[Reason]:
-    if writable and view.readonly and target.mutable:
-        return [
-            Reason(
-                "writable=True was passed and the source declares its memory immutable",
-                code="writable-requested",
-                fixes=[Fix(options={"writable": None}, effect="aliases: do not write to the result")],
-            )
-        ]
-    return []
+    return [_WRITABLE_REQUESTED] if writable and view.readonly and target.mutable else []
 
 
 def _apply_copy_option(copy: bool | None, reasons: list[Reason], view: StridedView) -> list[Reason]:
@@ -331,13 +352,12 @@ def _apply_copy_option(copy: bool | None, reasons: list[Reason], view: StridedVi
     if view.size == 0:
         return reasons
     if copy is False and reasons:
-        fix = Fix(options={"copy": None}, effect="copies")
         why = "copy=False, but a copy is needed: " + "; ".join(r.why for r in reasons)
-        error = CopyRequiredError("", why, code=reasons[0].code, fixes=[fix])
+        error = CopyRequiredError("", why, code=reasons[0].code, fixes=[_COPY])
         error.obstacles = [((), reason) for reason in reasons]
         raise error
     if copy is True and not reasons:
-        return [Reason("copy=True was passed", code="copy-requested")]
+        return [_COPY_REQUESTED]
     return reasons
 
 
@@ -350,23 +370,21 @@ def _finish(
     device: Device,
 ) -> Plan:
     view = source.view
-    copies = bool(reasons)
+    copies, size = bool(reasons), view.size
     return Plan(
         summarize(source),
         target.name if device.is_host else f"{target.name} on {device}",
-        zero_copy=not copies and view.size != 0,
-        copied_bytes=view.nbytes if copies else 0,
+        zero_copy=not copies and size != 0,
+        copied_bytes=size * view.dtype.itemsize if copies else 0,
         protocol=source.protocol,
         steps=(step,),
         reasons=tuple(reasons),
-        warnings=() if copies else _warnings(view, target),
+        warnings=() if copies or not size else _warnings(view, target),
         run=run,
     )
 
 
 def _warnings(view: StridedView, target: Framework) -> tuple[str, ...]:
-    if view.size == 0:
-        return ()
     if view.readonly and target.mutable and not target.marks_readonly:
         return (
             f"the source is immutable and {target.name} cannot mark its alias read-only: writing to "

@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from zerocopy import registry
+from zerocopy._engine import native_routes
 from zerocopy._engine.option_routes import Parts, Route, is_routable, option_route
 from zerocopy._engine.target import resolve
+from zerocopy._native import core
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.framework import Framework, identity
 from zerocopy.protocols.exporter_errors import is_error
@@ -39,6 +41,7 @@ def clear() -> None:
             routes.clear()
         table.clear()
     OPTION_TABLES.clear()
+    native_routes.clear()
 
 
 registry.on_change(clear)
@@ -80,71 +83,81 @@ def routes_of(to: Any, options: Mapping[str, Any]) -> dict[type, Route]:
     return table.setdefault(to, {})
 
 
-def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> None:
-    """Compose the route for objects of this type, if there is a fast one, and keep it.
+def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
+    """Compose the route for objects of this type, if there is a fast one, and keep and return it.
 
     The route depends on the type alone, never on the object (law 3).
     """
     try:
         routes = routes_of(to, options)
     except TypeError:
-        return  # a mapping or another value that cannot be hashed
+        return None  # a mapping or another value that cannot be hashed
     if type(obj) in routes:
-        return  # the route exists: only this object needed the slow path
+        return routes[type(obj)]  # the route exists: only this object needed the slow path
+    compiled = None
     try:
-        route = compose(obj, to, {name: value for name, value in options.items() if value is not None})
+        given = {name: value for name, value in options.items() if value is not None}
+        parts = find_parts(obj, to)
+        route = None if parts is None else compose(parts, to, given)
+        if parts is not None and core is not None:
+            compiled = native_routes.keep(parts, type(obj), to, given, route)
     except Exception as error:
         if isinstance(error, MemoryError) or registry.out_of_memory(error) is not None:
             # The conversion has succeeded; a framework lacked memory for an object that it makes
             # once per route. The next conversion tries again.
-            return
+            return None
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__}, to={to!r})",
             f"composing its fast path raised {type(error).__name__}: {error}",
             "fix fast_exporters() or fast_importers() in the file of one of the two frameworks",
             code="fast-path-raised",
         ) from error
+    if compiled is not None and not options.keys() <= native_routes.OPTIONS:
+        route = compiled  # the compiled table does not hold it
     if route is not None:
         # One atomic store of a complete route: other threads see all of it or nothing (P7).
         routes[type(obj)] = route
+    return route if compiled is None else compiled
 
 
-def by_columns(obj: Any, to: Any) -> Any:
-    """Convert the first table of a type by the routes of its columns; NotImplemented if it has none.
+def by_new_route(obj: Any, to: Any) -> Any:
+    """Convert the first object of a type by its route, without a plan; NotImplemented if it has none.
 
-    A plan, which the slow path makes, takes ten times as long as these for each column.
+    A plan takes ten times as long as the routes of a table's columns, and longer than a compiled route.
     """
     try:
-        source = registry.by_type(type(obj))
-        if source is None or not source.tables or type(obj) in TABLE.get(to, ()):
+        cls = type(obj)
+        source = registry.by_type(cls)
+        if source is None or cls in TABLE.get(to, ()):
             return NotImplemented
-        if "columns" not in source.fast_exporters(type(obj)):
+        if core is None and not (source.tables and "columns" in source.fast_exporters(cls)):
             return NotImplemented
-        keep(obj, to, {})
-        return TABLE[to][type(obj)](obj)
+        route = keep(obj, to, {})
+        return NotImplemented if route is None else route(obj)
     except BaseException as error:
         if not is_error(error):
             raise
         return NotImplemented  # the slow path converts the object, or says why it cannot
 
 
-def compose(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
-    """Return the fast route for objects of this type and these options, none of them None; or None."""
+def find_parts(obj: Any, to: Any) -> Parts | None:
+    """Return what a route for objects of this type is made of; None if there cannot be one."""
     target, source = registry.find(to) or resolve(to), registry.by_type(type(obj))
     if source is None:
         return None
     cls = type(obj)
-    if owned := target.owns(cls):
-        if not target.is_native(obj):
-            return None
-        if not options:
-            return identity
-    parts = Parts(source, target, source.fast_exporters(cls), target.fast_importers(), owned)
-    return python_route(parts, to, options)
+    owned = target.owns(cls)
+    if owned and not target.is_native(obj):
+        return None
+    exporters, importers = source.fast_exporters(cls), target.fast_importers()
+    native = exporters.pop("native", None), importers.pop("native", None), exporters.pop("native_table", None)
+    return Parts(source, target, exporters, importers, owned, *native)
 
 
-def python_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
-    """Return the route of Python functions, or None."""
+def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
+    """Return the route of Python functions for these options, none of them None; or None."""
+    if parts.owned and not options:
+        return identity
     if "columns" in parts.exporters and parts.target.kind == "tensor":
         return _columns_route(parts, to, options)
     if not options and parts.target.tables and parts.source.tables:
@@ -155,10 +168,8 @@ def python_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | N
 
 
 def _plain_route(parts: Parts, host_only: bool) -> Route | None:
-    """Return the route of the first form that both sides have; ``native`` is not for Python."""
-    excluded = ("native", "cuda") if host_only else ("native",)
     for form, importer in parts.importers.items():
-        if form in parts.exporters and form not in excluded:
+        if form in parts.exporters and not (host_only and form == "cuda"):
             return _chain(parts.exporters[form], importer)
     return None
 
@@ -221,8 +232,10 @@ def _table_route(
 
 
 def _kept_route(column: Any, to: Any, options: Mapping[str, Any]) -> Route:
-    keep(column, to, options)
-    return routes_of(to, options)[type(column)]
+    route = keep(column, to, options)
+    if route is None:
+        raise ValueError("a column without a route: the slow path decides")
+    return route
 
 
 def _chain(exporter: Route, importer: Route) -> Route:

@@ -11,6 +11,7 @@ from zerocopy.framework import refuse_dtype
 from zerocopy.strided_view import StridedView
 
 #: A new row-major array, aligned to 64 bytes.
+_ALIGN = Fix(action="align", effect="allocates it at a multiple of 64 bytes")
 COPIED = Fix('zc.convert({x}, "numpy", copy=True)', "after one copy", action="copy")
 MISALIGNED = Reason("the memory is not aligned to its item size", code="misaligned", fixes=[COPIED])
 FRACTIONAL_STRIDES = Reason(
@@ -50,7 +51,7 @@ def misaligned(target: str, view: StridedView, multiple: int) -> Reason:
         f"{target} requires memory aligned to {multiple} bytes, but the address is "
         f"{view.ptr % multiple} bytes off",
         code="misaligned",
-        fixes=[Fix(action="align", effect="allocates it at a multiple of 64 bytes"), COPIED],
+        fixes=(_ALIGN, COPIED),
     )
 
 

@@ -1,29 +1,59 @@
-"""The compiled core, which is optional: ``core`` is its module, or None in a pure Python installation."""
+"""The compiled core, which is optional: ``core`` is its module, or None in a pure Python installation.
+
+The environment variable ``ZEROCOPY_NATIVE`` decides when zerocopy is imported: unset, load the core if it
+is installed; ``0``, do not load it; ``1``, raise ``ImportError`` if it cannot be loaded.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
+import warnings
+from pathlib import Path
 from typing import Any
+
+_MODULE = "zerocopy._native._core"
 
 #: Why `core` is None; empty if it is loaded.
 why_not = ""
 
 
 def _load() -> Any:
-    """Import the extension; ``ZEROCOPY_NATIVE=0`` forbids it and ``1`` requires it."""
+    """Import the extension as ``ZEROCOPY_NATIVE`` says; set `why_not` if there is none."""
     global why_not
     setting = os.environ.get("ZEROCOPY_NATIVE", "")
+    if setting not in ("", "0", "1"):
+        raise ImportError(f"ZEROCOPY_NATIVE is {setting!r}; set it to 0 or 1, or unset it")
     if setting == "0":
         why_not = "ZEROCOPY_NATIVE=0 is set"
         return None
+    module, cause = None, None
     try:
-        from zerocopy._native import _core  # type: ignore[attr-defined, unused-ignore]
+        module = importlib.import_module(_MODULE)
     except ImportError as error:
-        if setting == "1":
-            raise
-        why_not = str(error)
-        return None
-    return _core
+        is_absent = isinstance(error, ModuleNotFoundError) and error.name == _MODULE
+        cause, why_not = error, "zerocopy was built without it" if is_absent else str(error)
+    else:
+        why_not = _why_stale(module)
+    if why_not and setting == "1":
+        raise ImportError(
+            f"ZEROCOPY_NATIVE=1 is set, but the compiled core cannot be loaded: {why_not}"
+        ) from cause
+    if why_not and module is not None:
+        warnings.warn(f"zerocopy runs without its compiled core: {why_not}", RuntimeWarning, stacklevel=2)
+    return None if why_not else module
+
+
+def _why_stale(module: Any) -> str:
+    """Return why the extension does not fit the C sources next to it; an empty string without sources."""
+    folder = Path(__file__).parent
+    if not (folder / "core.h").exists():  # installed from a wheel, which has no C sources
+        return ""
+    from zerocopy._native.sources import digest
+
+    if getattr(module, "__sources__", "") == digest(folder):
+        return ""
+    return "it was compiled from other C sources; run `python hatch_build.py` in the source tree"
 
 
 core = _load()

@@ -73,7 +73,7 @@ request_huge_pages(char *block, size_t size)
 }
 
 /* Returns an aligned block of any size, or NULL. */
-static void *
+static inline void *
 allocate(size_t size)
 {
     void *block;

@@ -33,7 +33,7 @@ dtype_of_format(const char *format, Py_ssize_t itemsize, DLDataType *out)
     if (*format == '@' || *format == '=' || (PY_LITTLE_ENDIAN && *format == '<')) {
         format++;
     }
-    if (*format == 'Z' && format[1] != '\0') { /* complex: Zf, Zd */
+    if (*format == 'Z' && (format[1] == 'f' || format[1] == 'd')) { /* complex */
         format++;
         out->code = kDLComplex;
     }
@@ -66,17 +66,21 @@ set_strides(const Py_buffer *view, Memory *out)
 {
     int64_t step = view->itemsize;
     bool row_major = true;
+    if (view->ndim > 0 && view->shape == NULL) {
+        return false;
+    }
     for (int i = view->ndim; i-- > 0;) {
-        if (view->shape[i] < 1) {
+        if (view->shape[i] < 1 || view->shape[i] > PY_SSIZE_T_MAX / step) {
             return false;
         }
-        if (view->shape[i] > 1) {
+        /* Exporters may leave the strides of row-major memory out, as ctypes does. */
+        if (view->strides != NULL && view->shape[i] > 1) {
             if (view->strides[i] < 0 || view->strides[i] % view->itemsize) {
                 return false;
             }
             row_major &= view->strides[i] == step;
         }
-        out->own_strides[i] = view->shape[i] > 1 ? view->strides[i] / view->itemsize : 1;
+        out->own_strides[i] = view->strides != NULL && view->shape[i] > 1 ? view->strides[i] / view->itemsize : 1;
         step *= view->shape[i];
     }
     out->strides = row_major ? NULL : out->own_strides;
@@ -94,7 +98,8 @@ run_buffer(Exporter *self, PyObject *obj, Memory *out)
     memory_init(out);
     const Py_buffer *view = &held->view;
     if (UNLIKELY(PyObject_GetBuffer(obj, &held->view, PyBUF_FORMAT | PyBUF_STRIDES) < 0 || view->buf == NULL ||
-                 view->ndim > MAX_NDIM || !dtype_of_format(view->format, view->itemsize, &out->dtype) ||
+                 view->ndim > MAX_NDIM || view->suboffsets != NULL ||
+                 !dtype_of_format(view->format, view->itemsize, &out->dtype) ||
                  (uintptr_t)view->buf % (uintptr_t)view->itemsize || !set_strides(view, out))) {
         Py_DECREF(held);
         return -1;

@@ -113,8 +113,12 @@ convert(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names
     Arguments arguments;
     Route *route = NULL;
     if (LIKELY(count == 2 && names == NULL)) {
+        RouteKey key = {.to = args[1], .type = Py_TYPE(args[0])};
         arguments = (Arguments){.obj = args[0], .to = args[1]};
-        route = find(&arguments);
+        route = find_route(&key);
+        if (UNLIKELY(route == NULL)) {
+            route = find(&arguments);
+        }
     }
     else if (read_arguments(args, count, names, &arguments)) {
         route = find(&arguments);

@@ -56,7 +56,11 @@ typedef struct {
     PyObject *owner;
     DLManagedTensorVersioned *versioned;
     DLManagedTensor *legacy;
-    int64_t own_strides[MAX_NDIM]; /* storage for `strides`, if the exporter computes them */
+    bool owner_is_result; /* whether `owner` is an ndarray of exactly this memory, made for this conversion */
+    /* Storage for `strides` and `shape`: an object's own numbers may be freed when its shape is set, by another
+       thread or by code that an importer calls. */
+    int64_t own_strides[MAX_NDIM];
+    int64_t own_shape[MAX_NDIM];
 } Memory;
 
 static inline void
@@ -65,9 +69,10 @@ memory_init(Memory *memory)
     memory->owner = NULL;
     memory->versioned = NULL;
     memory->legacy = NULL;
+    memory->owner_is_result = false;
 }
 
-/* Drops the owner. An importer that fails calls it. */
+/* Drops the owner and keeps the current exception. An importer that fails calls it. */
 void memory_release(Memory *memory);
 /* Fills a Memory from an unconsumed DLPack capsule, and consumes the capsule. Steals `capsule`, which may be
    NULL with an exception set. Returns -1 for anything but a valid block of host memory. */
@@ -164,6 +169,25 @@ extern PyTypeObject RouteType; /* abstract base */
 
 /* Runs a route, then its fallback. */
 PyObject *route_run(Route *route, PyObject *obj);
+/* Slots of all route types. */
+PyObject *route_call(PyObject *self, PyObject *args, PyObject *keywords);
+void route_dealloc(PyObject *self);
+
+/* How a route makes an object of the target over memory. */
+typedef struct {
+    Importer *importer;
+    int copy, writable;  /* OPTION_NONE, OPTION_FALSE or OPTION_TRUE */
+    bool is_mutable;     /* whether callers can write to the target's objects */
+    bool marks_readonly; /* whether the target marks objects over immutable memory */
+    bool has_dtype;      /* whether the source must have `dtype` */
+    DLDataType dtype;
+} Delivery;
+
+/* Fills a Delivery, which owns a reference to `importer`; -1 with an exception for invalid options. */
+int delivery_init(Delivery *delivery, PyObject *importer, bool is_mutable, bool marks_readonly, PyObject *copy,
+                  PyObject *writable, PyObject *dtype);
+/* Returns an object of the target over `memory`, or over a copy. Takes the owner, also on failure. */
+PyObject *deliver_memory(const Delivery *delivery, Memory *memory);
 
 /* ---- table.c: the routes by target, type and options ---- */
 
@@ -196,6 +220,9 @@ int add_route_table(PyObject *module);
 int add_trees(PyObject *module);
 int add_convert(PyObject *module);
 int add_allocator(PyObject *module);
-int add_tables(PyObject *module);
+int add_arrow_tables(PyObject *module);
+int add_table_routes(PyObject *module);
+int add_interleave(PyObject *module);
+int add_matrix_routes(PyObject *module);
 
 #endif

@@ -88,7 +88,8 @@ set_dtype(PyObject *module, PyObject *args)
         return NULL;
     }
     int log2 = log2_bytes(bits);
-    if (log2 < 0 || code < 0 || code >= 32 || (unsigned)descr->type_num >= TYPE_NUMBERS) {
+    if (log2 < 0 || code < 0 || code >= 32 || (unsigned)descr->type_num >= TYPE_NUMBERS ||
+        PyDataType_ELSIZE(descr) * 8 != bits || !PyArray_ISNBO(descr->byteorder)) {
         PyErr_Format(PyExc_ValueError, "no counterpart of %R: code %d, %d bits", descr, code, bits);
         return NULL;
     }

@@ -16,7 +16,8 @@ probe_init(Probe *probe, PyObject *descriptor)
 {
     probe->get = NULL;
     probe->method = NULL;
-    if (PyObject_TypeCheck(descriptor, &PyGetSetDescr_Type)) {
+    if (PyObject_TypeCheck(descriptor, &PyGetSetDescr_Type) &&
+        ((PyGetSetDescrObject *)descriptor)->d_getset->get != NULL) {
         probe->get = ((PyGetSetDescrObject *)descriptor)->d_getset->get;
         probe->closure = ((PyGetSetDescrObject *)descriptor)->d_getset->closure;
     }
@@ -64,9 +65,10 @@ typedef struct {
     uint64_t keys[MAX_WORDS];
     Py_ssize_t key_count;
     Probe requires_grad;
-    /* The owner of the memory, and whether it may still move its memory: then `fix(obj)` forbids that. */
+    /* The owner of the memory, and whether it may still move its memory. Then `as_array(obj)` forbids that and
+       returns an ndarray; it raises for data types that NumPy lacks, for which `fix(obj)` forbids it. */
     Probe storage, resizable;
-    PyObject *fix;
+    PyObject *as_array, *fix;
 } ExchangeExporter;
 
 /* Whether an object holds plain memory: dense, on the host, without lazy bits, wrappers or gradients. */
@@ -74,6 +76,9 @@ static bool
 is_plain(const ExchangeExporter *exporter, PyObject *obj)
 {
     const char *impl = *(char *const *)((const char *)obj + exporter->impl_offset);
+    if (UNLIKELY(impl == NULL)) {
+        return false; /* the garbage collector has cleared the object */
+    }
     uint64_t key = *(const uint64_t *)(impl + exporter->key_offset);
     Py_ssize_t i = 0;
     while (i < exporter->key_count && exporter->keys[i] != key) {
@@ -86,32 +91,31 @@ is_plain(const ExchangeExporter *exporter, PyObject *obj)
            probe_is_false(&exporter->requires_grad, obj) == 1;
 }
 
-/* Returns the owner of an object's memory, which can neither free nor move it while a result holds it. */
+/* Returns the owner of an object's memory, and whether it can neither free nor move it. */
 static PyObject *
-take_storage(const ExchangeExporter *exporter, PyObject *obj)
+take_storage(const ExchangeExporter *exporter, PyObject *obj, bool *is_fixed)
 {
     PyObject *storage = probe_call(&exporter->storage, obj);
     if (UNLIKELY(storage == NULL)) {
         return NULL;
     }
-    int is_fixed = probe_is_false(&exporter->resizable, storage);
-    if (is_fixed == 0) {
-        PyObject *done = call_one(exporter->fix, obj);
-        is_fixed = done == NULL ? -1 : 1;
-        Py_XDECREF(done);
-    }
-    if (UNLIKELY(is_fixed < 0)) {
+    /* A mode that overrides functions may return any object. */
+    int answer = LIKELY(PyObject_TypeCheck(storage, PyDescr_TYPE(exporter->resizable.descriptor)))
+                     ? probe_is_false(&exporter->resizable, storage)
+                     : -1;
+    if (UNLIKELY(answer < 0)) {
         Py_CLEAR(storage);
     }
+    *is_fixed = answer == 1;
     return storage;
 }
 
+/* Describes an object's memory without its owner; -1 if the core does not pass it on. */
 static int
-run_exchange(Exporter *self, PyObject *obj, Memory *out)
+describe(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
 {
-    const ExchangeExporter *exporter = (const ExchangeExporter *)self;
     DLTensor tensor;
-    if (UNLIKELY(!is_plain(exporter, obj) || exporter->api->dltensor_from_py_object_no_sync(obj, &tensor) != 0)) {
+    if (UNLIKELY(exporter->api->dltensor_from_py_object_no_sync(obj, &tensor) != 0)) {
         return -1;
     }
     if (UNLIKELY(tensor.device.device_type != kDLCPU || tensor.ndim > MAX_NDIM || tensor.data == NULL)) {
@@ -121,17 +125,71 @@ run_exchange(Exporter *self, PyObject *obj, Memory *out)
         if (UNLIKELY(tensor.shape[i] == 0)) {
             return -1; /* no memory: the slow path knows what each target makes of it */
         }
+        out->own_shape[i] = tensor.shape[i];
+        if (tensor.strides != NULL) {
+            out->own_strides[i] = tensor.strides[i];
+        }
     }
     out->data = (char *)tensor.data + tensor.byte_offset;
     out->ndim = tensor.ndim;
-    out->shape = tensor.shape;
-    out->strides = tensor.strides;
+    out->shape = out->own_shape;
+    out->strides = tensor.strides == NULL ? NULL : out->own_strides;
     out->dtype = tensor.dtype;
     out->readonly = false;
-    out->versioned = NULL;
-    out->legacy = NULL;
-    out->owner = take_storage(exporter, obj);
-    return out->owner == NULL ? -1 : 0;
+    return 0;
+}
+
+/* Exports an object whose storage can still move its memory: as an ndarray, or after `fix`. */
+static int
+export_new_storage(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
+{
+    PyObject *array = call_one(exporter->as_array, obj);
+    if (LIKELY(array != NULL)) {
+        int status = PyArray_CheckExact(array) ? export_ndarray(array, out) : -1;
+        Py_DECREF(array); /* `out` holds it */
+        out->owner_is_result = status == 0;
+        return status;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    PyObject *done = call_one(exporter->fix, obj);
+    if (done == NULL) {
+        return -1;
+    }
+    Py_DECREF(done);
+    /* The function, or another thread meanwhile, may have changed the object or its storage. */
+    bool is_fixed;
+    PyObject *storage = is_plain(exporter, obj) ? take_storage(exporter, obj, &is_fixed) : NULL;
+    out->owner = storage;
+    if (storage == NULL || !is_fixed || describe(exporter, obj, out) < 0) {
+        Py_CLEAR(out->owner);
+        return -1;
+    }
+    return 0;
+}
+
+static int
+run_exchange(Exporter *self, PyObject *obj, Memory *out)
+{
+    const ExchangeExporter *exporter = (const ExchangeExporter *)self;
+    memory_init(out);
+    if (UNLIKELY(!is_plain(exporter, obj))) {
+        return -1;
+    }
+    bool is_fixed;
+    PyObject *storage = take_storage(exporter, obj, &is_fixed);
+    if (UNLIKELY(storage == NULL || !is_fixed)) {
+        Py_XDECREF(storage);
+        return storage == NULL ? -1 : export_new_storage(exporter, obj, out);
+    }
+    out->owner = storage;
+    if (UNLIKELY(describe(exporter, obj, out) < 0)) {
+        Py_CLEAR(out->owner);
+        return -1;
+    }
+    return 0;
 }
 
 /* Returns the API of a capsule, or NULL with an exception. */
@@ -154,6 +212,7 @@ exchange_exporter_dealloc(PyObject *self)
     Py_XDECREF(exporter->requires_grad.descriptor);
     Py_XDECREF(exporter->storage.descriptor);
     Py_XDECREF(exporter->resizable.descriptor);
+    Py_XDECREF(exporter->as_array);
     Py_XDECREF(exporter->fix);
     PyObject_Free(self);
 }
@@ -162,11 +221,12 @@ static PyObject *
 exchange_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"", "impl_offset", "key_offset", "meta_offset", "keys",
-                            "requires_grad", "storage", "resizable", "fix", NULL};
-    PyObject *capsule, *keys, *requires_grad, *storage, *resizable, *fix;
+                            "requires_grad", "storage", "resizable", "as_array", "fix", NULL};
+    PyObject *capsule, *keys, *requires_grad, *storage, *resizable, *as_array, *fix;
     Py_ssize_t impl, key, meta;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OnnnO!OOOO:ExchangeExporter", names, &capsule, &impl, &key,
-                                     &meta, &PyTuple_Type, &keys, &requires_grad, &storage, &resizable, &fix)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OnnnO!OOOOO:ExchangeExporter", names, &capsule, &impl, &key,
+                                     &meta, &PyTuple_Type, &keys, &requires_grad, &storage, &resizable, &as_array,
+                                     &fix)) {
         return NULL;
     }
     const DLPackExchangeAPI *api = api_of(capsule);
@@ -188,6 +248,7 @@ exchange_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->impl_offset = impl;
     self->key_offset = key;
     self->meta_offset = meta;
+    self->as_array = Py_NewRef(as_array);
     self->fix = Py_NewRef(fix);
     self->key_count = PyTuple_GET_SIZE(keys);
     for (Py_ssize_t i = 0; i < self->key_count; i++) {

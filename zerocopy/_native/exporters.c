@@ -99,14 +99,14 @@ run_array(Exporter *self, PyObject *obj, Memory *out)
     /* Without a base it is a copy: of text as objects, or of a layout that the function does not alias. */
     int status = -1;
     if (PyArray_CheckExact(array) && PyArray_BASE((PyArrayObject *)array) != NULL) {
+        if (exporter->readonly) {
+            PyArray_CLEARFLAGS((PyArrayObject *)array, NPY_ARRAY_WRITEABLE);
+        }
         status = export_ndarray(array, out);
     }
     Py_DECREF(array); /* `out` holds it */
-    if (UNLIKELY(status < 0)) {
-        return -1;
-    }
-    out->readonly |= exporter->readonly;
-    return 0;
+    out->owner_is_result = true;
+    return status;
 }
 
 /* Parses (function, *, keywords=None, readonly=False) for both types. */
@@ -141,6 +141,13 @@ function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         if (self->keyword_names == NULL || self->keyword_values == NULL) {
             Py_DECREF(self);
             return NULL;
+        }
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->keyword_names); i++) {
+            if (!PyUnicode_CheckExact(PyTuple_GET_ITEM(self->keyword_names, i))) {
+                PyErr_SetString(PyExc_TypeError, "keywords must be text");
+                Py_DECREF(self);
+                return NULL;
+            }
         }
     }
     return (PyObject *)self;

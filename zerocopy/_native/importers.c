@@ -271,7 +271,10 @@ run_arrow(Importer *self, Memory *memory)
         Py_DECREF(address);
     }
     if (array.release != NULL) { /* the function has not taken it */
+        PyObject *error, *value, *traceback;
+        PyErr_Fetch(&error, &value, &traceback); /* as in memory_release */
         array.release(&array);
+        PyErr_Restore(error, value, traceback);
     }
     return result;
 }

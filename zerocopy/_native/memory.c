@@ -6,6 +6,9 @@
 void
 memory_release(Memory *memory)
 {
+    /* A deleter may be a callback into Python, which must not start with an exception. */
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
     Py_CLEAR(memory->owner);
     if (memory->versioned != NULL) {
         if (memory->versioned->deleter != NULL) {
@@ -19,6 +22,7 @@ memory_release(Memory *memory)
         }
         memory->legacy = NULL;
     }
+    PyErr_Restore(type, value, traceback);
 }
 
 /* ---- layout ---- */
@@ -65,33 +69,56 @@ memory_is_compact(const Memory *memory)
     return seen == (memory->ndim == 64 ? UINT64_MAX : ((uint64_t)1 << memory->ndim) - 1);
 }
 
-/* Whether a DLTensor describes a block of host memory that the core can pass on: at least one element,
-   at most 64 dimensions, and a size in bytes that fits into 63 bits. */
+/* The highest address of a process: 56 bits on x86-64 (five-level paging). */
+#if defined(__x86_64__) || defined(_M_X64)
+#define LAST_ADDRESS (((uint64_t)1 << 56) - 1)
+#else
+#define LAST_ADDRESS ((uint64_t)UINTPTR_MAX)
+#endif
+
+/* Whether the elements of a DLTensor with `size` elements have addresses that a process can have. */
+static bool
+has_valid_addresses(const DLTensor *tensor, int64_t size)
+{
+    int64_t limit = INT64_MAX / 16; /* no element is larger than 16 bytes */
+    int64_t before = 0, after = tensor->strides == NULL ? size - 1 : 0; /* elements around the first one */
+    for (int i = 0; tensor->strides != NULL && i < tensor->ndim; i++) {
+        int64_t stride = tensor->strides[i], steps = tensor->shape[i] - 1;
+        if (steps == 0) {
+            continue;
+        }
+        int64_t *reach = stride < 0 ? &before : &after;
+        if (stride == INT64_MIN || (stride < 0 ? -stride : stride) > (limit - *reach) / steps) {
+            return false;
+        }
+        *reach += (stride < 0 ? -stride : stride) * steps;
+    }
+    uint64_t itemsize = tensor->dtype.bits / 8, data = (uintptr_t)tensor->data;
+    if (data > LAST_ADDRESS || tensor->byte_offset > LAST_ADDRESS - data) {
+        return false;
+    }
+    uint64_t first = data + tensor->byte_offset;
+    return (uint64_t)before * itemsize < first && ((uint64_t)after + 1) * itemsize - 1 <= LAST_ADDRESS - first;
+}
+
+/* Whether a DLTensor describes a block of host memory that the core can pass on: at least one element of
+   whole bytes, at most 64 dimensions, and addresses that exist (as zerocopy.protocols.layout_checks). */
 static bool
 is_valid(const DLTensor *tensor)
 {
     if (tensor->device.device_type != kDLCPU || tensor->data == NULL || tensor->dtype.lanes != 1 ||
-        tensor->dtype.bits == 0 || tensor->ndim < 0 || tensor->ndim > MAX_NDIM ||
+        log2_bytes(tensor->dtype.bits) < 0 || tensor->ndim < 0 || tensor->ndim > MAX_NDIM ||
         (tensor->ndim > 0 && tensor->shape == NULL)) {
         return false;
     }
-    int64_t limit = INT64_MAX / 16, size = 1; /* no element is larger than 16 bytes */
+    int64_t limit = INT64_MAX / 16, size = 1;
     for (int i = 0; i < tensor->ndim; i++) {
         if (tensor->shape[i] < 1 || tensor->shape[i] > limit / size) {
             return false;
         }
         size *= tensor->shape[i];
     }
-    /* Neither may the distance between the first and the last element overflow. */
-    int64_t extent = 0;
-    for (int i = 0; tensor->strides != NULL && i < tensor->ndim; i++) {
-        int64_t stride = tensor->strides[i], steps = tensor->shape[i] - 1;
-        if (stride == INT64_MIN || (steps > 0 && (stride < 0 ? -stride : stride) > (limit - extent) / steps)) {
-            return false;
-        }
-        extent += (stride < 0 ? -stride : stride) * steps;
-    }
-    return true;
+    return has_valid_addresses(tensor, size);
 }
 
 int
@@ -152,17 +179,19 @@ void
 managed_tensor_free(ManagedTensor *tensor)
 {
     /* A consumer may call a deleter on any thread. After the interpreter has ended, the owner is left to
-       the end of the process. */
-    if (tensor->owner != NULL && can_take_gil()) {
-        PyGILState_STATE state = PyGILState_Ensure();
-        Py_DECREF(tensor->owner);
-        PyGILState_Release(state);
-    }
-    if (tensor->source_versioned != NULL && tensor->source_versioned->deleter != NULL) {
-        tensor->source_versioned->deleter(tensor->source_versioned);
-    }
-    if (tensor->source_legacy != NULL && tensor->source_legacy->deleter != NULL) {
-        tensor->source_legacy->deleter(tensor->source_legacy);
+       the end of the process; so are the source's structs, because most deleters call Python. */
+    if (can_take_gil()) {
+        if (tensor->owner != NULL) {
+            PyGILState_STATE state = PyGILState_Ensure();
+            Py_DECREF(tensor->owner);
+            PyGILState_Release(state);
+        }
+        if (tensor->source_versioned != NULL && tensor->source_versioned->deleter != NULL) {
+            tensor->source_versioned->deleter(tensor->source_versioned);
+        }
+        if (tensor->source_legacy != NULL && tensor->source_legacy->deleter != NULL) {
+            tensor->source_legacy->deleter(tensor->source_legacy);
+        }
     }
     free(tensor);
 }
@@ -192,8 +221,13 @@ managed_tensor_new(Memory *memory)
     int64_t *shape = tensor->numbers, *strides = tensor->numbers + ndim, step = 1;
     for (int i = memory->ndim; i-- > 0;) {
         shape[i] = memory->shape[i];
-        strides[i] = memory->strides != NULL ? memory->strides[i] : step;
-        step *= shape[i];
+        if (memory->strides != NULL) {
+            strides[i] = memory->strides[i];
+        }
+        else { /* a product of shapes with strides of 0 could overflow */
+            strides[i] = step;
+            step *= shape[i];
+        }
     }
     DLTensor described = {
         .data = memory->data,
@@ -225,7 +259,10 @@ destroy_capsule(PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, "dltensor")) {
         DLManagedTensor *legacy = PyCapsule_GetPointer(capsule, "dltensor");
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback); /* as in memory_release */
         legacy->deleter(legacy);
+        PyErr_Restore(type, value, traceback);
     }
 }
 

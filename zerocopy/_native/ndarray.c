@@ -14,6 +14,7 @@ export_ndarray(PyObject *obj, Memory *out)
         if (UNLIKELY(shape[i] == 0)) {
             return -1; /* no memory: the slow path knows what each target makes of it */
         }
+        out->own_shape[i] = shape[i];
     }
     out->strides = NULL;
     if (!(flags & NPY_ARRAY_C_CONTIGUOUS)) {
@@ -30,10 +31,11 @@ export_ndarray(PyObject *obj, Memory *out)
     }
     out->data = PyArray_DATA(array);
     out->ndim = ndim;
-    out->shape = (const int64_t *)shape;
+    out->shape = out->own_shape;
     out->readonly = !(flags & NPY_ARRAY_WRITEABLE);
     out->versioned = NULL;
     out->legacy = NULL;
+    out->owner_is_result = false;
     out->owner = Py_NewRef(obj);
     return 0;
 }
@@ -41,6 +43,11 @@ export_ndarray(PyObject *obj, Memory *out)
 PyObject *
 import_ndarray(Memory *memory)
 {
+    if (memory->owner_is_result && memory->readonly == !PyArray_ISWRITEABLE((PyArrayObject *)memory->owner)) {
+        PyObject *array = memory->owner;
+        memory->owner = NULL;
+        return array;
+    }
     PyArray_Descr *descr = dtype_to_numpy(memory->dtype);
     if (UNLIKELY(descr == NULL || memory->ndim > NPY_MAXDIMS)) {
         memory_release(memory);

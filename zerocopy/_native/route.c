@@ -18,7 +18,7 @@ route_run(Route *route, PyObject *obj)
 }
 
 /* route(obj), for Python; convert does not use it. */
-static PyObject *
+PyObject *
 route_call(PyObject *self, PyObject *args, PyObject *keywords)
 {
     PyObject *obj;
@@ -32,7 +32,7 @@ route_call(PyObject *self, PyObject *args, PyObject *keywords)
     return result;
 }
 
-static void
+void
 route_dealloc(PyObject *self)
 {
     Py_XDECREF(((Route *)self)->fallback);
@@ -123,12 +123,7 @@ static PyTypeObject CallRouteType = {
 typedef struct {
     Route base;
     Exporter *exporter;
-    Importer *importer;
-    int copy, writable;  /* OPTION_NONE, OPTION_FALSE or OPTION_TRUE */
-    bool is_mutable;     /* whether callers can write to the target's objects */
-    bool marks_readonly; /* whether the target marks objects over immutable memory */
-    bool has_dtype;      /* whether the source must have `dtype` */
-    DLDataType dtype;
+    Delivery delivery;
 } MemoryRoute;
 
 /* zerocopy.protocols.array_interface.aligned_copy: returns a row-major, 64-byte aligned copy of an ndarray. */
@@ -150,36 +145,74 @@ copy_memory(Memory *memory)
     return status;
 }
 
+/* deliver_memory, which run_memory inlines. */
+static inline PyObject *
+deliver(const Delivery *delivery, Memory *memory)
+{
+    Importer *importer = delivery->importer;
+    bool copies = delivery->copy == OPTION_TRUE ||
+                  (delivery->writable == OPTION_TRUE && memory->readonly && delivery->is_mutable);
+    int answer = delivery->has_dtype && !dtype_equal(memory->dtype, delivery->dtype)
+                     ? IMPORT_REFUSES
+                     : importer->check(importer, memory);
+    if (UNLIKELY(answer != IMPORT_ALIASES || copies)) {
+        if (answer == IMPORT_REFUSES || delivery->copy == OPTION_FALSE) {
+            memory_release(memory);
+            return NULL;
+        }
+        if (copy_memory(memory) < 0) {
+            return NULL;
+        }
+        if (importer->check(importer, memory) != IMPORT_ALIASES) {
+            memory_release(memory);
+            return NULL;
+        }
+    }
+    if (delivery->marks_readonly && delivery->writable == OPTION_FALSE) {
+        memory->readonly = true;
+    }
+    return importer->run(importer, memory);
+}
+
+PyObject *
+deliver_memory(const Delivery *delivery, Memory *memory)
+{
+    return deliver(delivery, memory);
+}
+
+int
+delivery_init(Delivery *delivery, PyObject *importer, bool is_mutable, bool marks_readonly, PyObject *copy,
+              PyObject *writable, PyObject *dtype)
+{
+    int code = 0, bits = 0;
+    if (dtype != Py_None && !PyArg_Parse(dtype, "(ii)", &code, &bits)) {
+        return -1;
+    }
+    if (option_flag(copy) < 0 || option_flag(writable) < 0) {
+        PyErr_SetString(PyExc_ValueError, "copy and writable are True, False or None");
+        return -1;
+    }
+    *delivery = (Delivery){
+        .importer = (Importer *)Py_NewRef(importer),
+        .copy = option_flag(copy),
+        .writable = option_flag(writable),
+        .is_mutable = is_mutable,
+        .marks_readonly = marks_readonly,
+        .has_dtype = dtype != Py_None,
+        .dtype = {(uint8_t)code, (uint8_t)bits, 1},
+    };
+    return 0;
+}
+
 static PyObject *
 run_memory(Route *self, PyObject *obj)
 {
     const MemoryRoute *route = (const MemoryRoute *)self;
-    Importer *importer = route->importer;
     Memory memory;
     if (UNLIKELY(route->exporter->run(route->exporter, obj, &memory) < 0)) {
         return NULL;
     }
-    bool copies = route->copy == OPTION_TRUE ||
-                  (route->writable == OPTION_TRUE && memory.readonly && route->is_mutable);
-    int answer = route->has_dtype && !dtype_equal(memory.dtype, route->dtype) ? IMPORT_REFUSES
-                                                                             : importer->check(importer, &memory);
-    if (UNLIKELY(answer != IMPORT_ALIASES || copies)) {
-        if (answer == IMPORT_REFUSES || route->copy == OPTION_FALSE) {
-            memory_release(&memory);
-            return NULL;
-        }
-        if (copy_memory(&memory) < 0) {
-            return NULL;
-        }
-        if (importer->check(importer, &memory) != IMPORT_ALIASES) {
-            memory_release(&memory);
-            return NULL;
-        }
-    }
-    if (route->marks_readonly && route->writable == OPTION_FALSE) {
-        memory.readonly = true;
-    }
-    return importer->run(importer, &memory);
+    return deliver(&route->delivery, &memory);
 }
 
 static void
@@ -187,7 +220,7 @@ memory_route_dealloc(PyObject *self)
 {
     MemoryRoute *route = (MemoryRoute *)self;
     Py_XDECREF(route->exporter);
-    Py_XDECREF(route->importer);
+    Py_XDECREF(route->delivery.importer);
     route_dealloc(self);
 }
 
@@ -197,32 +230,25 @@ memory_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     static char *names[] = {"",      "",         "mutable", "marks_readonly", "fallback",
                             "copy",  "writable", "dtype",   NULL};
     PyObject *exporter, *importer, *fallback = Py_None, *copy = Py_None, *writable = Py_None, *dtype = Py_None;
-    int is_mutable, marks_readonly, code = 0, bits = 0;
+    int is_mutable, marks_readonly;
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|OOOO:MemoryRoute", names, &ExporterType, &exporter,
                                      &ImporterType, &importer, &is_mutable, &marks_readonly, &fallback, &copy,
                                      &writable, &dtype)) {
         return NULL;
     }
-    if (dtype != Py_None && !PyArg_ParseTuple(dtype, "ii", &code, &bits)) {
-        return NULL;
-    }
-    if (option_flag(copy) < 0 || option_flag(writable) < 0) {
-        PyErr_SetString(PyExc_ValueError, "copy and writable are True, False or None");
+    Delivery delivery;
+    if (delivery_init(&delivery, importer, is_mutable, marks_readonly, copy, writable, dtype) < 0) {
         return NULL;
     }
     MemoryRoute *self = PyObject_New(MemoryRoute, type);
-    if (self != NULL) {
-        self->base.run = run_memory;
-        self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
-        self->exporter = (Exporter *)Py_NewRef(exporter);
-        self->importer = (Importer *)Py_NewRef(importer);
-        self->copy = option_flag(copy);
-        self->writable = option_flag(writable);
-        self->is_mutable = is_mutable;
-        self->marks_readonly = marks_readonly;
-        self->has_dtype = dtype != Py_None;
-        self->dtype = (DLDataType){(uint8_t)code, (uint8_t)bits, 1};
+    if (self == NULL) {
+        Py_DECREF(importer);
+        return NULL;
     }
+    self->base.run = run_memory;
+    self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
+    self->exporter = (Exporter *)Py_NewRef(exporter);
+    self->delivery = delivery;
     return (PyObject *)self;
 }
 

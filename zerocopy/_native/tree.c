@@ -35,12 +35,14 @@ convert_dict(PyObject *obj, Walk *walk)
 {
     /* The copy keeps the order of the keys; only its values are replaced. */
     PyObject *result = PyDict_Copy(obj), *key, *value;
-    Py_ssize_t position = 0;
+    Py_ssize_t position = 0, count = result == NULL ? 0 : PyDict_GET_SIZE(result);
     while (result != NULL && PyDict_Next(result, &position, &key, &value)) {
         Py_INCREF(key);
         Py_INCREF(value);
         PyObject *converted = convert_leaf(value, walk);
-        if (converted == NULL || PyDict_SetItem(result, key, converted) < 0) {
+        /* A key whose hash has changed is added again, without end if it changes each time. */
+        if (converted == NULL || PyDict_SetItem(result, key, converted) < 0 ||
+            PyDict_GET_SIZE(result) != count) {
             Py_CLEAR(result);
         }
         Py_XDECREF(converted);

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import zerocopy
-from zerocopy import registry
+from zerocopy import _native, registry
 from zerocopy.cli.extras import extras
 from zerocopy.errors import DeviceError
 from zerocopy.forks import is_imported
@@ -24,12 +24,20 @@ def report(importing: bool = False) -> dict[str, Any]:
     """Return the report as a JSON document; `importing` imports the frameworks to list their devices."""
     return {
         "zerocopy": zerocopy.__version__,
+        "core": core(),
         "machine": machine(),
         "nvidia": nvidia(),
         "frameworks": _frameworks(importing),
         "pool": _pool(),
         "extras": extras(),
     }
+
+
+def core() -> dict[str, Any]:
+    """Return whether the compiled core is loaded, with its file, or why it is not."""
+    if _native.core is None:
+        return {"compiled": False, "why": _native.why_not}
+    return {"compiled": True, "file": _native.core.__file__}
 
 
 # -- the machine --------------------------------------------------------------------

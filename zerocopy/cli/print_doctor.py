@@ -14,7 +14,7 @@ from zerocopy.cli.terminal import Output
 def print_doctor(document: dict[str, Any], out: Output) -> None:
     """Print the report that :func:`zerocopy.cli.doctor.report` returns."""
     out.show(Text(f"zerocopy {document['zerocopy']}", "bold"))
-    _print_machine(document["machine"], document["nvidia"], out)
+    _print_machine(document, out)
     _print_frameworks(document["frameworks"], out)
     _print_pool(document["pool"], out)
     _print_extras(document["extras"], out)
@@ -40,8 +40,10 @@ def _sign(positive: bool, out: Output) -> Text:
     return Text(out.signs.yes, "green") if positive else Text(out.signs.no, "dim")
 
 
-def _print_machine(here: dict[str, Any], gpu: dict[str, Any], out: Output) -> None:
+def _print_machine(document: dict[str, Any], out: Output) -> None:
+    core, here, gpu = document["core"], document["machine"], document["nvidia"]
     table = _list()
+    table.add_row(" Core", Text("compiled" if core["compiled"] else f"pure Python: {printable(core['why'])}"))
     threads = "with the GIL" if here["gil"] else "free-threaded, without the GIL"
     table.add_row(" Python", Text(f"{here['implementation']} {here['python']}, {threads}"))
     table.add_row("", Text(here["executable"], "dim"))

@@ -135,6 +135,16 @@ class Field:
     metadata: dict[bytes, bytes] = field(default_factory=dict)
     children: tuple[Field, ...] = ()
     dictionary: Field | None = None
+    #: The family of types: ``"number"``, ``"timestamp"``, ``"list"``, ``"dictionary"``, ...
+    kind: str = field(init=False, repr=False, compare=False)
+    #: The name of the extension type, or "".
+    extension: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Computed once, because a plan reads them ten times a column.
+        name = self.metadata.get(b"ARROW:extension:name", b"") if self.metadata else b""
+        object.__setattr__(self, "kind", self._kind())
+        object.__setattr__(self, "extension", name.decode(errors="replace"))
 
     @classmethod
     def of(cls, dtype: str, name: str = "") -> Field:
@@ -149,9 +159,7 @@ class Field:
             return cls("c", name, metadata={b"ARROW:extension:name": b"arrow.bool8"})
         return cls(_FORMATS[dtype], name)
 
-    @property
-    def kind(self) -> str:
-        """The family of types: ``"number"``, ``"timestamp"``, ``"list"``, ``"dictionary"``, ..."""
+    def _kind(self) -> str:
         if self.dictionary is not None:
             return "dictionary"
         if self.format in NUMBERS:
@@ -162,11 +170,6 @@ class Field:
             if self.format.startswith(start):
                 return kind
         return "unknown"  # a type outside the standard, such as polars' int128
-
-    @property
-    def extension(self) -> str:
-        """The name of the extension type, or ""."""
-        return self.metadata.get(b"ARROW:extension:name", b"").decode(errors="replace")
 
     def walk(self) -> Iterator[Field]:
         """Yield the type and all types inside it."""

@@ -8,6 +8,7 @@ lacks too (see `retype`). The package ``dlpack`` on PyPI is an empty placeholder
 from __future__ import annotations
 
 import ctypes
+import struct
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,10 @@ class DLTensor(ctypes.Structure):
         ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("byte_offset", ctypes.c_uint64),
     )
+
+
+#: The fields of `DLTensor`, in its order and without padding; pointers as integers.
+_FIELDS = struct.Struct("@PiiiBBHPPQ")
 
 
 class DLManagedTensor(ctypes.Structure):
@@ -139,12 +144,12 @@ def name_of(capsule: Capsule, producer: Any = None) -> bytes:
     )
 
 
-def _tensor(capsule: Capsule) -> tuple[DLTensor, int]:
-    """Return the capsule's ``DLTensor`` and its flags (0 for legacy ones)."""
+def _address(capsule: Capsule) -> tuple[int, int]:
+    """Return the address of the capsule's ``DLTensor`` and its flags (0 for legacy ones)."""
     name = name_of(capsule)
-    address = _get_pointer(capsule, name)
+    address: int = _get_pointer(capsule, name)
     if name == LEGACY:
-        return DLManagedTensor.from_address(address).dl_tensor, 0
+        return address, 0
     managed = DLManagedTensorVersioned.from_address(address)
     if managed.major > MAX_VERSION[0]:
         # In a newer major version, only the version, the context and the deleter have known offsets
@@ -155,7 +160,12 @@ def _tensor(capsule: Capsule) -> tuple[DLTensor, int]:
             "upgrade zerocopy, or implement max_version in the exporter",
             code="protocol-version",
         )
-    return managed.dl_tensor, int(managed.flags)
+    return address + DLManagedTensorVersioned.dl_tensor.offset, int(managed.flags)
+
+
+def _tensor(capsule: Capsule) -> tuple[DLTensor, int]:
+    address, flags = _address(capsule)
+    return DLTensor.from_address(address), flags
 
 
 def tensor_of(capsule: Capsule) -> DLTensor:
@@ -166,24 +176,30 @@ def tensor_of(capsule: Capsule) -> DLTensor:
     return _tensor(capsule)[0]
 
 
-def read(capsule: Capsule, producer: Any = None, reported: Device | None = None) -> StridedView:
+def read(
+    capsule: Capsule, producer: Any = None, reported: Device | None = None, readonly: bool = False
+) -> StridedView:
     """Describe a capsule's memory without consuming the capsule.
 
     The view holds the capsule, and so keeps the memory alive. The device that `producer` reports
-    must be the capsule's; `reported` is that device, if the caller has asked for it.
+    must be the capsule's; `reported` is that device, if the caller has asked for it. `readonly` is for
+    producers that cannot mark immutable memory.
     """
-    tensor, flags = _tensor(capsule)
+    address, flags = _address(capsule)
+    # One read of the struct: each field of a ctypes structure takes 150 ns.
+    data, kind, index, ndim, code, bits, lanes, extents, steps, offset = _FIELDS.unpack(
+        ctypes.string_at(address, _FIELDS.size)
+    )
     asked = f"{_name(producer)}.__dlpack__()" if producer is not None else "a DLPack capsule"
-    dtype = by_dlpack(tensor.code, tensor.bits, tensor.lanes)
+    dtype = by_dlpack(code, bits, lanes)
     if dtype is None:
         raise UnsupportedConversionError(
             asked,
-            f"its data type (code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes) has no "
-            "counterpart",
+            f"its data type (code {code}, {bits} bits, {lanes} lanes) has no counterpart",
             "convert it to a standard data type in the producer first",
             code="missing-dtype",
         )
-    device = Device(tensor.device_type, tensor.device_id)
+    device = Device(kind, index)
     if producer is not None and reported is None:
         reported = device_of(producer)
     if producer is not None and reported != device:
@@ -193,23 +209,27 @@ def read(capsule: Capsule, producer: Any = None, reported: Device | None = None)
             "fix the exporter: one of the two devices is wrong, and importing the wrong one could crash",
             code="invalid-producer",
         )
-    check_ndim(asked, tensor.ndim)
-    if tensor.ndim and not tensor.shape:
-        raise malformed(asked, f"its shape is NULL for {tensor.ndim} dimensions")
-    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
-    if tensor.strides:
-        strides = tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim))
-    else:
+    check_ndim(asked, ndim)
+    if ndim and not extents:
+        raise malformed(asked, f"its shape is NULL for {ndim} dimensions")
+    words = ctypes.c_int64 * ndim
+    shape = tuple(words.from_address(extents)) if ndim else ()
+    if not steps:
         strides = contiguous_strides(shape, dtype.itemsize)
+    elif ndim == 1:
+        strides = (words.from_address(steps)[0] * dtype.itemsize,)
+    else:
+        strides = tuple([step * dtype.itemsize for step in words.from_address(steps)]) if ndim else ()
     # Only an empty array may have NULL, with or without an offset.
-    ptr = tensor.data + tensor.byte_offset if tensor.data else 0
+    ptr = data + offset if data else 0
     check_layout(asked, ptr, shape, strides, dtype.itemsize)
-    return StridedView(ptr, shape, strides, dtype, device, bool(flags & FLAG_READ_ONLY), (capsule, producer))
+    readonly = readonly or bool(flags & FLAG_READ_ONLY)
+    return StridedView(ptr, shape, strides, dtype, device, readonly, (capsule, producer))
 
 
 def is_copy(capsule: Capsule) -> bool:
     """Whether the producer set ``DLPACK_FLAG_BITMASK_IS_COPIED``: the capsule does not alias it."""
-    return bool(_tensor(capsule)[1] & FLAG_IS_COPIED)
+    return bool(_address(capsule)[1] & FLAG_IS_COPIED)
 
 
 class Handover:
@@ -279,6 +299,24 @@ def as_ndarray(capsule: Capsule, view: StridedView) -> Array:
     if not view.readonly:
         array = writable_alias(array)  # NumPy marks all imports of legacy capsules as read-only
     return array if view.dtype.name != "bool" else array.view(np.bool_)
+
+
+class HostImport:
+    """``Source.host`` of a host capsule, which can be imported once: later calls return the same array."""
+
+    __slots__ = ("_array", "_capsule", "_view")
+
+    def __init__(self, capsule: Capsule, view: StridedView) -> None:
+        self._capsule, self._view = capsule, view
+        self._array: Array | None = None
+
+    def __call__(self) -> Array:
+        if self._array is None:
+            array = as_ndarray(self._capsule, self._view)
+            if self._view.readonly:
+                array.flags.writeable = False
+            self._array = array
+        return self._array
 
 
 def _name(producer: Any) -> str:

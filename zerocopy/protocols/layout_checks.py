@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from math import prod
 
 from zerocopy.errors import UnsupportedConversionError
 from zerocopy.protocols.exporter_errors import malformed
@@ -43,16 +42,20 @@ def check_layout(asked: str, ptr: int, shape: Sequence[int], strides: Sequence[i
     check_ndim(asked, len(shape))
     if len(strides) != len(shape):
         raise malformed(asked, f"it has {len(shape)} dimensions and {len(strides)} strides")
-    if any(extent < 0 for extent in shape):
+    if shape and min(shape) < 0:
         raise malformed(asked, f"its shape {tuple(shape)} has a negative extent")
-    # Empty dimensions are left out, as in NumPy: a slice of the array could have the other ones.
-    if prod(extent for extent in shape if extent) * itemsize >= _SIZES:
+    size, low, high = itemsize, ptr, ptr + itemsize
+    for extent, stride in zip(shape, strides, strict=True):
+        # Empty dimensions are left out, as in NumPy: a slice of the array could have the other ones.
+        size *= extent or 1
+        if stride < 0:
+            low += (extent - 1) * stride
+        else:
+            high += (extent - 1) * stride
+    if size >= _SIZES:
         raise malformed(asked, f"its shape {tuple(shape)} has more than 2^63 bytes")
     if 0 in shape:
         return
-    reaches = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
-    low = ptr + sum(reach for reach in reaches if reach < 0)
-    high = ptr + sum(reach for reach in reaches if reach > 0) + itemsize
     if low <= 0 or high > _ADDRESSES or high - low >= _SIZES:
         where = "NULL" if not ptr else f"{ptr:#x}"
         why = f"its data pointer is {where} for shape {tuple(shape)} and strides of {tuple(strides)} bytes"

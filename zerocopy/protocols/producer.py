@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -253,8 +252,7 @@ def _dlpack(obj: Any) -> Source:
     reasons: tuple[Reason, ...] = ()
     if dlpack.is_copy(capsule):  # DLPACK_FLAG_BITMASK_IS_COPIED: not the producer's own memory
         reasons = (_COPIES,)
-    host = cache(lambda: dlpack.as_ndarray(capsule, view))  # the capsule can be imported once
-    return Source(type_name(obj), view, host, "dlpack", reasons, obj=obj)
+    return Source(type_name(obj), view, dlpack.HostImport(capsule, view), "dlpack", reasons, obj=obj)
 
 
 def _whole_bytes(view: StridedView) -> StridedView:

@@ -72,9 +72,11 @@ class ArrowColumn(Column):
     # Not a cached property, which takes a lock before Python 3.12.
     @property
     def chunks(self) -> tuple[Memory, ...]:
-        """The memory, each chunk with its owner; read once."""
+        """The memory, each chunk with its owner; read once. Empty chunks are left out, or all but one."""
         if self._chunks is None:
-            self._chunks = tuple(self._read())
+            chunks = tuple(self._read())
+            # A column that is one chunk except for empty ones is aliased, as streams leave those out.
+            self._chunks = tuple([c for c in chunks if c.length]) or chunks[:1] if len(chunks) > 1 else chunks
         return self._chunks
 
     def _read(self) -> Sequence[Memory]:
@@ -97,7 +99,12 @@ class ArrowColumn(Column):
     @property
     def null_count(self) -> int:
         if self._null_count is None:
-            self._null_count = sum([memory.null_count(chunk) for chunk in self.chunks])
+            chunks = self._chunks or self.chunks
+            self._null_count = (
+                memory.null_count(chunks[0])
+                if len(chunks) == 1
+                else sum([memory.null_count(chunk) for chunk in chunks])
+            )
         return self._null_count
 
     def mask(self) -> Source:
@@ -208,9 +215,10 @@ class ArrowColumn(Column):
 
     def _blocks(self, dtype: DType, shape: tuple[int, ...], buffer: int) -> Source:
         """Return a buffer of elements of one width: an alias, or the chunks concatenated."""
-        width = dtype.itemsize * prod(shape)
-        if len(self.chunks) == 1:
-            chunk = self.chunks[0]
+        width = dtype.itemsize * prod(shape) if shape else dtype.itemsize
+        chunks = self._chunks or self.chunks
+        if len(chunks) == 1:
+            chunk = chunks[0]
             ptr = chunk.buffers[buffer]
             return self._alias(ptr + chunk.offset * width if ptr else 0, (chunk.length, *shape), dtype, chunk)
 

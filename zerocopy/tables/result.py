@@ -169,15 +169,15 @@ def result_leaves(tree: Any, path: str = "") -> list[tuple[str, Any]]:
 
 def rebuild(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any:
     """Return the same result with ``leaf(value, path)`` in place of each of its leaves."""
+    if not isinstance(tree, (dict, Masked, Encoded)):
+        return leaf(tree, path)
     if isinstance(tree, dict):
         return {key: rebuild(value, leaf, f"{path}[{key!r}]") for key, value in tree.items()}
     if isinstance(tree, Masked):
         return Masked(rebuild(tree.values, leaf, path + ".values"), rebuild(tree.mask, leaf, path + ".mask"))
-    if isinstance(tree, Encoded):
-        inner = {
-            name: rebuild(value, leaf, f"{path}.{name}")
-            for name in ("values", "offsets", "sizes", "categories")
-            if (value := getattr(tree, name)) is not None
-        }
-        return replace(tree, **inner)
-    return leaf(tree, path)
+    inner = {
+        name: rebuild(value, leaf, f"{path}.{name}")
+        for name in ("values", "offsets", "sizes", "categories")
+        if (value := getattr(tree, name)) is not None
+    }
+    return replace(tree, **inner)

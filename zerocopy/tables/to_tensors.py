@@ -16,7 +16,7 @@ from zerocopy.tables.decode import TensorLeaf, decode
 from zerocopy.tables.labels import duplicates, listed
 from zerocopy.tables.options import Request
 from zerocopy.tables.result import rebuild
-from zerocopy.tables.summary import combine_plans, map_columns, plan_to_run, run
+from zerocopy.tables.summary import combine_plans, map_columns, plan_to_run
 
 
 def plan(table: Table, request: Request) -> Plan:
@@ -50,7 +50,9 @@ def plan(table: Table, request: Request) -> Plan:
     trees = decode(table, request)
     plans, steps = plan_leaves(table, trees, request)
     if table.single and isinstance(trees[""], TensorLeaf):
-        return replace(plans[""], run=steps[""])
+        plan = plans[""]
+        plan.run = steps[""]
+        return plan
 
     def result() -> Any:
         columns = [rebuild(step, lambda act, _: act()) for step in steps.values()]
@@ -112,12 +114,9 @@ def plan_leaves(
         if leaf.constant:
             plan = replace(plan, zero_copy=False, copied_bytes=0, new_bytes=leaf.source.view.nbytes)
         plans[path] = plan
-
-        def act() -> Any:
-            result = run(plan)
-            return result.view(leaf.datetime_dtype) if leaf.datetime_dtype else result
-
-        return act
+        make, dtype = plan.run, leaf.datetime_dtype
+        assert make is not None
+        return make if not dtype else lambda: make().view(dtype)
 
     steps = map_columns(table, lambda label, path, column: rebuild(trees[path], leaf_step, path))
     return plans, steps

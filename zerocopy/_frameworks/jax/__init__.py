@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.jax import capsules
-from zerocopy._frameworks.jax.capsules import AsCuda, OnDevice, from_capsule, on_device, to_capsule
+from zerocopy._frameworks.jax.capsules import (
+    AsCuda,
+    OnDevice,
+    from_capsule,
+    on_device,
+    request_on_host,
+    to_capsule,
+)
 from zerocopy.casting.on_device import fits
 from zerocopy.device import CPU, CUDA, CUDA_MANAGED, HOST, NO_SYNC_STREAM, ROCM, Device
 from zerocopy.dtype import COMPLEX, NATIVE_NAMES, SUBBYTE_NAMES, DType, from_numpy, to_numpy
@@ -63,7 +68,8 @@ class Jax(Framework):
         dtype = from_numpy(obj.dtype)
         if dtype is None:
             raise obstacles.refuse_source_dtype(name, obj.dtype, "cast it first: x.astype('float32')")
-        reason = _reason_to_gather(obj, dtype)
+        devices = obj.sharding.device_set
+        reason = _reason_to_gather(len(devices), dtype)
         if reason is not None:
             unknown = StridedView(
                 0, obj.shape, contiguous_strides(obj.shape, dtype.itemsize), dtype, HOST, True, obj
@@ -72,20 +78,12 @@ class Jax(Framework):
             return Source(name, unknown, lambda: np.array(obj).view(dtype.storage), "buffer", [reason])
         # A capsule, not numpy.asarray, which copies an array that is not row-major (a transposed
         # import).
-        if obj.__dlpack_device__()[0] == CPU:
-            capsule = dlpack.request(obj, max_version=None)
-            view = replace(dlpack.read(capsule, obj), readonly=True)
-
-            @cache  # the capsule can be imported once
-            def host() -> Array:
-                array = dlpack.as_ndarray(capsule, view)
-                array.flags.writeable = False
-                return array
-
-            return Source(name, view, host, "dlpack")
+        if next(iter(devices)).platform == "cpu":
+            view = dlpack.read(request_on_host(obj), obj, HOST, readonly=True)
+            return Source(name, view, dlpack.HostImport(view.owner[0], view), "dlpack")
         producer = OnDevice(obj)
         capsule = dlpack.request(producer, stream=NO_SYNC_STREAM, max_version=None)
-        view = replace(dlpack.read(capsule, obj), readonly=True)
+        view = dlpack.read(capsule, obj, readonly=True)
         return Source(
             name,
             view,
@@ -306,9 +304,8 @@ def _refusal(jax: Any, obj: Any) -> Reason | None:
     return None
 
 
-def _reason_to_gather(obj: Any, dtype: DType) -> Reason | None:
+def _reason_to_gather(count: int, dtype: DType) -> Reason | None:
     """Return why no single block of memory holds the values as NumPy stores them; None if one does."""
-    count = len(obj.sharding.device_set)
     if count > 1:
         return Reason(
             f"it is sharded over {count} devices",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from zerocopy._native import core
@@ -95,6 +96,24 @@ def to_capsule() -> Callable[[Any], Any]:
         except (ImportError, AttributeError, TypeError, RuntimeError):
             pass  # other internals: keep the public function
     return _chosen["export"]  # type: ignore[no-any-return]
+
+
+def request_on_host(array: Any) -> Any:
+    """Return a legacy capsule of an array in host memory, by the private export where it is known."""
+    export = _chosen.get("export")
+    if export is not None:
+        with suppress(RuntimeError, ValueError, TypeError):  # the public method reports why
+            return export(array)
+    elif _only_host():
+        to_capsule()  # for the next array
+    return dlpack.request(array, max_version=None)
+
+
+def _only_host() -> bool:
+    """Whether JAX has no other devices: the trial of an exporter creates an array on the default one."""
+    import jax
+
+    return bool(jax.default_backend() == "cpu")
 
 
 #: The functions in use; ``bare import`` is a function and its arguments after the capsule.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from zerocopy._frameworks.polars.exporting import table_exporter
 from zerocopy._frameworks.polars.series import (
     OWN,
     aliases_ndarrays,
@@ -98,10 +99,11 @@ class Polars(Framework):
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         pl = self.module()
         if cls is pl.DataFrame:
+            native_table = table_exporter(cls)
             return {
                 "columns": lambda frame: [(series.name, series) for series in frame.get_columns()],
                 "arrow": plain_table(pl),
-            }
+            } | ({"native_table": native_table} if native_table is not None else {})
         if cls is not pl.Series:
             return {}
 

@@ -13,7 +13,12 @@ from typing import Any
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.pyarrow.actions import ACTIONS
 from zerocopy._frameworks.pyarrow.columns import column_of, field_of_type
-from zerocopy._frameworks.pyarrow.exporting import native_exporter, native_importer, without_nulls
+from zerocopy._frameworks.pyarrow.exporting import (
+    native_exporter,
+    native_importer,
+    table_exporter,
+    without_nulls,
+)
 from zerocopy._frameworks.pyarrow.hub import Hub, field_of
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_name, from_numpy
@@ -117,10 +122,10 @@ class PyArrow(Hub):
         pa = self.module()
         if cls is pa.Tensor:
             return {"ndarray": cls.to_numpy}  # type: ignore[attr-defined]  # read-only if the tensor is
-        if cls is pa.Table:
-            return {"columns": _one_chunk_each, "arrow": _plain_table(pa)}
-        if cls is pa.RecordBatch:
-            return {"columns": _one_chunk_each}
+        if cls in (pa.Table, pa.RecordBatch):
+            native_table = table_exporter(cls)
+            forms = {"columns": _one_chunk_each} | ({"arrow": _plain_table(pa)} if cls is pa.Table else {})
+            return forms | ({"native_table": native_table} if native_table is not None else {})
         # Each type has a class. These hold numbers, and their exporter refuses nulls.
         if cls not in {getattr(pa, f"{t}Array") for t in _CLASS_NAMES} or not _marks_immutable(pa):
             return {}
@@ -141,8 +146,12 @@ class PyArrow(Hub):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        ndim = view.ndim
+        ndim = len(view.shape)
         form = self._form(ndim)
+        if form == "Array" and ndim == 1 and view.dtype.name in _NUMBERS:  # columns: tables have thousands
+            size = view.dtype.itemsize
+            if (view.strides[0] == size or view.shape[0] < 2) and not view.ptr % size:
+                return []
         label = self.label or f"pyarrow.{form}"
         flat = view.dtype.name == "bool" and form == "Array"
         if view.dtype.name not in _NUMBERS and not flat:

@@ -1,12 +1,11 @@
-"""The fast exporters and importers of tensors in Python, by form (see :data:`zerocopy.source.FORMS`)."""
+"""The fast exporters of tensors in Python, by form (see :data:`zerocopy.source.FORMS`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from zerocopy._frameworks.torch.device_fast_path import MAX_NDIM, cuda_exporter, cuda_importer
-from zerocopy.framework import version_numbers
+from zerocopy._frameworks.torch.device_fast_path import MAX_NDIM, cuda_exporter
 from zerocopy.protocols import dlpack
 
 
@@ -42,46 +41,3 @@ def fast_exporters(torch: Any, native: frozenset[Any]) -> dict[str, Callable[[An
     if dlpack.NUMPY_DELETER_IS_SAFE:
         forms |= {"capsule": plain, "aligned": aligned}
     return forms if torch.version.cuda is None else forms | {"cuda": cuda_exporter(torch, to_capsule, native)}
-
-
-def fast_importers(torch: Any) -> dict[str, Callable[[Any], Any]]:
-    """Return the fast importers of torch."""
-    from_capsule, from_numpy = capsule_importer(torch), torch.from_numpy
-    forms: dict[str, Callable[[Any], Any]] = {"capsule": from_capsule}
-    if torch.version.cuda is not None:
-        # Decided by the build, because a call of the driver would break CUDA in forked children.
-        forms["cuda"] = cuda_importer(torch, from_capsule)
-    if not dlpack.NUMPY_DELETER_IS_SAFE:
-        return forms
-
-    def ndarray(array: Any) -> Any:
-        # For writable, aligned, native, row-major memory the capsule is 15% faster than
-        # from_numpy. Negative strides would abort the capsule importer; from_numpy refuses them.
-        flags = array.flags
-        if flags.carray:
-            return from_capsule(array.__dlpack__())
-        if flags.behaved:
-            return from_numpy(array)
-        raise BufferError("read-only or misaligned")
-
-    def versioned(capsule: Any) -> Any:
-        tensor = from_capsule(capsule)
-        # Checked after the import, because reading the tensor's address takes only 90 ns.
-        if tensor.data_ptr() % tensor.element_size():
-            raise BufferError("misaligned")
-        return tensor
-
-    return forms | {"versioned": versioned, "ndarray": ndarray}
-
-
-def capsule_importer(torch: Any) -> Callable[[Any], Any]:
-    """Return torch's capsule importer: the C++ function where it is known to be the same.
-
-    ``torch.utils.dlpack.from_dlpack`` first looks for ``__dlpack__``, which costs 140 ns of a
-    budget of 150 (torch 2.13). The private name has not changed since torch 1.10; test_routes
-    compares both.
-    """
-    private = getattr(torch._C, "_from_dlpack", None)
-    if (2, 9) <= version_numbers(torch.__version__) < (3,) and private is not None:
-        return private  # type: ignore[no-any-return]
-    return torch.utils.dlpack.from_dlpack  # type: ignore[no-any-return]

@@ -1,0 +1,110 @@
+"""Loading of the compiled core: the variable ``ZEROCOPY_NATIVE``, and libraries that cannot be loaded."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from zerocopy import _native
+from zerocopy._native.sources import digest
+
+RunPython = Callable[..., subprocess.CompletedProcess[str]]
+
+#: Replaces the import of the core by `core`, and imports the package anew.
+RELOAD = """
+import importlib, sys, types
+real = importlib.import_module
+def import_module(name, package=None):
+    if name != "zerocopy._native._core":
+        return real(name, package)
+    {body}
+importlib.import_module = import_module
+"""
+ABSENT = 'raise ModuleNotFoundError(f"No module named {name!r}", name=name)'
+BROKEN = 'raise ImportError("undefined symbol: PyArray_New")'
+OLD = 'return types.SimpleNamespace(__sources__="00000000")'
+UNMARKED = "return types.SimpleNamespace()"
+
+PRINT = "from zerocopy import _native; print(_native.core, '|', _native.why_not)"
+
+
+def script(body: str) -> str:
+    return RELOAD.format(body=body) + PRINT
+
+
+def test_core_and_why_not_exclude_each_other() -> None:
+    assert (_native.core is None) == bool(_native.why_not)
+
+
+def test_native_0_loads_nothing(run_python: RunPython) -> None:
+    code = PRINT + "\nimport sys; assert 'zerocopy._native._core' not in sys.modules"
+    assert run_python(code, ZEROCOPY_NATIVE="0").stdout.strip() == "None | ZEROCOPY_NATIVE=0 is set"
+
+
+@pytest.mark.parametrize(
+    ("body", "why"), [(ABSENT, "zerocopy was built without it"), (BROKEN, "undefined symbol: PyArray_New")]
+)
+def test_a_library_that_is_absent_or_broken_is_not_used(run_python: RunPython, body: str, why: str) -> None:
+    completed = run_python(script(body), ZEROCOPY_NATIVE="")
+    assert (completed.stdout.strip(), completed.stderr) == (f"None | {why}", "")
+    assert (
+        run_python(
+            RELOAD.format(body=body) + "import zerocopy as zc; zc.convert", ZEROCOPY_NATIVE=""
+        ).returncode
+        == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "why"), [(ABSENT, "built without it"), (BROKEN, "symbol"), (OLD, "other C sources")]
+)
+def test_native_1_requires_the_library(run_python: RunPython, body: str, why: str) -> None:
+    completed = run_python(script(body), ZEROCOPY_NATIVE="1")
+    assert completed.returncode == 1
+    message = completed.stderr.strip().splitlines()[-1]
+    assert message.startswith(
+        "ImportError: ZEROCOPY_NATIVE=1 is set, but the compiled core cannot be loaded: "
+    )
+    assert why in message
+
+
+def test_another_value_of_the_variable_is_refused(run_python: RunPython) -> None:
+    completed = run_python("import zerocopy._native", ZEROCOPY_NATIVE="yes")
+    assert "ImportError: ZEROCOPY_NATIVE is 'yes'; set it to 0 or 1, or unset it" in completed.stderr
+
+
+@pytest.mark.parametrize("body", [OLD, UNMARKED])
+def test_a_library_of_other_sources_is_not_used_and_a_warning_says_so(
+    run_python: RunPython, body: str
+) -> None:
+    completed = run_python(script(body), ZEROCOPY_NATIVE="")
+    why = "it was compiled from other C sources; run `python hatch_build.py` in the source tree"
+    assert completed.stdout.strip() == f"None | {why}"
+    assert f"RuntimeWarning: zerocopy runs without its compiled core: {why}" in completed.stderr
+
+
+def test_without_c_sources_any_library_fits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An installation from a wheel has no C sources, and its Python files come from the same build."""
+    monkeypatch.setattr(_native, "__file__", str(tmp_path / "__init__.py"))
+    assert _native._why_stale(SimpleNamespace(__sources__="00000000")) == ""
+
+
+def test_the_digest_changes_with_each_name_and_byte(tmp_path: Path) -> None:
+    for name in ("core.h", "module.c"):
+        (tmp_path / name).write_text(f"/* {name} */", encoding="utf-8")
+    first = digest(tmp_path)
+    module = tmp_path / "module.c"
+    seen = {first}
+    module.write_bytes(module.read_bytes() + b"\n")
+    seen.add(digest(tmp_path))
+    module.rename(tmp_path / "other.c")
+    seen.add(digest(tmp_path))
+    (tmp_path / "core.h").unlink()
+    seen.add(digest(tmp_path))
+    (tmp_path / "notes.txt").write_text("not a source", encoding="utf-8")
+    assert len(seen) == 4
+    assert digest(tmp_path) in seen

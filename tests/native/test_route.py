@@ -1,0 +1,268 @@
+"""Routes with options, identity and call routes, and the arguments of all constructors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from helpers.native_core import (
+    REFUSED,
+    aligned_copy,
+    aligned_empty,
+    core,
+    exported,
+    keep_capsule,
+    memory_route,
+    require_core,
+)
+
+from zerocopy.protocols import dlpack
+
+require_core()
+
+EXPORTER, IMPORTER = (core.NDArrayExporter(), core.NDArrayImporter()) if core is not None else (None, None)
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize("copy", [None, False, True])
+@pytest.mark.parametrize("writable", [None, False, True])
+@pytest.mark.parametrize("source_is_writable", [False, True])
+def test_copy_and_writable(copy, writable, source_is_writable):
+    array = np.arange(12.0).reshape(3, 4)
+    array.flags.writeable = source_is_writable
+    route = memory_route(EXPORTER, IMPORTER, copy=copy, writable=writable)
+    copies = copy is True or (writable is True and not source_is_writable)
+    if copies and copy is False:
+        with pytest.raises(BufferError, match=REFUSED):
+            route(array)
+        return
+    result = route(array)
+    assert np.shares_memory(result, array) is not copies
+    assert result.flags.writeable is ((source_is_writable or copies) and writable is not False)
+    np.testing.assert_array_equal(result, array)
+
+
+def test_a_target_of_immutable_objects_does_not_copy_read_only_memory():
+    got = []
+    route = memory_route(EXPORTER, keep_capsule(got), mutable=False, marks_readonly=False, writable=True)
+    array = read_only(np.arange(4.0))
+    route(array)
+    assert dlpack.read(got[0]).ptr == array.ctypes.data
+
+
+@pytest.mark.parametrize(("dtype", "taken"), [((2, 64), True), ((2, 32), False), ((0, 64), False)])
+def test_a_route_with_a_dtype_takes_only_that_dtype(dtype, taken):
+    route = memory_route(EXPORTER, IMPORTER, dtype=dtype, fallback=lambda x: None)
+    assert (route(np.arange(3.0)) is not None) is taken
+
+
+@pytest.mark.parametrize("alignment", [1, 8, 64, 4096])
+@pytest.mark.parametrize("offset", range(0, 64, 8))
+def test_misaligned_memory_is_copied_unless_copies_are_forbidden(alignment, offset):
+    array, got = aligned_empty((16,), np.dtype("f8"))[offset // 8 :], []
+    array[:] = range(len(array))
+    importer = core.CapsuleImporter(
+        got.append, dtypes=[(2, 64)], alignment=alignment, layout="row-major", arguments=()
+    )
+    aliases = array.ctypes.data % alignment == 0
+    forbids = memory_route(EXPORTER, importer, copy=False, fallback=lambda x: "slow")
+    assert (forbids(array) == "slow") is not aliases
+    got.clear()
+    if not aliases and alignment > 64:  # a copy is aligned to 64 bytes
+        assert memory_route(EXPORTER, importer, fallback=lambda x: "slow")(array) in ("slow", None)
+        return
+    memory_route(EXPORTER, importer)(array)
+    view = dlpack.read(got[0])
+    assert (view.ptr == array.ctypes.data) is aliases
+    assert view.ptr % alignment == 0
+    np.testing.assert_array_equal(np.from_dlpack(dlpack.Handover(got[0])), array)
+
+
+@pytest.mark.parametrize(
+    ("layout", "make", "aliases"),
+    [
+        ("row-major", lambda x: x, True),
+        ("row-major", np.asfortranarray, False),
+        ("compact", np.asfortranarray, True),
+        ("compact", lambda x: aligned_copy(x).transpose(1, 0, 2), True),
+        ("compact", lambda x: x[:, :1], False),
+        ("compact", lambda x: np.broadcast_to(x[:1], (3, 3, 4)), False),
+        ("row-major", lambda x: x[:1, :1], True),
+        ("compact", lambda x: x[:, :, ::2], False),
+    ],
+)
+def test_layouts(layout, make, aliases):
+    array, got = make(aligned_copy(np.arange(24.0).reshape(2, 3, 4))), []
+    importer = core.CapsuleImporter(got.append, dtypes=[(2, 64)], alignment=8, layout=layout, arguments=())
+    memory_route(EXPORTER, importer)(array)
+    assert (dlpack.read(got[0]).ptr == array.ctypes.data) is aliases
+    np.testing.assert_array_equal(np.from_dlpack(dlpack.Handover(got[0])), array)
+
+
+@pytest.mark.parametrize("answer", [True, False, 0, 1, None, "x"])
+def test_64_bits_depend_on_an_attribute_read_for_each_call(answer):
+    class Config:
+        wide = answer
+
+    got = []
+    importer = core.CapsuleImporter(
+        got.append,
+        dtypes=[(2, 64), (2, 32), (5, 64), (5, 128), (0, 64)],
+        alignment=1,
+        layout="compact",
+        arguments=(),
+        wide=(Config, "wide"),
+    )
+    route = memory_route(EXPORTER, importer, fallback=lambda x: "slow")
+    for dtype, wide in (("f8", True), ("f4", False), ("c8", False), ("c16", True), ("i8", True)):
+        assert (route(np.ones(3, dtype)) == "slow") is (wide and not answer)
+
+
+def test_a_missing_attribute_refuses_and_keeps_the_error():
+    source, got = exported(np.arange(4.0)), []
+    importer = core.CapsuleImporter(
+        got.append, dtypes=[(2, 64)], alignment=1, layout="compact", arguments=(), wide=(object(), "wide")
+    )
+    with pytest.raises(AttributeError, match="wide"):
+        memory_route(core.CapsuleExporter(lambda x: x), importer)(source.capsule())
+    assert source.deleted == 1
+    assert not got
+
+
+def test_a_late_argument_is_read_for_each_call_and_its_error_frees_the_memory():
+    class Context:
+        handle = 1
+
+    class Module:
+        context = Context
+
+    got = []
+    importer = core.CapsuleImporter(
+        lambda *arguments: got.append(arguments[1:]),
+        dtypes=[(2, 64)],
+        alignment=1,
+        layout="compact",
+        arguments=("a", "b"),
+        late=(Module, "context", "handle"),
+    )
+    route = memory_route(core.CapsuleExporter(lambda x: x), importer)
+    route(exported(np.arange(4.0)).capsule())
+    Context.handle = 2
+    route(exported(np.arange(4.0)).capsule())
+    assert got == [("a", "b", 1), ("a", "b", 2)]
+    Module.context = None
+    source = exported(np.arange(4.0))
+    with pytest.raises(AttributeError):
+        route(source.capsule())
+    assert source.deleted == 1
+
+
+def test_an_array_without_a_base_is_not_taken():
+    arrays = [np.arange(3), np.ma.zeros(3), [1], None]
+    for array in arrays:
+        route = memory_route(core.ArrayExporter(lambda x, array=array: array), IMPORTER)
+        with pytest.raises(BufferError, match=REFUSED):
+            route(0)
+    route = memory_route(core.ArrayExporter(lambda x: x[:], readonly=True), IMPORTER)
+    assert not route(np.arange(3)).flags.writeable
+
+
+def test_the_second_exporter_takes_the_rest_and_never_an_interrupt():
+    def fails(obj):
+        raise obj
+
+    route = memory_route(
+        core.FirstExporter(core.BufferExporter(), core.CapsuleExporter(lambda x: x)), IMPORTER
+    )
+    assert route(b"ab").tobytes() == b"ab"
+    np.testing.assert_array_equal(route(exported(np.arange(3)).capsule()), range(3))
+    route = memory_route(
+        core.FirstExporter(core.CapsuleExporter(fails), core.CapsuleExporter(fails)), IMPORTER
+    )
+    for error in (ValueError, KeyboardInterrupt, MemoryError):
+        with pytest.raises(error):
+            route(error())
+
+
+def test_the_fallback_follows_errors_but_no_interrupt():
+    def fails(obj):
+        raise obj
+
+    route = memory_route(core.CapsuleExporter(fails), IMPORTER, fallback=lambda x: "slow")
+    assert route(ValueError()) == "slow"
+    with pytest.raises(KeyboardInterrupt):
+        route(KeyboardInterrupt())
+
+
+def test_identity_and_call_routes():
+    obj = object()
+    assert core.IdentityRoute()(obj) is obj
+    assert core.CallRoute(lambda x: (x, 1))(obj) == (obj, 1)
+    with pytest.raises(ZeroDivisionError):
+        core.CallRoute(lambda x: x / 0)(1)
+
+
+def test_a_failing_copy_function_frees_the_memory():
+    source = exported(np.arange(4.0))
+    route = memory_route(core.CapsuleExporter(lambda x: x), IMPORTER, copy=True)
+    for function, error in (
+        (len, None),
+        (lambda x: x.tolist(), BufferError),
+        (lambda x: 1 / 0, ZeroDivisionError),
+    ):
+        source.deleted = 0
+        core.set_copy_function(function)
+        try:
+            with pytest.raises(error or BufferError):
+                route(source.capsule())
+        finally:
+            core.set_copy_function(aligned_copy)
+        assert source.deleted == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: core.MemoryRoute(EXPORTER, IMPORTER),
+        lambda: core.MemoryRoute(IMPORTER, EXPORTER, True, True),
+        lambda: core.MemoryRoute(None, None, True, True),
+        lambda: memory_route(EXPORTER, IMPORTER, copy=1),
+        lambda: memory_route(EXPORTER, IMPORTER, writable="yes"),
+        lambda: memory_route(EXPORTER, IMPORTER, dtype=(1,)),
+        lambda: core.NDArrayExporter(1),
+        lambda: core.NDArrayImporter(1),
+        lambda: core.BufferExporter(1),
+        lambda: core.IdentityRoute(1),
+        lambda: core.FirstExporter(EXPORTER, None),
+        lambda: core.ExchangeExporter(None),
+        lambda: core.ExchangeImporter(None, []),
+        lambda: core.CapsuleImporter(len, dtypes=[], alignment=0, layout="compact", arguments=()),
+        lambda: core.CapsuleImporter(len, dtypes=[], alignment=3, layout="compact", arguments=()),
+        lambda: core.CapsuleImporter(len, dtypes=[], alignment=1, layout="odd", arguments=()),
+        lambda: core.CapsuleImporter(len, dtypes=[], alignment=1, layout="compact", arguments=(1, 2, 3)),
+        lambda: core.CapsuleImporter(len, dtypes=[], alignment=1, layout="compact", arguments=(), late=(1,)),
+        lambda: core.CapsuleImporter(len, dtypes=[], alignment=1, layout="compact", arguments=(), wide=(1,)),
+        lambda: core.ArrowImporter(len, [(0, 8)]),
+        lambda: core.Route(),
+        lambda: core.Exporter(),
+        lambda: core.Importer(),
+        lambda: core.Owner(),
+        lambda: core.HeldBuffer(),
+        lambda: object.__new__(core.MemoryRoute),
+        lambda: object.__new__(core.Exporter),
+        lambda: type("X", (core.Exporter,), {})(),
+        lambda: object.__new__(type("X", (core.Route,), {})),
+    ],
+)
+def test_wrong_arguments_and_bare_objects_are_refused(make):
+    with pytest.raises((TypeError, ValueError, SystemError)):
+        make()
+
+
+def test_an_extension_type_cannot_be_subclassed():
+    for cls in (core.MemoryRoute, core.NDArrayExporter, core.NDArrayImporter, core.TreeRoute):
+        with pytest.raises(TypeError, match="not an acceptable base type"):
+            type("X", (cls,), {})

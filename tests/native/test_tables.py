@@ -1,0 +1,372 @@
+"""Tables through Arrow's C data interface: the values, the lifetimes, and producers that violate it."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.arrow_producers import (
+    FORMATS,
+    ROWS,
+    TableProducer,
+    by_array,
+    by_stream,
+    declare_dtypes,
+    metadata_of,
+    numbers,
+    route_of,
+)
+
+import zerocopy as zc
+from zerocopy import registry
+from zerocopy._native import core
+
+if not hasattr(core, "TableRoute"):
+    pytest.skip("needs the compiled core", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def _dtypes() -> None:
+    declare_dtypes()
+
+
+@pytest.mark.parametrize("convert", [by_stream, by_array])
+def test_columns_alias_the_memory_and_are_read_only(convert: Callable[..., Any]) -> None:
+    producer = TableProducer(numbers())
+    result = convert(producer)
+    assert list(result) == ["a", "b"]
+    for name, array in numbers().items():
+        np.testing.assert_array_equal(result[name], array)
+        assert result[name].dtype == array.dtype
+        assert result[name].ctypes.data == producer.chunks[0][name].ctypes.data
+        assert not result[name].flags.writeable
+
+
+@pytest.mark.parametrize("convert", [by_stream, by_array])
+def test_every_struct_is_released_once_and_a_column_when_its_last_alias_is_dropped(
+    convert: Callable[..., Any],
+) -> None:
+    producer = TableProducer(numbers())
+    result = convert(producer)
+    assert producer.exported - producer.released == {"column a": 1, "column b": 1}
+    kept = result["b"][1:]
+    del result
+    gc.collect()
+    assert producer.exported - producer.released == {"column b": 1}
+    np.testing.assert_array_equal(kept, [10, 20, 30, 40])
+    del kept
+    gc.collect()
+    assert producer.released == producer.exported
+
+
+@pytest.mark.parametrize("dtype", FORMATS, ids=str)
+def test_each_type_of_numbers(dtype: Any) -> None:
+    array = np.arange(ROWS).astype(dtype)
+    result = by_stream(TableProducer({"x": array}))["x"]
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result, array)
+
+
+def test_offsets_of_the_struct_and_of_a_column_add_up() -> None:
+    producer = TableProducer({"x": np.arange(20, dtype=np.int32)})
+    batch, column = producer.batches[0], producer.columns[0][0]
+    column.offset, column.length = 3, 17
+    batch.offset, batch.length = 2, 4
+    np.testing.assert_array_equal(by_stream(producer)["x"], [5, 6, 7, 8])
+
+
+@pytest.mark.parametrize("name", ["", "ü€𝄞", "a b", "x" * 300])
+def test_names_are_utf8(name: str) -> None:
+    assert list(by_stream(TableProducer({name: np.zeros(ROWS)}))) == [name]
+
+
+def test_missing_name_is_empty() -> None:
+    producer = TableProducer(numbers())
+    producer.fields[1].name = None
+    assert list(by_stream(producer)) == ["a", ""]
+
+
+def test_unknown_null_count_without_a_bitmap_is_zero() -> None:
+    producer = TableProducer(numbers())
+    producer.batches[0].null_count = producer.columns[0][0].null_count = -1
+    np.testing.assert_array_equal(by_stream(producer)["a"], np.arange(ROWS))
+
+
+def test_metadata_other_than_an_extension_type_is_ignored() -> None:
+    producer = TableProducer(numbers())
+    text = ctypes.create_string_buffer(metadata_of({b"PARQUET:field_id": b"1", b"": b"", b"pandas": b"{}"}))
+    producer.schema.metadata = producer.fields[0].metadata = ctypes.addressof(text)
+    assert list(by_stream(producer)) == ["a", "b"]
+
+
+# -- options --------------------------------------------------------------------------
+
+
+def test_columns_selects_by_label_and_order() -> None:
+    producer = TableProducer({**numbers(), "c": np.ones(ROWS)})
+    producer.fields[1].format = b"u"  # not chosen
+    producer.columns[0][1].null_count = 3
+    result = by_stream(producer, columns=["c", "a"])
+    assert list(result) == ["c", "a"]
+    assert producer.exported - producer.released == {"column a": 1, "column c": 1}
+    np.testing.assert_array_equal(result["a"], np.arange(ROWS))
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "z"]])
+def test_columns_that_are_missing_or_ambiguous_are_refused(names: list[str]) -> None:
+    producer = TableProducer(numbers())
+    producer.fields[1].name, producer.fields[1].format = b"a", producer.fields[0].format
+    with pytest.raises(BufferError):
+        by_stream(producer, columns=names)
+    assert producer.released == producer.exported
+
+
+@pytest.mark.parametrize("columns", [[], ["a", "a"], [1], [None]])
+def test_columns_that_no_route_can_have(columns: Any) -> None:
+    with pytest.raises(ValueError, match="different labels"):
+        route_of(core.TableExporter(len), columns=columns)
+
+
+def test_plan_of_another_schema_is_not_used() -> None:
+    route = route_of(core.TableExporter(TableProducer.__arrow_c_stream__))
+    tables = [
+        {"a": np.arange(3.0), "b": np.arange(3.0)},
+        {"b": np.arange(3.0), "a": np.arange(3.0)},
+        {"a": np.arange(3.0)},
+        {"a": np.arange(3), "b": np.arange(3.0)},
+        {"a": np.arange(3.0), "b": np.arange(3.0), "": np.arange(3.0)},
+        {"": np.arange(3.0), "g": np.arange(3.0)},
+        {"a" * 9: np.arange(3.0), "b": np.arange(3.0)},
+    ]
+    for table in [*tables, *reversed(tables), *tables]:
+        result = route(TableProducer(table))
+        assert list(result) == list(table)
+        assert [array.dtype for array in result.values()] == [array.dtype for array in table.values()]
+
+
+@pytest.mark.parametrize("options", [{"copy": True}, {"writable": True}])
+def test_copies_are_writable_and_release_the_table(options: dict[str, Any]) -> None:
+    producer = TableProducer(numbers())
+    result = by_stream(producer, **options)
+    assert producer.released == producer.exported
+    for name, array in numbers().items():
+        np.testing.assert_array_equal(result[name], array)
+        assert result[name].flags.writeable
+        assert not np.shares_memory(result[name], producer.chunks[0][name])
+
+
+def test_copy_that_is_forbidden_is_refused() -> None:
+    producer = TableProducer(numbers())
+    with pytest.raises(BufferError):
+        by_stream(producer, copy=False, writable=True)
+    assert producer.released == producer.exported
+
+
+def test_dtype_of_all_columns() -> None:
+    assert list(by_stream(TableProducer({"a": np.zeros(2)}), dtype=(2, 64))) == ["a"]
+    with pytest.raises(BufferError):
+        by_stream(TableProducer(numbers()), dtype=(2, 32))
+
+
+def test_check_and_select_come_first() -> None:
+    calls: list[Any] = []
+
+    def check(obj: Any) -> None:
+        calls.append(("check", obj))
+        if obj is None:
+            raise ValueError("refused")
+
+    def select(obj: Any, labels: Any) -> Any:
+        calls.append(("select", list(labels)))
+        return obj
+
+    exporter = core.TableExporter(TableProducer.__arrow_c_stream__, check=check, select=select)
+    producer = TableProducer(numbers())
+    assert list(route_of(exporter, columns=("b",))(producer)) == ["b"]
+    assert calls == [("select", ["b"]), ("check", producer)]
+    with pytest.raises(ValueError, match="refused"):
+        route_of(exporter)(None)
+
+
+def test_fallback_takes_what_is_refused() -> None:
+    route = route_of(core.TableExporter(TableProducer.__arrow_c_stream__), fallback=lambda obj: "slow")
+    assert route(TableProducer(numbers(), numbers())) == "slow"
+
+
+def test_objects_do_not_leak() -> None:
+    pa = pytest.importorskip("pyarrow")
+    exporter, plain, before = core.TableExporter(pa.Table.__arrow_c_stream__), pa.table(numbers()), 0
+    chunks, names_twice = pa.concat_tables([plain, plain]), pa.table([[1], [2]], names=["x", "x"])
+    route = route_of(exporter)
+    for round_ in range(3):
+        for _ in range(50):
+            route(plain)
+            for table in (chunks, names_twice):
+                with pytest.raises(BufferError):
+                    route(table)
+        gc.collect()
+        if round_ == 1:
+            before = sys.getallocatedblocks()
+    assert sys.getallocatedblocks() - before < 50
+
+
+# -- pyarrow --------------------------------------------------------------------------
+
+
+def _tables() -> dict[str, Any]:
+    pa = pytest.importorskip("pyarrow")
+    column = np.arange(40)
+    plain = pa.table({"i": column, "f": column * 0.5, "h": column.astype(np.float16)})
+    wide = {f"c{i}": (column + i).astype(list(FORMATS)[i % len(FORMATS)]) for i in range(1000)}
+    return {
+        "plain": plain,
+        "slice": plain.slice(7, 9),
+        "one row": plain.slice(39),
+        "no rows": plain.slice(40),
+        "no columns": plain.select([]),
+        "chunks": pa.concat_tables([plain, plain]),
+        "empty chunk first": pa.concat_tables([plain.slice(40), plain]),
+        "empty chunk in one column": plain.set_column(0, "i", pa.chunked_array([column, column[:0]])),
+        "different chunks": plain.set_column(0, "i", pa.chunked_array([column[:9], column[9:]])),
+        "nulls": plain.append_column("n", pa.array([*range(39), None])),
+        "nulls outside the slice": plain.append_column("n", pa.array([*range(39), None])).slice(0, 9),
+        "names twice": pa.table([column, column], names=["x", "x"]),
+        "empty name": pa.table([column, column], names=["", "x"]),
+        "name with a zero": pa.table([column], names=["a\0b"]),
+        "names equal up to a zero": pa.table([column, column], names=["a\0b", "a\0c"]),
+        "metadata": plain.replace_schema_metadata({"pandas": "{}"}),
+        "field metadata": plain.cast(pa.schema([f.with_metadata({"id": "1"}) for f in plain.schema])),
+        "text": plain.append_column("t", pa.array(["x"] * 40)),
+        "bits": plain.append_column("t", pa.array([True] * 40)),
+        "bytes as booleans": plain.append_column(
+            "t", pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1] * 40, pa.int8()))
+        ),
+        "dates": plain.append_column("t", pa.array(column, pa.timestamp("us"))),
+        "codes": plain.append_column("t", pa.array(["x"] * 40).dictionary_encode()),
+        "1,000 columns": pa.table(wide).slice(3),
+    }
+
+
+#: Tables that the compiled route takes; the slow path decides for the others.
+TAKEN = (
+    *("plain", "slice", "one row", "empty chunk in one column", "nulls outside the slice", "empty name"),
+    *("metadata", "field metadata", "1,000 columns"),
+)
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch"])
+@pytest.mark.parametrize("kind", ["Table", "RecordBatch"])
+def test_results_are_those_of_the_route_in_python(kind: str, to: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip(to)
+    exporter = registry.by_type(getattr(pa, kind)).fast_exporters(getattr(pa, kind))["native_table"]  # type: ignore[union-attr]
+    route, taken = route_of(exporter, to), []
+    for name, table in _tables().items():
+        if kind == "RecordBatch":
+            table = (table.combine_chunks().to_batches() or [None])[0]
+        if table is None:
+            continue
+        try:
+            result = route(table)
+        except (BufferError, ValueError):
+            continue  # the slow path decides
+        expected = zc.convert(table, to)
+        assert list(result) == list(expected), name
+        for ours, theirs in zip(result.values(), expected.values(), strict=True):
+            ours_, theirs_ = zc.view(ours), zc.view(theirs)
+            assert (ours_.ptr, ours_.shape, ours_.strides) == (theirs_.ptr, theirs_.shape, theirs_.strides), (
+                name
+            )
+            assert (ours_.dtype, ours_.readonly) == (theirs_.dtype, theirs_.readonly), name
+        assert zc.explain(table, to).zero_copy, name
+        taken.append(name)
+    joined = {"chunks", "empty chunk first", "different chunks"} if kind == "RecordBatch" else set()
+    assert {*taken} == {*TAKEN, *joined}
+
+
+def test_wrong_buffers_of_a_file_are_refused() -> None:
+    pa = pytest.importorskip("pyarrow")
+    from helpers.crafted_arrow import metadata
+
+    exporter = registry.by_type(pa.Table).fast_exporters(pa.Table)["native_table"]  # type: ignore[union-attr]
+    files = dict(metadata())
+    for name in ("buffer shorter than its rows", "batch and column of more rows than the buffer"):
+        table = pa.ipc.open_file(files[name]).read_all()
+        with pytest.raises(pa.ArrowInvalid):
+            route_of(exporter)(table)
+
+
+def test_names_with_a_zero_byte_are_not_cut() -> None:
+    pa = pytest.importorskip("pyarrow")
+    route = route_of(registry.by_type(pa.Table).fast_exporters(pa.Table)["native_table"])  # type: ignore[union-attr]
+    for _ in range(2):
+        assert list(route(pa.table({"a": [1]}))) == ["a"]
+        with pytest.raises(ValueError, match="would cut"):
+            route(pa.table({"a\0b": [1]}))
+
+
+def test_columns_of_a_pyarrow_table_are_selected_before_the_export() -> None:
+    pa = pytest.importorskip("pyarrow")
+    exporter = registry.by_type(pa.Table).fast_exporters(pa.Table)["native_table"]  # type: ignore[union-attr]
+    table = pa.table({"a": [1, 2], "t": ["x", "y"], "b": [1.0, 2.0]})
+    assert list(route_of(exporter, columns=["b", "a"])(table)) == ["b", "a"]
+
+
+@pytest.mark.parametrize("empty_first", [True, False])
+def test_chunks_without_rows_do_not_count(empty_first: bool) -> None:
+    pa = pytest.importorskip("pyarrow")
+    values = pa.array([1.0, 2.0])
+    chunks = [values[:0], values] if empty_first else [values, values[:0]]
+    table = pa.table({"a": values, "b": pa.chunked_array(chunks)})
+    assert zc.explain(table, "numpy").zero_copy
+    assert zc.convert(table, "numpy")["b"].ctypes.data == values.buffers()[1].address
+
+
+# -- polars ---------------------------------------------------------------------------
+
+
+def _polars_route(to: str = "numpy") -> Any:
+    pl = pytest.importorskip("polars")
+    return route_of(registry.by_type(pl.DataFrame).fast_exporters(pl.DataFrame)["native_table"], to)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch"])
+def test_frames_of_polars(to: str) -> None:
+    pl = pytest.importorskip("polars")
+    pytest.importorskip(to)
+    plain = pl.DataFrame({str(dtype): np.arange(20).astype(dtype) for dtype in FORMATS if dtype.itemsize > 2})
+    route = _polars_route(to)
+    for frame in (plain, plain[3:], plain[:, ::-1], plain.rename({"int32": "", "int64": "ü"})):
+        result, expected = route(frame), zc.convert(frame, to)
+        assert list(result) == list(expected)
+        assert zc.explain(frame, to).zero_copy
+        for ours, theirs in zip(result.values(), expected.values(), strict=True):
+            ours_, theirs_ = zc.view(ours), zc.view(theirs)
+            for attribute in ("ptr", "shape", "strides", "dtype", "readonly"):
+                assert getattr(ours_, attribute) == getattr(theirs_, attribute)
+
+
+def test_frames_that_polars_would_change_are_refused_and_unchanged() -> None:
+    pl = pytest.importorskip("polars")
+    one, two = pl.Series("a", [1.0, 2.0]), pl.concat([pl.Series([1.0]), pl.Series([2.0])], rechunk=False)
+    route = _polars_route()
+    for columns in ([two], [one, two.alias("b")], [two, one]):
+        frame = pl.DataFrame(columns)
+        with pytest.raises(ValueError, match="join the chunks"):
+            route(frame)
+        assert frame.n_chunks("all") == [series.n_chunks() for series in columns]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{}, {"a": []}, {"a": [1, None]}, {"a": [True]}, {"a": ["x"]}, {"a\0b": [1]}],
+)
+def test_frames_for_the_slow_path(columns: Any) -> None:
+    pl = pytest.importorskip("polars")
+    with pytest.raises((BufferError, ValueError)):
+        _polars_route()(pl.DataFrame(columns))

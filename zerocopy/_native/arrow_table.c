@@ -1,0 +1,264 @@
+/* Tables of Arrow producers: the capsules, the checks of a chunk, and the owners of its columns.
+
+   The C data interface has no sizes of buffers. A framework whose tables may have too small ones, as those of a
+   crafted IPC file do, gives its exporter a `check`. */
+#include "arrow_table.h"
+
+/* ---- TableExporter ---- */
+
+static void
+table_exporter_dealloc(PyObject *self)
+{
+    TableExporter *exporter = (TableExporter *)self;
+    Py_XDECREF(exporter->function);
+    Py_XDECREF(exporter->check);
+    Py_XDECREF(exporter->select);
+    PyObject_Free(self);
+}
+
+static PyObject *
+table_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"", "check", "select", NULL};
+    PyObject *function, *check = Py_None, *select = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OO:TableExporter", names, &function, &check, &select)) {
+        return NULL;
+    }
+    TableExporter *self = PyObject_New(TableExporter, type);
+    if (self != NULL) {
+        self->function = Py_NewRef(function);
+        self->check = check == Py_None ? NULL : Py_NewRef(check);
+        self->select = select == Py_None ? NULL : Py_NewRef(select);
+    }
+    return (PyObject *)self;
+}
+
+PyTypeObject TableExporterType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.TableExporter",
+    .tp_doc = "TableExporter(function, *, check=None, select=None): function(table) returns the capsule of "
+              "__arrow_c_stream__ or those of __arrow_c_array__; check(table) raises for tables that are not to be "
+              "read; select(table, labels) returns the table with these columns alone.",
+    .tp_basicsize = sizeof(TableExporter),
+    .tp_dealloc = table_exporter_dealloc,
+    .tp_new = table_exporter_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* ---- releases: a callback may run Python code, which must not see the current exception ---- */
+
+void
+arrow_array_release(struct ArrowArray *array)
+{
+    if (array->release != NULL) {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        array->release(array);
+        array->release = NULL;
+        PyErr_Restore(type, value, traceback);
+    }
+}
+
+void
+arrow_table_close(ArrowTable *table)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    arrow_array_release(&table->array);
+    if (table->schema.release != NULL) {
+        table->schema.release(&table->schema);
+        table->schema.release = NULL;
+    }
+    if (table->stream.release != NULL) {
+        table->stream.release(&table->stream);
+        table->stream.release = NULL;
+    }
+    PyErr_Restore(type, value, traceback);
+}
+
+/* ---- reading ---- */
+
+/* Moves a struct out of a capsule; its `release` lies at `release_offset`. -1 with or without an exception for
+   other capsules, and for structs that were moved before. */
+static int
+take_struct(PyObject *capsule, const char *name, void *out, size_t size, size_t release_offset)
+{
+    char *source = PyCapsule_GetPointer(capsule, name);
+    void *released = NULL;
+    if (source == NULL || memcmp(source + release_offset, &released, sizeof(released)) == 0) {
+        return -1;
+    }
+    memcpy(out, source, size);
+    memcpy(source + release_offset, &released, sizeof(released));
+    return 0;
+}
+
+#define TAKE(capsule, name, out, type) \
+    take_struct(capsule, name, out, sizeof(struct type), offsetof(struct type, release))
+
+/* Moves the structs of an export to `out`; -1 with or without an exception. */
+static int
+take_export(PyObject *exported, ArrowTable *out)
+{
+    if (PyTuple_Check(exported) && PyTuple_GET_SIZE(exported) == 2) {
+        if (TAKE(PyTuple_GET_ITEM(exported, 0), "arrow_schema", &out->schema, ArrowSchema) < 0) {
+            return -1;
+        }
+        return TAKE(PyTuple_GET_ITEM(exported, 1), "arrow_array", &out->array, ArrowArray);
+    }
+    if (TAKE(exported, "arrow_array_stream", &out->stream, ArrowArrayStream) < 0) {
+        return -1;
+    }
+    struct ArrowSchema schema = {0}; /* invalid if get_schema fails: must not be released then */
+    if (out->stream.get_schema == NULL || out->stream.get_next == NULL ||
+        out->stream.get_schema(&out->stream, &schema) != 0) {
+        return -1;
+    }
+    out->schema = schema;
+    return schema.release == NULL ? -1 : 0;
+}
+
+int
+arrow_table_open(const TableExporter *exporter, PyObject *obj, PyObject *labels, ArrowTable *out)
+{
+    out->stream.release = NULL;
+    out->schema.release = NULL;
+    out->array.release = NULL;
+    if (labels != NULL && exporter->select != NULL) {
+        PyObject *arguments[3] = {NULL, obj, labels};
+        obj = PyObject_Vectorcall(exporter->select, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+        if (obj == NULL) {
+            return -1;
+        }
+    }
+    else {
+        Py_INCREF(obj);
+    }
+    PyObject *exported = NULL;
+    int status = -1;
+    if (exporter->check != NULL) {
+        PyObject *checked = call_one(exporter->check, obj);
+        if (checked == NULL) {
+            goto done;
+        }
+        Py_DECREF(checked);
+    }
+    exported = call_one(exporter->function, obj);
+    if (exported != NULL) {
+        status = take_export(exported, out);
+    }
+    if (status < 0) {
+        arrow_table_close(out);
+    }
+done:
+    Py_XDECREF(exported);
+    Py_DECREF(obj);
+    return status;
+}
+
+int
+arrow_table_next(ArrowTable *table, struct ArrowArray *out)
+{
+    struct ArrowArray array = {0}; /* invalid if get_next fails: must not be released then */
+    if (table->stream.release == NULL) {
+        array = table->array;
+        table->array.release = NULL;
+    }
+    else if (table->stream.get_next(&table->stream, &array) != 0) {
+        return -1;
+    }
+    *out = array;
+    return array.release != NULL;
+}
+
+/* ---- chunks ---- */
+
+/* Whether an array surely has no nulls. */
+static bool
+has_no_nulls(const struct ArrowArray *array)
+{
+    return array->null_count == 0 || (array->null_count == -1 && array->buffers[0] == NULL);
+}
+
+/* Whether an array has that number of buffers and children, and a valid length and offset. */
+static bool
+has_parts(const struct ArrowArray *array, int64_t n_buffers, int64_t n_children)
+{
+    const int64_t limit = INT64_MAX / 32; /* twice the sum, in bytes, fits into 63 bits */
+    return array->release != NULL && array->dictionary == NULL && array->n_buffers == n_buffers &&
+           array->n_children == n_children && array->buffers != NULL && array->length >= 0 && array->offset >= 0 &&
+           array->length <= limit && array->offset <= limit;
+}
+
+bool
+arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan)
+{
+    if (!has_parts(chunk, 1, plan->n_children) || chunk->length == 0 || chunk->children == NULL ||
+        !has_no_nulls(chunk)) {
+        return false;
+    }
+    int64_t rows = chunk->offset + chunk->length; /* that each child has at least */
+    for (int64_t i = 0; i < plan->count; i++) {
+        const struct ArrowArray *array = chunk->children[plan->columns[i].index];
+        if (array == NULL || !has_parts(array, 2, 0) || array->length < rows || !has_no_nulls(array)) {
+            return false;
+        }
+        uintptr_t data = (uintptr_t)array->buffers[1], width = plan->columns[i].dtype.bits / 8;
+        /* The slow path copies misaligned values. */
+        if (data == 0 || data % width != 0 || (uintptr_t)(array->offset + rows) > (UINTPTR_MAX - data) / width) {
+            return false;
+        }
+    }
+    return true;
+}
+
+char *
+arrow_column_data(const struct ArrowArray *chunk, const PlannedColumn *column)
+{
+    const struct ArrowArray *array = chunk->children[column->index];
+    return (char *)array->buffers[1] + (chunk->offset + array->offset) * (column->dtype.bits / 8);
+}
+
+/* ---- owners ---- */
+
+typedef struct {
+    PyObject_HEAD
+    struct ArrowArray array;
+} ArrowOwner;
+
+static void
+arrow_owner_dealloc(PyObject *self)
+{
+    arrow_array_release(&((ArrowOwner *)self)->array);
+    PyObject_Free(self);
+}
+
+static PyTypeObject ArrowOwnerType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.ArrowOwner",
+    .tp_doc = "Keeps a column of an Arrow table alive.",
+    .tp_basicsize = sizeof(ArrowOwner),
+    .tp_dealloc = arrow_owner_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+PyObject *
+arrow_column_owner(struct ArrowArray *chunk, const PlannedColumn *column)
+{
+    struct ArrowArray *array = chunk->children[column->index];
+    if (array->release == NULL) {
+        return NULL; /* moved before: the chunk has one array twice among its children */
+    }
+    ArrowOwner *owner = PyObject_New(ArrowOwner, &ArrowOwnerType);
+    if (owner != NULL) {
+        owner->array = *array;
+        array->release = NULL; /* moved: the chunk does not release it */
+    }
+    return (PyObject *)owner;
+}
+
+int
+add_arrow_tables(PyObject *module)
+{
+    return PyModule_AddType(module, &TableExporterType) < 0 ? -1 : PyModule_AddType(module, &ArrowOwnerType);
+}

@@ -1,0 +1,91 @@
+/* Tables that producers export through Arrow's C data interface: their plans and their memory. */
+#ifndef ZEROCOPY_ARROW_TABLE_H
+#define ZEROCOPY_ARROW_TABLE_H
+
+#include "arrow.h"
+#include "core.h"
+
+/* ---- table_plan.c: the columns that a route takes from tables of one schema ---- */
+
+typedef struct {
+    int64_t index; /* among the children of the schema */
+    PyObject *label;
+    DLDataType dtype;
+} PlannedColumn;
+
+typedef struct {
+    PyObject_HEAD
+    int64_t n_children;
+    char *text; /* the name and the format of each child, with their terminating zeros */
+    int64_t count;
+    PlannedColumn *columns;
+} TablePlan;
+
+/* Returns a new reference to the plan of a schema: the one in `*kept` if the schema is the same, otherwise a new
+   one, which is then kept. `wanted` maps the chosen labels to their positions, or is NULL for all columns.
+   Returns NULL with or without an exception for a schema that the core does not take. */
+TablePlan *table_plan_of(PyObject **kept, const struct ArrowSchema *schema, PyObject *wanted);
+/* Parses the option columns: None, or a sequence of different labels. A dict for `wanted`, NULL in it for None. */
+int table_labels_parse(PyObject *columns, PyObject **wanted);
+
+/* ---- arrow_table.c: a table of an exporter, read once ---- */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *function; /* returns a capsule with a stream, or a pair of capsules with a schema and an array */
+    PyObject *check;    /* raises for a table that the core must not read; or NULL */
+    PyObject *select;   /* (table, list of labels): the table with these columns alone; or NULL */
+} TableExporter;
+
+extern PyTypeObject TableExporterType;
+
+/* A struct is released if its `release` is NULL. */
+typedef struct {
+    struct ArrowArrayStream stream;
+    struct ArrowSchema schema;
+    struct ArrowArray array; /* of a producer without a stream */
+} ArrowTable;
+
+/* Exports an object's table and reads its schema. -1 with or without an exception; then nothing has to be closed.
+   `labels` is NULL, or a list for `select`. */
+int arrow_table_open(const TableExporter *exporter, PyObject *obj, PyObject *labels, ArrowTable *out);
+/* Moves the next chunk to `out`. Returns 1, 0 at the end, or -1 without an exception. */
+int arrow_table_next(ArrowTable *table, struct ArrowArray *out);
+void arrow_table_close(ArrowTable *table);
+/* Releases an array that is not released yet; keeps the current exception. */
+void arrow_array_release(struct ArrowArray *array);
+
+/* Whether a chunk has what its plan needs: rows, no nulls, and structs as the specification requires. */
+bool arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan);
+/* Returns the address of the first value of a column of a chunk that fits. */
+char *arrow_column_data(const struct ArrowArray *chunk, const PlannedColumn *column);
+/* Moves a column's array to a Python object that releases it; NULL with or without an exception. */
+PyObject *arrow_column_owner(struct ArrowArray *chunk, const PlannedColumn *column);
+
+/* ---- table_route.c: what routes of tables share ---- */
+
+typedef struct {
+    Route base;
+    TableExporter *exporter;
+    Delivery delivery;
+    PyObject *labels; /* list of the chosen columns' labels, or NULL */
+    PyObject *wanted; /* dict from label to position, or NULL */
+    PyObject *plan;   /* of the last schema, or NULL */
+} TableRoute;
+
+/* Parses (exporter, importer, mutable, marks_readonly, *, fallback, copy, writable, dtype, columns). */
+PyObject *table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
+                           PyObject *(*run)(Route *self, PyObject *obj));
+void table_route_dealloc(PyObject *self);
+
+/* ---- interleave.c ---- */
+
+typedef struct {
+    const char *data;
+    ptrdiff_t stride; /* in bytes */
+} Column;
+
+/* Writes `rows` items of each of `count` columns to row-major memory; false for other sizes than 1 to 16 bytes. */
+bool interleave(char *out, const Column *columns, size_t count, size_t rows, size_t itemsize);
+
+#endif

@@ -1,0 +1,291 @@
+/* The plan of a table's schema: labels, types and positions of the columns that a route takes.
+
+   A route keeps the plan of the last schema. A table of the same schema costs a comparison of names and formats,
+   instead of a new Python string, its hash and a search for duplicates for each column. */
+#include "arrow_table.h"
+
+#define EXTENSION "ARROW:extension:name"
+/* The limits of the slow path, for schemas that claim more (zerocopy.protocols.arrow_format). */
+#define MAX_METADATA (64 << 20)
+#define MAX_FIELDS (1 << 20)
+
+static void
+plan_dealloc(PyObject *self)
+{
+    TablePlan *plan = (TablePlan *)self;
+    for (int64_t i = 0; i < plan->count; i++) {
+        Py_XDECREF(plan->columns[i].label);
+    }
+    PyMem_Free(plan->columns);
+    PyMem_Free(plan->text);
+    PyObject_Free(self);
+}
+
+static PyTypeObject TablePlanType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.TablePlan",
+    .tp_doc = "The columns that a route takes from tables of one schema.",
+    .tp_basicsize = sizeof(TablePlan),
+    .tp_dealloc = plan_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+/* ---- checks of a schema ---- */
+
+/* The DLPack type of a primitive number; false for other formats. */
+static bool
+dtype_of_format(const char *format, DLDataType *out)
+{
+    static const char letters[] = "cCsSiIlLefg";
+    static const DLDataType dtypes[] = {
+        {kDLInt, 8, 1},  {kDLUInt, 8, 1},  {kDLInt, 16, 1},  {kDLUInt, 16, 1},  {kDLInt, 32, 1},   {kDLUInt, 32, 1},
+        {kDLInt, 64, 1}, {kDLUInt, 64, 1}, {kDLFloat, 16, 1}, {kDLFloat, 32, 1}, {kDLFloat, 64, 1},
+    };
+    const char *letter = format[0] == 0 || format[1] != 0 ? NULL : strchr(letters, format[0]);
+    if (letter == NULL) {
+        return false;
+    }
+    *out = dtypes[letter - letters];
+    return true;
+}
+
+/* Reads a length of at most MAX_METADATA from metadata, and advances; false for other lengths. */
+static bool
+read_length(const char **metadata, int32_t *out)
+{
+    memcpy(out, *metadata, sizeof(*out));
+    *metadata += sizeof(*out);
+    return *out >= 0 && *out <= MAX_METADATA;
+}
+
+/* Whether metadata names an extension type, or is invalid: then the values are not plain numbers. */
+static bool
+is_extension(const char *metadata)
+{
+    int32_t pairs = 0, length;
+    const char *start = metadata;
+    if (metadata != NULL && !read_length(&metadata, &pairs)) {
+        return true;
+    }
+    for (int32_t i = 0; i < 2 * pairs; i++) { /* a key and a value of each pair */
+        if (!read_length(&metadata, &length) || metadata + length - start > MAX_METADATA) {
+            return true;
+        }
+        if (i % 2 == 0 && length == sizeof(EXTENSION) - 1 && memcmp(metadata, EXTENSION, (size_t)length) == 0) {
+            return true;
+        }
+        metadata += length;
+    }
+    return false;
+}
+
+static const char *
+name_of(const struct ArrowSchema *schema)
+{
+    return schema->name == NULL ? "" : schema->name;
+}
+
+/* Whether a schema is a struct whose children can be read. */
+static bool
+is_table(const struct ArrowSchema *schema)
+{
+    if (schema->format == NULL || strcmp(schema->format, "+s") != 0 || schema->dictionary != NULL ||
+        schema->n_children < 1 || schema->n_children > MAX_FIELDS || schema->children == NULL || is_extension(schema->metadata)) {
+        return false;
+    }
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        if (schema->children[i] == NULL || schema->children[i]->format == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether a column holds plain numbers; fills their type. */
+static bool
+is_plain(const struct ArrowSchema *field, DLDataType *dtype)
+{
+    return dtype_of_format(field->format, dtype) && field->n_children == 0 && field->dictionary == NULL &&
+           !is_extension(field->metadata);
+}
+
+/* ---- plans ---- */
+
+/* Whether a plan was made for this schema. */
+static bool
+plan_fits(const TablePlan *plan, const struct ArrowSchema *schema)
+{
+    if (plan->n_children != schema->n_children) {
+        return false;
+    }
+    const char *text = plan->text;
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        const char *parts[] = {name_of(schema->children[i]), schema->children[i]->format};
+        for (int part = 0; part < 2; part++) {
+            if (strcmp(parts[part], text) != 0) {
+                return false;
+            }
+            text += strlen(text) + 1;
+        }
+    }
+    for (int64_t i = 0; i < plan->count; i++) {
+        const struct ArrowSchema *field = schema->children[plan->columns[i].index];
+        if (field->n_children != 0 || field->dictionary != NULL || is_extension(field->metadata)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Copies the names and formats of a schema; NULL with an exception if there is no memory. */
+static char *
+copy_text(const struct ArrowSchema *schema)
+{
+    size_t size = 1;
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        size += strlen(name_of(schema->children[i])) + strlen(schema->children[i]->format) + 2;
+    }
+    char *text = PyMem_Malloc(size), *end = text;
+    if (text == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (int64_t i = 0; i < schema->n_children; i++) {
+        const char *parts[] = {name_of(schema->children[i]), schema->children[i]->format};
+        for (int part = 0; part < 2; part++) {
+            size_t length = strlen(parts[part]) + 1;
+            memcpy(end, parts[part], length);
+            end += length;
+        }
+    }
+    *end = 0;
+    return text;
+}
+
+/* Fills the plan's columns; -1 with or without an exception. */
+static int
+choose_columns(TablePlan *plan, const struct ArrowSchema *schema, PyObject *wanted)
+{
+    PyObject *seen = wanted == NULL ? PySet_New(NULL) : Py_NewRef(wanted);
+    int64_t chosen = 0;
+    int status = -1;
+    for (int64_t i = 0; seen != NULL && i < schema->n_children; i++) {
+        const char *name = name_of(schema->children[i]);
+        PyObject *label = PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), NULL);
+        Py_ssize_t place = i;
+        if (label == NULL || (wanted == NULL && PySet_Add(seen, label) < 0)) {
+            Py_XDECREF(label);
+            goto done;
+        }
+        if (wanted != NULL) {
+            PyObject *position = PyDict_GetItemWithError(wanted, label);
+            if (position == NULL) {
+                Py_DECREF(label);
+                continue;
+            }
+            place = PyLong_AsSsize_t(position);
+        }
+        PlannedColumn *column = &plan->columns[place];
+        if (column->label != NULL || !is_plain(schema->children[i], &column->dtype)) {
+            Py_DECREF(label);
+            goto done; /* two columns of one name, or not plain numbers */
+        }
+        column->label = label;
+        column->index = i;
+        chosen++;
+    }
+    /* Without `wanted`, a set smaller than the schema means that two columns have one name. */
+    if (seen != NULL && chosen == plan->count && (wanted != NULL || PySet_GET_SIZE(seen) == chosen)) {
+        status = 0;
+    }
+done:
+    Py_XDECREF(seen);
+    return PyErr_Occurred() ? -1 : status;
+}
+
+/* Makes a plan; NULL with or without an exception. */
+static TablePlan *
+plan_new(const struct ArrowSchema *schema, PyObject *wanted)
+{
+    TablePlan *plan = PyObject_New(TablePlan, &TablePlanType);
+    if (plan == NULL) {
+        return NULL;
+    }
+    plan->n_children = schema->n_children;
+    plan->count = wanted == NULL ? schema->n_children : PyDict_GET_SIZE(wanted);
+    plan->text = NULL;
+    plan->columns = PyMem_Calloc((size_t)plan->count, sizeof(PlannedColumn));
+    if (plan->columns == NULL) {
+        plan->count = 0;
+        PyErr_NoMemory();
+    }
+    else {
+        plan->text = copy_text(schema);
+    }
+    if (plan->text == NULL || choose_columns(plan, schema, wanted) < 0) {
+        Py_CLEAR(plan);
+    }
+    return plan;
+}
+
+#ifdef Py_GIL_DISABLED
+static PyMutex keeping;
+#define LOCK() PyMutex_Lock(&keeping)
+#define UNLOCK() PyMutex_Unlock(&keeping)
+#else
+#define LOCK() ((void)0) /* the GIL is held, and no Python code runs meanwhile */
+#define UNLOCK() ((void)0)
+#endif
+
+TablePlan *
+table_plan_of(PyObject **kept, const struct ArrowSchema *schema, PyObject *wanted)
+{
+    if (!is_table(schema)) {
+        return NULL;
+    }
+    LOCK();
+    TablePlan *plan = (TablePlan *)Py_XNewRef(*kept);
+    UNLOCK();
+    if (LIKELY(plan != NULL && plan_fits(plan, schema))) {
+        return plan;
+    }
+    Py_XDECREF(plan);
+    plan = plan_new(schema, wanted);
+    if (plan != NULL) {
+        LOCK();
+        PyObject *old = *kept;
+        *kept = Py_NewRef(plan);
+        UNLOCK();
+        Py_XDECREF(old);
+    }
+    return plan;
+}
+
+int
+table_labels_parse(PyObject *columns, PyObject **wanted)
+{
+    *wanted = NULL;
+    if (columns == Py_None) {
+        return 0;
+    }
+    PyObject *labels = PySequence_Tuple(columns), *places = labels == NULL ? NULL : PyDict_New();
+    for (Py_ssize_t i = 0; places != NULL && i < PyTuple_GET_SIZE(labels); i++) {
+        PyObject *place = PyLong_FromSsize_t(i);
+        if (place == NULL || !PyUnicode_CheckExact(PyTuple_GET_ITEM(labels, i)) ||
+            PyDict_SetItem(places, PyTuple_GET_ITEM(labels, i), place) < 0) {
+            Py_CLEAR(places);
+        }
+        Py_XDECREF(place);
+    }
+    bool is_valid = places != NULL && PyDict_GET_SIZE(places) == PyTuple_GET_SIZE(labels) && PyDict_GET_SIZE(places);
+    Py_XDECREF(labels);
+    if (!is_valid) {
+        Py_XDECREF(places);
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_ValueError, "columns are different labels of type str, and at least one");
+        }
+        return -1;
+    }
+    *wanted = places;
+    return 0;
+}

@@ -1,0 +1,122 @@
+/* Routes of tables that producers export through Arrow's C data interface: a dict of the target's objects. */
+#include "arrow_table.h"
+
+/* Makes an object of each column of a chunk. */
+static PyObject *
+deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArray *chunk)
+{
+    PyObject *result = PyDict_New();
+    Memory memory;
+    for (int64_t i = 0; result != NULL && i < plan->count; i++) {
+        const PlannedColumn *column = &plan->columns[i];
+        memory_init(&memory);
+        memory.data = arrow_column_data(chunk, column);
+        memory.ndim = 1;
+        memory.readonly = true;
+        memory.dtype = column->dtype;
+        memory.shape = &chunk->length;
+        memory.strides = NULL;
+        memory.owner = arrow_column_owner(chunk, column);
+        PyObject *made = memory.owner == NULL ? NULL : deliver_memory(&route->delivery, &memory);
+        if (made == NULL || PyDict_SetItem(result, column->label, made) < 0) {
+            Py_CLEAR(result);
+        }
+        Py_XDECREF(made);
+    }
+    return result;
+}
+
+static PyObject *
+run_table(Route *self, PyObject *obj)
+{
+    TableRoute *route = (TableRoute *)self;
+    ArrowTable table;
+    struct ArrowArray chunk = {0}, next = {0};
+    PyObject *result = NULL;
+    if (arrow_table_open(route->exporter, obj, route->labels, &table) < 0) {
+        return NULL;
+    }
+    /* The schema first: a table that is refused for its types costs no export of its data. */
+    TablePlan *plan = table_plan_of(&route->plan, &table.schema, route->wanted);
+    if (plan == NULL) {
+        goto done;
+    }
+    /* Several chunks are for the slow path, which says why they are copied. */
+    if (arrow_table_next(&table, &chunk) == 1 && arrow_chunk_fits(&chunk, plan) &&
+        arrow_table_next(&table, &next) == 0) {
+        result = deliver_columns(route, plan, &chunk);
+    }
+done:
+    arrow_array_release(&chunk);
+    arrow_array_release(&next);
+    arrow_table_close(&table);
+    Py_XDECREF(plan);
+    return result;
+}
+
+void
+table_route_dealloc(PyObject *self)
+{
+    TableRoute *route = (TableRoute *)self;
+    Py_XDECREF(route->exporter);
+    Py_XDECREF(route->delivery.importer);
+    Py_XDECREF(route->labels);
+    Py_XDECREF(route->wanted);
+    Py_XDECREF(route->plan);
+    route_dealloc(self);
+}
+
+PyObject *
+table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
+                 PyObject *(*run)(Route *self, PyObject *obj))
+{
+    static char *names[] = {"",     "",         "mutable", "marks_readonly", "fallback",
+                            "copy", "writable", "dtype",   "columns",        NULL};
+    PyObject *exporter, *importer, *fallback = Py_None, *columns = Py_None;
+    PyObject *copy = Py_None, *writable = Py_None, *dtype = Py_None;
+    int is_mutable, marks_readonly;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|$OOOOO:Route", names, &TableExporterType,
+                                     &exporter, &ImporterType, &importer, &is_mutable, &marks_readonly, &fallback,
+                                     &copy, &writable, &dtype, &columns)) {
+        return NULL;
+    }
+    TableRoute *self = PyObject_New(TableRoute, type);
+    if (self == NULL) {
+        return NULL;
+    }
+    memset((char *)self + sizeof(PyObject), 0, sizeof(TableRoute) - sizeof(PyObject));
+    self->base.run = run;
+    self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
+    self->exporter = (TableExporter *)Py_NewRef(exporter);
+    if (delivery_init(&self->delivery, importer, is_mutable, marks_readonly, copy, writable, dtype) < 0 ||
+        table_labels_parse(columns, &self->wanted) < 0 ||
+        (self->wanted != NULL && (self->labels = PyDict_Keys(self->wanted)) == NULL)) {
+        Py_CLEAR(self);
+    }
+    return (PyObject *)self;
+}
+
+static PyObject *
+table_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    return table_route_make(type, args, keywords, run_table);
+}
+
+static PyTypeObject TableRouteType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.TableRoute",
+    .tp_doc = "TableRoute(exporter, importer, mutable, marks_readonly, *, fallback=None, copy=None, writable=None, "
+              "dtype=None, columns=None): a table of numbers in one chunk, as a dict of columns.",
+    .tp_base = &RouteType,
+    .tp_basicsize = sizeof(TableRoute),
+    .tp_dealloc = table_route_dealloc,
+    .tp_call = route_call,
+    .tp_new = table_route_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+int
+add_table_routes(PyObject *module)
+{
+    return PyModule_AddType(module, &TableRouteType);
+}
