@@ -282,10 +282,13 @@ def _block(loop: Loop, block: int) -> tuple[int, int]:
     while True:
         spent = loop(repeat(None, count), perf_counter_ns)
         if spent >= block // 2:
-            break
+            # Again, because another process may have interrupted it: too small a block measures cold caches.
+            spent = min(spent, loop(repeat(None, count), perf_counter_ns))
+            if spent >= block // 2:
+                break
         count *= 2
     if count == 1 and spent >= block:
         return 1, spent
-    spent = loop(repeat(None, count), perf_counter_ns)
+    spent = min(spent, loop(repeat(None, count), perf_counter_ns))
     calls = max(1, round(count * block / max(spent, 1)))
     return calls, spent * calls // count

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from zerocopy._engine.explain import explain as explain
     from zerocopy._engine.memory import shares_memory as shares_memory, view as view
+    from zerocopy._engine.plan_for import plan_for as plan_for
     from zerocopy._engine.signatures import convert as convert
     from zerocopy.cli.matrix.api import matrix as matrix
     from zerocopy.device import Device as Device
@@ -63,6 +64,7 @@ __version__ = "0.1.0"
 _HOME = {
     "convert": "_engine.convert",
     "explain": "_engine.explain",
+    "plan_for": "_engine.plan_for",
     "Plan": "plan",
     "view": "_engine.memory",
     "shares_memory": "_engine.memory",

@@ -224,6 +224,8 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]
     >>> contiguous_strides((2, 3), 4)
     (12, 4)
     """
+    if len(shape) == 1:  # a column: tables have thousands
+        return (itemsize,)
     strides, step = [], itemsize
     for count in reversed(shape):
         strides.append(step)

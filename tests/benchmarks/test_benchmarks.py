@@ -19,7 +19,7 @@ from benchmarks.suite import Case, Entry, Settings, load
 from benchmarks.tables import columns, flights, frames, matrix
 from benchmarks.tables.contest import differ
 from benchmarks.tables.data import block, flights as flights_table, floats, installed, x64
-from benchmarks.timing import Pace, Statement, Timing, measure
+from benchmarks.timing import Pace, Statement, Timing, _block, measure
 
 
 def table_methods():
@@ -275,6 +275,17 @@ def test_slow_contenders_skip_rounds():
     )
     assert timings["fast"].rounds == 10
     assert 3 <= timings["slow"].rounds < 10
+
+
+@pytest.mark.parametrize("interrupted", [(), (2,), (3,), (9,)])
+def test_interrupted_calibration_does_not_change_the_block(interrupted):
+    counts = []
+
+    def loop(calls, clock):
+        counts.append(len(list(calls)))
+        return 100 * counts[-1] + 50_000 * (len(counts) in interrupted)
+
+    assert _block(loop, 10_000) == (100, 10_000)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*benchmarks.md")), ids=lambda path: path.name)

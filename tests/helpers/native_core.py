@@ -96,6 +96,7 @@ class Exported:
         self._deleter, self._destructor = _Deleter(self._delete), _Destructor(self._destroy)
         if deleter:
             self.managed.deleter = ctypes.cast(self._deleter, ctypes.c_void_p)
+        self.array: Any = None
         self.on_delete: Any = None
         self.capsules: list[Any] = []
 
@@ -123,7 +124,7 @@ class Exported:
 
 
 def exported(array: Any, **fields: Any) -> Exported:
-    """Return an `Exported` over a native array, with some fields changed."""
+    """Return an `Exported` over a native array, which it keeps alive, with some fields changed."""
     standard = by_name(array.dtype.name)
     right = {
         "data": array.ctypes.data,
@@ -132,7 +133,9 @@ def exported(array: Any, **fields: Any) -> Exported:
         "code": standard.code,
         "bits": standard.bits,
     }
-    return Exported(**right | fields)
+    result = Exported(**right | fields)
+    result.array = array
+    return result
 
 
 def consume(capsule: Any) -> Any:

@@ -1,8 +1,9 @@
-"""Fuzz the compiled core's capsules, buffers and tables: ``python -m tests.native.fuzz --count 1000000 --seed 0``.
+"""Fuzz the compiled core: ``python -m tests.native.fuzz --count 1000000 --seed 0``.
 
-Each case is made from a few random bytes. A finding prints them, and ``--replay HEX`` runs them again; a
-crash lies in the range of seeds that was printed last. The core must refuse exactly what the oracle in
-``helpers.native_cases`` calls invalid, and show the arena's bytes for the rest. Run it in a build with
+Each case, a capsule, a buffer or a table, is made from a few random bytes. A finding prints them, and
+``--replay HEX`` runs them again; a crash lies in the range of seeds that was printed last. The core must
+refuse exactly what the oracle in ``helpers.native_cases`` calls invalid, and show the arena's bytes for the
+rest. Run it in a build with
 AddressSanitizer, where the arena comes from the sanitizer's allocator (CONTRIBUTING.md).
 """
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from helpers.paths import ROOT
 
 from zerocopy import _native
 from zerocopy._native.sources import digest
@@ -96,11 +94,9 @@ def test_without_c_sources_any_library_fits(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_the_digest_changes_with_each_name_and_byte(tmp_path: Path) -> None:
-    native = ROOT / "zerocopy" / "_native"
-    for path in native.glob("*.[ch]"):
-        shutil.copy(path, tmp_path)
+    for name in ("core.h", "module.c"):
+        (tmp_path / name).write_text(f"/* {name} */", encoding="utf-8")
     first = digest(tmp_path)
-    assert first == digest(native)
     module = tmp_path / "module.c"
     seen = {first}
     module.write_bytes(module.read_bytes() + b"\n")

@@ -332,3 +332,17 @@ def test_matrix_keeps_bfloat16(order: str) -> None:
     result = zc.convert(rows, "numpy", layout=f"matrix:{order}", copy=True)
     assert result[:, 0].astype("f4").tolist() == [1, 2, 3]
     assert result.dtype == ml_dtypes.bfloat16
+
+
+@pytest.mark.parametrize("width", [1, 3, 28])
+@pytest.mark.parametrize("dtype", ["u1", "f2", "f4", "f8", "c16"])
+@pytest.mark.parametrize("rows", [0, 1, 5, 8192])
+def test_fill_writes_columns_into_a_row_major_matrix(width: int, dtype: str, rows: int) -> None:
+    from zerocopy.tables.matrix import fill
+
+    whole = (np.arange(rows * width) % 251).reshape(rows, width).astype(dtype)
+    out = np.empty((rows, width), dtype)
+    fill(out, [whole[:, k].copy() for k in range(width)])
+    assert out.tobytes() == whole.tobytes()
+    fill(out, list(whole.T))  # strided columns
+    assert out.tobytes() == whole.tobytes()

@@ -32,11 +32,9 @@ def keep(parts: Parts, cls: type, to: Any, options: Mapping[str, Any], route: Ro
     `options` holds none that is None.
     """
     global _object_keys
-    if not options.keys() <= OPTIONS:
-        return None
     compiled = _compose(parts, options, route)
-    if compiled is None:
-        return None
+    if compiled is None or not options.keys() <= OPTIONS:
+        return compiled
     if options.keys() & {"device", "dtype"}:
         if _object_keys >= MAX_OBJECT_KEYS:
             return compiled
@@ -86,24 +84,46 @@ def _compose(parts: Parts, options: Mapping[str, Any], route: Route | None) -> A
     declare_dtypes()
     if route is identity:
         return core.IdentityRoute()
+    if not options.keys() <= OPTIONS | {"columns", "layout"}:
+        return None
+    if parts.native_table is not None and parts.target.kind == "tensor":
+        return _compose_table(parts, options, route)
     exporter, importer = parts.native_exporter, parts.native_importer
     if exporter is None and "ndarray" in parts.exporters:
         exporter = core.ArrayExporter(parts.exporters["ndarray"])
     # An object of the target is returned itself, unless it is an ndarray that is copied or marked.
     owned = parts.owned and parts.exporters.get("ndarray") is not identity
     if exporter is None or importer is None or owned or not is_routable(parts.target, options):
-        return None if route is None else core.CallRoute(route)
+        return None if route is None or not options.keys() <= OPTIONS else core.CallRoute(route)
+    return core.MemoryRoute(exporter, importer, **_delivery(parts, options, route))
+
+
+def _compose_table(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
+    """Return a compiled route from a table to a dict of its columns, or to a matrix of them."""
+    labels, layout = options.get("columns"), options.get("layout")
+    others = {name: value for name, value in options.items() if name in OPTIONS}
+    has_labels = labels is None or (type(labels) in (list, tuple) and all(type(x) is str for x in labels))
+    # The route in Python takes tables that the compiled one does not; there is none to a matrix.
+    fits = has_labels and (route is not None if layout is None else layout in ("matrix", "matrix:C"))
+    if not fits or parts.native_importer is None or not is_routable(parts.target, others):
+        return None if route is None or not options.keys() <= OPTIONS else core.CallRoute(route)
+    columns = None if labels is None else tuple(labels)
+    kind = core.TableRoute if layout is None else core.MatrixRoute
+    arguments = _delivery(parts, others, route)
+    return kind(parts.native_table, parts.native_importer, **arguments, columns=columns)
+
+
+def _delivery(parts: Parts, options: Mapping[str, Any], route: Route | None) -> dict[str, Any]:
+    """Return the arguments of a compiled route that come from the target and the options."""
     dtype = parse_dtype(options["dtype"]) if "dtype" in options else None
-    return core.MemoryRoute(
-        exporter,
-        importer,
-        mutable=parts.target.mutable,
-        marks_readonly=parts.target.marks_readonly,
-        fallback=route,
-        copy=options.get("copy"),
-        writable=options.get("writable"),
-        dtype=None if dtype is None else (dtype.code, dtype.bits),
-    )
+    return {
+        "mutable": parts.target.mutable,
+        "marks_readonly": parts.target.marks_readonly,
+        "fallback": route,
+        "copy": options.get("copy"),
+        "writable": options.get("writable"),
+        "dtype": None if dtype is None else (dtype.code, dtype.bits),
+    }
 
 
 def _interned(value: Any) -> Any:

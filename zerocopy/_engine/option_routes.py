@@ -37,6 +37,7 @@ class Parts(NamedTuple):
     owned: bool  # whether the objects belong to the target
     native_exporter: Any = None  # of the compiled core
     native_importer: Any = None
+    native_table: Any = None  # exporter of tables
 
 
 def is_routable(target: Framework, options: Mapping[str, Any]) -> bool:

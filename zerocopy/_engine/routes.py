@@ -112,6 +112,8 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
             "fix fast_exporters() or fast_importers() in the file of one of the two frameworks",
             code="fast-path-raised",
         ) from error
+    if compiled is not None and not options.keys() <= native_routes.OPTIONS:
+        route = compiled  # the compiled table does not hold it
     if route is not None:
         # One atomic store of a complete route: other threads see all of it or nothing (P7).
         routes[type(obj)] = route
@@ -148,7 +150,7 @@ def find_parts(obj: Any, to: Any) -> Parts | None:
     if owned and not target.is_native(obj):
         return None
     exporters, importers = source.fast_exporters(cls), target.fast_importers()
-    native = exporters.pop("native", None), importers.pop("native", None)
+    native = exporters.pop("native", None), importers.pop("native", None), exporters.pop("native_table", None)
     return Parts(source, target, exporters, importers, owned, *native)
 
 
@@ -176,7 +178,9 @@ def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route |
     """Return the route of a table whose columns have routes of their own, with the other options."""
     exporter, labels = parts.exporters["columns"], options.get("columns")
     inner = {name: value for name, value in options.items() if name not in ("columns", "leaves")}
-    if not is_routable(parts.target, inner) or not (labels is None or type(labels) in (list, tuple)):
+    if options and not is_routable(parts.target, inner):
+        return None
+    if not (labels is None or type(labels) in (list, tuple)):
         return None
     chosen = None if labels is None else tuple(labels)
 

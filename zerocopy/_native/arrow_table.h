@@ -62,4 +62,30 @@ char *arrow_column_data(const struct ArrowArray *chunk, const PlannedColumn *col
 /* Moves a column's array to a Python object that releases it; NULL with or without an exception. */
 PyObject *arrow_column_owner(struct ArrowArray *chunk, const PlannedColumn *column);
 
+/* ---- table_route.c: what routes of tables share ---- */
+
+typedef struct {
+    Route base;
+    TableExporter *exporter;
+    Delivery delivery;
+    PyObject *labels; /* list of the chosen columns' labels, or NULL */
+    PyObject *wanted; /* dict from label to position, or NULL */
+    PyObject *plan;   /* of the last schema, or NULL */
+} TableRoute;
+
+/* Parses (exporter, importer, mutable, marks_readonly, *, fallback, copy, writable, dtype, columns). */
+PyObject *table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
+                           PyObject *(*run)(Route *self, PyObject *obj));
+void table_route_dealloc(PyObject *self);
+
+/* ---- interleave.c ---- */
+
+typedef struct {
+    const char *data;
+    ptrdiff_t stride; /* in bytes */
+} Column;
+
+/* Writes `rows` items of each of `count` columns to row-major memory; false for other sizes than 1 to 16 bytes. */
+bool interleave(char *out, const Column *columns, size_t count, size_t rows, size_t itemsize);
+
 #endif

@@ -65,9 +65,10 @@ typedef struct {
     uint64_t keys[MAX_WORDS];
     Py_ssize_t key_count;
     Probe requires_grad;
-    /* The owner of the memory, and whether it may still move its memory: then `fix(obj)` forbids that. */
+    /* The owner of the memory, and whether it may still move its memory. Then `as_array(obj)` forbids that and
+       returns an ndarray; it raises for data types that NumPy lacks, for which `fix(obj)` forbids it. */
     Probe storage, resizable;
-    PyObject *fix;
+    PyObject *as_array, *fix;
 } ExchangeExporter;
 
 /* Whether an object holds plain memory: dense, on the host, without lazy bits, wrappers or gradients. */
@@ -114,7 +115,7 @@ static int
 describe(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
 {
     DLTensor tensor;
-    if (UNLIKELY(!is_plain(exporter, obj) || exporter->api->dltensor_from_py_object_no_sync(obj, &tensor) != 0)) {
+    if (UNLIKELY(exporter->api->dltensor_from_py_object_no_sync(obj, &tensor) != 0)) {
         return -1;
     }
     if (UNLIKELY(tensor.device.device_type != kDLCPU || tensor.ndim > MAX_NDIM || tensor.data == NULL)) {
@@ -138,33 +139,57 @@ describe(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
     return 0;
 }
 
+/* Exports an object whose storage can still move its memory: as an ndarray, or after `fix`. */
+static int
+export_new_storage(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
+{
+    PyObject *array = call_one(exporter->as_array, obj);
+    if (LIKELY(array != NULL)) {
+        int status = PyArray_CheckExact(array) ? export_ndarray(array, out) : -1;
+        Py_DECREF(array); /* `out` holds it */
+        out->owner_is_result = status == 0;
+        return status;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
+        return -1;
+    }
+    PyErr_Clear();
+    PyObject *done = call_one(exporter->fix, obj);
+    if (done == NULL) {
+        return -1;
+    }
+    Py_DECREF(done);
+    /* The function, or another thread meanwhile, may have changed the object or its storage. */
+    bool is_fixed;
+    PyObject *storage = is_plain(exporter, obj) ? take_storage(exporter, obj, &is_fixed) : NULL;
+    out->owner = storage;
+    if (storage == NULL || !is_fixed || describe(exporter, obj, out) < 0) {
+        Py_CLEAR(out->owner);
+        return -1;
+    }
+    return 0;
+}
+
 static int
 run_exchange(Exporter *self, PyObject *obj, Memory *out)
 {
     const ExchangeExporter *exporter = (const ExchangeExporter *)self;
-    bool is_fixed;
     memory_init(out);
-    if (UNLIKELY(describe(exporter, obj, out) < 0)) {
+    if (UNLIKELY(!is_plain(exporter, obj))) {
         return -1;
     }
-    out->owner = take_storage(exporter, obj, &is_fixed);
-    if (UNLIKELY(out->owner != NULL && !is_fixed)) {
-        PyObject *done = call_one(exporter->fix, obj);
-        Py_CLEAR(out->owner);
-        if (done == NULL) {
-            return -1;
-        }
-        Py_DECREF(done);
-        /* The function, or another thread meanwhile, may have replaced or resized the storage. */
-        if (describe(exporter, obj, out) < 0) {
-            return -1;
-        }
-        out->owner = take_storage(exporter, obj, &is_fixed);
-        if (out->owner != NULL && !is_fixed) {
-            Py_CLEAR(out->owner);
-        }
+    bool is_fixed;
+    PyObject *storage = take_storage(exporter, obj, &is_fixed);
+    if (UNLIKELY(storage == NULL || !is_fixed)) {
+        Py_XDECREF(storage);
+        return storage == NULL ? -1 : export_new_storage(exporter, obj, out);
     }
-    return out->owner == NULL ? -1 : 0;
+    out->owner = storage;
+    if (UNLIKELY(describe(exporter, obj, out) < 0)) {
+        Py_CLEAR(out->owner);
+        return -1;
+    }
+    return 0;
 }
 
 /* Returns the API of a capsule, or NULL with an exception. */
@@ -187,6 +212,7 @@ exchange_exporter_dealloc(PyObject *self)
     Py_XDECREF(exporter->requires_grad.descriptor);
     Py_XDECREF(exporter->storage.descriptor);
     Py_XDECREF(exporter->resizable.descriptor);
+    Py_XDECREF(exporter->as_array);
     Py_XDECREF(exporter->fix);
     PyObject_Free(self);
 }
@@ -195,11 +221,12 @@ static PyObject *
 exchange_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"", "impl_offset", "key_offset", "meta_offset", "keys",
-                            "requires_grad", "storage", "resizable", "fix", NULL};
-    PyObject *capsule, *keys, *requires_grad, *storage, *resizable, *fix;
+                            "requires_grad", "storage", "resizable", "as_array", "fix", NULL};
+    PyObject *capsule, *keys, *requires_grad, *storage, *resizable, *as_array, *fix;
     Py_ssize_t impl, key, meta;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OnnnO!OOOO:ExchangeExporter", names, &capsule, &impl, &key,
-                                     &meta, &PyTuple_Type, &keys, &requires_grad, &storage, &resizable, &fix)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OnnnO!OOOOO:ExchangeExporter", names, &capsule, &impl, &key,
+                                     &meta, &PyTuple_Type, &keys, &requires_grad, &storage, &resizable, &as_array,
+                                     &fix)) {
         return NULL;
     }
     const DLPackExchangeAPI *api = api_of(capsule);
@@ -221,6 +248,7 @@ exchange_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->impl_offset = impl;
     self->key_offset = key;
     self->meta_offset = meta;
+    self->as_array = Py_NewRef(as_array);
     self->fix = Py_NewRef(fix);
     self->key_count = PyTuple_GET_SIZE(keys);
     for (Py_ssize_t i = 0; i < self->key_count; i++) {

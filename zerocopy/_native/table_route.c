@@ -1,15 +1,6 @@
 /* Routes of tables that producers export through Arrow's C data interface: a dict of the target's objects. */
 #include "arrow_table.h"
 
-typedef struct {
-    Route base;
-    TableExporter *exporter;
-    Delivery delivery;
-    PyObject *labels; /* list of the chosen columns' labels, or NULL */
-    PyObject *wanted; /* dict from label to position, or NULL */
-    PyObject *plan;   /* of the last schema, or NULL */
-} TableRoute;
-
 /* Makes an object of each column of a chunk. */
 static PyObject *
 deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArray *chunk)
@@ -63,7 +54,7 @@ done:
     return result;
 }
 
-static void
+void
 table_route_dealloc(PyObject *self)
 {
     TableRoute *route = (TableRoute *)self;
@@ -75,15 +66,16 @@ table_route_dealloc(PyObject *self)
     route_dealloc(self);
 }
 
-static PyObject *
-table_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+PyObject *
+table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
+                 PyObject *(*run)(Route *self, PyObject *obj))
 {
     static char *names[] = {"",     "",         "mutable", "marks_readonly", "fallback",
                             "copy", "writable", "dtype",   "columns",        NULL};
     PyObject *exporter, *importer, *fallback = Py_None, *columns = Py_None;
     PyObject *copy = Py_None, *writable = Py_None, *dtype = Py_None;
     int is_mutable, marks_readonly;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|$OOOOO:TableRoute", names, &TableExporterType,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|$OOOOO:Route", names, &TableExporterType,
                                      &exporter, &ImporterType, &importer, &is_mutable, &marks_readonly, &fallback,
                                      &copy, &writable, &dtype, &columns)) {
         return NULL;
@@ -93,7 +85,7 @@ table_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         return NULL;
     }
     memset((char *)self + sizeof(PyObject), 0, sizeof(TableRoute) - sizeof(PyObject));
-    self->base.run = run_table;
+    self->base.run = run;
     self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
     self->exporter = (TableExporter *)Py_NewRef(exporter);
     if (delivery_init(&self->delivery, importer, is_mutable, marks_readonly, copy, writable, dtype) < 0 ||
@@ -102,6 +94,12 @@ table_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         Py_CLEAR(self);
     }
     return (PyObject *)self;
+}
+
+static PyObject *
+table_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    return table_route_make(type, args, keywords, run_table);
 }
 
 static PyTypeObject TableRouteType = {

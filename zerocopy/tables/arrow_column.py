@@ -99,7 +99,12 @@ class ArrowColumn(Column):
     @property
     def null_count(self) -> int:
         if self._null_count is None:
-            self._null_count = sum([memory.null_count(chunk) for chunk in self.chunks])
+            chunks = self._chunks or self.chunks
+            self._null_count = (
+                memory.null_count(chunks[0])
+                if len(chunks) == 1
+                else sum([memory.null_count(chunk) for chunk in chunks])
+            )
         return self._null_count
 
     def mask(self) -> Source:
@@ -210,9 +215,10 @@ class ArrowColumn(Column):
 
     def _blocks(self, dtype: DType, shape: tuple[int, ...], buffer: int) -> Source:
         """Return a buffer of elements of one width: an alias, or the chunks concatenated."""
-        width = dtype.itemsize * prod(shape)
-        if len(self.chunks) == 1:
-            chunk = self.chunks[0]
+        width = dtype.itemsize * prod(shape) if shape else dtype.itemsize
+        chunks = self._chunks or self.chunks
+        if len(chunks) == 1:
+            chunk = chunks[0]
             ptr = chunk.buffers[buffer]
             return self._alias(ptr + chunk.offset * width if ptr else 0, (chunk.length, *shape), dtype, chunk)
 

@@ -12,7 +12,7 @@ _NAME = "pyarrow"
 
 def hub() -> Any:
     """Return the hub's framework, with its module imported."""
-    framework = registry.by_name(_NAME)
+    framework = registry.find(_NAME) or registry.by_name(_NAME)
     framework.module()
     return framework
 

@@ -6,7 +6,7 @@ written in blocks of rows if it is row-major.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -18,8 +18,6 @@ from zerocopy.device import HOST, same_memory_space
 from zerocopy.dtype import NATIVE_NAMES, by_name
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.layout import threads
-from zerocopy.layout.record_type import record_type
-from zerocopy.layout.transposition import to_rows
 from zerocopy.plan import Plan
 from zerocopy.protocols import cuda_array_interface
 from zerocopy.protocols.array_interface import aligned_empty
@@ -33,15 +31,15 @@ from zerocopy.tables.decode import TensorLeaf, decode, refused_by
 from zerocopy.tables.hub import loaded_hub
 from zerocopy.tables.nulls import NO_MASK
 from zerocopy.tables.options import Request
+from zerocopy.tables.row_writer import LARGE, fill
 from zerocopy.tables.summary import combine_errors
 
 #: Arrow pads its buffers to multiples of this (Columnar Format, "Buffer Alignment and Padding").
 _PADDING = 64
 #: The largest gap, in bytes, between columns of one array that is not worth a copy.
 _PAGE = 4096
-#: From this size on, in bytes, NumPy's allocator gets fresh pages from the kernel.
-_LARGE = 1 << 22
 _COLUMNS = Fix(options={"layout": "columns"}, effect="gives each column on its own")
+_SEPARATE = Reason("the columns are in separate memory", code="separate-memory", fixes=[_COLUMNS])
 #: Elements, and at least rows, that are cast at a time.
 _BLOCK, _ROWS = 1 << 14, 64
 _STACK = "convert the columns, and stack them there: torch.stack(list(x.values()), 1), cupy.stack(...)"
@@ -130,10 +128,9 @@ def _listed(labels: list[Hashable]) -> str:
 def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
     order = request.options.layout[-1] if request.options.layout not in (None, "matrix") else ""
     sources = [leaf.source for leaf in leaves]
-    if not leaves:
-        # Without columns the type is float64, as in pandas.
+    if not leaves:  # the type is float64, as in pandas
         return _written(table, [], order, request, [])
-    why = list(dict.fromkeys(reason for source in sources for reason in source.reasons))
+    why = list({reason: None for source in sources for reason in source.reasons})
     first = sources[0].view.device
     if not all(same_memory_space(source.view.device, first) for source in sources):
         raise UnsupportedConversionError(
@@ -142,13 +139,7 @@ def _source(table: Table, leaves: list[TensorLeaf], request: Request) -> Source:
     if not why:
         strides = _strides([source.view for source in sources])
         if strides is None:
-            why.append(
-                Reason(
-                    "the columns are in separate memory",
-                    code="separate-memory",
-                    fixes=[_COLUMNS],
-                )
-            )
+            why.append(_SEPARATE)
         elif order and not _in_order(order, strides, (table.length, len(leaves))):
             stored = "column by column" if order == "C" else "row by row"
             why.append(
@@ -287,7 +278,7 @@ def _written(
     def host() -> Array:
         if any(leaf.source.writer is not None for leaf in leaves):
             return _cast_columns(leaves, (rows, width), dtype.storage, view.strides == row_major)
-        pieces = [list(_pieces(c, leaf)) for c, leaf in zip(table.columns, leaves, strict=True)]
+        pieces = [_pieces(c, leaf) for c, leaf in zip(table.columns, leaves, strict=True)]
         if view.strides == row_major:
             return _by_rows(pieces, rows, dtype.storage)
         return _by_columns(pieces, rows, dtype.storage)
@@ -295,29 +286,29 @@ def _written(
     return Source(table.name, view, host, "arrow-c", why, obj=view)
 
 
-def _pieces(column: Column, leaf: TensorLeaf) -> Iterator[Array]:
-    """Yield a column's values, chunk by chunk if there are several."""
+def _pieces(column: Column, leaf: TensorLeaf) -> list[Array]:
+    """Return a column's values, chunk by chunk if there are several."""
     source = leaf.source
     if (
-        isinstance(column, ArrowColumn)
-        and column.field.kind == "number"
-        and source.view.device.is_host
-        and len(column.chunks) > 1
-        and not column.null_count
+        not isinstance(column, ArrowColumn)
+        or len(column.chunks) < 2
+        or column.field.kind != "number"
+        or column.null_count
+        or not source.view.device.is_host
     ):
-        dtype = source.view.dtype
-        for chunk in column.chunks:
-            if chunk.length:
-                start = chunk.buffers[1] + chunk.offset * dtype.itemsize
-                yield memory.read(chunk, start, chunk.length, dtype)
-    else:
-        yield on_device.fetch(source)
+        return [on_device.fetch(source)]
+    dtype = source.view.dtype
+    return [
+        memory.read(chunk, chunk.buffers[1] + chunk.offset * dtype.itemsize, chunk.length, dtype)
+        for chunk in column.chunks
+        if chunk.length
+    ]
 
 
 def _memory(shape: tuple[int, int], storage: np.dtype[Any]) -> Array:
     """Return uninitialised memory from the allocator that is faster."""
     nbytes = shape[0] * shape[1] * storage.itemsize
-    hub = loaded_hub() if nbytes >= _LARGE else None
+    hub = loaded_hub() if nbytes >= LARGE else None
     if hub is None:
         return aligned_empty(shape, storage)
     # The kernel clears the pages of NumPy's large allocations; Arrow's pool reuses freed ones.
@@ -334,14 +325,13 @@ def _cast_columns(
     writers = [leaf.source.writer() if leaf.source.writer else _copier(leaf.source) for leaf in leaves]
     step = max(_ROWS, _BLOCK // max(1, shape[1])) if by_rows else _BLOCK
 
-    def fill(low: int, high: int) -> None:
+    def cast(low: int, high: int) -> None:
         for start in range(low, high, step):
             block = out[start : min(start + step, high)]
             for column, write in enumerate(writers):
                 write(start, block[:, column])
 
-    shares = threads.split_rows(shape[0], out.nbytes, None, 1)
-    threads.run([partial(fill, low, high) for low, high in shares])
+    threads.run([partial(cast, *share) for share in threads.split_rows(shape[0], out.nbytes, None, 1)])
     return out
 
 
@@ -374,9 +364,9 @@ def _by_rows(pieces: list[list[Array]], rows: int, storage: np.dtype[Any]) -> Ar
     out = _memory((rows, len(pieces)), storage)
     if not out.size:
         return out
-    # The kernels see a row as a record of values of one width.
-    record = record_type(np.dtype([(f"{k}", f"V{storage.itemsize}") for k in range(len(pieces))]))
-    records = out.view(record.dtype)[:, 0]
+    if all(len(parts) == 1 for parts in pieces):
+        fill(out, [parts[0] for parts in pieces])
+        return out
     # The rows at which any column begins a chunk: between two of them each column is one array.
     starts = {0, rows}
     for parts in pieces:
@@ -389,9 +379,6 @@ def _by_rows(pieces: list[list[Array]], rows: int, storage: np.dtype[Any]) -> Ar
             while begins[k] + len(current[k]) <= low:
                 begins[k] += len(current[k])
                 current[k] = next(remaining)
-        segment = [
-            values[low - begin : high - begin].view(record.leaves[0].dtype)
-            for values, begin in zip(current, begins, strict=True)
-        ]
-        to_rows(segment, record, records[low:high], None)
+        both = zip(current, begins, strict=True)
+        fill(out[low:high], [values[low - begin : high - begin] for values, begin in both])
     return out

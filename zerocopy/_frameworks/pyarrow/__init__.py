@@ -146,8 +146,12 @@ class PyArrow(Hub):
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        ndim = view.ndim
+        ndim = len(view.shape)
         form = self._form(ndim)
+        if form == "Array" and ndim == 1 and view.dtype.name in _NUMBERS:  # columns: tables have thousands
+            size = view.dtype.itemsize
+            if (view.strides[0] == size or view.shape[0] < 2) and not view.ptr % size:
+                return []
         label = self.label or f"pyarrow.{form}"
         flat = view.dtype.name == "bool" and form == "Array"
         if view.dtype.name not in _NUMBERS and not flat:

@@ -72,5 +72,5 @@ class _ArrayColumn(ArrowColumn):
 
 def _flat_memory(field: Field, chunk: Any) -> arrow_c.Memory:
     """Describe an array without children as the C data interface would."""
-    places = tuple(buffer.address if buffer is not None else 0 for buffer in chunk.buffers())
+    places = tuple([buffer.address if buffer is not None else 0 for buffer in chunk.buffers()])
     return arrow_c.Memory(field, len(chunk), chunk.offset, chunk.null_count, places, (), None, chunk)

@@ -83,9 +83,9 @@ class Hub(Framework):
             if not source.view.c_contiguous:
                 reasons.append(obstacles.layout("Arrow", "memory without gaps"))
             return reasons
-        form = self._form_of(source.view.ndim)
+        form = self._form_of(len(source.view.shape))
         obstructions = form.copy_reasons(source.view)
-        if source.view.ndim > 1 and not obstructions and not source.view.c_contiguous:
+        if len(source.view.shape) > 1 and not obstructions and not source.view.c_contiguous:
             # The type could be permuted; most readers of such columns would ignore that.
             obstructions = [obstacles.layout("a column of tensors", "row-major memory")]
         return reasons + obstructions
@@ -99,8 +99,8 @@ class Hub(Framework):
         array = on_device.fetch(source)
         if not array.flags.c_contiguous or (on_host and not source.reasons and column.obstacles):
             array = aligned_copy(array)
-        if view.ndim > 1 and field is None:
-            return self._form_of(view.ndim).from_host(array, view.dtype, HOST, None)
+        if len(view.shape) > 1 and field is None:
+            return self._form_of(len(view.shape)).from_host(array, view.dtype, HOST, None)
         bitmap = None if nulls is None or not column.null_count else _bitmap(pa, nulls)
         count = 0 if bitmap is None else column.null_count
         storage = array.view("int8") if view.dtype.name == "bool" else array

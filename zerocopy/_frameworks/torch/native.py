@@ -40,6 +40,7 @@ def exporter(torch: Any) -> Any:
             requires_grad=tensor.__dict__["requires_grad"],
             storage=tensor.__dict__["untyped_storage"],
             resizable=storage.__dict__["resizable"],
+            as_array=torch.Tensor.numpy,
             fix=_storage_fixer(torch),
         )
     except (KeyError, TypeError):
@@ -62,7 +63,7 @@ def _api(torch: Any) -> Any:
 
 
 def _storage_fixer(torch: Any) -> Callable[[Any], Any]:
-    """Return a function after which torch refuses to resize a tensor's storage.
+    """Return a function after which torch refuses to resize a tensor's storage, for types that NumPy lacks.
 
     ``Tensor.numpy`` does so, once per storage; DLPack's exporters do not, and their results would
     read freed memory after ``resize_``.

@@ -1,0 +1,209 @@
+"""``plan_for``: its converters give what ``convert`` gives, and refuse types that a target lacks at once."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.arrays import sample
+from helpers.frameworks import HOST, PAIRS
+from helpers.option_cases import TABLE_OPTIONS, outcome, tables, variants
+from helpers.table_cases import KINDS, TABLES, shaped
+
+import zerocopy as zc
+from zerocopy import registry
+from zerocopy._engine import routes
+from zerocopy._engine.plan_for import Converter
+
+pa = pytest.importorskip("pyarrow")
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"copy": False},
+    {"copy": True},
+    {"writable": False},
+    {"dtype": "float32"},
+]
+
+
+def check(converter: Converter, x: Any, to: str, options: dict[str, Any]) -> None:
+    """Check that a converter gives what ``convert`` gives, errors included."""
+    expected = outcome(x, to, options)
+    for _ in range(2):
+        assert outcome(x, to, options, lambda obj, to, **options: converter(obj)) == expected, (to, options)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("to", HOST)
+def test_a_converter_takes_every_ndarray(to: str, options: dict[str, Any]) -> None:
+    for argument in (np.ndarray, sample("f4", (64,))):
+        routes.clear()
+        converter = zc.plan_for(argument, to, **options)
+        for x in variants().values():
+            check(converter, x, to, options)
+
+
+@pytest.mark.parametrize(("source", "to"), PAIRS)
+def test_a_converter_takes_objects_of_every_framework(source: str, to: str) -> None:
+    converter = zc.plan_for(np.ndarray, to, copy=False)
+    x = zc.convert(sample("f4", (64,)), source)
+    check(converter, x, to, {"copy": False})
+    check(converter, [x, {"x": x}], to, {"copy": False})
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("to", HOST)
+def test_a_converter_takes_every_table(to: str) -> None:
+    for warm, others in tables():
+        for options in TABLE_OPTIONS:
+            converter = zc.plan_for(type(warm), to, **options)
+            for table in (warm, *others):
+                check(converter, table, to, options)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("to", [*HOST, *(t for t in TABLES if t not in HOST)])
+@pytest.mark.parametrize("options", [{}, {"copy": False}, {"encode": True}, {"nulls": "mask"}], ids=str)
+def test_a_refused_schema_is_one_that_convert_refuses(to: str, options: dict[str, Any]) -> None:
+    """plan_for raises only what every table with the schema raises, also one without rows."""
+    for name, kind in KINDS.items():
+        column = shaped(kind, "plain")
+        table = pa.table({"x": column, "y": pa.array(np.arange(len(column)))})
+        try:
+            converter = zc.plan_for(table.schema, to, **options)
+        except zc.ZeroCopyError as error:
+            for rows in (table, table.slice(0, 0)):
+                with pytest.raises(zc.ZeroCopyError) as refusal:
+                    zc.convert(rows, to, **options)
+                assert (type(refusal.value), refusal.value.code) == (type(error), error.code), name  # noqa: PT017
+        else:
+            assert kind_of(converter, table) == kind_of(zc.convert, table, to, **options), name
+
+
+def kind_of(convert: Any, *arguments: Any, **options: Any) -> Any:
+    """Return the type of a result, or of an error with its code."""
+    try:
+        return type(convert(*arguments, **options))
+    except zc.ZeroCopyError as error:
+        return type(error), error.code
+
+
+def test_schemas_of_other_libraries_and_single_types() -> None:
+    text = pa.schema({"x": pa.int64(), "name": pa.string()})
+    schemas = [text]
+    for library in ("polars", "nanoarrow"):
+        module = pytest.importorskip(library) if library in registry.frameworks() else None
+        if module is not None and registry.frameworks()[library].installed:
+            schemas.append(
+                module.Schema({"x": module.Int64, "name": module.String})
+                if library == "polars"
+                else module.c_schema(text)
+            )
+    for schema in schemas:
+        with pytest.raises(zc.UnsupportedConversionError, match="name"):
+            zc.plan_for(schema, "numpy")
+        assert zc.plan_for(schema, "numpy", columns=["x"])(pa.table({"x": [1]}))["x"].tolist() == [1]
+    with pytest.raises(zc.UnsupportedConversionError):
+        zc.plan_for(pa.string(), "numpy")
+    assert zc.plan_for(pa.int64(), "numpy")(pa.array([1, 2])).tolist() == [1, 2]
+
+
+def test_a_schema_names_missing_columns() -> None:
+    schema = pa.schema({"price": pa.float64()})
+    with pytest.raises(zc.UnsupportedConversionError) as caught:
+        zc.plan_for(schema, "numpy", columns=["prices"])
+    assert caught.value.code == "unknown-name"
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"to": "numpyy"}, zc.UnknownFrameworkError),
+        ({"to": "numpy", "copy": 1}, ValueError),
+        ({"to": "numpy", "colour": 1}, TypeError),
+        ({"to": "numpy", "dtype": "floot"}, ValueError),
+        ({"to": "numpy", "device": "cuda"}, zc.DeviceError),
+        ({"to": "numpy", "layout": "rows"}, ValueError),
+        ({"to": "numpy", "columns": "a"}, ValueError),
+    ],
+)
+def test_certain_errors_are_raised_at_once(options: dict[str, Any], error: type[Exception]) -> None:
+    for subject in (np.ndarray, sample("f4"), pa.schema({"a": pa.int64()})):
+        with pytest.raises(error):
+            zc.plan_for(subject, **options)
+
+
+def test_options_are_copied() -> None:
+    labels, nulls = ["a"], {"a": 0}
+    table = pa.table({"a": [1, None], "b": [2, 3]})
+    converter = zc.plan_for(table, "numpy", columns=labels, nulls=nulls)
+    labels[:] = ["b"]
+    nulls["a"] = 7
+    converter.options["columns"] = None
+    assert converter.options == {"columns": ["a"], "nulls": {"a": 0}}
+    assert {name: x.tolist() for name, x in converter(table).items()} == {"a": [1, 0]}
+    once = zc.plan_for(table, "numpy", columns=iter(["b"]))
+    assert [list(once(table)) for _ in range(3)] == [["b"]] * 3
+
+
+def test_representation_and_explanation() -> None:
+    x = sample("f4", (64,))
+    converter = zc.plan_for(x, "numpy", copy=True)
+    assert repr(converter) == "<converter to 'numpy', copy=True>"
+    assert (converter.to, converter.options) == ("numpy", {"copy": True})
+    assert str(converter.explain(x)) == str(zc.explain(x, "numpy", copy=True))
+    assert repr(zc.plan_for(np.ndarray, np)) == "<converter to numpy>"
+
+
+def test_pickled_converter() -> None:
+    table = pa.table({"a": [1], "b": [2]})
+    converter = pickle.loads(pickle.dumps(zc.plan_for(table.schema, "numpy", columns=["b"])))
+    assert list(converter(table)) == ["b"]
+    with pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(zc.plan_for(table.schema, np))
+
+
+def test_a_converter_survives_new_frameworks_and_dropped_tables() -> None:
+    x = sample("f4", (64,))
+    converter = zc.plan_for(x, "numpy", copy=False)
+    assert converter._routes
+    zc.register(registry.by_name("numpy"))
+    assert not converter._routes
+    assert converter(x) is x
+    assert converter._routes is routes.routes_of("numpy", {"copy": False})
+    for i in range(routes.MAX_OPTION_TABLES + 1):
+        routes.routes_of("numpy", {"columns": [str(i)]})
+    assert converter(x) is x
+    assert converter._routes
+
+
+def test_the_route_is_made_at_once_for_an_object_and_kept_for_its_type() -> None:
+    converter = zc.plan_for(sample("f4"), "numpy", writable=False)
+    assert np.ndarray in converter._routes
+    assert isinstance(converter, Converter)
+
+
+def test_threads_share_a_converter() -> None:
+    x, errors = sample("f4", (64,)), []
+    converters = {to: zc.plan_for(np.ndarray, to, copy=False) for to in HOST}
+
+    def work() -> None:
+        try:
+            for _ in range(200):
+                for converter in converters.values():
+                    assert zc.shares_memory(converter(x), x)
+        except BaseException as error:  # noqa: BLE001 - shown by the main thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        routes.clear()
+        for thread in threads:
+            thread.join(0.002)
+    assert not errors

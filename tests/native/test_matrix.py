@@ -1,0 +1,250 @@
+"""The compiled matrix: columns written to rows, and the route of layout="matrix"."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.arrow_producers import TableProducer, declare_dtypes, numbers
+
+import zerocopy as zc
+from zerocopy import registry
+from zerocopy._native import core
+
+if not hasattr(core, "MatrixRoute"):
+    pytest.skip("needs the compiled core", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def _dtypes() -> None:
+    declare_dtypes()
+
+
+# -- interleave -----------------------------------------------------------------------
+
+SIZES = {"u1": 1, "i2": 2, "f4": 4, "f8": 8, "c16": 16, "V4": 4}
+
+
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 200])
+@pytest.mark.parametrize("width", [1, 3, 4, 5, 9])
+def test_every_value_is_written_and_nothing_else(kind: str, rows: int, width: int) -> None:
+    size = SIZES[kind]
+    random = np.random.default_rng(rows * width)
+    columns = [
+        np.frombuffer(random.bytes(rows * size), kind) if rows else np.empty(0, kind) for _ in range(width)
+    ]
+    block = np.full(rows * width * size + 128, 0xA5, np.uint8)
+    out = block[64 : 64 + rows * width * size].view(kind).reshape(rows, width)
+    core.interleave(out, columns)
+    for k, column in enumerate(columns):
+        assert out[:, k].tobytes() == column.tobytes()
+    assert {*block[:64], *block[64 + rows * width * size :]} == {0xA5}
+
+
+@pytest.mark.parametrize("step", [2, -1, -3, 0])
+def test_columns_of_any_stride(step: int) -> None:
+    base = np.arange(1000.0)
+    column = np.lib.stride_tricks.as_strided(base[500:], (130,), (8 * step,))
+    out = np.empty((130, 6))
+    core.interleave(out, [base[:130], column, column, column, column, base[1:131]])
+    np.testing.assert_array_equal(out, np.stack([base[:130], *[column] * 4, base[1:131]], axis=1))
+
+
+def test_memory_that_is_not_aligned() -> None:
+    column = np.frombuffer(b"\0" + np.arange(100.0).tobytes(), np.uint8)[1:].view("f8")
+    assert not column.flags.aligned
+    out = np.empty(3201, np.uint8)[1:].view("f8").reshape(100, 4)
+    core.interleave(out, [column] * 4)
+    np.testing.assert_array_equal(out, np.stack([column] * 4, axis=1))
+
+
+def _readonly() -> Any:
+    out = np.empty((4, 2))
+    out.flags.writeable = False
+    return out
+
+
+@pytest.mark.parametrize(
+    ("out", "columns"),
+    [
+        (np.empty((4, 2)), [np.zeros(4)]),
+        (np.empty((4, 2)), [np.zeros(4), np.zeros(3)]),
+        (np.empty((4, 2)), [np.zeros(4), np.zeros(5)]),
+        (np.empty((4, 2)), [np.zeros(4), np.zeros(4, np.float32)]),
+        (np.empty((4, 2)), [np.zeros(4), np.zeros((4, 1))]),
+        (np.empty((4, 2)), [np.zeros(4), [0.0] * 4]),
+        (np.empty((4, 2)), [np.zeros(4), np.zeros(4, object)]),
+        (np.empty((4, 2), object), [np.zeros(4, object)] * 2),
+        (np.empty((2, 4)).T, [np.zeros(4)] * 2),
+        (np.empty((4, 4))[:, :2], [np.zeros(4)] * 2),
+        (np.empty(4), [np.zeros(4)]),
+        (np.empty((4, 2), "V3"), [np.zeros(4, "V3")] * 2),
+        (_readonly(), [np.zeros(4)] * 2),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(out: Any, columns: Any) -> None:
+    with pytest.raises(ValueError, match=r"interleave|read-only"):
+        core.interleave(out, columns)
+
+
+def test_objects_that_are_not_arrays_are_refused() -> None:
+    with pytest.raises(TypeError):
+        core.interleave([[0.0]], [np.zeros(1)])
+    with pytest.raises(TypeError):
+        core.interleave(np.empty((1, 1)), 5)
+
+
+def test_threads_fill_parts_of_one_matrix() -> None:
+    columns = [np.random.default_rng(k).random(40_000) for k in range(7)]
+    out = np.empty((40_000, 7))
+
+    def fill(low: int) -> None:
+        core.interleave(out[low : low + 10_000], [column[low : low + 10_000] for column in columns])
+
+    threads = [threading.Thread(target=fill, args=(low,)) for low in range(0, 40_000, 10_000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(out, np.stack(columns, axis=1))
+
+
+# -- the route ------------------------------------------------------------------------
+
+
+def matrix_route(exporter: Any, to: str = "numpy", **options: Any) -> Any:
+    target = registry.find(to)
+    assert target is not None
+    marks = {"mutable": target.mutable, "marks_readonly": to == "numpy"}
+    return core.MatrixRoute(exporter, target.fast_importers()["native"], **marks, **options)
+
+
+def by_stream(producer: Any, **options: Any) -> Any:
+    return matrix_route(core.TableExporter(TableProducer.__arrow_c_stream__), **options)(producer)
+
+
+def apart(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return equal arrays at different distances of more than a page, which no matrix can alias."""
+    length = max(array.nbytes for array in columns.values()) + 8192
+    block = np.empty((len(columns), length + 64 * len(columns)), np.uint8)
+    placed = {}
+    for k, (name, array) in enumerate(columns.items()):
+        placed[name] = block[k, 64 * (k % 2) : 64 * (k % 2) + array.nbytes].view(array.dtype)
+        placed[name][:] = array
+    return placed
+
+
+def equal_types(rows: int, width: int = 3) -> dict[str, Any]:
+    return apart({f"c{k}": np.random.default_rng(k).random(rows) for k in range(width)})
+
+
+@pytest.mark.parametrize("lengths", [[5], [5, 3, 70], [1] * 100])
+def test_chunks_are_written_one_after_another_and_released(lengths: list[int]) -> None:
+    producer = TableProducer(*map(equal_types, lengths))
+    result = by_stream(producer)
+    assert producer.released == producer.exported
+    parts = [np.stack(list(chunk.values()), axis=1) for chunk in producer.chunks]
+    np.testing.assert_array_equal(result, np.concatenate(parts))
+    assert result.flags.c_contiguous
+    assert result.flags.writeable
+    assert result.ctypes.data % 64 == 0
+
+
+def test_options_of_a_matrix() -> None:
+    result = by_stream(TableProducer(equal_types(5)), columns=["c2", "c0"], writable=False)
+    expected = equal_types(5)
+    np.testing.assert_array_equal(result, np.stack([expected["c2"], expected["c0"]], axis=1))
+    assert not result.flags.writeable
+    assert by_stream(TableProducer(equal_types(5)), copy=True, dtype=(2, 64)).shape == (5, 3)
+    assert by_stream(TableProducer(equal_types(5)), writable=True).flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("chunks", "options"),
+    [
+        ([numbers()], {}),
+        ([equal_types(5)], {"copy": False}),
+        ([equal_types(5)], {"dtype": (2, 32)}),
+        ([equal_types(5, 1)], {}),
+        ([equal_types(1 << 19)], {}),
+        ([equal_types(1 << 17), equal_types(1 << 17)], {}),
+        ([equal_types(1)] * 300, {}),
+        ([equal_types(5), equal_types(0)], {}),
+    ],
+)
+def test_tables_for_the_slow_path_are_refused_and_released(chunks: Any, options: Any) -> None:
+    producer = TableProducer(*chunks)
+    with pytest.raises(BufferError):
+        by_stream(producer, **options)
+    assert producer.released == producer.exported
+
+
+def test_error_in_the_middle_of_a_stream() -> None:
+    producer = TableProducer(*[equal_types(5)] * 3)
+    producer.error = 5
+    with pytest.raises(BufferError):
+        by_stream(producer)
+    assert producer.released == producer.exported
+    producer = TableProducer(*[equal_types(5)] * 3)
+    producer.columns[2][1].null_count = 1
+    with pytest.raises(BufferError):
+        by_stream(producer)
+    assert producer.released == producer.exported
+    gc.collect()
+
+
+def _tables() -> dict[str, Any]:
+    pa = pytest.importorskip("pyarrow")
+    values = np.random.default_rng(0).random((4, 6, 40))
+    tables = {
+        f"{width} columns of {dtype}": pa.table(
+            apart({str(k): values[0, k].astype(dtype) for k in range(width)})
+        )
+        for width in (1, 2, 3, 6)
+        for dtype in ("float16", "float32", "uint8", "int64")
+    }
+    plain = pa.table(apart({str(k): values[1, k] for k in range(6)}))
+    block = pa.py_buffer(values[2].copy())
+    arrays = [pa.Array.from_buffers(pa.float64(), 40, [None, block], offset=40 * k) for k in range(6)]
+    gaps = [pa.Array.from_buffers(pa.float64(), 30, [None, block], offset=40 * k) for k in range(6)]
+    return tables | {
+        "slice": plain.slice(3, 30),
+        "one row": plain.slice(3, 1),
+        "chunks": pa.concat_tables([plain, plain.slice(2), plain]),
+        "empty chunk": pa.concat_tables([plain, plain.slice(40)]),
+        "columns of one array": pa.table(arrays, names=list("abcdef")),
+        "columns of one array, with gaps": pa.table(gaps, names=list("abcdef")),
+        "in reverse": pa.table(arrays[::-1], names=list("abcdef")),
+        "same column": pa.table(arrays[:1] * 4, names=list("abcd")),
+        "two of one array": pa.table([arrays[0], arrays[2]], names=list("ab")),
+        "one row of one array": pa.table(arrays, names=list("abcdef")).slice(0, 1),
+        "types": plain.append_column("x", pa.array([1] * 40)),
+        "nulls": plain.append_column("x", pa.array([None, *[1.0] * 39])),
+    }
+
+
+@pytest.mark.parametrize("to", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("copy", [None, True])
+def test_matrices_are_those_of_the_slow_path(to: str, copy: bool | None) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pytest.importorskip(to)
+    exporter = registry.by_type(pa.Table).fast_exporters(pa.Table)["native_table"]  # type: ignore[union-attr]
+    route, taken = matrix_route(exporter, to, copy=copy), 0
+    for name, table in _tables().items():
+        try:
+            result = route(table)
+        except BufferError:
+            continue
+        expected = zc.convert(table, to, layout="matrix", copy=copy)
+        ours, theirs = zc.view(result), zc.view(expected)
+        for attribute in ("shape", "strides", "dtype", "readonly"):
+            assert getattr(ours, attribute) == getattr(theirs, attribute), (name, attribute)
+        np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
+        assert not zc.explain(table, to, layout="matrix", copy=copy).zero_copy, name
+        assert not zc.shares_memory(result, table), name
+        taken += 1
+    assert taken == (18 if copy is None else 26)

@@ -1,0 +1,128 @@
+"""16 threads convert at once, on free-threaded builds of Python too; no reference is lost.
+
+The programs run in subprocesses, because an error of the core could end the process.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sysconfig
+from collections.abc import Callable
+
+import pytest
+
+from zerocopy._native import core
+
+RunPython = Callable[..., subprocess.CompletedProcess[str]]
+
+START = """
+import collections, gc, sys, threading
+sys.path.insert(0, "tests")
+import numpy as np
+import zerocopy as zc
+from helpers.frameworks import HOST
+from zerocopy import registry
+
+THREADS = 16
+sys.setswitchinterval(1e-5)
+expected = np.arange(24.0, dtype="float32")
+sources = [zc.convert(expected, to=name, copy=True) for name in HOST]
+pairs = [(source, to) for source in sources for to in HOST]
+done = threading.Event()
+
+def in_threads(work, meanwhile):
+    # Calls work() in 16 threads, and meanwhile() in one more until they end.
+    errors, start = [], threading.Barrier(THREADS + 1)
+    def run(function):
+        start.wait()
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+            raise
+    def repeat():
+        while not done.wait(0.001):
+            meanwhile()
+    threads = [threading.Thread(target=run, args=(work,)) for _ in range(THREADS)]
+    other = threading.Thread(target=run, args=(repeat,))
+    for thread in [*threads, other]:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done.set()
+    other.join()
+    assert not errors, errors
+
+def references():
+    gc.collect()
+    return list(map(sys.getrefcount, sources))
+
+def same(result):
+    return np.array_equal(zc.convert(result, to="numpy"), expected)
+
+# Another thread frees these results.
+freed_elsewhere = collections.deque(maxlen=50)
+"""
+
+CONVERT = """
+def work():
+    for _ in range(50):
+        for source, to in pairs:
+            result = zc.convert(source, to=to)
+            assert same(result)
+            freed_elsewhere.append(result)
+        tree = zc.convert({"a": sources, "b": (expected,)}, to="numpy")
+        assert all(map(same, tree["a"])) and same(tree["b"][0])
+
+def forget_routes():
+    for clear in registry._listeners:
+        clear()
+
+def convert_all():
+    for source, to in pairs:
+        zc.convert(source, to=to)
+
+convert_all()
+before = references()
+in_threads(work, forget_routes)
+freed_elsewhere.clear()
+convert_all()
+assert references() == before
+print("passed")
+"""
+
+KEPT = """
+def convert_all(times):
+    for _ in range(times):
+        for source, to in pairs:
+            zc.convert(source, to=to)
+        zc.convert({"a": sources}, to="numpy")
+
+convert_all(20)
+before, blocks = references(), sys.getallocatedblocks()
+convert_all(1000)
+assert references() == before
+print(sys.getallocatedblocks() - blocks)
+"""
+
+
+def test_16_threads_convert_while_the_routes_are_forgotten(run_python: RunPython) -> None:
+    completed = run_python(START + CONVERT)
+    assert (completed.returncode, completed.stdout) == (0, "passed\n"), completed.stderr
+
+
+def test_conversions_keep_no_memory(run_python: RunPython) -> None:
+    """In debug builds of Python, sys.gettotalrefcount() misses what release builds of NumPy count."""
+    completed = run_python(START + KEPT)
+    assert completed.returncode == 0, completed.stderr
+    # One object kept by each conversion would be a thousand blocks.
+    assert int(completed.stdout) < 200
+
+
+@pytest.mark.skipif(
+    core is None or not sysconfig.get_config_var("Py_GIL_DISABLED"),
+    reason="needs the compiled core and a free-threaded Python",
+)
+def test_the_core_does_not_enable_the_gil(run_python: RunPython) -> None:
+    completed = run_python("import sys, zerocopy._native; print(sys._is_gil_enabled())", ZEROCOPY_NATIVE="1")
+    assert completed.stdout == "False\n", completed.stderr

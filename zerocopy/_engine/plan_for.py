@@ -1,0 +1,202 @@
+"""``plan_for``: a conversion whose target and options are resolved once, for loops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import Parameter
+from types import ModuleType
+from typing import Any, Unpack
+
+from zerocopy import registry
+from zerocopy._engine.convert import convert_slowly
+from zerocopy._engine.explain import explain
+from zerocopy._engine.fixes import compose
+from zerocopy._engine.option_routes import Route
+from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
+from zerocopy._engine.planner import Call, make_plan
+from zerocopy._engine.routes import keep, routes_of
+from zerocopy._engine.target import text
+from zerocopy.device import parse_stream
+from zerocopy.errors import ZeroCopyError
+from zerocopy.plan import Plan
+from zerocopy.protocols.arrow_c import read_field
+from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.source import type_name
+from zerocopy.tables.arrow_column import UnreadColumn
+from zerocopy.tables.column import Table
+
+
+def plan_for(schema: Any, to: Any, **options: Unpack[ConvertOptions]) -> Converter:
+    """Return a function that converts objects to one target with the same options, for loops.
+
+    Parameters
+    ----------
+    schema : object
+        An object as :func:`zerocopy.convert` takes it, or its type: the route of its type is made.
+        Or a schema, which has ``__arrow_c_schema__``: ``pyarrow.Schema``, ``pyarrow.DataType``,
+        ``polars.Schema``, ``nanoarrow.Schema``; the target must be able to hold its types. It is not
+        kept, and the result converts objects of other types and schemas too.
+    to : str, module or type
+        The target, as for :func:`zerocopy.convert`.
+    device, copy, stream, writable, dtype, leaves, validate : optional
+        Options of :func:`zerocopy.convert`.
+    layout, columns, nulls, encode, names, index : optional
+        Its options for tables.
+
+    Returns
+    -------
+    Converter
+        ``converter(obj)`` returns what ``convert(obj, to, **options)`` returns, and raises what it
+        raises, for every object: the properties of an object, such as its null counts and strides, are
+        checked in each call. It has the attributes ``to`` and ``options`` and the method
+        ``explain(obj)``. It can be pickled if the target and the options can.
+
+    Raises
+    ------
+    UnknownFrameworkError, FrameworkNotInstalledError
+        `to` is not a known, or not an installed, framework.
+    UnsupportedConversionError, LossyConversionError
+        The target lacks a type of the schema, or `columns` names a column that it lacks.
+    DeviceError
+        The device does not exist, or the target does not support it.
+    ValueError, TypeError
+        An option has an invalid value, or does not exist.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, zerocopy as zc
+    >>> batches = pa.table({"x": [0.0, 1.0], "y": [2, 3]}).to_batches(max_chunksize=1)
+    >>> to_numpy = zc.plan_for(batches[0].schema, "numpy", columns=["x"], copy=False)
+    >>> [to_numpy(batch) for batch in batches]
+    [{'x': array([0.])}, {'x': array([1.])}]
+    >>> to_numpy
+    <converter to 'numpy', columns=['x'], copy=False>
+    >>> print(to_numpy.explain(batches[0]).zero_copy)
+    True
+    >>> zc.plan_for(pa.schema({"name": pa.string()}), "numpy")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    zerocopy.errors.UnsupportedConversionError: convert(pyarrow.lib.Schema..., to='numpy'): ...
+    """
+    checked = {name: _copy_of(value) for name, value in check_options("plan_for", options).items()}
+    obj = None if isinstance(schema, type) else schema
+    call = Call(obj, to, checked)
+    target = call.target
+    target.module()
+    parse_stream(checked.get("stream"))
+    if "device" in checked:
+        target.check_device(target.parse_device(checked["device"]))
+    converter = Converter(to, checked)
+    if obj is not None and not _check_schema(call):
+        _keep_route(call)
+    return converter
+
+
+plan_for.__signature__ = SIGNATURE.replace(  # type: ignore[attr-defined]
+    parameters=[
+        Parameter("schema", Parameter.POSITIONAL_OR_KEYWORD, annotation=Any),
+        *list(SIGNATURE.parameters.values())[1:],
+    ],
+    return_annotation="Converter",
+)
+
+
+class Converter:
+    """``convert`` with a target and options, which were checked: the result of :func:`plan_for`.
+
+    Attributes
+    ----------
+    to : str, module or type
+        The target, as it was passed.
+    """
+
+    __slots__ = ("_options", "_routes", "to")
+
+    def __init__(self, to: str | ModuleType | type[Any], options: Mapping[str, Any]) -> None:
+        self.to = to
+        self._options = dict(options)
+        self._routes = _routes(to, self._options)
+
+    def __call__(self, obj: Any) -> Any:
+        """Return ``convert(obj, to, **options)``."""
+        try:
+            return self._routes[type(obj)](obj)
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_error(error):
+                raise
+            return self._convert_slowly(obj)
+
+    def _convert_slowly(self, obj: Any) -> Any:
+        result = convert_slowly(obj, self.to, self._options)
+        # All tables are dropped when a framework is registered, and the tables of options when
+        # there are too many of them.
+        self._routes = _routes(self.to, self._options)
+        return result
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that are not None, as a new dict."""
+        return dict(self._options)
+
+    def explain(self, obj: Any) -> Plan:
+        """Return ``explain(obj, to, **options)``: what a call would do."""
+        return explain(obj, self.to, **self._options)  # type: ignore[no-any-return, misc]
+
+    def __repr__(self) -> str:
+        options = "".join(f", {name}={value!r}" for name, value in self._options.items())
+        return f"<converter to {text(self.to)}{options}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Converter, (self.to, self._options)
+
+
+def _routes(to: Any, options: Mapping[str, Any]) -> dict[type, Route]:
+    try:
+        return routes_of(to, options)
+    except TypeError:
+        return {}  # an option that cannot be hashed, such as a dict, has no routes
+
+
+def _copy_of(value: Any) -> Any:
+    """Return a copy of an option that the caller can change, or that can be read once."""
+    if isinstance(value, dict):
+        return dict(value)
+    return list(value) if isinstance(value, list) or hasattr(value, "__next__") else value
+
+
+def _check_schema(call: Call) -> bool:
+    """Refuse a schema with a type that the target cannot hold; False if the object is not a schema."""
+    schema = call.obj
+    if hasattr(type(schema), "__arrow_c_array__") or hasattr(type(schema), "__arrow_c_stream__"):
+        return False  # data, whose schema is one of many that the type can have
+    with call.translated_errors():
+        field = read_field(schema)
+    if field is None:
+        return False
+    name = type_name(schema)
+    is_table = field.format == "+s"
+    parts = field.children if is_table else (field,)
+    columns = [UnreadColumn(name, part) for part in parts]
+    labels = [part.name for part in parts] if is_table else [""]
+    metadata = dict(field.metadata) if is_table else {}
+    # A table that has not been read: its types are checked, and its content is unknown.
+    call.description = Table(
+        name, labels, columns, 0, single=not is_table, metadata=metadata, read=_no_content, obj=schema
+    )
+    try:
+        make_plan(call)
+    except ZeroCopyError as error:
+        compose(error, call)
+        raise
+    return True
+
+
+def _no_content() -> Table:
+    raise AssertionError("a schema has no content")
+
+
+def _keep_route(call: Call) -> None:
+    """Make the route for objects of this type, unless it is a container."""
+    if isinstance(call.obj, (list, tuple, dict)) or registry.by_type(type(call.obj)) is None:
+        return
+    keep(call.obj, call.to, call.options)

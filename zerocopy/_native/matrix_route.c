@@ -1,0 +1,175 @@
+/* Routes of layout="matrix": a table of equal types, through Arrow's C data interface, as one row-major array. */
+#include "arrow_table.h"
+
+/* From this size on, in bytes, the slow path is faster: it fills the matrix in several threads. */
+#define MAX_BYTES (1 << 22)
+#define ALIGNMENT 64 /* of the result, as JAX and TensorFlow require for an alias */
+#define MAX_CHUNKS 256
+#define PAGE 4096
+#define UNLOCK_BYTES (1 << 16) /* written in about 5 us; taking the GIL again can take longer */
+
+typedef struct {
+    int count;
+    int64_t rows;
+    struct ArrowArray chunks[MAX_CHUNKS];
+} Chunks;
+
+/* Reads all chunks; false if the slow path has to. */
+static bool
+read_chunks(ArrowTable *table, const TablePlan *plan, Chunks *out)
+{
+    int64_t max_rows = MAX_BYTES / (plan->count * (plan->columns[0].dtype.bits / 8));
+    out->rows = 0;
+    for (out->count = 0; out->count < MAX_CHUNKS; out->count++) {
+        struct ArrowArray *chunk = &out->chunks[out->count];
+        int status = arrow_table_next(table, chunk);
+        if (status <= 0) {
+            return status == 0 && out->rows > 0;
+        }
+        if (!arrow_chunk_fits(chunk, plan) || chunk->length > max_rows - out->rows) {
+            out->count++; /* to be released */
+            return false;
+        }
+        out->rows += chunk->length;
+    }
+    return false;
+}
+
+/* Whether columns may lie so that they are one array already, which the slow path aliases: one after another at
+   equal distances, with gaps of less than a page. */
+static bool
+may_be_one_array(const struct ArrowArray *chunk, const TablePlan *plan)
+{
+    uintptr_t nbytes = (uintptr_t)chunk->length * (plan->columns[0].dtype.bits / 8), first_step = 0;
+    for (int64_t i = 1; i < plan->count; i++) {
+        uintptr_t step = (uintptr_t)arrow_column_data(chunk, &plan->columns[i]) -
+                         (uintptr_t)arrow_column_data(chunk, &plan->columns[i - 1]);
+        first_step = i == 1 ? step : first_step;
+        if (step != first_step || step - nbytes >= PAGE) { /* negative differences wrap to large ones */
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether all columns have one type. */
+static bool
+has_one_type(const TablePlan *plan)
+{
+    for (int64_t i = 1; i < plan->count; i++) {
+        if (!dtype_equal(plan->columns[i].dtype, plan->columns[0].dtype)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Writes the chunks to `out`, one after another; -1 with an exception if there is no memory. */
+static int
+fill(char *out, const Chunks *chunks, const TablePlan *plan)
+{
+    size_t count = (size_t)plan->count, itemsize = plan->columns[0].dtype.bits / 8;
+    Column *columns = PyMem_Malloc(count * (size_t)chunks->count * sizeof(Column));
+    if (columns == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (size_t i = 0; i < count * (size_t)chunks->count; i++) {
+        columns[i].data = arrow_column_data(&chunks->chunks[i / count], &plan->columns[i % count]);
+        columns[i].stride = (ptrdiff_t)itemsize;
+    }
+    size_t nbytes = (size_t)chunks->rows * count * itemsize;
+    PyThreadState *unlocked = nbytes >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
+    for (int i = 0; i < chunks->count; i++) {
+        size_t rows = (size_t)chunks->chunks[i].length;
+        interleave(out, columns + (size_t)i * count, count, rows, itemsize);
+        out += rows * count * itemsize;
+    }
+    if (unlocked != NULL) {
+        PyEval_RestoreThread(unlocked);
+    }
+    PyMem_Free(columns);
+    return 0;
+}
+
+/* Makes the matrix of the chunks. */
+static PyObject *
+deliver_matrix(const Delivery *delivery, const Chunks *chunks, const TablePlan *plan)
+{
+    int64_t shape[2] = {chunks->rows, plan->count};
+    npy_intp nbytes = (npy_intp)(shape[0] * shape[1] * (plan->columns[0].dtype.bits / 8)) + ALIGNMENT;
+    PyObject *block = PyArray_SimpleNew(1, &nbytes, NPY_UINT8);
+    if (block == NULL) {
+        return NULL;
+    }
+    uintptr_t address = (uintptr_t)PyArray_DATA((PyArrayObject *)block);
+    char *data = (char *)((address + ALIGNMENT - 1) & ~(uintptr_t)(ALIGNMENT - 1));
+    if (fill(data, chunks, plan) < 0) {
+        Py_DECREF(block);
+        return NULL;
+    }
+    Memory memory;
+    memory_init(&memory);
+    memory.data = data;
+    memory.ndim = 2;
+    memory.readonly = false;
+    memory.dtype = plan->columns[0].dtype;
+    memory.shape = shape;
+    memory.strides = NULL;
+    memory.owner = block;
+    Delivery fresh = *delivery;
+    fresh.copy = OPTION_FALSE; /* it is the copy; a target that cannot alias it takes the slow path */
+    return deliver_memory(&fresh, &memory);
+}
+
+static PyObject *
+run_matrix(Route *self, PyObject *obj)
+{
+    TableRoute *route = (TableRoute *)self;
+    if (route->delivery.copy == OPTION_FALSE) {
+        return NULL;
+    }
+    ArrowTable table;
+    if (arrow_table_open(route->exporter, obj, route->labels, &table) < 0) {
+        return NULL;
+    }
+    PyObject *result = NULL;
+    Chunks chunks;
+    chunks.count = 0;
+    TablePlan *plan = table_plan_of(&route->plan, &table.schema, route->wanted);
+    if (plan != NULL && has_one_type(plan) && read_chunks(&table, plan, &chunks) &&
+        (chunks.count > 1 || route->delivery.copy == OPTION_TRUE || !may_be_one_array(&chunks.chunks[0], plan))) {
+        result = deliver_matrix(&route->delivery, &chunks, plan);
+    }
+    for (int i = 0; i < chunks.count; i++) {
+        arrow_array_release(&chunks.chunks[i]);
+    }
+    arrow_table_close(&table);
+    Py_XDECREF(plan);
+    return result;
+}
+
+static PyObject *
+matrix_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    return table_route_make(type, args, keywords, run_matrix);
+}
+
+static PyTypeObject MatrixRouteType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.MatrixRoute",
+    .tp_doc = "MatrixRoute(exporter, importer, mutable, marks_readonly, *, fallback=None, copy=None, writable=None, "
+              "dtype=None, columns=None): a table of equal numbers as one row-major array, a copy.",
+    .tp_base = &RouteType,
+    .tp_basicsize = sizeof(TableRoute),
+    .tp_dealloc = table_route_dealloc,
+    .tp_call = route_call,
+    .tp_new = matrix_route_new,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+int
+add_matrix_routes(PyObject *module)
+{
+    return PyModule_AddType(module, &MatrixRouteType);
+}
