@@ -189,3 +189,17 @@ def test_leaf_that_changes_its_container_does_not_change_the_result() -> None:
     with contextlib.suppress(zc.ZeroCopyError):
         assert list(zc.convert(tree, to="numpy")) == ["busy"]
     assert "another" in tree
+
+
+@pytest.mark.parametrize("target", HOST)
+def test_a_tree_with_options_takes_the_leaves_routes_of_these_options(target: str) -> None:
+    """Also after trees without options, whose routes are others."""
+    leaf = np.arange(6, dtype=np.float32)
+    for options in ({}, {"copy": True}, {"copy": None}, {"copy": True, "writable": False}, {"copy": True}):
+        for tree in ({"x": leaf}, [leaf], (leaf, [leaf])):
+            for _ in range(2):
+                result = zc.convert(tree, target, **options)
+                shares = zc.shares_memory(tree, result)
+                assert shares is (
+                    False if options.get("copy") else zc.explain(tree, target, **options).zero_copy
+                )

@@ -266,3 +266,13 @@ def test_an_extension_type_cannot_be_subclassed():
     for cls in (core.MemoryRoute, core.NDArrayExporter, core.NDArrayImporter, core.TreeRoute):
         with pytest.raises(TypeError, match="not an acceptable base type"):
             type("X", (cls,), {})
+
+
+def test_every_constructor_refuses_unknown_keywords():
+    constructors = [value for value in vars(core).values() if isinstance(value, type)]
+    assert len(constructors) > 10
+    for constructor in constructors:
+        with pytest.raises(TypeError):
+            constructor(unknown=None)
+        with pytest.raises(TypeError):
+            constructor(lambda x: x, unknown=None)

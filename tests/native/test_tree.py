@@ -186,6 +186,8 @@ def test_options_choose_the_leaves_routes_and_arguments_are_checked(run_python):
 core.set_route("a", Leaf, answer("copied"), copy=True)
 core.set_route("a", Leaf, answer("not writable"), writable=False)
 assert core.TreeRoute("a", True)([L(1)]) == ["copied"]
+assert core.TreeRoute("a", copy=True)([L(1)]) == ["copied"]
+assert core.TreeRoute("a", writable=False)([L(1)]) == ["not writable"]
 assert core.TreeRoute("".join("a"), None, False)([L(1)]) == ["not writable"]
 for args in ((), ("a", 3), ("a", None, "x"), ("a", None, None, None)):
     try:

@@ -121,7 +121,7 @@ buffer_exporter_dealloc(PyObject *self)
 static PyObject *
 buffer_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    if (!PyArg_ParseTuple(args, ":BufferExporter")) {
+    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, ":BufferExporter")) {
         return NULL;
     }
     Exporter *self = PyObject_New(Exporter, type);

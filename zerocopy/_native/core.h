@@ -50,6 +50,17 @@ call_one(PyObject *function, PyObject *argument)
     return PyObject_Vectorcall(function, arguments + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
 }
 
+/* Whether a constructor that takes no keywords got some; then TypeError is set. */
+static inline bool
+refuse_keywords(PyObject *keywords)
+{
+    if (keywords == NULL || PyDict_GET_SIZE(keywords) == 0) {
+        return false;
+    }
+    PyErr_SetString(PyExc_TypeError, "this takes no keyword arguments");
+    return true;
+}
+
 /* ---- memory.c: one block of host memory between an exporter and an importer ---- */
 
 typedef struct {

@@ -334,7 +334,7 @@ exchange_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     PyObject *capsule, *pairs;
     DTypeSet dtypes;
-    if (!PyArg_ParseTuple(args, "OO:ExchangeImporter", &capsule, &pairs) || dtype_set_parse(pairs, &dtypes) < 0) {
+    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "OO:ExchangeImporter", &capsule, &pairs) || dtype_set_parse(pairs, &dtypes) < 0) {
         return NULL;
     }
     const DLPackExchangeAPI *api = api_of(capsule);

@@ -29,7 +29,7 @@ run_ndarray(Exporter *self, PyObject *obj, Memory *out)
 static PyObject *
 ndarray_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    if (!PyArg_ParseTuple(args, ":NDArrayExporter")) {
+    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, ":NDArrayExporter")) {
         return NULL;
     }
     Exporter *self = PyObject_New(Exporter, type);
@@ -230,7 +230,7 @@ static PyObject *
 first_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     PyObject *first, *second;
-    if (!PyArg_ParseTuple(args, "O!O!:FirstExporter", &ExporterType, &first, &ExporterType, &second)) {
+    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "O!O!:FirstExporter", &ExporterType, &first, &ExporterType, &second)) {
         return NULL;
     }
     FirstExporter *self = PyObject_New(FirstExporter, type);

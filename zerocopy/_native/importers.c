@@ -35,7 +35,7 @@ run_ndarray(Importer *self, Memory *memory)
 static PyObject *
 ndarray_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    if (!PyArg_ParseTuple(args, ":NDArrayImporter")) {
+    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, ":NDArrayImporter")) {
         return NULL;
     }
     Importer *self = PyObject_New(Importer, type);
@@ -283,7 +283,7 @@ static PyObject *
 arrow_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     PyObject *function, *types, *key, *value;
-    if (!PyArg_ParseTuple(args, "OO!:ArrowImporter", &function, &PyDict_Type, &types)) {
+    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "OO!:ArrowImporter", &function, &PyDict_Type, &types)) {
         return NULL;
     }
     ArrowImporter *self = PyObject_New(ArrowImporter, type);

@@ -22,7 +22,7 @@ PyObject *
 route_call(PyObject *self, PyObject *args, PyObject *keywords)
 {
     PyObject *obj;
-    if (!PyArg_ParseTuple(args, "O:Route", &obj)) {
+    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "O:Route", &obj)) {
         return NULL;
     }
     PyObject *result = route_run((Route *)self, obj);
@@ -60,7 +60,7 @@ run_identity(Route *self, PyObject *obj)
 static PyObject *
 identity_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    if (!PyArg_ParseTuple(args, ":IdentityRoute")) {
+    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, ":IdentityRoute")) {
         return NULL;
     }
     Route *self = PyObject_New(Route, type);
@@ -95,7 +95,7 @@ static PyObject *
 call_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     PyObject *function;
-    if (!PyArg_ParseTuple(args, "O:CallRoute", &function)) {
+    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "O:CallRoute", &function)) {
         return NULL;
     }
     Route *self = PyObject_New(Route, type);

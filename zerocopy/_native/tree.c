@@ -108,8 +108,9 @@ tree_route_dealloc(PyObject *self)
 static PyObject *
 tree_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
+    static char *names[] = {"", "copy", "writable", NULL};
     PyObject *to, *copy = NULL, *writable = NULL;
-    if (!PyArg_ParseTuple(args, "O|OO:TreeRoute", &to, &copy, &writable)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OO:TreeRoute", names, &to, &copy, &writable)) {
         return NULL;
     }
     if (option_flag(copy) < 0 || option_flag(writable) < 0) {
