@@ -53,13 +53,16 @@ def test_the_oracle_sees_a_wrong_struct(fuzzer, monkeypatch, field):
         result = capsule(case)
         managed = fuzzer.struct.versioned if case.name.endswith(b"versioned") else fuzzer.struct.legacy
         tensor = managed.dl_tensor
+        if not case.is_valid():
+            return result
+        low, high = case.reach()  # the wrong elements must lie in the arena, too
         if field == "shape" and case.shape and case.shape[0] > 1:
             fuzzer.struct.shape[0] -= 1
         elif field == "dtype":
             tensor.code ^= 1
-        elif field == "byte_offset":
+        elif field == "byte_offset" and high < fuzzer.arena + fuzz.SIZE:
             tensor.byte_offset += 1
-        elif field == "data" and tensor.data:
+        elif field == "data" and low > fuzzer.arena:
             tensor.data -= 1
         return result
 
