@@ -185,7 +185,7 @@ struct Route {
 
 extern PyTypeObject RouteType; /* abstract base */
 
-/* Runs a route, then its fallback. */
+/* Runs a route, then its fallback; keeps the route alive meanwhile. */
 PyObject *route_run(Route *route, PyObject *obj);
 /* Slots of all route types. */
 PyObject *route_call(PyObject *self, PyObject *args, PyObject *keywords);
@@ -222,7 +222,8 @@ int option_flag(PyObject *value);
 #define WRITABLE_SHIFT 2
 enum { OPTION_NONE, OPTION_FALSE, OPTION_TRUE };
 
-/* Returns a borrowed route, which is never freed; or NULL without an exception. Takes no lock. */
+/* Returns a borrowed route, or NULL without an exception. Takes no lock. Clearing the table may free the route, so
+   the caller takes a reference before Python code can run; route_run does. */
 Route *find_route(const RouteKey *key);
 
 /* ---- each file adds its types and functions to the module; -1 with an exception on failure ---- */

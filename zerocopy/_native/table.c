@@ -1,8 +1,8 @@
 /* The table of routes: open addressing over pointers, read without a lock.
 
    A slot is written once: its route last, with release order, so that a reader sees a whole slot or an empty
-   one. Slots and tables are never freed, because another thread may read them; clearing publishes a new
-   table. Routes are few: one for each pair of a type and a target that a process uses. */
+   one. Clearing publishes a new table. Without a GIL, the old one is never freed, because another thread may read
+   it. Routes are few: one for each pair of a type and a target that a process uses. */
 #include "core.h"
 
 #include <stdatomic.h>
@@ -132,6 +132,24 @@ publish_empty(void)
     return 0;
 }
 
+#ifndef Py_GIL_DISABLED
+/* Drops a table's references. It is no longer current, so Python code that this runs does not see it. */
+static void
+free_table(Table *table)
+{
+    for (size_t i = 0; i < SLOTS; i++) {
+        Slot *slot = &table->slots[i];
+        Py_XDECREF(slot->key.to);
+        Py_XDECREF(slot->key.type);
+        Py_XDECREF(slot->key.device);
+        Py_XDECREF(slot->key.dtype);
+        Py_XDECREF(atomic_load_explicit(&slot->route, memory_order_relaxed));
+    }
+    PyMem_RawFree(table);
+}
+#endif
+
+/* clear_routes(): forgets all routes. */
 static PyObject *
 clear_routes(PyObject *module, PyObject *nothing)
 {
@@ -146,6 +164,11 @@ clear_routes(PyObject *module, PyObject *nothing)
     if (status < 0) {
         return NULL;
     }
+#ifndef Py_GIL_DISABLED
+    if (!is_empty) {
+        free_table(table);
+    }
+#endif
     Py_RETURN_NONE;
 }
 
