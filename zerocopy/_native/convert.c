@@ -123,11 +123,31 @@ convert(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names
     else if (read_arguments(args, count, names, &arguments)) {
         route = find(&arguments);
     }
-    if (UNLIKELY(route == NULL)) {
-        return PyObject_Vectorcall(python_function, args, (size_t)count, names);
+    PyObject *result = route == NULL ? NULL : route_run(route, arguments.obj);
+    if (LIKELY(result != NULL)) {
+        return result;
     }
-    PyObject *result = route_run(route, arguments.obj);
-    return LIKELY(result != NULL) ? result : call_slow_function(&arguments);
+    if (python_function == NULL) { /* cleared at the end of the interpreter */
+        PyErr_SetString(PyExc_RuntimeError, "convert cannot make a plan while the interpreter ends");
+        return NULL;
+    }
+    return route == NULL ? PyObject_Vectorcall(python_function, args, (size_t)count, names)
+                         : call_slow_function(&arguments);
+}
+
+int
+visit_convert(visitproc visit, void *arg)
+{
+    Py_VISIT(python_function);
+    Py_VISIT(slow_function);
+    return 0;
+}
+
+void
+clear_convert(void)
+{
+    Py_CLEAR(python_function);
+    Py_CLEAR(slow_function);
 }
 
 static PyMethodDef definition = {

@@ -226,6 +226,13 @@ enum { OPTION_NONE, OPTION_FALSE, OPTION_TRUE };
    the caller takes a reference before Python code can run; route_run does. */
 Route *find_route(const RouteKey *key);
 
+/* ---- references that static variables hold, for the garbage collector ---- */
+
+int visit_convert(visitproc visit, void *arg);
+void clear_convert(void);
+int visit_route(visitproc visit, void *arg);
+void clear_route(void);
+
 /* ---- each file adds its types and functions to the module; -1 with an exception on failure ---- */
 
 int add_dtypes(PyObject *module);

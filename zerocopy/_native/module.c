@@ -28,6 +28,29 @@ execute(PyObject *module)
     return PyModule_AddStringConstant(module, "__sources__", ZEROCOPY_SOURCES);
 }
 
+/* The module owns the references in static variables: without this, zerocopy's modules would outlive those that
+   they use at the end of the interpreter. */
+static int
+traverse(PyObject *module, visitproc visit, void *arg)
+{
+    int status = visit_convert(visit, arg);
+    return status != 0 ? status : visit_route(visit, arg);
+}
+
+static int
+clear(PyObject *module)
+{
+    clear_convert();
+    clear_route();
+    return 0;
+}
+
+static void
+free_module(void *module)
+{
+    clear(module);
+}
+
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, execute},
 #if PY_VERSION_HEX >= 0x030C0000
@@ -44,6 +67,9 @@ static struct PyModuleDef definition = {
     .m_name = "zerocopy._native._core",
     .m_doc = "The compiled core of zerocopy: conversions, tables and NumPy's allocator.",
     .m_slots = slots,
+    .m_traverse = traverse,
+    .m_clear = clear,
+    .m_free = free_module,
 };
 
 PyMODINIT_FUNC

@@ -275,6 +275,19 @@ static PyTypeObject MemoryRouteType = {
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
+int
+visit_route(visitproc visit, void *arg)
+{
+    Py_VISIT(copy_function);
+    return 0;
+}
+
+void
+clear_route(void)
+{
+    Py_CLEAR(copy_function);
+}
+
 static PyObject *
 set_copy_function(PyObject *module, PyObject *function)
 {

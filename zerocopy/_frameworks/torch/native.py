@@ -13,6 +13,7 @@ import os
 import struct
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from zerocopy._native import core
@@ -26,6 +27,7 @@ _FOREIGN = (
 _WORDS_OF_A_TENSOR = 24  # c10::TensorImpl has about 200 bytes
 
 
+@cache
 def exporter(torch: Any) -> Any:
     """Return the compiled exporter of ``torch.Tensor``; None if this torch does not fit."""
     api = _api(torch)
@@ -47,6 +49,7 @@ def exporter(torch: Any) -> Any:
         return None  # other kinds of descriptors
 
 
+@cache
 def importer(torch: Any) -> Any:
     """Return the compiled importer of ``torch.Tensor``; None if this torch does not fit."""
     api = _api(torch)
