@@ -1,4 +1,4 @@
-"""Plans compose the texts of their fixes when they are first read; the time of that changes no text."""
+"""Plans compose the texts of their fixes when they are first read; the texts do not depend on when that is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Fuzz the compiled core's capsules and buffers: ``python -m tests.native.fuzz --count 1000000 --seed 0``.
 
-Each case is made from a few random bytes. A finding prints them, and ``--replay HEX`` runs them again; a
-crash lies in the range of seeds that was printed last. The core must refuse exactly what the oracle in
+Each case is made from a few random bytes. A failed case prints them, and ``--replay HEX`` runs them again; the
+seed of a crash is in the range that was printed last. The core must refuse exactly what the oracle in
 ``helpers.native_cases`` calls invalid, and show the arena's bytes for the rest. Run it in a build with
 AddressSanitizer, where the arena comes from the sanitizer's allocator (CONTRIBUTING.md).
 """
@@ -87,7 +87,7 @@ _USED = b"used_dltensor"
 
 
 class Fuzzer:
-    """Runs cases over one arena; `outcomes` counts what became of them."""
+    """Runs cases over one arena; `outcomes` counts their results by kind."""
 
     def __init__(self) -> None:
         declare()
@@ -96,7 +96,7 @@ class Fuzzer:
         self.arena: int = libc.malloc(SIZE + 64)
         if self.arena is None:
             raise MemoryError
-        if self.arena % 64:  # the end, where reads beyond the block are seen, matters more than the start
+        if self.arena % 64:  # AddressSanitizer detects reads beyond the end of the block, which is kept
             self.arena += 64 - self.arena % 64
         self.content = bytes((7 * i + 3) % 256 for i in range(SIZE))
         ctypes.memmove(self.arena, self.content, SIZE)

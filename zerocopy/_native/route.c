@@ -27,7 +27,7 @@ route_call(PyObject *self, PyObject *args, PyObject *keywords)
     }
     PyObject *result = route_run((Route *)self, obj);
     if (result == NULL && !PyErr_Occurred()) {
-        PyErr_SetString(PyExc_BufferError, "the fast path does not take this object");
+        PyErr_SetString(PyExc_BufferError, "the route does not support this object");
     }
     return result;
 }
@@ -51,12 +51,14 @@ PyTypeObject RouteType = {
 
 /* ---- IdentityRoute: objects of the target itself ---- */
 
+/* Returns the object itself. */
 static PyObject *
 run_identity(Route *self, PyObject *obj)
 {
     return Py_NewRef(obj);
 }
 
+/* Takes no arguments. */
 static PyObject *
 identity_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -85,12 +87,14 @@ static PyTypeObject IdentityRouteType = {
 
 /* ---- CallRoute: a Python function ---- */
 
+/* Fails without an exception. */
 static PyObject *
 run_nothing(Route *self, PyObject *obj)
 {
-    return NULL; /* the fallback is the function */
+    return NULL; /* route_run then calls the function, which is the fallback */
 }
 
+/* Parses (function). */
 static PyObject *
 call_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -145,7 +149,7 @@ copy_memory(Memory *memory)
     return status;
 }
 
-/* deliver_memory, which run_memory inlines. */
+/* The body of deliver_memory, inlined in run_memory. */
 static inline PyObject *
 deliver(const Delivery *delivery, Memory *memory)
 {
@@ -189,7 +193,7 @@ delivery_init(Delivery *delivery, PyObject *importer, bool is_mutable, bool mark
         return -1;
     }
     if (option_flag(copy) < 0 || option_flag(writable) < 0) {
-        PyErr_SetString(PyExc_ValueError, "copy and writable are True, False or None");
+        PyErr_SetString(PyExc_ValueError, "copy and writable must be True, False or None");
         return -1;
     }
     *delivery = (Delivery){
@@ -204,6 +208,7 @@ delivery_init(Delivery *delivery, PyObject *importer, bool is_mutable, bool mark
     return 0;
 }
 
+/* Exports an object's memory and imports it into the target. */
 static PyObject *
 run_memory(Route *self, PyObject *obj)
 {
@@ -215,6 +220,7 @@ run_memory(Route *self, PyObject *obj)
     return deliver(&route->delivery, &memory);
 }
 
+/* Frees a route. */
 static void
 memory_route_dealloc(PyObject *self)
 {
@@ -224,6 +230,7 @@ memory_route_dealloc(PyObject *self)
     route_dealloc(self);
 }
 
+/* Parses the arguments in the type's tp_doc. */
 static PyObject *
 memory_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -265,6 +272,7 @@ static PyTypeObject MemoryRouteType = {
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
+/* Sets the function that copies memory. */
 static PyObject *
 set_copy_function(PyObject *module, PyObject *function)
 {

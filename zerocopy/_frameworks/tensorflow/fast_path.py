@@ -28,7 +28,7 @@ def fast_exporters(tf: Any) -> dict[str, Callable[[Any], Any]]:
     forms = {"ndarray": ndarray, "readonly": ndarray, "capsule": capsule, "aligned": capsule}
     if core is None:
         return forms
-    # NumPy's alias is faster than a capsule, and refuses strings, with which to_dlpack ends the process.
+    # An ndarray is faster than a capsule; and strings, for which to_dlpack ends the process, are refused.
     bare = getattr(type(tf.constant(0)), "_numpy_internal", None) if _private(tf) is not None else None
     return forms | {"native": core.ArrayExporter(bare or ndarray, readonly=True)}
 
