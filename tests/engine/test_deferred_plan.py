@@ -1,4 +1,4 @@
-"""Plans compose the texts of their fixes when they are first read; the texts do not depend on when that is."""
+"""Plans compose the texts of fixes at the first read; the texts do not depend on the time of that read."""
 
 from __future__ import annotations
 

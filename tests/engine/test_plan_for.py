@@ -1,4 +1,4 @@
-"""``plan_for``: converters return the results of ``convert``; schemas with types that a target lacks are refused."""
+"""``plan_for``: converters return what ``convert`` returns; schemas of unsupported types are refused."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Exported:
             self._delete(_get_pointer(capsule, self.name))
 
     def capsule(self) -> Any:
-        """Return a new capsule, kept until `drop`; its destructor calls the deleter of an unconsumed tensor."""
+        """Return a new capsule, kept until `drop`; its destructor deletes an unconsumed tensor."""
         destructor = ctypes.cast(self._destructor, ctypes.c_void_p)
         # Held here, because a destructor in Python must not run while an exception is set.
         self.capsules.append(_new_capsule(ctypes.addressof(self.managed), self.name, destructor))

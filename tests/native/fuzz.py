@@ -1,7 +1,7 @@
 """Fuzz the compiled core's capsules and buffers: ``python -m tests.native.fuzz --count 1000000 --seed 0``.
 
-Each case is made from a few random bytes. A failed case prints them, and ``--replay HEX`` runs them again; the
-seed of a crash is in the range that was printed last. The core must refuse exactly what the oracle in
+Each case is made from a few random bytes. A failed case prints them, and ``--replay HEX`` runs them again;
+the seed of a crash is in the range that was printed last. The core must refuse exactly what the oracle in
 ``helpers.native_cases`` calls invalid, and show the arena's bytes for the rest. Run it in a build with
 AddressSanitizer, where the arena comes from the sanitizer's allocator (CONTRIBUTING.md).
 """
@@ -96,7 +96,7 @@ class Fuzzer:
         self.arena: int = libc.malloc(SIZE + 64)
         if self.arena is None:
             raise MemoryError
-        if self.arena % 64:  # AddressSanitizer detects reads beyond the end of the block, which is kept
+        if self.arena % 64:  # moves the start, so that few bytes of the block follow the arena
             self.arena += 64 - self.arena % 64
         self.content = bytes((7 * i + 3) % 256 for i in range(SIZE))
         ctypes.memmove(self.arena, self.content, SIZE)

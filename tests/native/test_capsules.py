@@ -1,4 +1,4 @@
-"""DLPack capsules into the core: valid ones are converted; each wrong field is refused before memory is read."""
+"""DLPack capsules into the core: valid ones pass; wrong fields are refused before memory is read."""
 
 from __future__ import annotations
 
