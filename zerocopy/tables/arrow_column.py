@@ -72,7 +72,7 @@ class ArrowColumn(Column):
     # Not a cached property, which takes a lock before Python 3.12.
     @property
     def chunks(self) -> tuple[Memory, ...]:
-        """The memory, each chunk with its owner; read once. Without empty chunks, unless all are empty: then one."""
+        """The memory, each chunk with its owner; read once. One chunk may be empty, further ones are not."""
         if self._chunks is None:
             chunks = tuple(self._read())
             # A column with one chunk and further empty chunks is aliased, because streams omit empty chunks.
