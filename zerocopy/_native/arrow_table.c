@@ -175,7 +175,7 @@ arrow_table_next(ArrowTable *table, struct ArrowArray *out)
 
 /* ---- chunks ---- */
 
-/* Whether an array certainly has no nulls; an unknown null count with a bitmap is not counted. */
+/* Whether an array certainly has no nulls. With a bitmap, its number of nulls can be unknown (-1). */
 static bool
 has_no_nulls(const struct ArrowArray *array)
 {

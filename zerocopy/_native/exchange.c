@@ -73,8 +73,8 @@ typedef struct {
     PyObject *as_array, *fix;
 } ExchangeExporter;
 
-/* Whether an object holds plain memory: dense, on the host, without lazy bits, and not wrapped by a subclass or
-   a transformation; and whether it does not require grad. */
+/* Whether an object does not require grad and holds plain memory: dense, on the host, without lazy bits, and not
+   wrapped by a transformation. */
 static bool
 is_plain(const ExchangeExporter *exporter, PyObject *obj)
 {
@@ -173,7 +173,7 @@ export_new_storage(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
     return 0;
 }
 
-/* Describes the memory of an object whose guards pass. */
+/* Describes the memory of an object that passes the guards. */
 static int
 run_exchange(Exporter *self, PyObject *obj, Memory *out)
 {

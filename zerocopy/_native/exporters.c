@@ -17,7 +17,7 @@ PyTypeObject ExporterType = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 };
 
-/* Exporters live as long as the process: routes, which are never freed, hold them. */
+/* Exporters do not support cyclic garbage collection, because routes hold them and the table never frees routes. */
 
 /* ---- NDArrayExporter: exact ndarrays ---- */
 
