@@ -49,7 +49,7 @@ def test_out_of_memory_while_composing_keeps_the_result(monkeypatch, error: Exce
         raise error
 
     monkeypatch.setattr(type(registry.by_name("numpy")), "fast_exporters", fast_exporters)
-    routes.TABLE.clear()
+    routes.clear()
     x = sample("f4")
     for _ in range(2):
         assert zc.shares_memory(x, zc.convert(x, to="torch"))
@@ -64,7 +64,7 @@ def test_error_while_composing_a_fast_path_is_reported(monkeypatch) -> None:
         raise ZeroDivisionError("a mistake")
 
     monkeypatch.setattr(type(registry.by_name("numpy")), "fast_exporters", fast_exporters)
-    routes.TABLE.clear()
+    routes.clear()
     with pytest.raises(zc.UnsupportedConversionError, match="raised ZeroDivisionError") as caught:
         zc.convert(sample("f4"), to="torch")
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

@@ -51,7 +51,12 @@ def run(*arguments: str) -> tuple[int, dict[str, int]]:
         text=True,
         timeout=600,
         cwd=ROOT,
-        env={**environment, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+        # The compiled core does not call the Python methods that stand-ins replace: it sees host memory.
+        env={
+            **environment,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+            "ZEROCOPY_NATIVE": "0",
+        },
     )
     assert process.returncode == 0, f"{process.stdout[-8000:]}\n{process.stderr[-4000:]}"
     passed = re.search(r"^(\d+) passed", process.stdout, re.MULTILINE)

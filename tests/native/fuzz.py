@@ -1,8 +1,9 @@
-"""Fuzz the compiled core's capsules and buffers: ``python -m tests.native.fuzz --count 1000000 --seed 0``.
+"""Fuzz the compiled core: ``python -m tests.native.fuzz --count 1000000 --seed 0``.
 
-Each case is made from a few random bytes. A failed case prints them, and ``--replay HEX`` runs them again;
-the seed of a crash is in the range that was printed last. The core must refuse exactly what the oracle in
-``helpers.native_cases`` calls invalid, and show the arena's bytes for the rest. Run it in a build with
+Each case, a capsule, a buffer or a table, is made from a few random bytes. A failed case prints them, and
+``--replay HEX`` runs them again; the seed of a crash is in the range that was printed last. The core must
+refuse exactly what the oracle in ``helpers.native_cases`` calls invalid, and show the arena's bytes for the
+rest. Run it in a build with
 AddressSanitizer, where the arena comes from the sanitizer's allocator (CONTRIBUTING.md).
 """
 
@@ -23,6 +24,7 @@ sys.path[:0] = [str(Path(__file__).parents[1])]
 import numpy as np  # noqa: E402 - after the path is set
 from helpers.native_cases import DTYPES, SIZE, Case, Reader, Struct, decode  # noqa: E402
 from helpers.native_core import ALL_PAIRS, core, declare, memory_route  # noqa: E402
+from helpers.native_table_cases import Tables  # noqa: E402
 
 from zerocopy.protocols import dlpack  # noqa: E402
 
@@ -102,6 +104,7 @@ class Fuzzer:
         ctypes.memmove(self.arena, self.content, SIZE)
         self.struct, self.outcomes = Struct(), Counter()
         self.calls: list[Any] = []
+        self.tables = Tables(self.arena)
         exporter, self.importer = core.CapsuleExporter(lambda capsule: capsule), core.NDArrayImporter()
         self.exporter = exporter
         self.to_array = {
@@ -152,10 +155,11 @@ class Fuzzer:
 
     # -- cases ----------------------------------------------------------------
 
-    def run(self, data: bytes) -> None:
-        """Run one case; raises AssertionError with its description for a finding."""
+    def run(self, data: bytes, way: int | None = None) -> None:
+        """Run one case, in one of 9 ways; raises AssertionError with its description for a finding."""
         case, read = decode(data, self.arena)
-        way = read.below(8)
+        chosen = read.below(9)
+        way = chosen if way is None else way
         self.action = read.below(3)
         try:
             if way < 3:
@@ -166,8 +170,10 @@ class Fuzzer:
                 self._arrow(case)
             elif way < 7:
                 self._buffer(case, read)
-            else:
+            elif way < 8:
                 self._ndarray(case, read)
+            else:
+                self.outcomes["table", self.tables.run(read)] += 1
             assert ctypes.string_at(self.arena, SIZE) == self.content, "the arena was written"
         except AssertionError as error:
             raise AssertionError(f"{error}\nway {way}, action {self.action}, {case}") from error
@@ -374,7 +380,7 @@ def prod_or_0(extents: list[int]) -> int:
 
 def random_bytes(seed: int) -> bytes:
     """Return the input of a seed."""
-    return Random(seed).randbytes(72)
+    return Random(seed).randbytes(120)
 
 
 def main() -> int:

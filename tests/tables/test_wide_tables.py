@@ -155,7 +155,7 @@ def test_each_column_takes_few_calls(kind: str, target: str) -> None:
     for convert, limit in zip((zc.convert, zc.explain), CALLS[kind, target], strict=True):
         counts = []
         for source in (few, few, many):  # the first one imports, and fills the caches of types
-            routes.TABLE.clear()
+            routes.clear()
             counts.append(calls(lambda c=convert, s=source: c(s, target)))
         assert (counts[2] - counts[1]) / (MANY - FEW) < limit
 
@@ -164,7 +164,7 @@ def test_each_column_takes_few_calls(kind: str, target: str) -> None:
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
 def test_the_first_table_of_a_type_becomes_the_same_with_and_without_a_plan(kind: str, target: str) -> None:
     source = source_of(kind, 3)
-    routes.TABLE.clear()
+    routes.clear()
     first = zc.convert(source, target)
     planned = make_plan(Call(source, target, {})).run()
     assert type(first) is type(planned)

@@ -6,6 +6,7 @@ route in Python, its fallback; if that fails or there is none, the slow path con
 
 from __future__ import annotations
 
+import atexit
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -55,6 +56,11 @@ def clear() -> None:
     if core is not None:
         core.clear_routes()
     _object_keys = 0
+
+
+if core is not None:
+    # At the exit of the interpreter: frameworks report objects that routes still hold as leaked.
+    atexit.register(clear)
 
 
 def declare_dtypes() -> None:

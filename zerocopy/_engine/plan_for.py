@@ -14,7 +14,7 @@ from zerocopy._engine.fixes import compose
 from zerocopy._engine.option_routes import Route
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
-from zerocopy._engine.routes import keep, routes_of
+from zerocopy._engine.routes import fastest_routes_of, keep
 from zerocopy._engine.target import text
 from zerocopy.device import parse_stream
 from zerocopy.errors import ZeroCopyError
@@ -152,7 +152,7 @@ class Converter:
 
 def _routes(to: Any, options: Mapping[str, Any]) -> dict[type, Route]:
     try:
-        return routes_of(to, options)
+        return fastest_routes_of(to, options)
     except TypeError:
         return {}  # no routes exist for an option that cannot be hashed, such as a dict
 

@@ -31,18 +31,22 @@ TABLE: Routes = {}
 #: ``OPTION_TABLES[option_key(options)]`` is such a table for calls with options.
 OPTION_TABLES: dict[tuple[Any, ...], Routes] = {}
 
+#: The same with the compiled routes, for calls that do not come from the compiled ``convert``.
+COMPILED_TABLES: dict[tuple[Any, ...], Routes] = {}
+
 #: The limit of tables, because the labels in ``columns=`` can differ in each call.
 MAX_OPTION_TABLES = 1024
 
 
 def clear() -> None:
     """Drop all routes."""
-    for table in (TABLE, *OPTION_TABLES.copy().values()):
+    for table in (TABLE, *OPTION_TABLES.copy().values(), *COMPILED_TABLES.copy().values()):
         # The inner tables too: a plan of `plan_for` holds one.
         for routes in table.copy().values():
             routes.clear()
         table.clear()
     OPTION_TABLES.clear()
+    COMPILED_TABLES.clear()
     native_routes.clear()
 
 
@@ -85,6 +89,12 @@ def routes_of(to: Any, options: Mapping[str, Any]) -> dict[type, Route]:
     return table.setdefault(to, {})
 
 
+def fastest_routes_of(to: Any, options: Mapping[str, Any]) -> dict[type, Route]:
+    """Return the compiled routes, or those of `routes_of` without the compiled core; raises as it does."""
+    routes = routes_of(to, options)
+    return routes if core is None else COMPILED_TABLES.setdefault(option_key(options), {}).setdefault(to, {})
+
+
 def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
     """Compose the route for objects of this type, if there is a fast one, and keep and return it.
 
@@ -119,6 +129,8 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
     if route is not None:
         # One atomic store of a complete route: other threads see all of it or nothing (P7).
         routes[type(obj)] = route
+    if compiled is not None:
+        fastest_routes_of(to, options)[type(obj)] = compiled
     return route if compiled is None else compiled
 
 

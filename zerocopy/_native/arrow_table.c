@@ -205,9 +205,10 @@ arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan)
         if (array == NULL || !has_parts(array, 2, 0) || array->length < rows || !has_no_nulls(array)) {
             return false;
         }
-        uintptr_t data = (uintptr_t)array->buffers[1], width = plan->columns[i].dtype.bits / 8;
+        uint64_t data = (uintptr_t)array->buffers[1], width = plan->columns[i].dtype.bits / 8;
         /* Misaligned values are refused here; the slow path copies them. */
-        if (data == 0 || data % width != 0 || (uintptr_t)(array->offset + rows) > (UINTPTR_MAX - data) / width) {
+        if (data == 0 || data % width != 0 || data > LAST_ADDRESS ||
+            (uint64_t)(array->offset + rows) > (LAST_ADDRESS - data) / width) {
             return false;
         }
     }

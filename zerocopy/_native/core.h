@@ -28,6 +28,13 @@
 
 #define MAX_NDIM 64 /* the limit of NumPy 2, torch and JAX */
 
+/* The highest address of a process: 56 bits on x86-64 (five-level paging). */
+#if defined(__x86_64__) || defined(_M_X64)
+#define LAST_ADDRESS (((uint64_t)1 << 56) - 1)
+#else
+#define LAST_ADDRESS ((uint64_t)UINTPTR_MAX)
+#endif
+
 #if defined(__GNUC__) || defined(__clang__)
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -182,7 +189,7 @@ struct Route {
 
 extern PyTypeObject RouteType; /* abstract base */
 
-/* Runs a route, then its fallback. */
+/* Runs a route, then its fallback; keeps the route alive meanwhile. */
 PyObject *route_run(Route *route, PyObject *obj);
 /* The slots tp_call and tp_dealloc of route types. */
 PyObject *route_call(PyObject *self, PyObject *args, PyObject *keywords);
@@ -219,7 +226,8 @@ int option_flag(PyObject *value);
 #define WRITABLE_SHIFT 2
 enum { OPTION_NONE, OPTION_FALSE, OPTION_TRUE };
 
-/* Returns a borrowed route, which is never freed; or NULL without an exception. Takes no lock. */
+/* Returns a borrowed route, or NULL without an exception. Takes no lock. Clearing the table may free the route, so
+   the caller takes a reference before Python code can run; route_run does. */
 Route *find_route(const RouteKey *key);
 
 /* ---- each file adds its types and functions to the module; -1 with an exception on failure ---- */

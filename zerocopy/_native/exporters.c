@@ -17,8 +17,6 @@ PyTypeObject ExporterType = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 };
 
-/* Exporters do not support cyclic garbage collection, because routes hold them and the table never frees routes. */
-
 /* ---- NDArrayExporter: exact ndarrays ---- */
 
 /* Describes the memory of an ndarray. */
@@ -61,6 +59,9 @@ typedef struct {
     PyObject *keyword_names; /* tuple, or NULL */
     PyObject *keyword_values;
     bool readonly;
+    /* Of ArrayExporter: `refuse(obj)` must return False if the array has one of these types; or NULL. */
+    PyObject *refuse;
+    DTypeSet ambiguous;
 } FunctionExporter;
 
 /* Frees an exporter. */
@@ -71,6 +72,7 @@ function_exporter_dealloc(PyObject *self)
     Py_XDECREF(exporter->function);
     Py_XDECREF(exporter->keyword_names);
     Py_XDECREF(exporter->keyword_values);
+    Py_XDECREF(exporter->refuse);
     PyObject_Free(self);
 }
 
@@ -93,6 +95,16 @@ run_capsule(Exporter *self, PyObject *obj, Memory *out)
     return 0;
 }
 
+/* Whether `refuse(obj)` is false. */
+static bool
+is_allowed(const FunctionExporter *exporter, PyObject *obj)
+{
+    PyObject *answer = call_one(exporter->refuse, obj);
+    int refused = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    return refused == 0;
+}
+
 /* Calls the function and describes the memory of the ndarray that it returns. */
 static int
 run_array(Exporter *self, PyObject *obj, Memory *out)
@@ -111,18 +123,30 @@ run_array(Exporter *self, PyObject *obj, Memory *out)
         status = export_ndarray(array, out);
     }
     Py_DECREF(array); /* `out` holds it */
+    if (UNLIKELY(status < 0)) {
+        return -1;
+    }
     out->owner_is_result = true;
-    return status;
+    if (exporter->refuse != NULL && dtype_set_has(&exporter->ambiguous, out->dtype) && !is_allowed(exporter, obj)) {
+        memory_release(out);
+        return -1;
+    }
+    return 0;
 }
 
-/* Parses (function, *, keywords=None, readonly=False) for both types. */
+/* Parses (function, *, keywords=None, readonly=False, refuse=None) for both types. */
 static PyObject *
 function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"", "keywords", "readonly", NULL};
-    PyObject *function, *extra = Py_None;
+    static char *names[] = {"", "keywords", "readonly", "refuse", NULL};
+    PyObject *function, *extra = Py_None, *refuse = NULL, *pairs = NULL;
     int readonly = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Op:Exporter", names, &function, &extra, &readonly)) {
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Op(OO):Exporter", names, &function, &extra, &readonly,
+                                     &pairs, &refuse)) {
+        return NULL;
+    }
+    DTypeSet ambiguous = {{0}};
+    if (pairs != NULL && dtype_set_parse(pairs, &ambiguous) < 0) {
         return NULL;
     }
     if (!PyCallable_Check(function) || (extra != Py_None && (!PyDict_Check(extra) || PyDict_Size(extra) > 2))) {
@@ -138,6 +162,8 @@ function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->keyword_names = NULL;
     self->keyword_values = NULL;
     self->readonly = readonly;
+    self->refuse = Py_XNewRef(refuse);
+    self->ambiguous = ambiguous;
     if (extra != Py_None) {
         PyObject *keys = PyDict_Keys(extra), *values = PyDict_Values(extra);
         self->keyword_names = keys == NULL ? NULL : PyList_AsTuple(keys);
@@ -195,7 +221,8 @@ static PyTypeObject CapsuleExporterType = {
 static PyTypeObject ArrayExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.ArrayExporter",
-    .tp_doc = "ArrayExporter(function, *, readonly=False): function(obj) returns an ndarray that aliases obj.",
+    .tp_doc = "ArrayExporter(function, *, readonly=False, refuse=None): function(obj) returns an ndarray that aliases "
+              "obj; refuse is a pair: types, and a function that is true for an object of another meaning.",
     .tp_base = &ExporterType,
     .tp_basicsize = sizeof(FunctionExporter),
     .tp_dealloc = function_exporter_dealloc,

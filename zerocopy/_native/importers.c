@@ -69,7 +69,7 @@ typedef struct {
     Importer base;
     PyObject *function;
     PyObject *arguments;   /* tuple of further arguments */
-    PyObject *late;        /* (object, name, name): object.name.name is the last argument, read in each call; or NULL */
+    PyObject *late;        /* (object, name, name): object.name.name is the last argument of each call; or NULL */
     PyObject *wide;        /* (object, name): object.name is whether 64-bit elements are supported; or NULL */
     uintptr_t alignment;   /* in bytes, a power of 2 */
     bool only_row_major;   /* otherwise any compact layout */

@@ -69,13 +69,6 @@ memory_is_compact(const Memory *memory)
     return seen == (memory->ndim == 64 ? UINT64_MAX : ((uint64_t)1 << memory->ndim) - 1);
 }
 
-/* The highest address of a process: 56 bits on x86-64 (five-level paging). */
-#if defined(__x86_64__) || defined(_M_X64)
-#define LAST_ADDRESS (((uint64_t)1 << 56) - 1)
-#else
-#define LAST_ADDRESS ((uint64_t)UINTPTR_MAX)
-#endif
-
 /* Whether the elements of a DLTensor with `size` elements have addresses that a process can have. */
 static bool
 has_valid_addresses(const DLTensor *tensor, int64_t size)

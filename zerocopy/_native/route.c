@@ -1,8 +1,9 @@
 /* Routes: from an object of one type to a target, with fixed options. */
 #include "core.h"
 
-PyObject *
-route_run(Route *route, PyObject *obj)
+/* Runs a route, then its fallback. */
+static PyObject *
+run_with_fallback(Route *route, PyObject *obj)
 {
     PyObject *result = route->run(route, obj);
     if (UNLIKELY(result == NULL && route->fallback != NULL)) {
@@ -17,15 +18,24 @@ route_run(Route *route, PyObject *obj)
     return result;
 }
 
+PyObject *
+route_run(Route *route, PyObject *obj)
+{
+    Py_INCREF(route); /* code that it calls may clear the table */
+    PyObject *result = run_with_fallback(route, obj);
+    Py_DECREF(route);
+    return result;
+}
+
 /* route(obj), for Python; convert does not use it. */
 PyObject *
 route_call(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    PyObject *obj;
-    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "O:Route", &obj)) {
+    if (refuse_keywords(keywords) || PyTuple_GET_SIZE(args) != 1) {
+        PyErr_SetString(PyExc_TypeError, "a route takes one object");
         return NULL;
     }
-    PyObject *result = route_run((Route *)self, obj);
+    PyObject *result = route_run((Route *)self, PyTuple_GET_ITEM(args, 0));
     if (result == NULL && !PyErr_Occurred()) {
         PyErr_SetString(PyExc_BufferError, "the route does not support this object");
     }

@@ -1,8 +1,8 @@
 /* The table of routes: open addressing over pointers, read without a lock.
 
    A slot is written once: its route last, with release order, so that a reader sees a complete slot or an empty
-   one. Slots and tables are never freed, because another thread may read them; clearing publishes a new table.
-   A process has few routes: one for each type, target and set of options that it uses. */
+   one. Clearing publishes a new table. Without a GIL, the old one is never freed, because another thread may read
+   it. A process has few routes: one for each type, target and set of options that it uses. */
 #include "core.h"
 
 #include <stdatomic.h>
@@ -134,6 +134,23 @@ publish_empty(void)
     return 0;
 }
 
+#ifndef Py_GIL_DISABLED
+/* Drops a table's references. It is no longer current, so Python code that this runs does not see it. */
+static void
+free_table(Table *table)
+{
+    for (size_t i = 0; i < SLOTS; i++) {
+        Slot *slot = &table->slots[i];
+        Py_XDECREF(slot->key.to);
+        Py_XDECREF(slot->key.type);
+        Py_XDECREF(slot->key.device);
+        Py_XDECREF(slot->key.dtype);
+        Py_XDECREF(atomic_load_explicit(&slot->route, memory_order_relaxed));
+    }
+    PyMem_RawFree(table);
+}
+#endif
+
 /* Publishes an empty table unless the table is empty. */
 static PyObject *
 clear_routes(PyObject *module, PyObject *nothing)
@@ -149,6 +166,11 @@ clear_routes(PyObject *module, PyObject *nothing)
     if (status < 0) {
         return NULL;
     }
+#ifndef Py_GIL_DISABLED
+    if (!is_empty) {
+        free_table(table);
+    }
+#endif
     Py_RETURN_NONE;
 }
 

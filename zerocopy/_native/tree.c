@@ -26,7 +26,7 @@ convert_leaf(PyObject *obj, Walk *walk)
             return convert_tree(obj, walk);
         }
         walk->key.type = type;
-        walk->route = find_route(&walk->key);
+        Py_XSETREF(walk->route, (Route *)Py_XNewRef(find_route(&walk->key)));
     }
     return UNLIKELY(walk->route == NULL) ? NULL : route_run(walk->route, obj);
 }
@@ -99,7 +99,9 @@ run_tree(Route *self, PyObject *obj)
 {
     Walk walk = {((TreeRoute *)self)->key, NULL};
     walk.key.type = NULL;
-    return convert_tree(obj, &walk);
+    PyObject *result = convert_tree(obj, &walk);
+    Py_XDECREF(walk.route);
+    return result;
 }
 
 /* Frees a route. */

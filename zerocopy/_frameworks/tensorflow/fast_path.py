@@ -14,6 +14,8 @@ from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable
 # initialises it (200 ns of 700), Tensor.dtype converts an enum to an object (100 ns of 400). In
 # these versions the C++ calls are used directly (law 6; compared in test_routes).
 _KNOWN = ((2, 16), (2, 24))
+#: NumPy's types of the codes of quantized tensors: their arrays do not say that they are codes.
+_AMBIGUOUS = ("int8", "uint8", "int16", "uint16", "int32")
 
 
 def fast_exporters(tf: Any) -> dict[str, Callable[[Any], Any]]:
@@ -30,7 +32,8 @@ def fast_exporters(tf: Any) -> dict[str, Callable[[Any], Any]]:
         return forms
     # An ndarray is faster than a capsule; and strings, for which to_dlpack ends the process, are refused.
     bare = getattr(type(tf.constant(0)), "_numpy_internal", None) if _private(tf) is not None else None
-    return forms | {"native": core.ArrayExporter(bare or ndarray, readonly=True)}
+    refuse = ([(by_name(name).code, by_name(name).bits) for name in _AMBIGUOUS], quantized_test(tf))
+    return forms | {"native": core.ArrayExporter(bare or ndarray, readonly=True, refuse=refuse)}
 
 
 def _private(tf: Any) -> Any:
@@ -92,6 +95,7 @@ def ndarray_exporter(tf: Any) -> Callable[[Any], Any]:
     """Return ``tf.Tensor -> ndarray``, a read-only alias of a numeric tensor's memory."""
     import numpy as np
 
+    numbers, is_quantized = frozenset(np.dtype(name).num for name in _AMBIGUOUS), quantized_test(tf)
     if _private(tf) is not None and hasattr(tf.constant(0), "_numpy_internal"):
 
         def private(tensor: Any) -> Any:
@@ -99,6 +103,8 @@ def ndarray_exporter(tf: Any) -> Callable[[Any], Any]:
             array = tensor._numpy_internal()
             if array.base is None:
                 raise BufferError("a scalar, or strings as objects: not an alias")
+            if array.dtype.num in numbers and is_quantized(tensor):
+                raise BufferError("quantized: its codes are not its values")
             array.setflags(False)  # tensors are immutable
             return array
 
@@ -109,11 +115,24 @@ def ndarray_exporter(tf: Any) -> Callable[[Any], Any]:
         number = array.dtype.num
         # NumPy's numeric types have the numbers 0 to 16, and 23 (float16). Strings become objects
         # (17); arrays of bfloat16 and others of ml_dtypes (256 and above) are not marked read-only.
-        if number > 16 and number != 23:
-            raise BufferError("not a dtype of NumPy itself")
+        if (number > 16 and number != 23) or (number in numbers and is_quantized(tensor)):
+            raise BufferError("not a dtype of NumPy itself, or quantized")
         return array
 
     return public
+
+
+def quantized_test(tf: Any) -> Callable[[Any], bool]:
+    """Return a test for quantized tensors, which NumPy exports as their integer codes."""
+    types = (tf.qint8, tf.quint8, tf.qint16, tf.quint16, tf.qint32)
+    if _private(tf) is not None and hasattr(tf.constant(0), "_datatype_enum"):
+        numbers = frozenset(dtype.as_datatype_enum for dtype in types)
+
+        def by_number(tensor: Any) -> bool:
+            return tensor._datatype_enum() in numbers
+
+        return by_number
+    return lambda tensor: tensor.dtype in types
 
 
 def unsafe_test(tf: Any) -> Callable[[Any], bool]:
