@@ -31,7 +31,7 @@ TABLE: Routes = {}
 #: ``OPTION_TABLES[option_key(options)]`` is such a table for calls with options.
 OPTION_TABLES: dict[tuple[Any, ...], Routes] = {}
 
-#: The same with the compiled routes, for calls that do not come from the compiled ``convert``.
+#: The same for compiled routes, which a converter of ``plan_for`` calls.
 COMPILED_TABLES: dict[tuple[Any, ...], Routes] = {}
 
 #: The limit of tables, because the labels in ``columns=`` can differ in each call.

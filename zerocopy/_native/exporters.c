@@ -59,7 +59,7 @@ typedef struct {
     PyObject *keyword_names; /* tuple, or NULL */
     PyObject *keyword_values;
     bool readonly;
-    /* Of ArrayExporter: `refuse(obj)` must return False if the array has one of these types; or NULL. */
+    /* ArrayExporter refuses an object if the array's type is in `ambiguous` and `refuse(obj)` is true; or NULL. */
     PyObject *refuse;
     DTypeSet ambiguous;
 } FunctionExporter;
@@ -222,7 +222,8 @@ static PyTypeObject ArrayExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.ArrayExporter",
     .tp_doc = "ArrayExporter(function, *, readonly=False, refuse=None): function(obj) returns an ndarray that aliases "
-              "obj; refuse is a pair: types, and a function that is true for an object of another meaning.",
+              "obj; refuse is a pair (types, test): test(obj) is true if an array of these types has other "
+              "values than obj.",
     .tp_base = &ExporterType,
     .tp_basicsize = sizeof(FunctionExporter),
     .tp_dealloc = function_exporter_dealloc,
