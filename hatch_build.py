@@ -1,7 +1,8 @@
 """Build hook: compile the core in C, ``zerocopy._native._core``; without a compiler the wheel is pure Python.
 
-The environment variable ``ZEROCOPY_NATIVE`` decides: unset, compile on Linux if possible; ``0``, never;
-``1``, fail if the core cannot be compiled. ``ZEROCOPY_CFLAGS`` adds flags for the compiler and the linker.
+The environment variable ``ZEROCOPY_NATIVE`` decides: if it is unset, compile on Linux if possible;
+``0``, never compile; ``1``, fail if the core cannot be compiled. ``ZEROCOPY_CFLAGS`` adds flags for
+the compiler and the linker.
 ``python hatch_build.py`` compiles into the source tree, as an editable installation does.
 """
 
@@ -27,7 +28,7 @@ NATIVE = ROOT / "zerocopy" / "_native"
 MODULE = "zerocopy._native._core"
 LIBRARY = "_core" + sysconfig.get_config_var("EXT_SUFFIX")
 FLAGS = ["-std=c11", "-O2", "-g0", "-fvisibility=hidden", "-fno-strict-aliasing", "-Wall", "-Wextra"]
-# Calls of other libraries are one jump instead of two.
+# -fno-plt: a call of another library is one jump instead of two.
 FLAGS += ["-fno-plt"]
 FLAGS += ["-Wno-unused-parameter", "-Wno-missing-field-initializers", "-Wno-cast-function-type"]
 
@@ -42,7 +43,7 @@ class CompiledCore(BuildHookInterface):
         """Add the library to the wheel, or write it into the source tree if the wheel is editable."""
         is_editable = version == "editable"
         if is_editable:
-            # A library of an earlier installation must not outlive one without a compiled core.
+            # Otherwise the library of an earlier installation remains if this one has no core.
             (NATIVE / LIBRARY).unlink(missing_ok=True)
         setting = _setting()
         if setting == "0" or (setting == "" and _unsupported()):
@@ -84,7 +85,7 @@ def _unsupported() -> str:
     """Return why the core is not compiled here by default, or an empty string."""
     if sys.implementation.name != "cpython":
         return f"the core is for CPython; this is {sys.implementation.name}"
-    return "" if sys.platform == "linux" else f"the core is tested on Linux; this is {sys.platform}"
+    return "" if sys.platform == "linux" else f"the core is tested on Linux only; this is {sys.platform}"
 
 
 def compile_core(scratch: Path) -> Path:
@@ -95,18 +96,18 @@ def compile_core(scratch: Path) -> Path:
     if sys.implementation.name != "cpython":
         raise RuntimeError(_unsupported())
     if int(numpy.__version__.partition(".")[0]) < 2:
-        # NumPy 2 cannot load what NumPy 1's headers make; NumPy 1 loads what NumPy 2's headers make.
+        # NumPy 2 cannot load a library compiled with NumPy 1's headers; the reverse works.
         raise RuntimeError(f"it requires the headers of NumPy 2; this is NumPy {numpy.__version__}")
     digest = runpy.run_path(str(NATIVE / "sources.py"))["digest"](NATIVE)
-    more = os.environ.get("ZEROCOPY_CFLAGS", "").split()
+    extra_flags = os.environ.get("ZEROCOPY_CFLAGS", "").split()
     extension = Extension(
         MODULE,
-        # Relative, so that the library does not hold the path of the build machine.
+        # Relative paths, because the library would otherwise contain the path of the source tree.
         [str(path.relative_to(ROOT)) for path in sorted(NATIVE.glob("*.c"))],
         include_dirs=[numpy.get_include()],
         define_macros=[("ZEROCOPY_SOURCES", f'"{digest}"')],
-        extra_compile_args=[*([] if os.name == "nt" else FLAGS), *more],
-        extra_link_args=more,
+        extra_compile_args=[*([] if os.name == "nt" else FLAGS), *extra_flags],
+        extra_link_args=extra_flags,
     )
     command = Distribution({"name": "zerocopy", "ext_modules": [extension]}).get_command_obj("build_ext")
     command.build_lib, command.build_temp = str(scratch / "lib"), str(scratch / "temp")
@@ -117,7 +118,7 @@ def compile_core(scratch: Path) -> Path:
 
 
 def put_in_place(library: Path) -> Path:
-    """Move the library into the source tree; a process that has the old one loaded keeps it."""
+    """Move the library into the source tree; a process that has loaded the old one continues to use it."""
     target = NATIVE / LIBRARY
     with tempfile.TemporaryDirectory(dir=NATIVE) as folder:
         os.replace(shutil.copy2(library, folder), target)

@@ -115,7 +115,7 @@ class Results:
 
     @property
     def compiled(self) -> bool:
-        """Whether zerocopy's compiled core was loaded; older results were measured before there was one."""
+        """Whether zerocopy's compiled core was loaded; older results are of pure Python."""
         return bool(self.facts.get("core", {}).get("loaded"))
 
     @property

@@ -86,7 +86,9 @@ class Reason:
     def __post_init__(self) -> None:
         object.__setattr__(self, "fixes", tuple(self.fixes))
         if self.fixes and not self.remedy:
-            object.__delattr__(self, "remedy")  # composed when it is read: few plans are printed
+            object.__delattr__(
+                self, "remedy"
+            )  # composed when it is first read, because few plans are printed
 
     def __getattr__(self, name: str) -> str:  # for a slot that is not set
         if name != "remedy":

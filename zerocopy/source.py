@@ -21,14 +21,18 @@ Array = np.ndarray[Any, Any]
 #: ``capsule``: a legacy DLPack capsule, aligned to its item size, without negative strides.
 #: ``versioned``: a DLPack 1.x capsule without negative strides.
 #: ``aligned``: as ``capsule``, and 64-byte aligned.
-#: ``columns``: for a table, a list of pairs (name, column) whose columns have routes of their own.
-#: ``arrow``: a ``pyarrow.Table`` of numbers without nulls: one chunk a column, unique non-empty
+#: ``columns``: for a table, a list of pairs (name, column) whose columns have their own routes.
+#: ``arrow``: a ``pyarrow.Table`` of numbers without nulls: one chunk per column, unique non-empty
 #: names, no metadata. An exporter raises ValueError for any other table.
-#: ``native_table``: with the compiled core, a ``TableExporter``: a table through Arrow's C data interface.
+#: ``native``: with the compiled core, an ``Exporter`` or ``Importer`` (C objects) instead of a function.
+#: ``native_table``: with the compiled core, a ``TableExporter``, through Arrow's C data interface.
 #: ``cuda``: memory of a NumPy dtype on a CUDA device, aligned to its item size, without negative
 #: strides, as a pair ``(index, export)``: the device's index, and ``export(stream) -> legacy
 #: capsule``, which orders the producer's work before that of `stream` (DLPack, Python specification).
-FORMS = ("ndarray", "readonly", "capsule", "versioned", "aligned", "columns", "arrow", "native_table", "cuda")
+FORMS = (
+    *("ndarray", "readonly", "capsule", "versioned", "aligned", "columns", "arrow"),
+    *("native", "native_table", "cuda"),
+)
 
 
 @dataclass(slots=True, eq=False)

@@ -68,7 +68,7 @@ def _why(data: dict[str, Any]) -> str:
         return ""
     reasons = [f"- `{pair}`: {why}" for pair, why in _REASONS.items() if pair in missed]
     always = (
-        "- `convert` adds dictionary lookups and one or two Python calls to the framework's own call. "
+        "- `convert` adds the lookup of a route and the checks of the object to the framework's own call. "
         "The shorter the framework's call, the greater the ratio.\n"
         "- Limits in nanoseconds and microseconds are the same for every machine, so that slower machines "
         "miss them more easily. Ratios are more meaningful."

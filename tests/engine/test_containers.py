@@ -193,7 +193,7 @@ def test_leaf_that_changes_its_container_does_not_change_the_result() -> None:
 
 @pytest.mark.parametrize("target", HOST)
 def test_a_tree_with_options_takes_the_leaves_routes_of_these_options(target: str) -> None:
-    """Also after trees without options, whose routes are others."""
+    """Also after trees without options, which have other routes."""
     leaf = np.arange(6, dtype=np.float32)
     for options in ({}, {"copy": True}, {"copy": None}, {"copy": True, "writable": False}, {"copy": True}):
         for tree in ({"x": leaf}, [leaf], (leaf, [leaf])):

@@ -1,4 +1,4 @@
-"""Plans compose the texts of their fixes when they are first read; the time of that changes no text."""
+"""Plans compose the texts of fixes at the first read; the texts do not depend on the time of that read."""
 
 from __future__ import annotations
 

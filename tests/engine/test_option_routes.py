@@ -1,4 +1,4 @@
-"""Routes with options: they give what the slow path gives, for all pairs of frameworks on the host."""
+"""Routes with options return the results of the slow path, for all pairs of frameworks on the host."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_values_that_are_equal_and_of_other_types_have_other_keys() -> None:
     assert len({repr(key) for key in keys}) == len(keys)
 
 
-def test_an_option_that_cannot_be_hashed_takes_the_slow_path_without_a_trace() -> None:
+def test_an_option_that_cannot_be_hashed_takes_the_slow_path_and_adds_no_table() -> None:
     x = sample("f4")
     assert zc.convert(x, "numpy", dtype={"float32": "float64"}).dtype == "f8"
     with pytest.raises(zc.LossyConversionError) as caught:

@@ -1,4 +1,4 @@
-"""``plan_for``: its converters give what ``convert`` gives, and refuse types that a target lacks at once."""
+"""``plan_for``: converters return what ``convert`` returns; schemas of unsupported types are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 def check(converter: Converter, x: Any, to: str, options: dict[str, Any]) -> None:
-    """Check that a converter gives what ``convert`` gives, errors included."""
+    """Check that a converter returns or raises the same as ``convert``."""
     expected = outcome(x, to, options)
     for _ in range(2):
         assert outcome(x, to, options, lambda obj, to, **options: converter(obj)) == expected, (to, options)

@@ -1,4 +1,4 @@
-"""JAX arrays as sources: the private export of a capsule gives what the public one gives."""
+"""JAX arrays as sources: the private and the public export give equal capsules."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_exporter_of_another_version_is_not_trusted(monkeypatch: pytest.Monk
     assert zc.shares_memory(array, zc.convert(array, "numpy", copy=False))
 
 
-def test_a_deleted_array_is_refused_in_words_of_zerocopy() -> None:
+def test_a_deleted_array_is_refused_with_an_error_of_zerocopy() -> None:
     array = jax.numpy.arange(5)
     array.delete()
     plan = zc.explain(array, "numpy")

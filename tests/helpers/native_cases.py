@@ -14,7 +14,7 @@ from helpers.native_core import ALL_DTYPES
 from zerocopy.dtype import by_name
 from zerocopy.protocols import dlpack
 
-#: Of the block that valid descriptions lie in. Small, so that many layouts touch both of its ends.
+#: Bytes of the arena, in which valid descriptions lie. Small, so that many layouts touch both of its ends.
 SIZE = 512
 _LAST = (1 << 56) - 1 if platform.machine() in ("x86_64", "AMD64") else (1 << 64) - 1
 _LIMIT = (2**63 - 1) // 16
@@ -198,7 +198,7 @@ def _layout(read: Reader, capacity: int) -> tuple[list[int], list[int] | None, i
 
 
 def _spoil(case: Case, read: Reader) -> None:
-    """Change one field to a value that is mostly wrong."""
+    """Change one field to a value that is wrong in most cases."""
     which = read.below(14)
     if which == 0:
         case.name = read.pick(NAMES)

@@ -16,7 +16,7 @@ from zerocopy.protocols.array_interface import aligned_copy, aligned_empty
 
 __all__ = ["aligned_copy", "aligned_empty", "core"]
 
-REFUSED = "the fast path does not take this object"
+REFUSED = "the route does not support this object"
 ALL_DTYPES = [np.dtype(name) for name in sorted(NATIVE_NAMES)]
 ALL_PAIRS = [(by_name(dtype.name).code, by_name(dtype.name).bits) for dtype in ALL_DTYPES]
 
@@ -111,7 +111,7 @@ class Exported:
             self._delete(_get_pointer(capsule, self.name))
 
     def capsule(self) -> Any:
-        """Return a new capsule, held until `drop`; its destructor deletes what no consumer has taken."""
+        """Return a new capsule, kept until `drop`; its destructor deletes an unconsumed tensor."""
         destructor = ctypes.cast(self._destructor, ctypes.c_void_p)
         # Held here, because a destructor in Python must not run while an exception is set.
         self.capsules.append(_new_capsule(ctypes.addressof(self.managed), self.name, destructor))

@@ -1,7 +1,7 @@
 """Fuzz the compiled core: ``python -m tests.native.fuzz --count 1000000 --seed 0``.
 
-Each case, a capsule, a buffer or a table, is made from a few random bytes. A finding prints them, and
-``--replay HEX`` runs them again; a crash lies in the range of seeds that was printed last. The core must
+Each case, a capsule, a buffer or a table, is made from a few random bytes. A failed case prints them, and
+``--replay HEX`` runs them again; the seed of a crash is in the range that was printed last. The core must
 refuse exactly what the oracle in ``helpers.native_cases`` calls invalid, and show the arena's bytes for the
 rest. Run it in a build with
 AddressSanitizer, where the arena comes from the sanitizer's allocator (CONTRIBUTING.md).
@@ -89,7 +89,7 @@ _USED = b"used_dltensor"
 
 
 class Fuzzer:
-    """Runs cases over one arena; `outcomes` counts what became of them."""
+    """Runs cases over one arena; `outcomes` counts their results by kind."""
 
     def __init__(self) -> None:
         declare()
@@ -98,7 +98,7 @@ class Fuzzer:
         self.arena: int = libc.malloc(SIZE + 64)
         if self.arena is None:
             raise MemoryError
-        if self.arena % 64:  # the end, where reads beyond the block are seen, matters more than the start
+        if self.arena % 64:  # moves the start, so that few bytes of the block follow the arena
             self.arena += 64 - self.arena % 64
         self.content = bytes((7 * i + 3) % 256 for i in range(SIZE))
         ctypes.memmove(self.arena, self.content, SIZE)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the core's tests with another build of it, in a copy of the package, so that the library of an editable
-# installation stays as it is: `tests/native/sanitize.sh address`, `undefined`-behaviour checks included, or
-# `tests/native/sanitize.sh debug`, with assertions. More arguments go to pytest. It needs gcc and Linux.
+# Compiles the core in a copy of the package and runs its tests: `tests/native/sanitize.sh address` with
+# AddressSanitizer and UndefinedBehaviorSanitizer, `tests/native/sanitize.sh debug` with assertions. The library of an
+# editable installation does not change. Further arguments are passed to pytest. It requires gcc and Linux.
 # `PYTHON` selects the interpreter.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -18,7 +18,7 @@ BYTES = bytearray(range(64))
 
 
 class Pair(ctypes.Structure):
-    """A struct, whose format is not a number's."""
+    """A struct, whose format is not that of a number."""
 
     _fields_ = (("x", ctypes.c_int), ("y", ctypes.c_float))
 

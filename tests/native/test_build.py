@@ -1,6 +1,6 @@
 """The build hook: compiled and pure wheels, editable installations and the sdist.
 
-The core in most tests is one small C file, because the hook does not depend on what the core does.
+The core in most tests is one small C file, because the hook does not depend on the content of the core.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DLPack capsules into the core: valid ones pass, every wrong field is refused without a read of memory."""
+"""DLPack capsules into the core: valid ones pass; wrong fields are refused before memory is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results keep their sources' memory, whichever is dropped first, on any thread, at exit and after a fork."""
+"""Results keep their sources' memory alive: in any order of release, on any thread, at exit, after a fork."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ndarrays out of the core and into it: which layouts pass, and that they pass unchanged."""
+"""ndarrays as sources and targets of the core: the supported layouts, which stay unchanged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LAYOUTS = {
     ),
     "memmap-like subarray": BASE.reshape(6, 120)[2:4],
 }
-#: The slow path decides about these.
+#: Arrays that the core refuses and the slow path converts.
 NOT_TAKEN = {
     "big-endian": np.arange(4, dtype=">f4" if np.little_endian else "<f4"),
     "unaligned": np.zeros(41, np.uint8)[1:].view(np.float32),

@@ -170,7 +170,7 @@ def test_an_array_without_a_base_is_not_taken():
     assert not route(np.arange(3)).flags.writeable
 
 
-def test_the_second_exporter_takes_the_rest_and_never_an_interrupt():
+def test_the_second_exporter_runs_after_an_error_but_not_after_an_interrupt():
     def fails(obj):
         raise obj
 
@@ -187,7 +187,7 @@ def test_the_second_exporter_takes_the_rest_and_never_an_interrupt():
             route(error())
 
 
-def test_the_fallback_follows_errors_but_no_interrupt():
+def test_the_fallback_runs_after_an_error_but_not_after_an_interrupt():
     def fails(obj):
         raise obj
 

@@ -127,7 +127,7 @@ def test_columns_that_are_missing_or_ambiguous_are_refused(names: list[str]) -> 
 
 
 @pytest.mark.parametrize("columns", [[], ["a", "a"], [1], [None]])
-def test_columns_that_no_route_can_have(columns: Any) -> None:
+def test_invalid_values_of_columns_are_refused(columns: Any) -> None:
     with pytest.raises(ValueError, match="different labels"):
         route_of(core.TableExporter(len), columns=columns)
 

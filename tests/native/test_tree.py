@@ -1,4 +1,4 @@
-"""Dicts, lists and tuples in the core."""
+"""The conversion of dicts, lists and tuples in the core."""
 
 from __future__ import annotations
 

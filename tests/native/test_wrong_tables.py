@@ -29,7 +29,7 @@ def _dtypes() -> None:
     declare_dtypes()
 
 
-# -- what is refused ------------------------------------------------------------------
+# -- wrong structs --------------------------------------------------------------------
 
 Change = Callable[[TableProducer], Any]
 _TEXT: list[Any] = []

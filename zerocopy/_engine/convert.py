@@ -150,7 +150,7 @@ convert.__signature__ = SIGNATURE  # type: ignore[attr-defined]
 
 
 def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: BaseException | None) -> Any:
-    """Convert an object that its compiled route did not take; `error` is the exception of the route."""
+    """Convert an object whose compiled route failed, with the exception `error` or without one."""
     if error is None:
         return convert_slowly(obj, to, options)
     try:
@@ -179,7 +179,7 @@ def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
             return result
         result = _run(make_plan(call), call)
     except ZeroCopyError as error:
-        if _is_of_the_table(error.__context__) and error.__cause__ is None:
+        if _is_missing_route(error.__context__) and error.__cause__ is None:
             error.__suppress_context__ = True  # the route table's error is not a cause
         if not error.asked:
             error.with_context(asked=str(call))
@@ -190,8 +190,8 @@ def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     return result
 
 
-def _is_of_the_table(error: BaseException | None) -> bool:
-    """Whether an error says only that there is no route: no such key, or options that cannot be hashed."""
+def _is_missing_route(error: BaseException | None) -> bool:
+    """Whether an error means only that there is no route: a missing key, or options that cannot be hashed."""
     return isinstance(error, KeyError) or (isinstance(error, TypeError) and "unhashable type" in str(error))
 
 

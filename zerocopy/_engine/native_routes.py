@@ -1,7 +1,7 @@
 """Compiled routes: an exporter and an importer in C, in the table that the compiled ``convert`` reads.
 
-The table is keyed by the addresses of the target, the type and the options. A route that fails, or does not
-exist, leaves the conversion to the routes and plans in Python.
+The table is keyed by the addresses of the target, the type and the options. If a route fails, it calls the
+route in Python, its fallback; if that fails or there is none, the slow path converts the object.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from zerocopy.dtype import ALL, to_numpy
 from zerocopy.framework import identity
 from zerocopy.protocols.array_interface import aligned_copy
 
-#: Options that the compiled table holds.
+#: Options that the keys of the compiled table have.
 OPTIONS = frozenset(("copy", "writable", "device", "dtype"))
-#: Most routes with a device or a dtype: callers can pass new objects in each call.
+#: The limit of routes with a device or a dtype, because callers can pass new objects in each call.
 MAX_OBJECT_KEYS = 256
 
 _declared: set[str] = set()
@@ -28,9 +28,9 @@ _object_keys = 0
 
 
 def keep(parts: Parts, cls: type, to: Any, options: Mapping[str, Any], route: Route | None) -> Any:
-    """Keep and return a compiled route for objects of this type, or None; `route` takes what it does not.
+    """Keep and return a compiled route for objects of this type, or None.
 
-    `options` holds none that is None.
+    `route` is its fallback. No value in `options` is None.
     """
     global _object_keys
     compiled = _compose(parts, options, route)
@@ -45,7 +45,7 @@ def keep(parts: Parts, cls: type, to: Any, options: Mapping[str, Any], route: Ro
 
 
 def keep_tree(cls: type, to: Any, options: Mapping[str, Any]) -> None:
-    """Keep a compiled route for containers of this type, whose leaves have routes of their own."""
+    """Keep a compiled route for containers of this type, whose leaves have their own routes."""
     if cls in (dict, list, tuple) and options.keys() <= {"copy", "writable"}:
         core.set_route(to, cls, core.TreeRoute(to, **options), **options)
 
@@ -97,7 +97,7 @@ def _compose(parts: Parts, options: Mapping[str, Any], route: Route | None) -> A
     exporter, importer = parts.native_exporter, parts.native_importer
     if exporter is None and "ndarray" in parts.exporters:
         exporter = core.ArrayExporter(parts.exporters["ndarray"])
-    # An object of the target is returned itself, unless it is an ndarray that is copied or marked.
+    # An object of the target is returned unchanged, unless it is an ndarray to be copied or marked.
     owned = parts.owned and parts.exporters.get("ndarray") is not identity
     if exporter is None or importer is None or owned or not is_routable(parts.target, options):
         return None if route is None or not options.keys() <= OPTIONS else core.CallRoute(route)
@@ -109,7 +109,7 @@ def _compose_table(parts: Parts, options: Mapping[str, Any], route: Route | None
     labels, layout = options.get("columns"), options.get("layout")
     others = {name: value for name, value in options.items() if name in OPTIONS}
     has_labels = labels is None or (type(labels) in (list, tuple) and all(type(x) is str for x in labels))
-    # The route in Python takes tables that the compiled one does not; there is none to a matrix.
+    # A fallback in Python exists for dicts of columns only, not for matrices.
     fits = has_labels and (route is not None if layout is None else layout in ("matrix", "matrix:C"))
     if not fits or parts.native_importer is None or not is_routable(parts.target, others):
         return None if route is None or not options.keys() <= OPTIONS else core.CallRoute(route)

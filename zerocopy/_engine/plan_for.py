@@ -32,10 +32,10 @@ def plan_for(schema: Any, to: Any, **options: Unpack[ConvertOptions]) -> Convert
     Parameters
     ----------
     schema : object
-        An object as :func:`zerocopy.convert` takes it, or its type: the route of its type is made.
-        Or a schema, which has ``__arrow_c_schema__``: ``pyarrow.Schema``, ``pyarrow.DataType``,
-        ``polars.Schema``, ``nanoarrow.Schema``; the target must be able to hold its types. It is not
-        kept, and the result converts objects of other types and schemas too.
+        An object that :func:`zerocopy.convert` accepts, or a type; for an object, the route of its type
+        is made. Or an object with ``__arrow_c_schema__``, such as ``pyarrow.Schema``, ``pyarrow.DataType``,
+        ``polars.Schema`` or ``nanoarrow.Schema``, whose types the target must support. The result does not
+        keep `schema`, and converts objects of other types and schemas too.
     to : str, module or type
         The target, as for :func:`zerocopy.convert`.
     device, copy, stream, writable, dtype, leaves, validate : optional
@@ -56,7 +56,7 @@ def plan_for(schema: Any, to: Any, **options: Unpack[ConvertOptions]) -> Convert
     UnknownFrameworkError, FrameworkNotInstalledError
         `to` is not a known, or not an installed, framework.
     UnsupportedConversionError, LossyConversionError
-        The target lacks a type of the schema, or `columns` names a column that it lacks.
+        The target lacks a type of the schema, or the schema lacks a column in `columns`.
     DeviceError
         The device does not exist, or the target does not support it.
     ValueError, TypeError
@@ -102,7 +102,7 @@ plan_for.__signature__ = SIGNATURE.replace(  # type: ignore[attr-defined]
 
 
 class Converter:
-    """``convert`` with a target and options, which were checked: the result of :func:`plan_for`.
+    """``convert`` with one target and checked options: the result of :func:`plan_for`.
 
     Attributes
     ----------
@@ -128,8 +128,8 @@ class Converter:
 
     def _convert_slowly(self, obj: Any) -> Any:
         result = convert_slowly(obj, self.to, self._options)
-        # All tables are dropped when a framework is registered, and the tables of options when
-        # there are too many of them.
+        # All routes are dropped when a framework is registered, or when there are too many tables
+        # of options.
         self._routes = _routes(self.to, self._options)
         return result
 
@@ -154,18 +154,18 @@ def _routes(to: Any, options: Mapping[str, Any]) -> dict[type, Route]:
     try:
         return fastest_routes_of(to, options)
     except TypeError:
-        return {}  # an option that cannot be hashed, such as a dict, has no routes
+        return {}  # no routes exist for an option that cannot be hashed, such as a dict
 
 
 def _copy_of(value: Any) -> Any:
-    """Return a copy of an option that the caller can change, or that can be read once."""
+    """Return a copy of an option if the caller can change it, or if it can be read only once."""
     if isinstance(value, dict):
         return dict(value)
     return list(value) if isinstance(value, list) or hasattr(value, "__next__") else value
 
 
 def _check_schema(call: Call) -> bool:
-    """Refuse a schema with a type that the target cannot hold; False if the object is not a schema."""
+    """Refuse a schema with a type that the target lacks; return False if the object is not a schema."""
     schema = call.obj
     if hasattr(type(schema), "__arrow_c_array__") or hasattr(type(schema), "__arrow_c_stream__"):
         return False  # data, whose schema is one of many that the type can have

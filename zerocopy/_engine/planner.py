@@ -23,7 +23,7 @@ from zerocopy.protocols.array_interface import aligned_copy, host_view
 from zerocopy.source import Source, type_name
 from zerocopy.strided_view import StridedView
 
-#: Options under which an object of the target is returned unchanged, ``copy=True`` excepted.
+#: With only these options, except ``copy=True``, an object of the target is returned unchanged.
 _UNCHANGED = frozenset(("copy", "stream", "leaves", "validate"))
 #: Built once: a reason with a fix takes 2 us.
 _COPY = Fix(options={"copy": None}, effect="copies")
@@ -72,7 +72,7 @@ class Call:
         """The object for messages: its type, with its dtype and shape if it is described."""
         if self.description is None:
             return type_name(self.obj)
-        # Once: an error needs it three times, and the type of text or objects is read from the values.
+        # Computed once: an error needs it three times, and the type of text or objects is read from values.
         self._summary = self._summary or summarize(self.description)
         return self._summary
 

@@ -2,8 +2,10 @@
 
 A source's file offers exporters and a target's file importers, by the form in which
 memory passes between them (:data:`zerocopy.source.FORMS`); the two are independent.
-`convert` looks the composed function up in `TABLE` first, or in the table of the call's options.
-If it raises anything, the slow path (:mod:`zerocopy._engine.planner`) starts again.
+`convert` in Python looks the composed function up in `TABLE`, or in the table of the call's options.
+The compiled `convert` has a table of its own (:mod:`zerocopy._engine.native_routes`), whose routes call
+the composed function if they fail. If that raises anything, the slow path
+(:mod:`zerocopy._engine.planner`) starts again.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ TABLE: Routes = {}
 #: ``OPTION_TABLES[option_key(options)]`` is such a table for calls with options.
 OPTION_TABLES: dict[tuple[Any, ...], Routes] = {}
 
-#: The same with the compiled routes, for calls that do not come from the compiled ``convert``.
+#: The same for compiled routes, which a converter of ``plan_for`` calls.
 COMPILED_TABLES: dict[tuple[Any, ...], Routes] = {}
 
-#: Most tables of options: the labels in ``columns=`` can differ in each call.
+#: The limit of tables, because the labels in ``columns=`` can differ in each call.
 MAX_OPTION_TABLES = 1024
 
 
@@ -55,8 +57,8 @@ def option_key(options: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the key of a call's options: name, type and value of each, in the order of the call.
 
     The types are part of it, because ``True == 1 == 1.0``: ``copy=1`` is an error and ``copy=True`` is
-    not. A list or tuple is keyed by its items and their types, as it is now. The key of other values
-    that can change, such as dicts, cannot be hashed: such calls take the slow path.
+    not. The key of a list or tuple has its current items and their types. Keys with other mutable values,
+    such as dicts, cannot be hashed: such calls take the slow path.
     """
     key: tuple[Any, ...] = ()
     for name, value in options.items():
@@ -123,7 +125,7 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
             code="fast-path-raised",
         ) from error
     if compiled is not None and not options.keys() <= native_routes.OPTIONS:
-        route = compiled  # the compiled table does not hold it
+        route = compiled  # the compiled table does not have these options
     if route is not None:
         # One atomic store of a complete route: other threads see all of it or nothing (P7).
         routes[type(obj)] = route
@@ -135,7 +137,7 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
 def by_new_route(obj: Any, to: Any) -> Any:
     """Convert the first object of a type by its route, without a plan; NotImplemented if it has none.
 
-    A plan takes ten times as long as the routes of a table's columns, and longer than a compiled route.
+    Making and running a plan takes ten times as long as the routes of a table's columns.
     """
     try:
         cls = type(obj)
@@ -152,11 +154,11 @@ def by_new_route(obj: Any, to: Any) -> Any:
     except BaseException as error:
         if not is_error(error):
             raise
-        return NotImplemented  # the slow path converts the object, or says why it cannot
+        return NotImplemented  # the slow path converts the object, or raises an error with the reason
 
 
 def find_parts(obj: Any, to: Any) -> Parts | None:
-    """Return what a route for objects of this type is made of; None if there cannot be one."""
+    """Return the parts of a route for objects of this type; None if no route is possible."""
     target, source = registry.find(to) or resolve(to), registry.by_type(type(obj))
     if source is None:
         return None

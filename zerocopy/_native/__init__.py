@@ -19,7 +19,7 @@ why_not = ""
 
 
 def _load() -> Any:
-    """Import the extension as ``ZEROCOPY_NATIVE`` says; set `why_not` if there is none."""
+    """Import the extension if ``ZEROCOPY_NATIVE`` permits it; otherwise set `why_not` and return None."""
     global why_not
     setting = os.environ.get("ZEROCOPY_NATIVE", "")
     if setting not in ("", "0", "1"):
@@ -45,7 +45,7 @@ def _load() -> Any:
 
 
 def _why_stale(module: Any) -> str:
-    """Return why the extension does not fit the C sources next to it; an empty string without sources."""
+    """Return why the extension does not match the C sources next to it, or an empty string."""
     folder = Path(__file__).parent
     if not (folder / "core.h").exists():  # installed from a wheel, which has no C sources
         return ""

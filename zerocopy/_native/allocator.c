@@ -1,9 +1,9 @@
 /* Aligned memory for NumPy: functions that replace those of its default allocator (NEP 49).
 
-   NumPy calls its allocator from any thread, and after the end of the interpreter too, so that no function
-   here calls Python; CPython never unloads an extension. NumPy's own free() frees all blocks, and therefore
-   each comes from the C library's malloc family. Windows frees aligned blocks with another function, so it
-   has none of these functions. */
+   NumPy calls its allocator from any thread, and also after the end of the interpreter. Therefore no function
+   here calls Python; CPython never unloads an extension. NumPy's own free() frees all blocks, so every block
+   comes from the C library's malloc family. Windows frees aligned blocks with another function, so these
+   functions are not compiled there. */
 #include "core.h"
 
 #ifdef _WIN32
@@ -35,6 +35,7 @@ static struct {
     size_t page;
 } numpy;
 
+/* Whether a block is 64-byte aligned; true for NULL. */
 static inline bool
 is_aligned(const void *block)
 {
@@ -78,8 +79,8 @@ allocate(size_t size)
 {
     void *block;
     if (size < PADDED) {
-        /* With its header, the block then has a size of a multiple of 64: the block after an aligned one is
-           aligned, and malloc, which is faster than posix_memalign, often suffices. */
+        /* The size of the block with its header becomes a multiple of 64, so the block after an aligned block is
+           aligned too, and malloc, which is faster than posix_memalign, often suffices. */
         size = ((size + HEADER + ALIGNMENT - 1) & ~(ALIGNMENT - 1)) - HEADER;
         block = malloc(size);
         if (is_aligned(block)) {
@@ -105,7 +106,7 @@ fresh(void *ctx, size_t size)
         if (is_aligned(block)) {
             return block; /* or NULL */
         }
-        /* It does not return to NumPy's cache, so that the cache fills with aligned blocks. */
+        /* Freed without NumPy's cache, so that the cache fills with aligned blocks. */
         free(block);
     }
     return allocate(size);
@@ -148,7 +149,7 @@ zeroed(void *ctx, size_t count, size_t size)
     return block;
 }
 
-/* NumPy's own calloc for small blocks; for large ones, which it would write, aligned calloc. */
+/* NumPy's own calloc for small blocks, and aligned calloc, which drops pages, for large ones. */
 static void *
 sparse(void *ctx, size_t count, size_t size)
 {
@@ -182,6 +183,7 @@ PyDoc_STRVAR(allocator_functions_doc,
              "Set NumPy's own functions and the thresholds, and return the addresses of the functions.\n\n"
              "No thread may run in one of the functions meanwhile.");
 
+/* Sets NumPy's own functions and the thresholds, and returns the addresses of the functions. */
 static PyObject *
 allocator_functions(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {

@@ -1,11 +1,12 @@
 /* Tables of Arrow producers: the capsules, the checks of a chunk, and the owners of its columns.
 
-   The C data interface has no sizes of buffers. A framework whose tables may have too small ones, as those of a
-   crafted IPC file do, gives its exporter a `check`. */
+   The C data interface has no sizes of buffers. If a framework's tables can have buffers that are too small, as
+   from a crafted IPC file, the framework gives its exporter a `check`. */
 #include "arrow_table.h"
 
 /* ---- TableExporter ---- */
 
+/* Frees an exporter. */
 static void
 table_exporter_dealloc(PyObject *self)
 {
@@ -16,6 +17,7 @@ table_exporter_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
+/* Parses (function, *, check, select). */
 static PyObject *
 table_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -37,15 +39,15 @@ PyTypeObject TableExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.TableExporter",
     .tp_doc = "TableExporter(function, *, check=None, select=None): function(table) returns the capsule of "
-              "__arrow_c_stream__ or those of __arrow_c_array__; check(table) raises for tables that are not to be "
-              "read; select(table, labels) returns the table with these columns alone.",
+              "__arrow_c_stream__ or those of __arrow_c_array__; check(table) raises for tables that must not be "
+              "read; select(table, labels) returns a table of these columns only.",
     .tp_basicsize = sizeof(TableExporter),
     .tp_dealloc = table_exporter_dealloc,
     .tp_new = table_exporter_new,
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
-/* ---- releases: a callback may run Python code, which must not see the current exception ---- */
+/* ---- releases: a callback may run Python code, which must not run while an exception is set ---- */
 
 void
 arrow_array_release(struct ArrowArray *array)
@@ -78,8 +80,8 @@ arrow_table_close(ArrowTable *table)
 
 /* ---- reading ---- */
 
-/* Moves a struct out of a capsule; its `release` lies at `release_offset`. -1 with or without an exception for
-   other capsules, and for structs that were moved before. */
+/* Moves a struct, whose `release` is at `release_offset`, out of a capsule. Returns -1 with or without an exception
+   for other capsules, and for structs that were moved before. */
 static int
 take_struct(PyObject *capsule, const char *name, void *out, size_t size, size_t release_offset)
 {
@@ -109,7 +111,7 @@ take_export(PyObject *exported, ArrowTable *out)
     if (TAKE(exported, "arrow_array_stream", &out->stream, ArrowArrayStream) < 0) {
         return -1;
     }
-    struct ArrowSchema schema = {0}; /* invalid if get_schema fails: must not be released then */
+    struct ArrowSchema schema = {0}; /* if get_schema fails, its output is invalid and must not be released */
     if (out->stream.get_schema == NULL || out->stream.get_next == NULL ||
         out->stream.get_schema(&out->stream, &schema) != 0) {
         return -1;
@@ -159,7 +161,7 @@ done:
 int
 arrow_table_next(ArrowTable *table, struct ArrowArray *out)
 {
-    struct ArrowArray array = {0}; /* invalid if get_next fails: must not be released then */
+    struct ArrowArray array = {0}; /* if get_next fails, its output is invalid and must not be released */
     if (table->stream.release == NULL) {
         array = table->array;
         table->array.release = NULL;
@@ -173,18 +175,18 @@ arrow_table_next(ArrowTable *table, struct ArrowArray *out)
 
 /* ---- chunks ---- */
 
-/* Whether an array surely has no nulls. */
+/* Whether an array certainly has no nulls. With a bitmap, its number of nulls can be unknown (-1). */
 static bool
 has_no_nulls(const struct ArrowArray *array)
 {
     return array->null_count == 0 || (array->null_count == -1 && array->buffers[0] == NULL);
 }
 
-/* Whether an array has that number of buffers and children, and a valid length and offset. */
+/* Whether an array has these numbers of buffers and children, and a valid length and offset. */
 static bool
 has_parts(const struct ArrowArray *array, int64_t n_buffers, int64_t n_children)
 {
-    const int64_t limit = INT64_MAX / 32; /* twice the sum, in bytes, fits into 63 bits */
+    const int64_t limit = INT64_MAX / 32; /* the sum of three such numbers, times 8 bytes, fits into 63 bits */
     return array->release != NULL && array->dictionary == NULL && array->n_buffers == n_buffers &&
            array->n_children == n_children && array->buffers != NULL && array->length >= 0 && array->offset >= 0 &&
            array->length <= limit && array->offset <= limit;
@@ -197,14 +199,14 @@ arrow_chunk_fits(const struct ArrowArray *chunk, const TablePlan *plan)
         !has_no_nulls(chunk)) {
         return false;
     }
-    int64_t rows = chunk->offset + chunk->length; /* that each child has at least */
+    int64_t rows = chunk->offset + chunk->length; /* the least length of a child */
     for (int64_t i = 0; i < plan->count; i++) {
         const struct ArrowArray *array = chunk->children[plan->columns[i].index];
         if (array == NULL || !has_parts(array, 2, 0) || array->length < rows || !has_no_nulls(array)) {
             return false;
         }
         uint64_t data = (uintptr_t)array->buffers[1], width = plan->columns[i].dtype.bits / 8;
-        /* The slow path copies misaligned values. */
+        /* Misaligned values are refused here; the slow path copies them. */
         if (data == 0 || data % width != 0 || data > LAST_ADDRESS ||
             (uint64_t)(array->offset + rows) > (LAST_ADDRESS - data) / width) {
             return false;
@@ -227,6 +229,7 @@ typedef struct {
     struct ArrowArray array;
 } ArrowOwner;
 
+/* Releases the column's array. */
 static void
 arrow_owner_dealloc(PyObject *self)
 {

@@ -16,7 +16,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     int64_t n_children;
-    char *text; /* the name and the format of each child, with their terminating zeros */
+    char *text; /* the name and the format of each child, each with its terminating zero */
     int64_t count;
     PlannedColumn *columns;
 } TablePlan;
@@ -25,7 +25,8 @@ typedef struct {
    one, which is then kept. `wanted` maps the chosen labels to their positions, or is NULL for all columns.
    Returns NULL with or without an exception for a schema that the core does not take. */
 TablePlan *table_plan_of(PyObject **kept, const struct ArrowSchema *schema, PyObject *wanted);
-/* Parses the option columns: None, or a sequence of different labels. A dict for `wanted`, NULL in it for None. */
+/* Parses the option `columns`, None or a sequence of different labels, into a dict from label to position, or
+   NULL for None. */
 int table_labels_parse(PyObject *columns, PyObject **wanted);
 
 /* ---- arrow_table.c: a table of an exporter, read once ---- */
@@ -34,7 +35,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *function; /* returns a capsule with a stream, or a pair of capsules with a schema and an array */
     PyObject *check;    /* raises for a table that the core must not read; or NULL */
-    PyObject *select;   /* (table, list of labels): the table with these columns alone; or NULL */
+    PyObject *select;   /* select(table, labels) returns a table of these columns only; or NULL */
 } TableExporter;
 
 extern PyTypeObject TableExporterType;
@@ -43,11 +44,11 @@ extern PyTypeObject TableExporterType;
 typedef struct {
     struct ArrowArrayStream stream;
     struct ArrowSchema schema;
-    struct ArrowArray array; /* of a producer without a stream */
+    struct ArrowArray array; /* from producers that export an array, not a stream */
 } ArrowTable;
 
-/* Exports an object's table and reads its schema. -1 with or without an exception; then nothing has to be closed.
-   `labels` is NULL, or a list for `select`. */
+/* Exports an object's table and reads its schema. Returns -1 with or without an exception; the caller then closes
+   nothing. `labels` is NULL, or a list for `select`. */
 int arrow_table_open(const TableExporter *exporter, PyObject *obj, PyObject *labels, ArrowTable *out);
 /* Moves the next chunk to `out`. Returns 1, 0 at the end, or -1 without an exception. */
 int arrow_table_next(ArrowTable *table, struct ArrowArray *out);
@@ -62,7 +63,7 @@ char *arrow_column_data(const struct ArrowArray *chunk, const PlannedColumn *col
 /* Moves a column's array to a Python object that releases it; NULL with or without an exception. */
 PyObject *arrow_column_owner(struct ArrowArray *chunk, const PlannedColumn *column);
 
-/* ---- table_route.c: what routes of tables share ---- */
+/* ---- table_route.c: the base of TableRoute and MatrixRoute ---- */
 
 typedef struct {
     Route base;
@@ -85,7 +86,8 @@ typedef struct {
     ptrdiff_t stride; /* in bytes */
 } Column;
 
-/* Writes `rows` items of each of `count` columns to row-major memory; false for other sizes than 1 to 16 bytes. */
+/* Writes `rows` items of each of `count` columns to row-major memory. Returns false unless items have 1, 2, 4, 8 or
+   16 bytes. */
 bool interleave(char *out, const Column *columns, size_t count, size_t rows, size_t itemsize);
 
 #endif

@@ -1,12 +1,13 @@
 /* BufferExporter: objects with Python's buffer protocol (PEP 3118). */
 #include "core.h"
 
-/* Holds a buffer; the owner of memory that the buffer protocol exported. */
+/* The owner of memory that the buffer protocol exported. */
 typedef struct {
     PyObject_HEAD
     Py_buffer view;
 } HeldBuffer;
 
+/* Releases the buffer. */
 static void
 held_dealloc(PyObject *self)
 {
@@ -17,13 +18,13 @@ held_dealloc(PyObject *self)
 static PyTypeObject HeldBufferType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.HeldBuffer",
-    .tp_doc = "Keeps an exported buffer; the base of an ndarray over it.",
+    .tp_doc = "Owns an exported buffer; the base of an ndarray over it.",
     .tp_basicsize = sizeof(HeldBuffer),
     .tp_dealloc = held_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 };
 
-/* Returns the DLPack type of a native format of the struct module, by its letter and the item size. */
+/* Fills in the DLPack type of a native format of the struct module; false for other formats. */
 static bool
 dtype_of_format(const char *format, Py_ssize_t itemsize, DLDataType *out)
 {
@@ -60,7 +61,7 @@ dtype_of_format(const char *format, Py_ssize_t itemsize, DLDataType *out)
     return format[1] == '\0' && itemsize >= 1 && itemsize <= 16;
 }
 
-/* Writes strides in elements into `out`; false if they are not whole or point backwards. */
+/* Writes strides in elements to `out`; false if they are negative or not multiples of the item size. */
 static bool
 set_strides(const Py_buffer *view, Memory *out)
 {
@@ -73,7 +74,7 @@ set_strides(const Py_buffer *view, Memory *out)
         if (view->shape[i] < 1 || view->shape[i] > PY_SSIZE_T_MAX / step) {
             return false;
         }
-        /* Exporters may leave the strides of row-major memory out, as ctypes does. */
+        /* Exporters may omit the strides of row-major memory, as ctypes does. */
         if (view->strides != NULL && view->shape[i] > 1) {
             if (view->strides[i] < 0 || view->strides[i] % view->itemsize) {
                 return false;
@@ -87,6 +88,7 @@ set_strides(const Py_buffer *view, Memory *out)
     return true;
 }
 
+/* Describes the memory of a buffer, which a HeldBuffer keeps. */
 static int
 run_buffer(Exporter *self, PyObject *obj, Memory *out)
 {
@@ -94,7 +96,7 @@ run_buffer(Exporter *self, PyObject *obj, Memory *out)
     if (held == NULL) {
         return -1;
     }
-    held->view.obj = NULL; /* PyBuffer_Release does nothing then */
+    held->view.obj = NULL; /* so that PyBuffer_Release does nothing if PyObject_GetBuffer fails */
     memory_init(out);
     const Py_buffer *view = &held->view;
     if (UNLIKELY(PyObject_GetBuffer(obj, &held->view, PyBUF_FORMAT | PyBUF_STRIDES) < 0 || view->buf == NULL ||
@@ -112,12 +114,14 @@ run_buffer(Exporter *self, PyObject *obj, Memory *out)
     return 0;
 }
 
+/* Frees an exporter. */
 static void
 buffer_exporter_dealloc(PyObject *self)
 {
     PyObject_Free(self);
 }
 
+/* Takes no arguments. */
 static PyObject *
 buffer_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {

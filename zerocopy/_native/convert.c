@@ -1,4 +1,4 @@
-/* The function ``convert``: a lookup in the table of routes and a call. Python does everything else. */
+/* The function ``convert``: it looks up a route and runs it. Without a route, it calls the function in Python. */
 #include "core.h"
 
 static PyObject *python_function = NULL; /* convert in Python, with the same arguments */
@@ -9,7 +9,7 @@ typedef struct {
     PyObject *obj, *to, *copy, *writable, *device, *dtype; /* borrowed; NULL if not passed */
 } Arguments;
 
-/* Reads the arguments that the table of routes can hold. False for others, which Python checks. */
+/* Reads arguments that the keys of routes can hold; false for others, which the function in Python checks. */
 static bool
 read_arguments(PyObject *const *args, Py_ssize_t count, PyObject *names, Arguments *out)
 {
@@ -55,14 +55,14 @@ find(const Arguments *arguments)
     Route *route = find_route(&key);
     if (UNLIKELY(route == NULL && PyUnicode_CheckExact(key.to) && !PyUnicode_CHECK_INTERNED(key.to))) {
         Py_INCREF(key.to);
-        PyUnicode_InternInPlace(&key.to); /* the table holds interned text */
+        PyUnicode_InternInPlace(&key.to); /* the table holds interned strings */
         route = find_route(&key);
         Py_DECREF(key.to);
     }
     return route;
 }
 
-/* Returns the options that were passed as a new dict. */
+/* Returns a new dict of the options that were passed and are not None. */
 static PyObject *
 options_of(const Arguments *arguments)
 {
@@ -107,6 +107,7 @@ call_slow_function(const Arguments *arguments)
     return result;
 }
 
+/* convert(obj, to, **options): runs the route of these arguments, or the function in Python. */
 static PyObject *
 convert(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
@@ -166,7 +167,7 @@ make_convert(PyObject *module, PyObject *args)
     if (text == NULL) {
         return NULL;
     }
-    Py_INCREF(doc); /* the definition, which is static, points into it */
+    Py_INCREF(doc); /* never freed, because the static definition points into it */
     definition.ml_doc = text;
     Py_XSETREF(python_function, Py_NewRef(python));
     Py_XSETREF(slow_function, Py_NewRef(slow));

@@ -1,9 +1,10 @@
 /* Types and functions that the files of the compiled core share.
 
    An exporter describes an object's memory in a Memory on the stack; an importer makes an object of the
-   target from it. Both return failure with or without a Python exception; the caller (route.c) then
-   takes the slow path in Python, which decides again and raises errors with reasons. No file here names a
-   framework: a framework's own Python file creates exporters and importers from its functions. */
+   target from it. Both report failure with or without a Python exception; route.c then calls the route's
+   fallback in Python, and if that fails, convert.c calls the slow path, which raises errors with reasons.
+   The core calls no framework by name: a framework's own Python file creates exporters and importers from
+   its functions. */
 #ifndef ZEROCOPY_CORE_H
 #define ZEROCOPY_CORE_H
 
@@ -25,7 +26,7 @@
 
 #include "dlpack.h"
 
-#define MAX_NDIM 64 /* of NumPy 2, torch and JAX */
+#define MAX_NDIM 64 /* the limit of NumPy 2, torch and JAX */
 
 /* The highest address of a process: 56 bits on x86-64 (five-level paging). */
 #if defined(__x86_64__) || defined(_M_X64)
@@ -50,14 +51,14 @@ call_one(PyObject *function, PyObject *argument)
     return PyObject_Vectorcall(function, arguments + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
 }
 
-/* Whether a constructor that takes no keywords got some; then TypeError is set. */
+/* Returns true with TypeError set if there are keyword arguments; for constructors that take none. */
 static inline bool
 refuse_keywords(PyObject *keywords)
 {
     if (keywords == NULL || PyDict_GET_SIZE(keywords) == 0) {
         return false;
     }
-    PyErr_SetString(PyExc_TypeError, "this takes no keyword arguments");
+    PyErr_SetString(PyExc_TypeError, "keyword arguments are not supported");
     return true;
 }
 
@@ -68,15 +69,15 @@ typedef struct {
     int ndim;
     bool readonly;
     DLDataType dtype;
-    const int64_t *shape;   /* valid while `source` and the owner are */
+    const int64_t *shape;   /* in `own_shape`, or valid as long as the owner */
     const int64_t *strides; /* in elements; NULL means row-major */
     /* Exactly one of these keeps the memory alive. Memory owns it until an importer takes it. */
     PyObject *owner;
     DLManagedTensorVersioned *versioned;
     DLManagedTensor *legacy;
     bool owner_is_result; /* whether `owner` is an ndarray of exactly this memory, made for this conversion */
-    /* Storage for `strides` and `shape`: an object's own numbers may be freed when its shape is set, by another
-       thread or by code that an importer calls. */
+    /* Copies of an object's strides and shape, which another thread or code that an importer calls may free by
+       setting the object's shape. */
     int64_t own_strides[MAX_NDIM];
     int64_t own_shape[MAX_NDIM];
 } Memory;
@@ -93,14 +94,14 @@ memory_init(Memory *memory)
 /* Drops the owner and keeps the current exception. An importer that fails calls it. */
 void memory_release(Memory *memory);
 /* Fills a Memory from an unconsumed DLPack capsule, and consumes the capsule. Steals `capsule`, which may be
-   NULL with an exception set. Returns -1 for anything but a valid block of host memory. */
+   NULL with an exception set. Returns -1 unless the capsule describes a valid block of host memory. */
 int memory_from_capsule(PyObject *capsule, Memory *out);
 /* Whether shape and strides (in elements) describe row-major memory; dimensions of size 1 do not count. */
 bool memory_is_row_major(const Memory *memory);
-/* Whether some order of the dimensions is row-major: no gaps, repeats or reversals. */
+/* Whether some order of the dimensions is row-major: no gaps, no overlaps, no negative strides. */
 bool memory_is_compact(const Memory *memory);
 
-/* A managed tensor of zerocopy's own over a Memory, in both of DLPack's forms. */
+/* zerocopy's own managed tensor over a Memory, in both of DLPack's forms. */
 typedef struct ManagedTensor {
     DLManagedTensorVersioned versioned;
     DLManagedTensor legacy;
@@ -121,7 +122,7 @@ PyObject *managed_tensor_capsule(Memory *memory);
    struct. Takes the ownership. */
 PyObject *memory_take_owner(Memory *memory);
 
-/* ---- dtype.c: between NumPy's dtypes and DLPack's ---- */
+/* ---- dtype.c: NumPy's dtypes and DLPack's data types ---- */
 
 /* Return false if there is no counterpart. */
 bool dtype_from_numpy(const PyArray_Descr *descr, DLDataType *out);
@@ -135,10 +136,12 @@ typedef struct {
 
 /* Returns 0 to 4 for 8 to 128 bits, or -1. */
 int log2_bytes(int bits);
+/* Whether a set contains a data type. */
 bool dtype_set_has(const DTypeSet *set, DLDataType dtype);
 /* Fills a set from a sequence of pairs (code, bits); -1 with an exception on failure. */
 int dtype_set_parse(PyObject *pairs, DTypeSet *out);
 
+/* Whether two data types are the same. */
 static inline bool
 dtype_equal(DLDataType a, DLDataType b)
 {
@@ -147,6 +150,7 @@ dtype_equal(DLDataType a, DLDataType b)
 
 /* ---- ndarray.c ---- */
 
+/* Describes the memory of an ndarray, which becomes the owner; -1 if the core does not take it. */
 int export_ndarray(PyObject *array, Memory *out);
 /* Returns an ndarray that aliases `memory`; takes its owner, also on failure. */
 PyObject *import_ndarray(Memory *memory);
@@ -187,7 +191,7 @@ extern PyTypeObject RouteType; /* abstract base */
 
 /* Runs a route, then its fallback; keeps the route alive meanwhile. */
 PyObject *route_run(Route *route, PyObject *obj);
-/* Slots of all route types. */
+/* The slots tp_call and tp_dealloc of route types. */
 PyObject *route_call(PyObject *self, PyObject *args, PyObject *keywords);
 void route_dealloc(PyObject *self);
 
@@ -210,10 +214,10 @@ PyObject *deliver_memory(const Delivery *delivery, Memory *memory);
 /* ---- table.c: the routes by target, type and options ---- */
 
 typedef struct {
-    PyObject *to; /* as the caller passes it; text is interned */
+    PyObject *to; /* as the caller passes it; a str is interned */
     PyTypeObject *type;
     PyObject *device, *dtype; /* objects that the caller passes, or NULL */
-    unsigned flags;           /* the options copy and writable, from option_flags */
+    unsigned flags;           /* the options copy and writable, from option_flag */
 } RouteKey;
 
 /* The flags of an option that is True, False or None (NULL); -1 for other values. */

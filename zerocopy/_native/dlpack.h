@@ -1,4 +1,4 @@
-/* The structs of DLPack 1.3 (dlpack.h), declared here so that the build needs no header of another package. */
+/* The structs of DLPack 1.3 (dlpack.h), declared here because the build uses no headers of DLPack. */
 #ifndef ZEROCOPY_DLPACK_H
 #define ZEROCOPY_DLPACK_H
 

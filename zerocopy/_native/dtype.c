@@ -1,4 +1,4 @@
-/* NumPy's dtypes and DLPack's: tables that Python fills (zerocopy.dtype knows the pairs). */
+/* Tables from NumPy's dtypes to DLPack's data types and back, which Python fills from zerocopy.dtype. */
 #include "core.h"
 
 #define TYPE_NUMBERS 512 /* NumPy's own are below 32; ml_dtypes' begin at 256 */
@@ -56,7 +56,7 @@ int
 dtype_set_parse(PyObject *pairs, DTypeSet *out)
 {
     memset(out, 0, sizeof(DTypeSet));
-    PyObject *fast = PySequence_Fast(pairs, "a sequence of pairs (code, bits) is required");
+    PyObject *fast = PySequence_Fast(pairs, "expected a sequence of pairs (code, bits)");
     if (fast == NULL) {
         return -1;
     }
@@ -77,8 +77,8 @@ dtype_set_parse(PyObject *pairs, DTypeSet *out)
     return 0;
 }
 
-/* set_dtype(dtype, code, bits): NumPy's dtype is DLPack's (code, bits). The first dtype of a pair is the one
-   that results have. */
+/* set_dtype(dtype, code, bits): declares the DLPack type of a NumPy dtype. Results have the first dtype that was
+   declared for a DLPack type. */
 static PyObject *
 set_dtype(PyObject *module, PyObject *args)
 {

@@ -1,7 +1,7 @@
 /* DLPack's C exchange API (DLPack 1.3): the exporter and the importer of frameworks that have it. */
 #include "core.h"
 
-/* ---- calls of a C function behind a descriptor, without the search of an attribute ---- */
+/* ---- calls to the C function of a descriptor, without an attribute lookup ---- */
 
 typedef struct {
     getter get; /* of a getset descriptor; or */
@@ -33,6 +33,7 @@ probe_init(Probe *probe, PyObject *descriptor)
     return 0;
 }
 
+/* Calls the C function of a descriptor. */
 static inline PyObject *
 probe_call(const Probe *probe, PyObject *obj)
 {
@@ -65,13 +66,15 @@ typedef struct {
     uint64_t keys[MAX_WORDS];
     Py_ssize_t key_count;
     Probe requires_grad;
-    /* The owner of the memory, and whether it may still move its memory. Then `as_array(obj)` forbids that and
-       returns an ndarray; it raises for data types that NumPy lacks, for which `fix(obj)` forbids it. */
+    /* `storage` returns the owner of the memory, and `resizable` of it whether it may still move its memory.
+       If so, `as_array(obj)` forbids that and returns an ndarray. It raises TypeError for data types that NumPy
+       lacks; for these, `fix(obj)` forbids it. */
     Probe storage, resizable;
     PyObject *as_array, *fix;
 } ExchangeExporter;
 
-/* Whether an object holds plain memory: dense, on the host, without lazy bits, wrappers or gradients. */
+/* Whether an object does not require grad and holds plain memory: dense, on the host, without lazy bits, and not
+   wrapped by a transformation. */
 static bool
 is_plain(const ExchangeExporter *exporter, PyObject *obj)
 {
@@ -91,7 +94,7 @@ is_plain(const ExchangeExporter *exporter, PyObject *obj)
            probe_is_false(&exporter->requires_grad, obj) == 1;
 }
 
-/* Returns the owner of an object's memory, and whether it can neither free nor move it. */
+/* Returns the owner of an object's memory; `is_fixed` is whether the owner can neither free nor move it. */
 static PyObject *
 take_storage(const ExchangeExporter *exporter, PyObject *obj, bool *is_fixed)
 {
@@ -99,7 +102,7 @@ take_storage(const ExchangeExporter *exporter, PyObject *obj, bool *is_fixed)
     if (UNLIKELY(storage == NULL)) {
         return NULL;
     }
-    /* A mode that overrides functions may return any object. */
+    /* A mode that overrides the framework's functions may return any object. */
     int answer = LIKELY(PyObject_TypeCheck(storage, PyDescr_TYPE(exporter->resizable.descriptor)))
                      ? probe_is_false(&exporter->resizable, storage)
                      : -1;
@@ -110,7 +113,7 @@ take_storage(const ExchangeExporter *exporter, PyObject *obj, bool *is_fixed)
     return storage;
 }
 
-/* Describes an object's memory without its owner; -1 if the core does not pass it on. */
+/* Fills all fields of a Memory but the owner; -1 if the core does not support the memory. */
 static int
 describe(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
 {
@@ -123,7 +126,7 @@ describe(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
     }
     for (int i = 0; i < tensor.ndim; i++) {
         if (UNLIKELY(tensor.shape[i] == 0)) {
-            return -1; /* no memory: the slow path knows what each target makes of it */
+            return -1; /* no elements: the slow path handles each target's rules for them */
         }
         out->own_shape[i] = tensor.shape[i];
         if (tensor.strides != NULL) {
@@ -139,7 +142,7 @@ describe(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
     return 0;
 }
 
-/* Exports an object whose storage can still move its memory: as an ndarray, or after `fix`. */
+/* Exports an object whose storage can still move its memory: as an ndarray, or after a call of `fix`. */
 static int
 export_new_storage(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
 {
@@ -159,7 +162,7 @@ export_new_storage(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
         return -1;
     }
     Py_DECREF(done);
-    /* The function, or another thread meanwhile, may have changed the object or its storage. */
+    /* `fix`, or another thread during it, may have changed the object or its storage. */
     bool is_fixed;
     PyObject *storage = is_plain(exporter, obj) ? take_storage(exporter, obj, &is_fixed) : NULL;
     out->owner = storage;
@@ -170,6 +173,7 @@ export_new_storage(const ExchangeExporter *exporter, PyObject *obj, Memory *out)
     return 0;
 }
 
+/* Describes the memory of an object that passes the guards. */
 static int
 run_exchange(Exporter *self, PyObject *obj, Memory *out)
 {
@@ -198,12 +202,13 @@ api_of(PyObject *capsule)
 {
     const DLPackExchangeAPI *api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
     if (api != NULL && api->header.version.major != 1) {
-        PyErr_SetString(PyExc_ValueError, "the exchange API has another major version than 1");
+        PyErr_SetString(PyExc_ValueError, "the major version of the exchange API is not 1");
         return NULL;
     }
     return api;
 }
 
+/* Frees an exporter. */
 static void
 exchange_exporter_dealloc(PyObject *self)
 {
@@ -217,6 +222,7 @@ exchange_exporter_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
+/* Parses (capsule, *, offsets, keys, descriptors, as_array, fix). */
 static PyObject *
 exchange_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -282,12 +288,13 @@ typedef struct {
     DTypeSet dtypes;
 } ExchangeImporter;
 
+/* Makes an object of the framework over memory. */
 static PyObject *
 import_exchange(Importer *self, Memory *memory)
 {
     const ExchangeImporter *importer = (const ExchangeImporter *)self;
     DLManagedTensorVersioned *versioned;
-    /* ManagedTensor gives strides and a data type of one lane in any case. */
+    /* A source's struct without strides is replaced by a ManagedTensor, which has them. */
     if (memory->versioned != NULL && memory->strides != NULL) {
         versioned = memory->versioned;
         memory->versioned = NULL;
@@ -300,11 +307,12 @@ import_exchange(Importer *self, Memory *memory)
         versioned = &tensor->versioned;
     }
     void *result = NULL;
-    /* On failure the API does not say who owns the tensor, so it is not freed twice: it leaks. Everything that
-       torch refuses is refused before (check_importer). */
+    /* The API does not define who owns the tensor after a failure: a leak is safer than a second release.
+       check_exchange has refused all tensors that the framework refuses. */
     return importer->api->managed_tensor_to_py_object_no_sync(versioned, &result) == 0 ? result : NULL;
 }
 
+/* Refuses data types that the framework lacks; copies misaligned and reversed memory. */
 static int
 check_exchange(const Importer *self, const Memory *memory)
 {
@@ -315,13 +323,14 @@ check_exchange(const Importer *self, const Memory *memory)
         return IMPORT_COPIES;
     }
     for (int i = 0; memory->strides != NULL && i < memory->ndim; i++) {
-        if (memory->strides[i] < 0) { /* ends the process: pytorch/pytorch#188023 */
+        if (memory->strides[i] < 0) { /* the import ends the process: pytorch/pytorch#188023 */
             return IMPORT_COPIES;
         }
     }
     return IMPORT_ALIASES;
 }
 
+/* Frees an importer. */
 static void
 exchange_importer_dealloc(PyObject *self)
 {
@@ -329,12 +338,14 @@ exchange_importer_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
+/* Parses (capsule, dtypes). */
 static PyObject *
 exchange_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     PyObject *capsule, *pairs;
     DTypeSet dtypes;
-    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "OO:ExchangeImporter", &capsule, &pairs) || dtype_set_parse(pairs, &dtypes) < 0) {
+    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "OO:ExchangeImporter", &capsule, &pairs) ||
+        dtype_set_parse(pairs, &dtypes) < 0) {
         return NULL;
     }
     const DLPackExchangeAPI *api = api_of(capsule);

@@ -1,6 +1,7 @@
 /* Exporters that a framework's Python file creates from the framework's own functions. */
 #include "core.h"
 
+/* Frees an exporter without references. */
 static void
 exporter_dealloc(PyObject *self)
 {
@@ -18,12 +19,14 @@ PyTypeObject ExporterType = {
 
 /* ---- NDArrayExporter: exact ndarrays ---- */
 
+/* Describes the memory of an ndarray. */
 static int
 run_ndarray(Exporter *self, PyObject *obj, Memory *out)
 {
     return export_ndarray(obj, out);
 }
 
+/* Takes no arguments. */
 static PyObject *
 ndarray_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -40,7 +43,7 @@ ndarray_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 static PyTypeObject NDArrayExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.NDArrayExporter",
-    .tp_doc = "NDArrayExporter(): ndarrays; exact types only, since subclasses may add meaning to the bytes.",
+    .tp_doc = "NDArrayExporter(): ndarrays, not their subclasses, which may change the meaning of the values.",
     .tp_base = &ExporterType,
     .tp_basicsize = sizeof(Exporter),
     .tp_dealloc = exporter_dealloc,
@@ -56,11 +59,12 @@ typedef struct {
     PyObject *keyword_names; /* tuple, or NULL */
     PyObject *keyword_values;
     bool readonly;
-    /* Of ArrayExporter: `refuse(obj)` must return False if the array has one of these types; or NULL. */
+    /* ArrayExporter refuses an object if the array's type is in `ambiguous` and `refuse(obj)` is true; or NULL. */
     PyObject *refuse;
     DTypeSet ambiguous;
 } FunctionExporter;
 
+/* Frees an exporter. */
 static void
 function_exporter_dealloc(PyObject *self)
 {
@@ -72,6 +76,7 @@ function_exporter_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
+/* Calls the function and consumes the capsule that it returns. */
 static int
 run_capsule(Exporter *self, PyObject *obj, Memory *out)
 {
@@ -100,6 +105,7 @@ is_allowed(const FunctionExporter *exporter, PyObject *obj)
     return refused == 0;
 }
 
+/* Calls the function and describes the memory of the ndarray that it returns. */
 static int
 run_array(Exporter *self, PyObject *obj, Memory *out)
 {
@@ -108,7 +114,7 @@ run_array(Exporter *self, PyObject *obj, Memory *out)
     if (UNLIKELY(array == NULL)) {
         return -1;
     }
-    /* Without a base it is a copy: of text as objects, or of a layout that the function does not alias. */
+    /* An ndarray without a base is a copy: text as objects, or a layout that the function does not alias. */
     int status = -1;
     if (PyArray_CheckExact(array) && PyArray_BASE((PyArrayObject *)array) != NULL) {
         if (exporter->readonly) {
@@ -144,7 +150,7 @@ function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         return NULL;
     }
     if (!PyCallable_Check(function) || (extra != Py_None && (!PyDict_Check(extra) || PyDict_Size(extra) > 2))) {
-        PyErr_SetString(PyExc_TypeError, "a function, and a dict of at most two keywords, are required");
+        PyErr_SetString(PyExc_TypeError, "expected a function, and None or a dict of at most two keywords");
         return NULL;
     }
     FunctionExporter *self = PyObject_New(FunctionExporter, type);
@@ -170,7 +176,7 @@ function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         }
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->keyword_names); i++) {
             if (!PyUnicode_CheckExact(PyTuple_GET_ITEM(self->keyword_names, i))) {
-                PyErr_SetString(PyExc_TypeError, "keywords must be text");
+                PyErr_SetString(PyExc_TypeError, "keywords must be strings");
                 Py_DECREF(self);
                 return NULL;
             }
@@ -179,6 +185,7 @@ function_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     return (PyObject *)self;
 }
 
+/* Creates an exporter whose function returns capsules. */
 static PyObject *
 capsule_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -189,6 +196,7 @@ capsule_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     return self;
 }
 
+/* Creates an exporter whose function returns ndarrays. */
 static PyObject *
 array_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -214,7 +222,8 @@ static PyTypeObject ArrayExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.ArrayExporter",
     .tp_doc = "ArrayExporter(function, *, readonly=False, refuse=None): function(obj) returns an ndarray that aliases "
-              "obj; refuse is a pair: types, and a function that is true for an object of another meaning.",
+              "obj; refuse is a pair (types, test): test(obj) is true if an array of these types has other "
+              "values than obj.",
     .tp_base = &ExporterType,
     .tp_basicsize = sizeof(FunctionExporter),
     .tp_dealloc = function_exporter_dealloc,
@@ -222,13 +231,14 @@ static PyTypeObject ArrayExporterType = {
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
-/* ---- FirstExporter: the first of two that takes the object ---- */
+/* ---- FirstExporter: two exporters, tried in order ---- */
 
 typedef struct {
     Exporter base;
     Exporter *first, *second;
 } FirstExporter;
 
+/* Frees an exporter. */
 static void
 first_exporter_dealloc(PyObject *self)
 {
@@ -237,6 +247,7 @@ first_exporter_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
+/* Runs the second exporter if the first fails with an Exception or without one. */
 static int
 run_first(Exporter *self, PyObject *obj, Memory *out)
 {
@@ -253,11 +264,13 @@ run_first(Exporter *self, PyObject *obj, Memory *out)
     return second->run(second, obj, out);
 }
 
+/* Parses (first, second). */
 static PyObject *
 first_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     PyObject *first, *second;
-    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "O!O!:FirstExporter", &ExporterType, &first, &ExporterType, &second)) {
+    if (refuse_keywords(keywords) || !PyArg_ParseTuple(args, "O!O!:FirstExporter", &ExporterType, &first,
+                                                       &ExporterType, &second)) {
         return NULL;
     }
     FirstExporter *self = PyObject_New(FirstExporter, type);
@@ -272,7 +285,7 @@ first_exporter_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 static PyTypeObject FirstExporterType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.FirstExporter",
-    .tp_doc = "FirstExporter(first, second): the second takes objects that the first does not.",
+    .tp_doc = "FirstExporter(first, second): runs the second exporter if the first one fails.",
     .tp_base = &ExporterType,
     .tp_basicsize = sizeof(FirstExporter),
     .tp_dealloc = first_exporter_dealloc,

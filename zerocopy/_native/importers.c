@@ -3,6 +3,7 @@
 
 #include "arrow.h"
 
+/* Frees an importer without references. */
 static void
 importer_dealloc(PyObject *self)
 {
@@ -20,18 +21,21 @@ PyTypeObject ImporterType = {
 
 /* ---- NDArrayImporter ---- */
 
+/* Refuses data types that NumPy lacks. */
 static int
 check_ndarray(const Importer *self, const Memory *memory)
 {
     return dtype_to_numpy(memory->dtype) != NULL ? IMPORT_ALIASES : IMPORT_REFUSES;
 }
 
+/* Makes an ndarray over memory. */
 static PyObject *
 run_ndarray(Importer *self, Memory *memory)
 {
     return import_ndarray(memory);
 }
 
+/* Takes no arguments. */
 static PyObject *
 ndarray_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -65,13 +69,14 @@ typedef struct {
     Importer base;
     PyObject *function;
     PyObject *arguments;   /* tuple of further arguments */
-    PyObject *late;        /* (object, attribute, attribute): a further argument, read for each call; or NULL */
-    PyObject *wide;        /* (object, attribute): true if elements of 64 bits are supported; or NULL */
+    PyObject *late;        /* (object, name, name): object.name.name is the last argument of each call; or NULL */
+    PyObject *wide;        /* (object, name): object.name is whether 64-bit elements are supported; or NULL */
     uintptr_t alignment;   /* in bytes, a power of 2 */
     bool only_row_major;   /* otherwise any compact layout */
     DTypeSet dtypes;
 } CapsuleImporter;
 
+/* Frees an importer. */
 static void
 capsule_importer_dealloc(PyObject *self)
 {
@@ -83,13 +88,14 @@ capsule_importer_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
-/* Whether elements have more bits than a framework's 32-bit mode keeps. */
+/* Whether a framework's 32-bit mode would reduce the width of the elements. */
 static bool
 is_wide(DLDataType dtype)
 {
     return dtype.code == kDLComplex ? dtype.bits == 128 : dtype.bits == 64;
 }
 
+/* Refuses data types that the framework lacks; copies other layouts and alignments. */
 static int
 check_capsule(const Importer *self, const Memory *memory)
 {
@@ -110,7 +116,7 @@ check_capsule(const Importer *self, const Memory *memory)
     return fits && ((uintptr_t)memory->data & (importer->alignment - 1)) == 0 ? IMPORT_ALIASES : IMPORT_COPIES;
 }
 
-/* Returns the value of (object, attribute, attribute). */
+/* Returns object.name.name for the tuple (object, name, name). */
 static PyObject *
 read_late(PyObject *late)
 {
@@ -120,6 +126,7 @@ read_late(PyObject *late)
     return second;
 }
 
+/* Calls the function with a legacy capsule over memory. */
 static PyObject *
 run_capsule(Importer *self, Memory *memory)
 {
@@ -149,6 +156,7 @@ done:
     return result;
 }
 
+/* Parses (function, *, dtypes, alignment, layout, arguments, late, wide). */
 static PyObject *
 capsule_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -169,7 +177,7 @@ capsule_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
                  (wide == Py_None || (PyTuple_Check(wide) && PyTuple_GET_SIZE(wide) == 2)) &&
                  (strcmp(layout, "row-major") == 0 || strcmp(layout, "compact") == 0);
     if (!valid) {
-        PyErr_SetString(PyExc_ValueError, "CapsuleImporter: an argument is invalid");
+        PyErr_SetString(PyExc_ValueError, "CapsuleImporter: invalid alignment, layout, arguments, late or wide");
         return NULL;
     }
     CapsuleImporter *self = PyObject_New(CapsuleImporter, type);
@@ -207,6 +215,7 @@ typedef struct {
     PyObject *types[32][5]; /* by code and by log2_bytes(bits) */
 } ArrowImporter;
 
+/* Frees an importer. */
 static void
 arrow_importer_dealloc(PyObject *self)
 {
@@ -218,13 +227,14 @@ arrow_importer_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
+/* Refuses memory that is not one column of a type in `types`. */
 static int
 check_arrow(const Importer *self, const Memory *memory)
 {
     int log2 = log2_bytes(memory->dtype.bits);
     bool has_type = log2 >= 0 && memory->dtype.code < 32 && memory->dtype.lanes == 1 &&
                     ((const ArrowImporter *)self)->types[memory->dtype.code][log2] != NULL;
-    /* Only a column; the slow path makes tensors of other dimensions, and copies. */
+    /* Only one dimension: the slow path converts others, and makes copies. */
     return has_type && memory->ndim == 1 && memory_is_row_major(memory) &&
                    (uintptr_t)memory->data % (memory->dtype.bits / 8) == 0
                ? IMPORT_ALIASES
@@ -239,6 +249,7 @@ release_array(struct ArrowArray *array)
     array->release = NULL;
 }
 
+/* Calls the function with the address of an ArrowArray over memory. */
 static PyObject *
 run_arrow(Importer *self, Memory *memory)
 {
@@ -250,7 +261,7 @@ run_arrow(Importer *self, Memory *memory)
     if (tensor == NULL) {
         return NULL;
     }
-    /* Shape and stride are no longer needed; their two words hold the buffers: no bitmap, and the values. */
+    /* The words of shape and stride, which are no longer needed, hold the two buffers: no bitmap, and the values. */
     const void **buffers = (const void **)tensor->numbers;
     buffers[0] = NULL;
     buffers[1] = data;
@@ -270,7 +281,7 @@ run_arrow(Importer *self, Memory *memory)
         result = PyObject_Vectorcall(importer->function, arguments + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
         Py_DECREF(address);
     }
-    if (array.release != NULL) { /* the function has not taken it */
+    if (array.release != NULL) { /* the function has not moved the array */
         PyObject *error, *value, *traceback;
         PyErr_Fetch(&error, &value, &traceback); /* as in memory_release */
         array.release(&array);
@@ -279,6 +290,7 @@ run_arrow(Importer *self, Memory *memory)
     return result;
 }
 
+/* Parses (function, types). */
 static PyObject *
 arrow_importer_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {

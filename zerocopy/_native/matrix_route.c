@@ -1,4 +1,5 @@
-/* Routes of layout="matrix": a table of equal types, through Arrow's C data interface, as one row-major array. */
+/* Routes of layout="matrix": a table whose columns have one type, through Arrow's C data interface, as one
+   row-major array. */
 #include "arrow_table.h"
 
 /* From this size on, in bytes, the slow path is faster: it fills the matrix in several threads. */
@@ -14,7 +15,7 @@ typedef struct {
     struct ArrowArray chunks[MAX_CHUNKS];
 } Chunks;
 
-/* Reads all chunks; false if the slow path has to. */
+/* Reads all chunks; false for a table that the slow path must convert. */
 static bool
 read_chunks(ArrowTable *table, const TablePlan *plan, Chunks *out)
 {
@@ -35,8 +36,8 @@ read_chunks(ArrowTable *table, const TablePlan *plan, Chunks *out)
     return false;
 }
 
-/* Whether columns may lie so that they are one array already, which the slow path aliases: one after another at
-   equal distances, with gaps of less than a page. */
+/* Whether the columns may form one array already: in order, equally spaced, with gaps of less than a page. The
+   slow path aliases such an array. */
 static bool
 may_be_one_array(const struct ArrowArray *chunk, const TablePlan *plan)
 {
@@ -52,7 +53,7 @@ may_be_one_array(const struct ArrowArray *chunk, const TablePlan *plan)
     return true;
 }
 
-/* Whether all columns have one type. */
+/* Whether all columns have the same type. */
 static bool
 has_one_type(const TablePlan *plan)
 {
@@ -92,7 +93,7 @@ fill(char *out, const Chunks *chunks, const TablePlan *plan)
     return 0;
 }
 
-/* Makes the matrix of the chunks. */
+/* Makes an object of the target over a new matrix of the chunks; NULL with or without an exception. */
 static PyObject *
 deliver_matrix(const Delivery *delivery, const Chunks *chunks, const TablePlan *plan)
 {
@@ -118,10 +119,11 @@ deliver_matrix(const Delivery *delivery, const Chunks *chunks, const TablePlan *
     memory.strides = NULL;
     memory.owner = block;
     Delivery fresh = *delivery;
-    fresh.copy = OPTION_FALSE; /* it is the copy; a target that cannot alias it takes the slow path */
+    fresh.copy = OPTION_FALSE; /* the matrix is a copy; for a target that cannot alias it, the slow path decides */
     return deliver_memory(&fresh, &memory);
 }
 
+/* Converts a table to a matrix; NULL with or without an exception. */
 static PyObject *
 run_matrix(Route *self, PyObject *obj)
 {
@@ -149,6 +151,7 @@ run_matrix(Route *self, PyObject *obj)
     return result;
 }
 
+/* Creates a route that makes a matrix. */
 static PyObject *
 matrix_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -159,7 +162,7 @@ static PyTypeObject MatrixRouteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.MatrixRoute",
     .tp_doc = "MatrixRoute(exporter, importer, mutable, marks_readonly, *, fallback=None, copy=None, writable=None, "
-              "dtype=None, columns=None): a table of equal numbers as one row-major array, a copy.",
+              "dtype=None, columns=None): a table whose columns have one type, copied to one row-major array.",
     .tp_base = &RouteType,
     .tp_basicsize = sizeof(TableRoute),
     .tp_dealloc = table_route_dealloc,

@@ -1,4 +1,4 @@
-/* Memory: checks of its layout, DLPack capsules, and managed tensors of zerocopy's own. */
+/* Memory: checks of its layout, DLPack capsules, and zerocopy's own managed tensors. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 void
 memory_release(Memory *memory)
 {
-    /* A deleter may be a callback into Python, which must not start with an exception. */
+    /* A deleter may call Python code, which must not run while an exception is set. */
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     Py_CLEAR(memory->owner);
@@ -95,7 +95,7 @@ has_valid_addresses(const DLTensor *tensor, int64_t size)
 }
 
 /* Whether a DLTensor describes a block of host memory that the core can pass on: at least one element of
-   whole bytes, at most 64 dimensions, and addresses that exist (as zerocopy.protocols.layout_checks). */
+   whole bytes, at most 64 dimensions, and valid addresses (the checks of zerocopy.protocols.layout_checks). */
 static bool
 is_valid(const DLTensor *tensor)
 {
@@ -137,7 +137,7 @@ memory_from_capsule(PyObject *capsule, Memory *out)
         }
         used_name = "used_dltensor_versioned";
     }
-    /* Checked before the capsule is consumed: its destructor frees what is refused. */
+    /* Checked before the capsule is consumed, so that its destructor frees refused memory. */
     if (tensor == NULL || !is_valid(tensor) || PyCapsule_SetName(capsule, used_name) < 0) {
         memory_init(out);
         Py_DECREF(capsule);
@@ -171,8 +171,8 @@ can_take_gil(void)
 void
 managed_tensor_free(ManagedTensor *tensor)
 {
-    /* A consumer may call a deleter on any thread. After the interpreter has ended, the owner is left to
-       the end of the process; so are the source's structs, because most deleters call Python. */
+    /* A consumer may call a deleter on any thread. After the end of the interpreter, the owner and the source's
+       structs are not freed, because most deleters call Python. */
     if (can_take_gil()) {
         if (tensor->owner != NULL) {
             PyGILState_STATE state = PyGILState_Ensure();
@@ -189,12 +189,14 @@ managed_tensor_free(ManagedTensor *tensor)
     free(tensor);
 }
 
+/* The deleter of the versioned struct. */
 static void
 delete_versioned(DLManagedTensorVersioned *versioned)
 {
     managed_tensor_free(versioned->manager_ctx);
 }
 
+/* The deleter of the legacy struct. */
 static void
 delete_legacy(DLManagedTensor *legacy)
 {
@@ -217,7 +219,7 @@ managed_tensor_new(Memory *memory)
         if (memory->strides != NULL) {
             strides[i] = memory->strides[i];
         }
-        else { /* a product of shapes with strides of 0 could overflow */
+        else { /* with strides of 0, the product of the shape could overflow */
             strides[i] = step;
             step *= shape[i];
         }
@@ -280,6 +282,7 @@ typedef struct {
     Memory memory;
 } OwnerObject;
 
+/* Releases the DLPack struct. */
 static void
 owner_dealloc(PyObject *self)
 {
@@ -290,7 +293,7 @@ owner_dealloc(PyObject *self)
 static PyTypeObject OwnerType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.Owner",
-    .tp_doc = "Keeps memory of a DLPack exporter alive; the base of an ndarray over it.",
+    .tp_doc = "Owns the memory of a DLPack exporter; the base of an ndarray over it.",
     .tp_basicsize = offsetof(OwnerObject, memory) + offsetof(Memory, own_strides),
     .tp_dealloc = owner_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,

@@ -2,6 +2,7 @@
 #define ZEROCOPY_IMPORTS_NUMPY_API
 #include "core.h"
 
+/* Fills the module. */
 static int
 execute(PyObject *module)
 {

@@ -1,4 +1,4 @@
-/* NumPy's arrays: the exporter and the importer. */
+/* ndarrays: the description of their memory, and their creation over memory. */
 #include "core.h"
 
 int
@@ -12,7 +12,7 @@ export_ndarray(PyObject *obj, Memory *out)
     }
     for (int i = 0; i < ndim; i++) {
         if (UNLIKELY(shape[i] == 0)) {
-            return -1; /* no memory: the slow path knows what each target makes of it */
+            return -1; /* no elements: the slow path handles each target's rules for them */
         }
         out->own_shape[i] = shape[i];
     }

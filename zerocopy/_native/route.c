@@ -37,7 +37,7 @@ route_call(PyObject *self, PyObject *args, PyObject *keywords)
     }
     PyObject *result = route_run((Route *)self, PyTuple_GET_ITEM(args, 0));
     if (result == NULL && !PyErr_Occurred()) {
-        PyErr_SetString(PyExc_BufferError, "the fast path does not take this object");
+        PyErr_SetString(PyExc_BufferError, "the route does not support this object");
     }
     return result;
 }
@@ -61,12 +61,14 @@ PyTypeObject RouteType = {
 
 /* ---- IdentityRoute: objects of the target itself ---- */
 
+/* Returns the object itself. */
 static PyObject *
 run_identity(Route *self, PyObject *obj)
 {
     return Py_NewRef(obj);
 }
 
+/* Takes no arguments. */
 static PyObject *
 identity_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -95,12 +97,14 @@ static PyTypeObject IdentityRouteType = {
 
 /* ---- CallRoute: a Python function ---- */
 
+/* Fails without an exception. */
 static PyObject *
 run_nothing(Route *self, PyObject *obj)
 {
-    return NULL; /* the fallback is the function */
+    return NULL; /* route_run then calls the function, which is the fallback */
 }
 
+/* Parses (function). */
 static PyObject *
 call_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -155,7 +159,7 @@ copy_memory(Memory *memory)
     return status;
 }
 
-/* deliver_memory, which run_memory inlines. */
+/* The body of deliver_memory, inlined in run_memory. */
 static inline PyObject *
 deliver(const Delivery *delivery, Memory *memory)
 {
@@ -199,7 +203,7 @@ delivery_init(Delivery *delivery, PyObject *importer, bool is_mutable, bool mark
         return -1;
     }
     if (option_flag(copy) < 0 || option_flag(writable) < 0) {
-        PyErr_SetString(PyExc_ValueError, "copy and writable are True, False or None");
+        PyErr_SetString(PyExc_ValueError, "copy and writable must be True, False or None");
         return -1;
     }
     *delivery = (Delivery){
@@ -214,6 +218,7 @@ delivery_init(Delivery *delivery, PyObject *importer, bool is_mutable, bool mark
     return 0;
 }
 
+/* Exports an object's memory and imports it into the target. */
 static PyObject *
 run_memory(Route *self, PyObject *obj)
 {
@@ -225,6 +230,7 @@ run_memory(Route *self, PyObject *obj)
     return deliver(&route->delivery, &memory);
 }
 
+/* Frees a route. */
 static void
 memory_route_dealloc(PyObject *self)
 {
@@ -234,6 +240,7 @@ memory_route_dealloc(PyObject *self)
     route_dealloc(self);
 }
 
+/* Parses the arguments in the type's tp_doc. */
 static PyObject *
 memory_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -288,6 +295,7 @@ clear_route(void)
     Py_CLEAR(copy_function);
 }
 
+/* Sets the function that copies memory. */
 static PyObject *
 set_copy_function(PyObject *module, PyObject *function)
 {

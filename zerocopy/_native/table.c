@@ -1,8 +1,8 @@
 /* The table of routes: open addressing over pointers, read without a lock.
 
-   A slot is written once: its route last, with release order, so that a reader sees a whole slot or an empty
+   A slot is written once: its route last, with release order, so that a reader sees a complete slot or an empty
    one. Clearing publishes a new table. Without a GIL, the old one is never freed, because another thread may read
-   it. Routes are few: one for each pair of a type and a target that a process uses. */
+   it. A process has few routes: one for each type, target and set of options that it uses. */
 #include "core.h"
 
 #include <stdatomic.h>
@@ -30,6 +30,7 @@ static PyMutex writing;
 #define UNLOCK() ((void)0)
 #endif
 
+/* Combines the addresses and flags of a key. */
 static inline size_t
 hash_key(const RouteKey *key)
 {
@@ -37,6 +38,7 @@ hash_key(const RouteKey *key)
     return hash ^ key->flags * 0x9E37 ^ (uintptr_t)key->device >> 3 ^ (uintptr_t)key->dtype >> 2;
 }
 
+/* Whether two keys hold the same addresses and flags. */
 static inline bool
 keys_equal(const RouteKey *a, const RouteKey *b)
 {
@@ -83,7 +85,7 @@ set_route(PyObject *module, PyObject *args, PyObject *keywords)
         return NULL;
     }
     if (option_flag(copy) < 0 || option_flag(writable) < 0) {
-        PyErr_SetString(PyExc_ValueError, "copy and writable are True, False or None");
+        PyErr_SetString(PyExc_ValueError, "copy and writable must be True, False or None");
         return NULL;
     }
     Py_INCREF(to);
@@ -149,7 +151,7 @@ free_table(Table *table)
 }
 #endif
 
-/* clear_routes(): forgets all routes. */
+/* Publishes an empty table unless the table is empty. */
 static PyObject *
 clear_routes(PyObject *module, PyObject *nothing)
 {
@@ -174,8 +176,8 @@ clear_routes(PyObject *module, PyObject *nothing)
 
 static PyMethodDef methods[] = {
     {"set_route", (PyCFunction)(void (*)(void))set_route, METH_VARARGS | METH_KEYWORDS,
-     "set_route(to, type, route, copy=None, writable=None, device=None, dtype=None): keep a route."},
-    {"clear_routes", clear_routes, METH_NOARGS, "clear_routes(): forget all routes."},
+     "set_route(to, type, route, copy=None, writable=None, device=None, dtype=None): store a route."},
+    {"clear_routes", clear_routes, METH_NOARGS, "clear_routes(): remove all routes."},
     {NULL, NULL, 0, NULL},
 };
 

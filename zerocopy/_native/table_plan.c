@@ -5,10 +5,11 @@
 #include "arrow_table.h"
 
 #define EXTENSION "ARROW:extension:name"
-/* The limits of the slow path, for schemas that claim more (zerocopy.protocols.arrow_format). */
+/* Limits for invalid schemas, the same as on the slow path (zerocopy.protocols.arrow_format). */
 #define MAX_METADATA (64 << 20)
 #define MAX_FIELDS (1 << 20)
 
+/* Frees a plan. */
 static void
 plan_dealloc(PyObject *self)
 {
@@ -32,7 +33,7 @@ static PyTypeObject TablePlanType = {
 
 /* ---- checks of a schema ---- */
 
-/* The DLPack type of a primitive number; false for other formats. */
+/* Fills in the DLPack type of the format of a primitive number; false for other formats. */
 static bool
 dtype_of_format(const char *format, DLDataType *out)
 {
@@ -79,6 +80,7 @@ is_extension(const char *metadata)
     return false;
 }
 
+/* Returns the name of a field; a missing name is empty. */
 static const char *
 name_of(const struct ArrowSchema *schema)
 {
@@ -90,7 +92,8 @@ static bool
 is_table(const struct ArrowSchema *schema)
 {
     if (schema->format == NULL || strcmp(schema->format, "+s") != 0 || schema->dictionary != NULL ||
-        schema->n_children < 1 || schema->n_children > MAX_FIELDS || schema->children == NULL || is_extension(schema->metadata)) {
+        schema->n_children < 1 || schema->n_children > MAX_FIELDS || schema->children == NULL ||
+        is_extension(schema->metadata)) {
         return false;
     }
     for (int64_t i = 0; i < schema->n_children; i++) {
@@ -188,7 +191,7 @@ choose_columns(TablePlan *plan, const struct ArrowSchema *schema, PyObject *want
         PlannedColumn *column = &plan->columns[place];
         if (column->label != NULL || !is_plain(schema->children[i], &column->dtype)) {
             Py_DECREF(label);
-            goto done; /* two columns of one name, or not plain numbers */
+            goto done; /* two columns have one name, or the values are not plain numbers */
         }
         column->label = label;
         column->index = i;
@@ -282,7 +285,7 @@ table_labels_parse(PyObject *columns, PyObject **wanted)
     if (!is_valid) {
         Py_XDECREF(places);
         if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_ValueError, "columns are different labels of type str, and at least one");
+            PyErr_SetString(PyExc_ValueError, "columns must be one or more different labels of type str");
         }
         return -1;
     }

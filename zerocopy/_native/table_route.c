@@ -26,6 +26,7 @@ deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArra
     return result;
 }
 
+/* Converts a table of one chunk to a dict; NULL with or without an exception. */
 static PyObject *
 run_table(Route *self, PyObject *obj)
 {
@@ -36,12 +37,12 @@ run_table(Route *self, PyObject *obj)
     if (arrow_table_open(route->exporter, obj, route->labels, &table) < 0) {
         return NULL;
     }
-    /* The schema first: a table that is refused for its types costs no export of its data. */
+    /* Read before the data, so that a table that is refused for its types exports no data. */
     TablePlan *plan = table_plan_of(&route->plan, &table.schema, route->wanted);
     if (plan == NULL) {
         goto done;
     }
-    /* Several chunks are for the slow path, which says why they are copied. */
+    /* The slow path converts tables of several chunks, and reports why it copies them. */
     if (arrow_table_next(&table, &chunk) == 1 && arrow_chunk_fits(&chunk, plan) &&
         arrow_table_next(&table, &next) == 0) {
         result = deliver_columns(route, plan, &chunk);
@@ -96,6 +97,7 @@ table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
     return (PyObject *)self;
 }
 
+/* Creates a route that makes a dict of columns. */
 static PyObject *
 table_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
@@ -106,7 +108,7 @@ static PyTypeObject TableRouteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.TableRoute",
     .tp_doc = "TableRoute(exporter, importer, mutable, marks_readonly, *, fallback=None, copy=None, writable=None, "
-              "dtype=None, columns=None): a table of numbers in one chunk, as a dict of columns.",
+              "dtype=None, columns=None): a table of numbers in one chunk, to a dict of columns.",
     .tp_base = &RouteType,
     .tp_basicsize = sizeof(TableRoute),
     .tp_dealloc = table_route_dealloc,

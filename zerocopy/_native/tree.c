@@ -1,7 +1,7 @@
 /* TreeRoute: dicts, lists and tuples of exactly these types, converted leaf by leaf into new ones.
 
-   A leaf without a route, or that its route does not take, fails the whole tree: the slow path then converts
-   it from the beginning, and its errors name the leaf's path. */
+   If a leaf has no route, or its route fails, the route of the tree fails: the slow path then converts the tree
+   from the beginning, and its errors name the leaf's path. */
 #include "core.h"
 
 typedef struct {
@@ -16,6 +16,7 @@ typedef struct {
 
 static PyObject *convert_tree(PyObject *obj, Walk *walk);
 
+/* Converts a leaf by its route, or a container; NULL with or without an exception. */
 static inline PyObject *
 convert_leaf(PyObject *obj, Walk *walk)
 {
@@ -30,6 +31,7 @@ convert_leaf(PyObject *obj, Walk *walk)
     return UNLIKELY(walk->route == NULL) ? NULL : route_run(walk->route, obj);
 }
 
+/* Converts the values of a dict. */
 static PyObject *
 convert_dict(PyObject *obj, Walk *walk)
 {
@@ -40,7 +42,7 @@ convert_dict(PyObject *obj, Walk *walk)
         Py_INCREF(key);
         Py_INCREF(value);
         PyObject *converted = convert_leaf(value, walk);
-        /* A key whose hash has changed is added again, without end if it changes each time. */
+        /* A key whose hash has changed is added again; the loop would not end if it changes each time. */
         if (converted == NULL || PyDict_SetItem(result, key, converted) < 0 ||
             PyDict_GET_SIZE(result) != count) {
             Py_CLEAR(result);
@@ -52,6 +54,7 @@ convert_dict(PyObject *obj, Walk *walk)
     return result;
 }
 
+/* Converts the items of a list or tuple. */
 static PyObject *
 convert_sequence(PyObject *obj, Walk *walk)
 {
@@ -78,17 +81,19 @@ convert_sequence(PyObject *obj, Walk *walk)
     return result;
 }
 
+/* Converts a container. */
 static PyObject *
 convert_tree(PyObject *obj, Walk *walk)
 {
     if (Py_EnterRecursiveCall(" in zerocopy.convert")) {
-        return NULL; /* nested too deep, or a container that holds itself: the slow path says which */
+        return NULL; /* nested too deeply, or a container that contains itself: the slow path reports which */
     }
     PyObject *result = PyDict_CheckExact(obj) ? convert_dict(obj, walk) : convert_sequence(obj, walk);
     Py_LeaveRecursiveCall();
     return result;
 }
 
+/* Converts a container and its leaves. */
 static PyObject *
 run_tree(Route *self, PyObject *obj)
 {
@@ -99,6 +104,7 @@ run_tree(Route *self, PyObject *obj)
     return result;
 }
 
+/* Frees a route. */
 static void
 tree_route_dealloc(PyObject *self)
 {
@@ -116,7 +122,7 @@ tree_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         return NULL;
     }
     if (option_flag(copy) < 0 || option_flag(writable) < 0) {
-        PyErr_SetString(PyExc_ValueError, "copy and writable are True, False or None");
+        PyErr_SetString(PyExc_ValueError, "copy and writable must be True, False or None");
         return NULL;
     }
     TreeRoute *self = PyObject_New(TreeRoute, type);

@@ -302,7 +302,7 @@ def as_ndarray(capsule: Capsule, view: StridedView) -> Array:
 
 
 class HostImport:
-    """``Source.host`` of a host capsule, which can be imported once: later calls return the same array."""
+    """``Source.host`` of a host capsule, which is imported once: later calls return the same array."""
 
     __slots__ = ("_array", "_capsule", "_view")
 

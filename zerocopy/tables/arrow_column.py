@@ -72,10 +72,10 @@ class ArrowColumn(Column):
     # Not a cached property, which takes a lock before Python 3.12.
     @property
     def chunks(self) -> tuple[Memory, ...]:
-        """The memory, each chunk with its owner; read once. Empty chunks are left out, or all but one."""
+        """The memory, each chunk with its owner; read once. One chunk may be empty, further ones are not."""
         if self._chunks is None:
             chunks = tuple(self._read())
-            # A column that is one chunk except for empty ones is aliased, as streams leave those out.
+            # A column with one chunk and further empty chunks is aliased, because streams omit empty chunks.
             self._chunks = tuple([c for c in chunks if c.length]) or chunks[:1] if len(chunks) > 1 else chunks
         return self._chunks
 

@@ -1,4 +1,4 @@
-"""Columns of one width written to the rows of a matrix."""
+"""Columns with items of one size, written to a row-major matrix."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LARGE = 1 << 22
 
 
 def fill(out: Array, columns: Sequence[Array]) -> None:
-    """Write columns of one length and of one width of elements into `out`, a row-major matrix."""
+    """Write columns with equal lengths and item sizes to `out`, a row-major matrix."""
     if core is not None and out.nbytes < LARGE:
-        # 8192 x 28 float32: 68 us instead of 114. Larger ones are faster in several threads.
+        # 8192 x 28 float32: 68 us instead of 114. Several threads write larger matrices faster.
         core.interleave(out, columns)
         return
     record = _record(len(columns), out.itemsize)
@@ -29,5 +29,5 @@ def fill(out: Array, columns: Sequence[Array]) -> None:
 
 @lru_cache(maxsize=64)
 def _record(width: int, itemsize: int) -> RecordType:
-    """Return the type of a row as a record of values of one width, which the kernels write."""
+    """Return the type of a row as a record of equally large values, which the kernels write."""
     return record_type(np.dtype([(f"{k}", f"V{itemsize}") for k in range(width)]))

@@ -30,7 +30,7 @@ def exporter() -> Any:
     """Return the compiled exporter of arrays on the CPU; None without the compiled core."""
     if core is None:
         return None
-    # The buffer protocol is 20 % faster than a capsule, and lacks bfloat16 and the float8 types.
+    # The buffer protocol is 20 % faster than a capsule, but does not support bfloat16 and float8 types.
     return core.FirstExporter(core.BufferExporter(), core.CapsuleExporter(to_capsule(), readonly=True))
 
 
@@ -116,7 +116,7 @@ def _only_host() -> bool:
     return bool(jax.default_backend() == "cpu")
 
 
-#: The functions in use; ``bare import`` is a function and its arguments after the capsule.
+#: The chosen functions; ``bare import`` is a function and its arguments after the capsule.
 _chosen: dict[str, Any] = {}
 
 

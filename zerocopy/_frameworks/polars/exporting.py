@@ -13,8 +13,8 @@ def table_exporter(cls: Any) -> Any:
 
 
 def _check(frame: Any) -> None:
-    """Raise for a frame that its stream would change."""
+    """Raise for a frame that the export of a stream would change."""
     if {*frame.n_chunks("all")} != {1}:
-        raise ValueError("its stream would join the chunks, in the frame too")
+        raise ValueError("the export of a stream would join the chunks, also those of the frame")
     if "\0" in "".join(frame.columns):
-        raise ValueError("a name that the C data interface would cut")
+        raise ValueError("a name has a zero byte, at which the C data interface would cut it")

@@ -10,7 +10,7 @@ from zerocopy.dtype import by_name
 
 
 def without_nulls(from_dlpack: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return an exporter to NumPy that refuses nulls before NumPy asks for the memory.
+    """Return an exporter to NumPy that refuses nulls before NumPy requests the memory.
 
     pyarrow's ``__dlpack__`` raises TypeError for nulls, upon which NumPy calls it without
     ``max_version``: pyarrow warns that such capsules are deprecated.
@@ -28,15 +28,15 @@ def native_exporter(cls: type) -> Any:
     """Return the compiled exporter of a class of numeric arrays; None without the compiled core."""
     if core is None:
         return None
-    # pyarrow's exporter refuses nulls. Without max_version it warns, which takes a microsecond.
+    # pyarrow's exporter refuses nulls. It warns if max_version is missing, which takes a microsecond.
     return core.CapsuleExporter(cls.__dlpack__, keywords={"max_version": (1, 0)}, readonly=True)  # type: ignore[attr-defined]
 
 
 def native_importer(pa: Any, names: Iterable[str]) -> Any:
     """Return the compiled importer of 1-dimensional arrays; None without the compiled core.
 
-    ``Array._import_from_c`` is the Arrow C data interface by addresses, which pyarrow documents for
-    integrations in C; ``Array.from_buffers`` takes 1.5 times as long.
+    ``Array._import_from_c`` imports the structs of the Arrow C data interface from their addresses; pyarrow
+    documents it for integrations in C. ``Array.from_buffers`` takes 1.5 times as long.
     """
     import_ = getattr(pa.Array, "_import_from_c", None)
     if core is None or import_ is None:
@@ -60,7 +60,7 @@ def table_exporter(cls: type) -> Any:
 def _table_check(cls: Any) -> Callable[[Any], None]:
     """Return a function that raises for a table that must not be read through the C data interface.
 
-    It keeps the last schema that passed: ``equals`` compares fingerprints, in 2 ns per column.
+    It keeps the last schema that it accepted: ``equals`` compares fingerprints, in 2 ns per column.
     """
     validate, last = cls.validate, None
 
@@ -70,7 +70,7 @@ def _table_check(cls: Any) -> Callable[[Any], None]:
         schema = table.schema
         if last is None or not schema.equals(last):
             if "\0" in "".join(schema.names):
-                raise ValueError("a name that the C data interface would cut")
+                raise ValueError("a name has a zero byte, at which the C data interface would cut it")
             last = schema
 
     return check

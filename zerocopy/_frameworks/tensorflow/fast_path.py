@@ -14,7 +14,7 @@ from zerocopy.protocols.array_interface import ALIGNMENT, misalignment, writable
 # initialises it (200 ns of 700), Tensor.dtype converts an enum to an object (100 ns of 400). In
 # these versions the C++ calls are used directly (law 6; compared in test_routes).
 _KNOWN = ((2, 16), (2, 24))
-#: NumPy's types of the codes of quantized tensors: their arrays do not say that they are codes.
+#: The dtypes that NumPy's arrays of quantized tensors have. They do not show that the values are codes.
 _AMBIGUOUS = ("int8", "uint8", "int16", "uint16", "int32")
 
 
@@ -30,7 +30,7 @@ def fast_exporters(tf: Any) -> dict[str, Callable[[Any], Any]]:
     forms = {"ndarray": ndarray, "readonly": ndarray, "capsule": capsule, "aligned": capsule}
     if core is None:
         return forms
-    # NumPy's alias is faster than a capsule, and refuses strings, with which to_dlpack ends the process.
+    # An ndarray is faster than a capsule; and strings, for which to_dlpack ends the process, are refused.
     bare = getattr(type(tf.constant(0)), "_numpy_internal", None) if _private(tf) is not None else None
     refuse = ([(by_name(name).code, by_name(name).bits) for name in _AMBIGUOUS], quantized_test(tf))
     return forms | {"native": core.ArrayExporter(bare or ndarray, readonly=True, refuse=refuse)}

@@ -1,10 +1,10 @@
 """The compiled exporter and importer of tensors, over torch's DLPack C exchange API.
 
 The API and ``to_dlpack`` export tensors that require grad or have lazy bits as if they did not
-(docs/hazards.md). Calls of their getters take 100 ns of a conversion of 130. The compiled exporter
-reads the tensor's dispatch key set instead, one word that differs for each of these, and for
-sparse, quantized and wrapped tensors and for other devices. Its place is found by trial against
-``torch._C._dispatch_keys`` (law 6); without exactly one place, the fast path in Python remains.
+(docs/hazards.md). Calling the getters of these properties takes 100 of 130 ns. The compiled exporter
+reads the tensor's dispatch key set instead, one word that differs for each of these properties, for
+sparse, quantized and wrapped tensors, and for other devices. Its offset is determined by a comparison
+with ``torch._C._dispatch_keys`` (law 6); if not exactly one offset agrees, the fast path in Python is used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORDS_OF_A_TENSOR = 24  # c10::TensorImpl has about 200 bytes
 
 @cache
 def exporter(torch: Any) -> Any:
-    """Return the compiled exporter of ``torch.Tensor``; None if this torch does not fit."""
+    """Return the compiled exporter of ``torch.Tensor``; None if this version of torch is not supported."""
     api = _api(torch)
     layout = None if api is None else find_layout(torch)
     if layout is None:
@@ -46,12 +46,12 @@ def exporter(torch: Any) -> Any:
             fix=_storage_fixer(torch),
         )
     except (KeyError, TypeError):
-        return None  # other kinds of descriptors
+        return None  # missing or other descriptors
 
 
 @cache
 def importer(torch: Any) -> Any:
-    """Return the compiled importer of ``torch.Tensor``; None if this torch does not fit."""
+    """Return the compiled importer of ``torch.Tensor``; None if this version of torch is not supported."""
     api = _api(torch)
     if api is None:
         return None
@@ -81,10 +81,10 @@ def _storage_fixer(torch: Any) -> Callable[[Any], Any]:
 
 
 def find_layout(torch: Any) -> dict[str, Any] | None:
-    """Return where a tensor holds its key set and its autograd metadata; None if that is unclear.
+    """Return the offsets of a tensor's key set and autograd metadata; None if they are not unique.
 
-    Reads a few tensors' memory through ``/proc/self/mem``, which fails for a wrong address instead
-    of ending the process.
+    Reads a few tensors' memory through ``/proc/self/mem``, where a wrong address raises OSError and does
+    not end the process.
     """
     try:
         memory = os.open("/proc/self/mem", os.O_RDONLY)
@@ -108,14 +108,14 @@ def _find_layout(torch: Any, word: Callable[[int], int]) -> dict[str, Any] | Non
     probes = [*plain, *lazy, inference, *with_grad]
     keys = [torch._C._dispatch_keys(tensor).raw_repr() for tensor in probes]
     if len({keys[0], *keys[3:7]}) != 5:
-        return None  # the key set does not tell these apart
+        return None  # the key set is the same for tensors that must differ
     impl_offset = object.__basicsize__
     impls = [word(id(tensor) + impl_offset) for tensor in probes]
     offsets = range(0, 8 * _WORDS_OF_A_TENSOR, 8)
     key_offsets = [
         o for o in offsets if all(word(impl + o) == key for impl, key in zip(impls, keys, strict=True))
     ]
-    # The pointer to autograd's metadata is NULL for plain tensors alone.
+    # The pointer to autograd's metadata is NULL in plain tensors, and an address in those with grad.
     meta_offsets = [
         o
         for o in offsets[1:]

@@ -1,4 +1,4 @@
-"""The compiled core's functions for NumPy's allocator, and their test in this process.
+"""The compiled core's functions for NumPy's allocator, and their self-test in this process.
 
 NumPy calls its allocator from C, where a Python function cannot be used: arrays that outlive the
 interpreter are freed after its end. The C library has ``aligned_alloc``, but neither an aligned
@@ -8,7 +8,7 @@ interpreter are freed after its end. The C library has ``aligned_alloc``, but ne
   blocks are aligned; for large blocks it requests huge pages, as NumPy does.
 - ``zeroed(ctx, n, size)``: aligned calloc. From :data:`LAZY` on, whole pages of the block are
   dropped instead of written: they read as zero, and take no memory until they are used.
-- ``sparse(ctx, n, size)``: NumPy's calloc below :data:`LAZY`, ``zeroed`` from there on.
+- ``sparse(ctx, n, size)``: NumPy's calloc below :data:`LAZY`, ``zeroed`` from this size on.
 - ``resized(ctx, ptr, size)``: aligned realloc.
 """
 
@@ -18,8 +18,8 @@ import ctypes
 import sys
 from typing import Any
 
-#: From this size on glibc's calloc always maps new pages, which need no writing
-#: (DEFAULT_MMAP_THRESHOLD_MAX), so that such zeros take no memory in either case.
+#: From this size on glibc's calloc always maps new pages, which it does not write
+#: (DEFAULT_MMAP_THRESHOLD_MAX), so that such zeros take no memory with it either.
 LAZY = 32 << 20
 #: From this size on NumPy requests huge pages (indicate_hugepages in its alloc.c).
 HUGE = 4 << 20
@@ -33,7 +33,7 @@ class NotCompiledError(Exception):
 def load(originals: dict[str, int], huge: int, lazy: int) -> dict[str, int]:
     """Return the addresses of the functions after setting NumPy's own functions and the thresholds.
 
-    No thread may run in the functions meanwhile: call it before they are NumPy's.
+    No thread may run in the functions meanwhile: call it before NumPy uses them.
     """
     # Imported here because the extension imports NumPy.
     from zerocopy import _native
