@@ -149,6 +149,41 @@ def test_tables_convert_as_without_a_route(to: str) -> None:
                 compare_tables(table, warm, to, options)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"writable": True}, {"device": "cpu"}, {"device": (1, 0), "copy": False}, {"dtype": "float32"}],
+    ids=str,
+)
+@pytest.mark.parametrize("to", HOST)
+def test_an_object_of_the_target_is_returned_itself_in_every_call(to: str, options: dict[str, Any]) -> None:
+    x = zc.convert(sample("f4", (64,)), to)
+    if zc.convert(x, to, **options) is not x:
+        pytest.skip("the first conversion copies it")
+    for _ in range(3):
+        assert zc.convert(x, to, **options) is x
+
+
+def test_errors_repeat_the_options_in_the_order_of_the_call() -> None:
+    x = sample("f4", (64,))
+    for options in ({"dtype": "float32", "copy": False}, {"copy": False, "dtype": "float32"}):
+        text = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        zc.convert(x, "numpy", **options)
+        with pytest.raises(zc.CopyRequiredError) as error:
+            zc.convert(x.astype("f8"), to="numpy", **options)
+        assert f"to='numpy', {text})" in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["pyarrow", "pandas", "polars"])
+@pytest.mark.parametrize("columns", [[], ()], ids=str)
+def test_no_columns_are_an_empty_dict(kind: str, columns: Any) -> None:
+    pytest.importorskip(kind)
+    table = zc.convert({"a": np.arange(8.0), "b": np.arange(8.0)}, kind)
+    for _ in range(3):
+        assert zc.convert(table, "numpy", columns=columns) == {}
+        assert zc.plan_for(table, "numpy", columns=columns)(table) == {}
+        assert zc.convert(table, "numpy", columns=columns, layout="matrix").shape[1] == 0
+
+
 def test_labels_that_are_equal_are_the_labels_of_the_table() -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({1: [1.0], "1": [2.0], 2.5: [3.0]})

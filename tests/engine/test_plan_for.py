@@ -155,6 +155,9 @@ def test_representation_and_explanation() -> None:
     converter = zc.plan_for(x, "numpy", copy=True)
     assert repr(converter) == "<converter to 'numpy', copy=True>"
     assert (converter.to, converter.options) == ("numpy", {"copy": True})
+    for name in ("to", "options"):  # a call would not use the new value
+        with pytest.raises(AttributeError):
+            setattr(converter, name, "torch")
     assert str(converter.explain(x)) == str(zc.explain(x, "numpy", copy=True))
     assert repr(zc.plan_for(np.ndarray, np)) == "<converter to numpy>"
 

@@ -70,8 +70,11 @@ def outcome(x: Any, to: str, options: dict[str, Any], convert: Callable[..., Any
     try:
         result = convert(x, to, **options)
     except (zc.ZeroCopyError, ValueError, TypeError) as error:
-        return type(error), getattr(error, "code", None), str(error)
-    return type(result), describe(x, result)
+        code = getattr(error, "code", None)
+        if code == "fast-path-raised":  # the frameworks of these tests compose
+            raise
+        return type(error), code, str(error)
+    return type(result), result is x, describe(x, result)
 
 
 def describe(x: Any, result: Any) -> Any:

@@ -45,6 +45,20 @@ def test_copy_and_writable(copy, writable, source_is_writable):
     np.testing.assert_array_equal(result, array)
 
 
+@pytest.mark.parametrize("copy", [None, False, True])
+@pytest.mark.parametrize("writable", [None, False, True])
+def test_an_object_of_the_target_is_returned_itself_if_nothing_changes(copy, writable):
+    route = memory_route(EXPORTER, IMPORTER, copy=copy, writable=writable, dtype=(2, 64), owned=True)
+    array = np.arange(4.0)
+    assert (route(array) is array) is (copy is not True and writable is not False)
+    if writable is False and copy is not True:
+        assert route(read_only(array)) is array
+    elif writable is True and copy is None:
+        assert not np.shares_memory(route(read_only(array)), array)
+    with pytest.raises(BufferError, match=REFUSED):
+        route(np.arange(4))  # another dtype
+
+
 def test_a_target_of_immutable_objects_does_not_copy_read_only_memory():
     got = []
     route = memory_route(EXPORTER, keep_capsule(got), mutable=False, marks_readonly=False, writable=True)

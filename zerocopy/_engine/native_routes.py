@@ -97,18 +97,18 @@ def _compose(parts: Parts, options: Mapping[str, Any], route: Route | None) -> A
     exporter, importer = parts.native_exporter, parts.native_importer
     if exporter is None and "ndarray" in parts.exporters:
         exporter = core.ArrayExporter(parts.exporters["ndarray"])
-    # An object of the target is returned unchanged, unless it is an ndarray to be copied or marked.
-    owned = parts.owned and parts.exporters.get("ndarray") is not identity
-    if exporter is None or importer is None or owned or not is_routable(parts.target, options):
+    # The core returns, copies and marks objects of the target itself if they are ndarrays.
+    elsewhere = parts.owned and parts.exporters.get("ndarray") is not identity
+    if exporter is None or importer is None or elsewhere or not is_routable(parts.target, options):
         return None if route is None or not options.keys() <= OPTIONS else core.CallRoute(route)
-    return core.MemoryRoute(exporter, importer, **_delivery(parts, options, route))
+    return core.MemoryRoute(exporter, importer, **_delivery(parts, options, route), owned=parts.owned)
 
 
 def _compose_table(parts: Parts, options: Mapping[str, Any], route: Route | None) -> Any:
     """Return a compiled route from a table to a dict of its columns, or to a matrix of them."""
     labels, layout = options.get("columns"), options.get("layout")
     others = {name: value for name, value in options.items() if name in OPTIONS}
-    has_labels = labels is None or (type(labels) in (list, tuple) and all(type(x) is str for x in labels))
+    has_labels = labels is None or _are_labels(labels)
     # A fallback in Python exists for dicts of columns only, not for matrices.
     fits = has_labels and (route is not None if layout is None else layout in ("matrix", "matrix:C"))
     if not fits or parts.native_importer is None or not is_routable(parts.target, others):
@@ -117,6 +117,13 @@ def _compose_table(parts: Parts, options: Mapping[str, Any], route: Route | None
     kind = core.TableRoute if layout is None else core.MatrixRoute
     arguments = _delivery(parts, others, route)
     return kind(parts.native_table, parts.native_importer, **arguments, columns=columns)
+
+
+def _are_labels(labels: Any) -> bool:
+    """Whether the compiled routes take these labels of columns: different texts, at least one."""
+    if type(labels) not in (list, tuple) or not all(type(label) is str for label in labels):
+        return False
+    return 0 < len(labels) == len({*labels})
 
 
 def _delivery(parts: Parts, options: Mapping[str, Any], route: Route | None) -> dict[str, Any]:

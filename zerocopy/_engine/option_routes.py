@@ -196,6 +196,8 @@ def _copied(array: Array) -> Array:
 
 
 def _frozen(array: Array) -> Array:
+    if type(array) is np.ndarray and not array.flags.writeable:
+        return array
     # A new view, because the array can be the source itself.
     view = array.view() if type(array) is np.ndarray else array.view(np.ndarray)
     view.setflags(write=False)

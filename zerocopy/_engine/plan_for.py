@@ -102,18 +102,12 @@ plan_for.__signature__ = SIGNATURE.replace(  # type: ignore[attr-defined]
 
 
 class Converter:
-    """``convert`` with one target and checked options: the result of :func:`plan_for`.
+    """``convert`` with one target and checked options: the result of :func:`plan_for`."""
 
-    Attributes
-    ----------
-    to : str, module or type
-        The target, as it was passed.
-    """
-
-    __slots__ = ("_options", "_routes", "to")
+    __slots__ = ("_options", "_routes", "_to")
 
     def __init__(self, to: str | ModuleType | type[Any], options: Mapping[str, Any]) -> None:
-        self.to = to
+        self._to = to
         self._options = dict(options)
         self._routes = _routes(to, self._options)
 
@@ -127,11 +121,16 @@ class Converter:
             return self._convert_slowly(obj)
 
     def _convert_slowly(self, obj: Any) -> Any:
-        result = convert_slowly(obj, self.to, self._options)
+        result = convert_slowly(obj, self._to, self._options)
         # All routes are dropped when a framework is registered, or when there are too many tables
         # of options.
-        self._routes = _routes(self.to, self._options)
+        self._routes = _routes(self._to, self._options)
         return result
+
+    @property
+    def to(self) -> str | ModuleType | type[Any]:
+        """The target, as it was passed."""
+        return self._to
 
     @property
     def options(self) -> dict[str, Any]:
@@ -140,14 +139,14 @@ class Converter:
 
     def explain(self, obj: Any) -> Plan:
         """Return ``explain(obj, to, **options)``: what a call would do."""
-        return explain(obj, self.to, **self._options)  # type: ignore[no-any-return, misc]
+        return explain(obj, self._to, **self._options)  # type: ignore[no-any-return, misc]
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self._options.items())
-        return f"<converter to {text(self.to)}{options}>"
+        return f"<converter to {text(self._to)}{options}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Converter, (self.to, self._options)
+        return Converter, (self._to, self._options)
 
 
 def _routes(to: Any, options: Mapping[str, Any]) -> dict[type, Route]:

@@ -1,6 +1,6 @@
 """The compiled core, which is optional: ``core`` is its module, or None in a pure Python installation.
 
-The environment variable ``ZEROCOPY_NATIVE`` decides when zerocopy is imported: unset, load the core if it
+The environment variable ``ZEROCOPY_NATIVE`` decides when zerocopy is first used: unset, load the core if it
 is installed; ``0``, do not load it; ``1``, raise ``ImportError`` if it cannot be loaded.
 """
 

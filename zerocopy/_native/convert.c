@@ -62,17 +62,15 @@ find(const Arguments *arguments)
     return route;
 }
 
-/* Returns a new dict of the options that were passed and are not None. */
+/* Returns the options that were passed as a new dict, in the caller's order, in which errors repeat them. */
 static PyObject *
-options_of(const Arguments *arguments)
+options_of(PyObject *const *values, PyObject *names)
 {
     PyObject *options = PyDict_New();
-    PyObject *pairs[][2] = {{name_copy, arguments->copy},
-                            {name_writable, arguments->writable},
-                            {name_device, arguments->device},
-                            {name_dtype, arguments->dtype}};
-    for (size_t i = 0; options != NULL && i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-        if (pairs[i][1] != NULL && pairs[i][1] != Py_None && PyDict_SetItem(options, pairs[i][0], pairs[i][1]) < 0) {
+    for (Py_ssize_t i = 0; options != NULL && names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i);
+        bool is_option = values[i] != Py_None && name != name_obj && name != name_to;
+        if (is_option && PyDict_SetItem(options, name, values[i]) < 0) {
             Py_CLEAR(options);
         }
     }
@@ -81,7 +79,7 @@ options_of(const Arguments *arguments)
 
 /* Calls the slow path with the exception of the route, which becomes the context of its errors. */
 static PyObject *
-call_slow_function(const Arguments *arguments)
+call_slow_function(const Arguments *arguments, PyObject *const *values, PyObject *names)
 {
 #if PY_VERSION_HEX >= 0x030C0000
     PyObject *error = PyErr_GetRaisedException();
@@ -97,7 +95,7 @@ call_slow_function(const Arguments *arguments)
     Py_XDECREF(type);
     Py_XDECREF(traceback);
 #endif
-    PyObject *options = options_of(arguments), *result = NULL;
+    PyObject *options = options_of(values, names), *result = NULL;
     if (options != NULL) {
         PyObject *values[] = {NULL, arguments->obj, arguments->to, options, error == NULL ? Py_None : error};
         result = PyObject_Vectorcall(slow_function, values + 1, 4 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
@@ -133,7 +131,7 @@ convert(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names
         return NULL;
     }
     return route == NULL ? PyObject_Vectorcall(python_function, args, (size_t)count, names)
-                         : call_slow_function(&arguments);
+                         : call_slow_function(&arguments, args + count, names);
 }
 
 int

@@ -138,6 +138,7 @@ typedef struct {
     Route base;
     Exporter *exporter;
     Delivery delivery;
+    bool is_owned; /* objects of the target: returned themselves if the options change nothing */
 } MemoryRoute;
 
 /* zerocopy.protocols.array_interface.aligned_copy: returns a row-major, 64-byte aligned copy of an ndarray. */
@@ -218,6 +219,17 @@ delivery_init(Delivery *delivery, PyObject *importer, bool is_mutable, bool mark
     return 0;
 }
 
+/* Whether memory of the target's own object fulfills the options as it is. */
+static bool
+is_unchanged(const Delivery *delivery, const Memory *memory)
+{
+    bool is_copied = delivery->copy == OPTION_TRUE ||
+                     (delivery->writable == OPTION_TRUE && memory->readonly && delivery->is_mutable);
+    bool is_marked = delivery->writable == OPTION_FALSE && delivery->marks_readonly && !memory->readonly;
+    return !is_copied && !is_marked &&
+           (!delivery->has_dtype || dtype_equal(memory->dtype, delivery->dtype));
+}
+
 /* Exports an object's memory and imports it into the target. */
 static PyObject *
 run_memory(Route *self, PyObject *obj)
@@ -226,6 +238,10 @@ run_memory(Route *self, PyObject *obj)
     Memory memory;
     if (UNLIKELY(route->exporter->run(route->exporter, obj, &memory) < 0)) {
         return NULL;
+    }
+    if (route->is_owned && is_unchanged(&route->delivery, &memory)) {
+        memory_release(&memory);
+        return Py_NewRef(obj);
     }
     return deliver(&route->delivery, &memory);
 }
@@ -245,12 +261,12 @@ static PyObject *
 memory_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"",      "",         "mutable", "marks_readonly", "fallback",
-                            "copy",  "writable", "dtype",   NULL};
+                            "copy",  "writable", "dtype",   "owned",          NULL};
     PyObject *exporter, *importer, *fallback = Py_None, *copy = Py_None, *writable = Py_None, *dtype = Py_None;
-    int is_mutable, marks_readonly;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|OOOO:MemoryRoute", names, &ExporterType, &exporter,
+    int is_mutable, marks_readonly, is_owned = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!pp|OOOOp:MemoryRoute", names, &ExporterType, &exporter,
                                      &ImporterType, &importer, &is_mutable, &marks_readonly, &fallback, &copy,
-                                     &writable, &dtype)) {
+                                     &writable, &dtype, &is_owned)) {
         return NULL;
     }
     Delivery delivery;
@@ -266,6 +282,7 @@ memory_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
     self->exporter = (Exporter *)Py_NewRef(exporter);
     self->delivery = delivery;
+    self->is_owned = is_owned;
     return (PyObject *)self;
 }
 
@@ -273,7 +290,7 @@ static PyTypeObject MemoryRouteType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "zerocopy._native._core.MemoryRoute",
     .tp_doc = "MemoryRoute(exporter, importer, *, mutable, marks_readonly, fallback=None, copy=None, "
-              "writable=None, dtype=None)",
+              "writable=None, dtype=None, owned=False)",
     .tp_base = &RouteType,
     .tp_basicsize = sizeof(MemoryRoute),
     .tp_dealloc = memory_route_dealloc,
