@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import copy
+import functools
 import inspect
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers.paths import ROOT
 
@@ -101,3 +105,24 @@ def test_help_shows_the_types_of_options() -> None:
 
 def test_the_package_is_typed() -> None:
     assert (ROOT / "zerocopy" / "py.typed").exists()
+
+
+def test_convert_has_the_attributes_of_a_function() -> None:
+    """In both builds: it can be pickled, copied, wrapped, and an attribute of a class."""
+    assert (
+        pickle.loads(pickle.dumps(zc.convert))
+        is copy.copy(zc.convert)
+        is copy.deepcopy(zc.convert)
+        is zc.convert
+    )
+    assert (zc.convert.__name__, zc.convert.__module__) == ("convert", "zerocopy._engine.convert")
+    assert "Parameters" in (inspect.getdoc(zc.convert) or "")
+    assert inspect.isroutine(zc.convert)
+    assert functools.wraps(zc.convert)(lambda: None).__doc__ == zc.convert.__doc__
+
+    class Holder:
+        convert = zc.convert
+
+    assert Holder.convert is zc.convert
+    with pytest.raises(TypeError):
+        Holder().convert(np.zeros(2), "numpy")  # bound, as functions are

@@ -16,7 +16,7 @@ def python(*args, **keywords):
 def slow(obj, to, options, error):
     asked.append((obj, to, options, error))
     return "slow"
-convert = core.make_convert(python, slow, "doc", "zerocopy")
+convert = core.make_convert(python, slow, {"__doc__": "doc", "__name__": "convert", "__module__": "zerocopy"})
 answer = lambda text: core.CallRoute(lambda obj: text)
 class Kind: pass
 obj = Kind()

@@ -9,7 +9,7 @@ from zerocopy import registry
 from zerocopy._engine import native_routes
 from zerocopy._engine.containers import convert_leaves
 from zerocopy._engine.fixes import compose
-from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options, text_signature
+from zerocopy._engine.options import SIGNATURE, ConvertOptions, attributes_of, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import OPTION_TABLES, TABLE, by_new_route, keep, option_key
 from zerocopy._native import core
@@ -220,6 +220,4 @@ def _run(plan: Plan, call: Call) -> Any:
 convert_in_python = convert
 
 if core is not None:
-    convert = core.make_convert(
-        convert, convert_after_route, text_signature("convert", convert.__doc__), __name__
-    )
+    convert = core.make_convert(convert_in_python, convert_after_route, attributes_of(convert_in_python))

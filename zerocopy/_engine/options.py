@@ -46,10 +46,14 @@ SIGNATURE = Signature(
 )
 
 
-def text_signature(function: str, doc: str | None) -> str:
-    """Return a docstring for a function in C, which begins with its signature."""
-    options = ", ".join(f"{name}=None" for name in NAMES)
-    return f"{function}(obj, to, *, {options})\n--\n\n{doc}"
+def attributes_of(function: Any) -> dict[str, Any]:
+    """Return the attributes of a function that takes the options, for its compiled form."""
+    annotations = {name: parameter.annotation for name, parameter in SIGNATURE.parameters.items()}
+    return {
+        **{name: getattr(function, name) for name in ("__doc__", "__module__", "__name__", "__qualname__")},
+        "__annotations__": annotations | {"return": SIGNATURE.return_annotation},
+        "__signature__": SIGNATURE,
+    }
 
 
 def check_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:

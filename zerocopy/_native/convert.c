@@ -122,9 +122,14 @@ convert(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names
     else if (read_arguments(args, count, names, &arguments)) {
         route = find(&arguments);
     }
-    PyObject *result = route == NULL ? NULL : route_run(route, arguments.obj);
-    if (LIKELY(result != NULL)) {
-        return result;
+    if (LIKELY(route != NULL)) {
+        if (route->run == run_identity) {
+            return Py_NewRef(arguments.obj);
+        }
+        PyObject *result = route_run(route, arguments.obj);
+        if (LIKELY(result != NULL)) {
+            return result;
+        }
     }
     if (python_function == NULL) { /* cleared at the end of the interpreter */
         PyErr_SetString(PyExc_RuntimeError, "convert cannot make a plan while the interpreter ends");
@@ -149,32 +154,106 @@ clear_convert(void)
     Py_CLEAR(slow_function);
 }
 
-static PyMethodDef definition = {
-    "convert", (PyCFunction)(void (*)(void))convert, METH_FASTCALL | METH_KEYWORDS, NULL,
+/* ---- the type of the function: it binds to classes, and has a docstring, a signature and annotations, as functions
+   in Python do. Functions in C have none of these but the docstring. ---- */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *dict;
+} FunctionObject;
+
+/* Returns the name under which pickle finds the function in its module. */
+static PyObject *
+function_reduce(PyObject *self, PyObject *nothing)
+{
+    return PyObject_GetAttrString(self, "__qualname__");
+}
+
+static PyObject *
+function_repr(PyObject *self)
+{
+    PyObject *name = PyObject_GetAttrString(self, "__qualname__");
+    PyObject *text = name == NULL ? NULL : PyUnicode_FromFormat("<compiled function %U>", name);
+    Py_XDECREF(name);
+    return text;
+}
+
+/* Binds the function to an object whose class has it as an attribute. */
+static PyObject *
+function_get(PyObject *self, PyObject *obj, PyObject *type)
+{
+    return obj == NULL || obj == Py_None ? Py_NewRef(self) : PyMethod_New(self, obj);
+}
+
+static void
+function_dealloc(PyObject *self)
+{
+    Py_XDECREF(((FunctionObject *)self)->dict);
+    PyObject_Free(self);
+}
+
+static PyMethodDef function_methods[] = {
+    {"__reduce__", function_reduce, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
 };
 
-/* make_convert(python_function, slow_function, doc, module): returns the compiled function. */
+static PyGetSetDef function_members[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyTypeObject FunctionType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "zerocopy._native._core.Function",
+    .tp_doc = "A compiled function.",
+    .tp_basicsize = sizeof(FunctionObject),
+    .tp_dictoffset = offsetof(FunctionObject, dict),
+    .tp_vectorcall_offset = offsetof(FunctionObject, vectorcall),
+    .tp_dealloc = function_dealloc,
+    .tp_call = PyVectorcall_Call,
+    .tp_repr = function_repr,
+    .tp_descr_get = function_get,
+    .tp_getattro = PyObject_GenericGetAttr,
+    .tp_setattro = PyObject_GenericSetAttr,
+    .tp_methods = function_methods,
+    .tp_getset = function_members,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+};
+
+/* The calling convention of FunctionObject. */
+static PyObject *
+call_convert(PyObject *self, PyObject *const *args, size_t count, PyObject *names)
+{
+    return convert(self, args, PyVectorcall_NARGS(count), names);
+}
+
+/* make_convert(python_function, slow_function, attributes): returns the compiled function with these attributes. */
 static PyObject *
 make_convert(PyObject *module, PyObject *args)
 {
-    PyObject *python, *slow, *doc, *name;
-    if (!PyArg_ParseTuple(args, "OOUU:make_convert", &python, &slow, &doc, &name)) {
+    PyObject *python, *slow, *attributes;
+    if (!PyArg_ParseTuple(args, "OOO!:make_convert", &python, &slow, &PyDict_Type, &attributes)) {
         return NULL;
     }
-    const char *text = PyUnicode_AsUTF8(doc);
-    if (text == NULL) {
+    FunctionObject *function = PyObject_New(FunctionObject, &FunctionType);
+    if (function == NULL) {
         return NULL;
     }
-    Py_INCREF(doc); /* never freed, because the static definition points into it */
-    definition.ml_doc = text;
+    function->vectorcall = call_convert;
+    function->dict = PyDict_Copy(attributes);
+    if (function->dict == NULL) {
+        Py_DECREF(function);
+        return NULL;
+    }
     Py_XSETREF(python_function, Py_NewRef(python));
     Py_XSETREF(slow_function, Py_NewRef(slow));
-    return PyCFunction_NewEx(&definition, NULL, name);
+    return (PyObject *)function;
 }
 
 static PyMethodDef methods[] = {
     {"make_convert", make_convert, METH_VARARGS,
-     "make_convert(python_function, slow_function, doc, module): return the compiled convert."},
+     "make_convert(python_function, slow_function, attributes): return the compiled convert."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -192,5 +271,5 @@ add_convert(PyObject *module)
             return -1;
         }
     }
-    return PyModule_AddFunctions(module, methods);
+    return PyType_Ready(&FunctionType) < 0 ? -1 : PyModule_AddFunctions(module, methods);
 }

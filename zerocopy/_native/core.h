@@ -189,6 +189,9 @@ struct Route {
 
 extern PyTypeObject RouteType; /* abstract base */
 
+/* The `run` of routes that return the object itself. */
+PyObject *run_identity(Route *self, PyObject *obj);
+
 /* Runs a route, then its fallback; keeps the route alive meanwhile. */
 PyObject *route_run(Route *route, PyObject *obj);
 /* The slots tp_call and tp_dealloc of route types. */

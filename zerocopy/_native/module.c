@@ -3,6 +3,9 @@
 #include "core.h"
 
 /* Fills the module. */
+/* The module that owns the static variables; a second interpreter may try to create another one. */
+static PyObject *owner = NULL;
+
 static int
 execute(PyObject *module)
 {
@@ -15,6 +18,7 @@ execute(PyObject *module)
         return -1;
     }
     first = current;
+    owner = module;
     int (*adders[])(PyObject *) = {
         add_dtypes,       add_owner,        add_exporters,  add_buffer_exporter, add_exchange,
         add_importers,    add_routes,       add_route_table, add_trees,          add_convert,
@@ -34,6 +38,9 @@ execute(PyObject *module)
 static int
 traverse(PyObject *module, visitproc visit, void *arg)
 {
+    if (module != owner) {
+        return 0;
+    }
     int status = visit_convert(visit, arg);
     return status != 0 ? status : visit_route(visit, arg);
 }
@@ -41,8 +48,10 @@ traverse(PyObject *module, visitproc visit, void *arg)
 static int
 clear(PyObject *module)
 {
-    clear_convert();
-    clear_route();
+    if (module == owner) {
+        clear_convert();
+        clear_route();
+    }
     return 0;
 }
 

@@ -62,7 +62,7 @@ PyTypeObject RouteType = {
 /* ---- IdentityRoute: objects of the target itself ---- */
 
 /* Returns the object itself. */
-static PyObject *
+PyObject *
 run_identity(Route *self, PyObject *obj)
 {
     return Py_NewRef(obj);
