@@ -100,3 +100,19 @@ def test_tensorflow_variables_are_read() -> None:
     x = tf.Variable([1.0, 2.0])
     assert zc.convert(x, to="numpy").tolist() == [1, 2]
     assert zc.explain(x, "numpy").zero_copy == zc.shares_memory(x, zc.convert(x, to="numpy"))
+
+
+@pytest.mark.parametrize("name", ["qint8", "quint8", "qint16", "quint16", "qint32"])
+@pytest.mark.parametrize("target", ["numpy", "torch", "jax"])
+def test_quantized_tensors_are_refused_before_and_after_other_tensors(name: str, target: str) -> None:
+    """NumPy gets their codes as integers, without a sign that they are codes."""
+    pytest.importorskip(target)
+    quantized = tf.bitcast(tf.constant([1, 2], name.removeprefix("q")), name)
+    assert quantized._numpy_internal().dtype.name == name.removeprefix("q")
+    integers = tf.constant([1, 2], name.removeprefix("q"))
+    for _ in range(3):
+        assert zc.view(zc.convert(integers, target)).shape == (2,)
+        with pytest.raises(zc.UnsupportedConversionError) as caught:
+            zc.convert(quantized, target)
+        assert caught.value.code == "missing-dtype"
+        assert not zc.explain(quantized, target).possible
