@@ -13,7 +13,6 @@ import os
 import struct
 import sys
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from zerocopy._native import core
@@ -27,7 +26,6 @@ _FOREIGN = (
 _WORDS_OF_A_TENSOR = 24  # c10::TensorImpl has about 200 bytes
 
 
-@cache
 def exporter(torch: Any) -> Any:
     """Return the compiled exporter of ``torch.Tensor``; None if this version of torch is not supported."""
     api = _api(torch)
@@ -49,7 +47,6 @@ def exporter(torch: Any) -> Any:
         return None  # missing or other descriptors
 
 
-@cache
 def importer(torch: Any) -> Any:
     """Return the compiled importer of ``torch.Tensor``; None if this version of torch is not supported."""
     api = _api(torch)
