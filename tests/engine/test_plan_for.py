@@ -177,7 +177,7 @@ def test_a_converter_survives_new_frameworks_and_dropped_tables() -> None:
     zc.register(registry.by_name("numpy"))
     assert not converter._routes
     assert converter(x) is x
-    assert converter._routes is routes.routes_of("numpy", {"copy": False})
+    assert converter._routes is routes.fastest_routes_of("numpy", {"copy": False})
     for i in range(routes.MAX_OPTION_TABLES + 1):
         routes.routes_of("numpy", {"columns": [str(i)]})
     assert converter(x) is x

@@ -128,7 +128,8 @@ def test_an_error_of_the_compiler_gives_a_pure_wheel(tree: Path) -> None:
 def test_native_1_fails_without_a_compiler(tree: Path, target: str) -> None:
     done = build(tree, target, PATH="", ZEROCOPY_NATIVE="1")
     assert done.returncode != 0
-    assert "ZEROCOPY_NATIVE=1, but the core cannot be compiled: command 'gcc' failed" in done.stderr
+    assert "ZEROCOPY_NATIVE=1, but the core cannot be compiled: " in done.stderr
+    assert "gcc" in done.stderr
     assert not list((tree / "out").glob("*.whl"))
 
 
