@@ -122,7 +122,9 @@ for name in ("zeroed", "sparse"):
     libc.free(dirty)
     before = c_library.resident()
     block = call[name](0, 1, n)
-    assert before - c_library.resident() > n // 2
+    dropped = before - c_library.resident()
+    # With Python's debug allocator, the C library may take another part of the heap.
+    assert dropped > n // 2 or not dirty <= block <= dirty + M, (dropped, dirty, block)
     assert not any(ctypes.string_at(block + i, 1)[0] for i in range(0, n, 1000))
     libc.free(block)
 print("dropped")
