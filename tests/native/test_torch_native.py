@@ -303,3 +303,28 @@ def test_a_storage_that_another_thread_changes_is_never_read_after_its_end():
     stop.set()
     thread.join()
     assert not wrong
+
+
+def test_types_of_ml_dtypes_are_fast_after_other_types(run_python) -> None:
+    """The first bfloat16 imports ml_dtypes, when the route of the type exists already."""
+    pytest.importorskip("ml_dtypes")
+    process = run_python(
+        """
+import sys
+import numpy as np, torch, zerocopy as zc
+for _ in range(2):
+    zc.convert(torch.zeros(3), "numpy")
+assert "ml_dtypes" not in sys.modules
+tensor = torch.tensor([1.0, 2.0], dtype=torch.bfloat16)
+for _ in range(2):
+    zc.convert(tensor, "numpy")
+calls = []
+sys.setprofile(lambda frame, event, arg: calls.append(frame.f_code) if event == "call" else None)
+result = zc.convert(tensor, "numpy")
+sys.setprofile(None)
+assert not [code for code in calls if "zerocopy" in code.co_filename], calls
+tensor[0] = 7
+assert result.tolist() == [7, 2]
+"""
+    )
+    assert process.returncode == 0, process.stderr

@@ -23,6 +23,7 @@ OPTIONS = frozenset(("copy", "writable", "device", "dtype"))
 #: The limit of routes with a device or a dtype, because callers can pass new objects in each call.
 MAX_OBJECT_KEYS = 256
 
+_IN_NUMPY = tuple(dtype for dtype in ALL if dtype.in_numpy)
 _declared: set[str] = set()
 _object_keys = 0
 
@@ -67,11 +68,12 @@ def declare_dtypes() -> None:
     """Declare NumPy's dtypes to the core, and those of ``ml_dtypes`` once that is imported."""
     import numpy as np
 
-    if not _declared:
-        core.set_copy_function(aligned_copy)
-    has_extension = "ml_dtypes" in sys.modules
-    for dtype in ALL:
-        if dtype.name in _declared or not (dtype.in_numpy or has_extension):
+    known = ALL if "ml_dtypes" in sys.modules else _IN_NUMPY
+    if len(_declared) == len(known):
+        return
+    core.set_copy_function(aligned_copy)
+    for dtype in known:
+        if dtype.name in _declared:
             continue
         _declared.add(dtype.name)
         numpy_dtype = to_numpy(dtype) if dtype.bits >= 8 and dtype.lanes == 1 else None

@@ -105,6 +105,8 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
     except TypeError:
         return None  # a mapping or another value that cannot be hashed
     if type(obj) in routes:
+        if core is not None:
+            native_routes.declare_dtypes()  # the conversion may have imported ml_dtypes
         return routes[type(obj)]  # the route exists: only this object needed the slow path
     compiled = None
     try:

@@ -124,25 +124,21 @@ def ndarray_exporter(tf: Any) -> Callable[[Any], Any]:
 
 def quantized_test(tf: Any) -> Callable[[Any], bool]:
     """Return a test for quantized tensors, which NumPy exports as their integer codes."""
-    types = (tf.qint8, tf.quint8, tf.qint16, tf.quint16, tf.qint32)
-    if _private(tf) is not None and hasattr(tf.constant(0), "_datatype_enum"):
-        numbers = frozenset(dtype.as_datatype_enum for dtype in types)
-
-        def by_number(tensor: Any) -> bool:
-            return tensor._datatype_enum() in numbers
-
-        return by_number
-    return lambda tensor: tensor.dtype in types
+    return _dtype_test(tf, (tf.qint8, tf.quint8, tf.qint16, tf.quint16, tf.qint32))
 
 
 def unsafe_test(tf: Any) -> Callable[[Any], bool]:
     """Return a test for tensors with which to_dlpack aborts the process."""
-    unsafe = (tf.string, tf.resource, tf.variant)
+    return _dtype_test(tf, (tf.string, tf.resource, tf.variant))
+
+
+def _dtype_test(tf: Any, dtypes: tuple[Any, ...]) -> Callable[[Any], bool]:
+    """Return a test for tensors of these dtypes."""
     if _private(tf) is not None and hasattr(tf.constant(0), "_datatype_enum"):
-        numbers = frozenset(dtype.as_datatype_enum for dtype in unsafe)
+        numbers = frozenset(dtype.as_datatype_enum for dtype in dtypes)
 
         def by_number(tensor: Any) -> bool:
             return tensor._datatype_enum() in numbers
 
         return by_number
-    return lambda tensor: tensor.dtype in unsafe
+    return lambda tensor: tensor.dtype in dtypes
