@@ -239,6 +239,36 @@ other.join()
     assert (completed.returncode, completed.stdout.strip()) == (0, "0"), completed.stderr
 
 
+#: Prints the modules that zerocopy imports in a thread while a fork in another thread does not wait.
+IMPORTS = """
+import sys, threading, traceback
+import numpy as np, zerocopy as zc
+from zerocopy.forks import IMPORTING, LOADING
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        # importlib.util.find_spec() looks for modules, and takes no lock of a module.
+        if not any(frame.name == "_find_and_load" for frame in traceback.extract_stack()): return
+        if not LOADING._is_owned() and threading.get_ident() not in IMPORTING.values(): print(name)
+
+calls = [getattr(zc, name) for name in ("frameworks", "convert", "explain", "view")]  # imports their modules
+x = np.arange(3.0)
+def call_all():
+    zc.frameworks()
+    zc.explain(x, "numpy"), zc.convert(x, "numpy"), zc.convert({"a": x}, "numpy"), zc.view(x)
+sys.meta_path.insert(0, Finder())
+other = threading.Thread(target=call_all)
+other.start()
+other.join()
+"""
+
+
+def test_forks_wait_for_every_import_of_a_thread(run_python) -> None:
+    """A forked child waits forever for the lock of a module that another thread of its parent imported."""
+    completed = run_python(IMPORTS)
+    assert (completed.returncode, completed.stdout.split()) == (0, []), completed.stderr
+
+
 def test_plugin_that_calls_zerocopy_at_its_import_does_not_deadlock(run_python) -> None:
     """One thread imports the plugin, another one its entry point; the plugin registers and converts."""
     completed = run_python(

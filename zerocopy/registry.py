@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pkgutil
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -366,7 +367,8 @@ def frameworks() -> dict[str, FrameworkInfo]:
     True
     """
     _load_all()
-    return {name: _info(framework) for name, framework in sorted(_known.items())}
+    # Reading the metadata of distributions imports modules.
+    return while_forks_wait(lambda: {n: _info(f) for n, f in sorted(_known.items())})  # type: ignore[no-any-return]
 
 
 def _info(framework: Framework) -> FrameworkInfo:
@@ -390,11 +392,7 @@ def _version(framework: Framework) -> str | None:
     from importlib import metadata
 
     names = metadata.packages_distributions().get(framework.name) or []
-    for distribution in [*names, framework.distribution.partition("=")[0], framework.name]:
-        try:
+    for distribution in filter(None, [*names, framework.distribution.partition("=")[0], framework.name]):
+        with suppress(metadata.PackageNotFoundError):
             return metadata.version(distribution)
-        except metadata.PackageNotFoundError:
-            continue
-        except ValueError:  # an empty distribution name
-            continue
     return None
