@@ -32,7 +32,7 @@ RMM_FILES = {PACKAGE / "pool" / name for name in ("rmm_chain.py", "rmm_pool.py",
 #: Folders whose modules are Numba kernels and import Numba at module level.
 KERNEL_FOLDERS = {PACKAGE / "layout" / "kernels", PACKAGE / "layout" / "cuda"}
 
-NOUNS = {"device", "dtype", "errors", "plan", "source", "strided_view"}
+NOUNS = {"device", "dtype", "errors", "framework_info", "plan", "source", "strided_view"}
 
 #: Each part of the package, with the other parts that it may import, in functions too (DESIGN section 5).
 LAYERS: dict[str, set[str]] = {
@@ -53,6 +53,8 @@ LAYERS: dict[str, set[str]] = {
     "_frameworks": NOUNS
     | {"_native", "forks", "casting", "framework", "layout", "pool", "protocols", "registry", "tables"},
     "_engine": NOUNS | {"_native", "casting", "describe", "framework", "protocols", "registry", "tables"},
+    "shared": NOUNS
+    | {"_engine", "describe", "forks", "frames", "framework", "protocols", "registry", "tables"},
     "cli": NOUNS
     | {
         "_engine",
@@ -68,7 +70,8 @@ LAYERS: dict[str, set[str]] = {
     },
     "__main__": {"cli"},
     # The public names, loaded on first use.
-    "zerocopy": NOUNS | {"_engine", "cli", "forks", "framework", "layout", "pool", "registry", "tables"},
+    "zerocopy": NOUNS
+    | {"_engine", "cli", "forks", "framework", "layout", "pool", "registry", "shared", "tables"},
 }
 
 #: Modules that a part may import for type checkers only.
