@@ -53,6 +53,8 @@ LAYERS: dict[str, set[str]] = {
     "_frameworks": NOUNS
     | {"_native", "forks", "casting", "framework", "layout", "pool", "protocols", "registry", "tables"},
     "_engine": NOUNS | {"_native", "casting", "describe", "framework", "protocols", "registry", "tables"},
+    # One object as a header and frames; it names no framework.
+    "frames": NOUNS | {"_engine", "describe", "framework", "protocols", "registry", "tables"},
     "cli": NOUNS
     | {
         "_engine",
