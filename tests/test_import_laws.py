@@ -32,7 +32,7 @@ RMM_FILES = {PACKAGE / "pool" / name for name in ("rmm_chain.py", "rmm_pool.py",
 #: Folders whose modules are Numba kernels and import Numba at module level.
 KERNEL_FOLDERS = {PACKAGE / "layout" / "kernels", PACKAGE / "layout" / "cuda"}
 
-NOUNS = {"device", "dtype", "errors", "framework_info", "plan", "source", "strided_view"}
+NOUNS = {"device", "dtype", "errors", "plan", "source", "strided_view"}
 
 #: Each part of the package, with the other parts that it may import, in functions too (DESIGN section 5).
 LAYERS: dict[str, set[str]] = {
@@ -55,6 +55,8 @@ LAYERS: dict[str, set[str]] = {
     "_engine": NOUNS | {"_native", "casting", "describe", "framework", "protocols", "registry", "tables"},
     "shared": NOUNS
     | {"_engine", "describe", "forks", "frames", "framework", "protocols", "registry", "tables"},
+    # One object as a header and frames; it names no framework.
+    "frames": NOUNS | {"_engine", "describe", "framework", "protocols", "registry", "tables"},
     "cli": NOUNS
     | {
         "_engine",

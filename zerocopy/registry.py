@@ -10,6 +10,7 @@ from __future__ import annotations
 import pkgutil
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,7 +20,6 @@ from zerocopy import forks
 from zerocopy.errors import DeviceError, UnknownFrameworkError, ZeroCopyError
 from zerocopy.forks import is_imported
 from zerocopy.framework import Framework, while_forks_wait
-from zerocopy.framework_info import FrameworkInfo as FrameworkInfo
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
@@ -35,6 +35,41 @@ _by_type: WeakKeyDictionary[type, Framework] = WeakKeyDictionary()
 _variants: dict[tuple[str, str], Framework] = {}
 _all_loaded = False
 _listeners: list[Any] = []
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkInfo:
+    """One known framework, as :func:`frameworks` lists it.
+
+    Attributes
+    ----------
+    name : str
+        The import name; ``to=`` takes it.
+    kind : str
+        ``"tensor"``, ``"table"`` or ``"both"``.
+    installed : bool
+        Whether it can be imported; it is not imported to find out.
+    version : str or None
+        None if it is not installed, or has no known version.
+    devices : tuple of str
+        If it is imported, the devices that it sees; otherwise the kinds that it supports.
+    install : str
+        Command that installs it.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> row = zc.frameworks()["numpy"]
+    >>> row.kind, row.devices, row.install
+    ('tensor', ('cpu',), 'pip install numpy')
+    """
+
+    name: str
+    kind: str
+    installed: bool
+    version: str | None
+    devices: tuple[str, ...]
+    install: str
 
 
 def register(framework: Framework) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -52,7 +53,7 @@ class Block:
         self.generation, self._allocator, self._forks = generation, allocator, forks
         self._pid = os.getpid()
 
-    def location(self) -> Location:
+    def own_location(self) -> Location:
         """Return where other processes find the block: in this process, which may be a forked child."""
         segment = self.segment
         return Location(host_id(), os.getpid(), segment.fd, segment.inode, self.generation, self.start)
@@ -61,6 +62,10 @@ class Block:
     def extent(self) -> tuple[int, int]:
         """The first address of its segment in this process, and the address past the last."""
         return self.segment.address, self.segment.address + self.segment.size
+
+    def can_hand_on(self, address: int, length: int) -> bool:
+        """Whether the block has the bytes at an address as this process sees them."""
+        return True
 
     def write(self, offset: int, frame: Array) -> None:
         """Copy bytes into the block, `offset` bytes after the start of its data."""
@@ -77,9 +82,9 @@ class Block:
             "version": 3,
         }
 
-    # In a forked child the block is the parent's. `os` may be cleared at interpreter exit.
-    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
-        if self._pid == getpid():
+    # In a forked child the block is the parent's. At interpreter exit modules are cleared already.
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_exiting() and self._pid == os.getpid():
             self._allocator.drop(self.segment, self.start, self.generation, self._forks)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from zerocopy.shared.errors import HandleFormatError
 from zerocopy.shared.location import SIZE as LOCATION_BYTES, Location
@@ -28,8 +28,7 @@ INDEXED = 4
 _UNCHANGED = "pass the bytes of a handle unchanged: bytes(shared)"
 
 
-@dataclass(frozen=True, slots=True)
-class Handle:
+class Handle(NamedTuple):
     """Where an object lies, and what it is.
 
     Attributes
@@ -38,7 +37,7 @@ class Handle:
         Its block.
     flags : int
         `TABLE`, `SMALL` and `INDEXED`.
-    first, count : int
+    first, length : int
         The first byte of its data in the segment, and the bytes of its data.
     nbytes : int
         The bytes of the object, without its index.
@@ -49,14 +48,14 @@ class Handle:
     location: Location
     flags: int
     first: int
-    count: int
+    length: int
     nbytes: int
     header: bytes
 
     def pack(self) -> bytes:
         """Return the handle as bytes."""
         fields = _START.pack(MAGIC, VERSION, self.flags, len(self.header), self.nbytes)
-        data = b"".join((fields, self.location.pack(), _EXTENT.pack(self.first, self.count), self.header))
+        data = b"".join((fields, self.location.pack(), _EXTENT.pack(self.first, self.length), self.header))
         return data + _CHECKSUM.pack(zlib.crc32(data))
 
 
@@ -70,21 +69,21 @@ def parse(data: bytes) -> Handle:
     """
     if len(data) < _FIXED + _CHECKSUM.size:
         raise _invalid(f"{len(data):,} bytes are too few for a handle")
-    magic, version, flags, length, nbytes = _START.unpack_from(data)
+    magic, version, flags, header_bytes, nbytes = _START.unpack_from(data)
     if magic != MAGIC:
         raise _invalid("the bytes are not a handle")
     if version != VERSION:
         why = f"the handle has version {version} of the format, and this zerocopy reads version {VERSION}"
         raise _invalid(why, "install the same version of zerocopy in both processes")
-    if len(data) != _FIXED + length + _CHECKSUM.size:
+    if len(data) != _FIXED + header_bytes + _CHECKSUM.size:
         raise _invalid(f"its {len(data):,} bytes do not match the length in it")
     if zlib.crc32(data[: -_CHECKSUM.size]) != _CHECKSUM.unpack_from(data, len(data) - _CHECKSUM.size)[0]:
         raise _invalid("its checksum does not match: it was damaged on the way")
     if flags & ~(TABLE | SMALL | INDEXED):
         raise _invalid(f"its flags {flags:#x} are unknown")
     location = Location.unpack(data, _START.size)
-    first, count = _EXTENT.unpack_from(data, _START.size + LOCATION_BYTES)
-    return Handle(location, flags, first, count, nbytes, data[_FIXED : _FIXED + length])
+    first, length = _EXTENT.unpack_from(data, _START.size + LOCATION_BYTES)
+    return Handle(location, flags, first, length, nbytes, data[_FIXED : _FIXED + header_bytes])
 
 
 def _invalid(why: str, remedy: str = _UNCHANGED) -> HandleFormatError:

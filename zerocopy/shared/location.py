@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from zerocopy.shared import host
 
@@ -13,8 +13,7 @@ _FIELDS = struct.Struct(f"<{host.SIZE}sIIQQQ")
 SIZE = _FIELDS.size
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(NamedTuple):
     """A block of a segment, and the process that has the segment open.
 
     Attributes
@@ -41,7 +40,7 @@ class Location:
 
     def pack(self) -> bytes:
         """Return the fields as bytes."""
-        return _FIELDS.pack(self.host, self.pid, self.fd, self.inode, self.generation, self.start)
+        return _FIELDS.pack(*self)
 
     @classmethod
     def unpack(cls, data: bytes | memoryview, at: int = 0) -> Location:

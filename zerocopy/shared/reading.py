@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from zerocopy import forks
+from zerocopy.errors import ZeroCopyError
 from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.shared.address_book import AddressBook
 from zerocopy.shared.errors import (
@@ -30,10 +31,13 @@ from zerocopy.shared.errors import (
 )
 from zerocopy.shared.host import host_id
 from zerocopy.shared.location import Location
+from zerocopy.shared.page_map import was_written
 from zerocopy.shared.segment import HEAD, MAGIC, NAME, Array
 
 _KEEP = "keep the Shared in its owner until every reader has opened it"
 _NEEDED_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+#: <asm-generic/mman-common.h>; Python names it from 3.12 on.
+_MAP_NORESERVE = 0x4000
 #: An owner holds the lock for an instant, when it looks for readers.
 _LEASE_TRIES = 200
 
@@ -43,76 +47,87 @@ _mappings: WeakValueDictionary[Location, Mapping] = WeakValueDictionary()
 _lock = forks.plain_lock()
 
 
-class Mapping:
+class Mapping(mmap.mmap):
     """A large block of another process, or of this one, mapped privately under a lease.
 
     The first write to a page copies the page for this process, because some frameworks cannot mark
     memory as read-only: other processes never see the write, and it does not fault.
+    Arrays over the mapping keep it.
+    """
 
-    Parameters
-    ----------
-    location : Location
+    __slots__ = ("address", "fd", "length", "location")
+    address: int
+    fd: int
+    location: Location
+    length: int
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The first address of the mapping, and the address past the last."""
+        return self.address, self.address + self.length
+
+    def own_location(self) -> Location:
+        """Return where others find the block through this process, also after its owner's end."""
+        return self.location._replace(pid=os.getpid(), fd=self.fd)
+
+    def can_hand_on(self, address: int, length: int) -> bool:
+        """Whether the block has the bytes at an address as this process sees them."""
+        return not was_written(address, length)
+
+    def part(self, first: int, count: int) -> Array:
+        """Return bytes, read-only.
+
+        Raises
+        ------
+        HandleFormatError
+            They are outside the block's segment.
+        """
+        check_extent(first, count, self.length)
+        array: Array = np.ndarray((count,), np.uint8, self, first)
+        array.flags.writeable = False
+        return array
+
+    # The lease ends when this descriptor and the mapping's own are closed.
+    def __del__(self, close: Callable[[int], None] = os.close, status: Any = os.fstat) -> None:
+        try:
+            if status(self.fd).st_ino == self.location.inode:
+                close(self.fd)
+        except (AttributeError, OSError):
+            pass  # it was not mapped, or the program has closed the descriptor
+
+
+def map_block(location: Location) -> Mapping:
+    """Map the block at a location.
 
     Raises
     ------
     StaleHandleError, OtherHostError, HandleAccessError, SharedMemoryError
     """
-
-    __slots__ = ("__weakref__", "_address", "_fd", "_generation", "_inode", "_map", "_start", "size")
-
-    def __init__(self, location: Location) -> None:
-        self._inode, self._generation, self._start = location.inode, location.generation, location.start
-        self._fd = open_segment(location)
-        _lease(self._fd)
-        check_generation(self._fd, location)
-        self.size = os.fstat(self._fd).st_size
-        try:
-            # No memory is reserved for pages that may be written; the seals keep the size.
-            self._map = mmap.mmap(
-                self._fd,
-                self.size,
-                flags=mmap.MAP_PRIVATE | mmap.MAP_NORESERVE,
-                prot=mmap.PROT_READ | mmap.PROT_WRITE,
-            )
-        except (OSError, ValueError) as error:
-            why = f"the kernel did not map {self.size:,} bytes: {error}"
-            remedy = "raise the limit with ulimit -n or ulimit -v, or drop results that are no longer needed"
-            raise SharedMemoryError("", why, remedy) from error
-        self._address = int(np.frombuffer(self._map, np.uint8).__array_interface__["data"][0])
-
-    def location(self) -> Location:
-        """Return where others find the block through this process, also after its owner's end."""
-        return Location(host_id(), os.getpid(), self._fd, self._inode, self._generation, self._start)
-
-    @property
-    def extent(self) -> tuple[int, int]:
-        """The first address of the mapping, and the address past the last."""
-        return self._address, self._address + self.size
-
-    def bytes(self) -> Array:
-        """Return all bytes, read-only; the array keeps the mapping."""
-        return np.asarray(self)
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        """All bytes, marked as read-only; an array made of them keeps the mapping and its lease."""
-        return {"shape": (self.size,), "typestr": "|u1", "data": (self._address, True), "version": 3}
-
-    # The lease ends when this descriptor and the mapping's own are closed.
-    def __del__(self, close: Callable[[int], None] = os.close, same: Any = os.fstat) -> None:
-        fd = getattr(self, "_fd", -1)
-        try:
-            if fd >= 0 and same(fd).st_ino == self._inode:
-                close(fd)
-        except OSError:
-            pass  # the program has closed it
+    fd = open_segment(location)
+    try:
+        _lease(fd)
+        check_generation(fd, location)
+        length = os.fstat(fd).st_size
+        access = mmap.PROT_READ | mmap.PROT_WRITE
+        # No memory is reserved for pages that may be written; the seals keep the size.
+        mapped = Mapping(fd, length, flags=mmap.MAP_PRIVATE | _MAP_NORESERVE, prot=access)
+    except BaseException as error:
+        os.close(fd)
+        if not isinstance(error, (OSError, ValueError)) or isinstance(error, ZeroCopyError):
+            raise
+        why = f"the kernel did not map the memory: {error}"
+        remedy = "raise the limit with ulimit -n or ulimit -v, or drop results that are no longer needed"
+        raise SharedMemoryError("", why, remedy) from error
+    mapped.location, mapped.fd, mapped.length = location, fd, length
+    mapped.address = int(np.frombuffer(mapped, np.uint8).__array_interface__["data"][0])
+    return mapped
 
 
 def mapping(location: Location) -> Mapping:
     """Return the mapping of a block, which all its handles in this process share while one is in use."""
     found = _mappings.get(location)
     if found is None:
-        found = Mapping(location)
+        found = map_block(location)
         with _lock:
             found = _mappings.setdefault(location, found)
         addresses.add(*found.extent, found)
@@ -130,7 +145,7 @@ def read_small(location: Location, offset: int, nbytes: int) -> Array:
         check_generation(fd, location)
         check_extent(offset, nbytes, os.fstat(fd).st_size)
         copy = aligned_empty((nbytes,), np.dtype(np.uint8))
-        os.preadv(fd, [memoryview(copy)], offset)
+        os.preadv(fd, [copy.data], offset)
         check_generation(fd, location)
     finally:
         os.close(fd)

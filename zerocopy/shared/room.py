@@ -13,7 +13,7 @@ _ROOT = Path("/sys/fs/cgroup")
 
 
 def available(root: Path = _ROOT, proc: Path = Path("/proc")) -> tuple[int, str]:
-    """Return the bytes that can be allocated, and the limit that leaves the fewest: a path or ``"memory"``."""
+    """Return the bytes that can be allocated, and the name of the tightest limit: a file or ``"memory"``."""
     room = (_machine(proc), "memory")
     return min([room, *_cgroups(root, proc)])
 

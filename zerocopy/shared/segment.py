@@ -12,6 +12,7 @@ import fcntl
 import mmap
 import os
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,7 +53,7 @@ class Segment:
         There is not enough memory, or no file descriptor.
     """
 
-    __slots__ = ("__weakref__", "_committed", "_map", "_words", "bytes", "fd", "inode", "size")
+    __slots__ = ("__weakref__", "_committed", "_map", "_words", "address", "bytes", "fd", "inode", "size")
 
     def __init__(self, size: int, frames: Sequence[tuple[int, Array]] = (), committed: bool = False) -> None:
         self.size = size
@@ -78,11 +79,8 @@ class Segment:
             raise refusal(size, error) from error
         self.bytes: Array = np.frombuffer(self._map, np.uint8)
         self._words = self.bytes.view(np.uint64)
-
-    @property
-    def address(self) -> int:
-        """The address of the first byte in this process."""
-        return int(self.bytes.__array_interface__["data"][0])
+        #: The address of the first byte in this process.
+        self.address = int(self.bytes.__array_interface__["data"][0])
 
     def commit(self, size: int) -> None:
         """Allocate the first `size` bytes, so that writing to them cannot fail."""
@@ -118,10 +116,10 @@ class Segment:
         """Change a block's generation by one store of 8 bytes, of which no reader sees a part."""
         self._words[start // 8 + 1] = generation
 
-    # `os` may be cleared before the last segment at interpreter exit.
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        if self.fd >= 0 and self.is_open():
-            close(self.fd)
+    # At interpreter exit modules are cleared already, and the kernel closes the descriptor.
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_exiting() and self.fd >= 0 and self.is_open():
+            os.close(self.fd)
 
 
 def check_room(size: int) -> None:
@@ -157,7 +155,7 @@ def _create() -> int:
 
 
 def _write(fd: int, offset: int, frame: Array) -> None:
-    view = memoryview(frame)
+    view = frame.data
     while view.nbytes:  # one call writes at most 2 GiB (write(2), "NOTES")
         written = os.pwrite(fd, view, offset)
         view, offset = view[written:], offset + written

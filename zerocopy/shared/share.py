@@ -84,14 +84,14 @@ def share(obj: Any) -> Shared:
 def _share_array(split: Frames) -> Shared:
     """Share one frame, whose header travels in the handle."""
     frame = split.frames[0]
-    first, count = address(frame), frame.nbytes
-    owner = addresses.find(first, first + count) if count else None
+    count = frame.nbytes
+    owner = _owner(frame)
     if owner is not None:
-        start = first - owner.extent[0]
-        handle = Handle(owner.location(), 0, start, count, count, split.header)
+        start = address(frame) - owner.extent[0]
+        handle = Handle(owner.own_location(), 0, start, count, count, split.header)
         return SharedArray(handle, owner, split.copied_bytes)
     block, flags = _allocate(count, [(0, frame)])
-    handle = Handle(block.location(), flags, block.data, count, count, split.header)
+    handle = Handle(block.own_location(), flags, block.data, count, count, split.header)
     return SharedArray(handle, block, count)
 
 
@@ -113,20 +113,19 @@ def _share_frames(split: Frames) -> Shared:
         if frame.nbytes:
             written.append((at, frame))
         at += frame.nbytes
-    packed = index.pack(split.header, [owner.location() for owner in owners], entries)
+    packed = index.pack(split.header, [owner.own_location() for owner in owners], entries)
     block, flags = _allocate(at, [(0, np.frombuffer(packed, np.uint8)), *written])
-    flags |= INDEXED
-    cls = SharedArray
-    if kind_of(split.header) != ARRAY:
-        flags, cls = flags | TABLE, SharedTable
-    handle = Handle(block.location(), flags, block.data, at, split.nbytes, b"")
+    kind = 0 if kind_of(split.header) == ARRAY else TABLE
+    handle = Handle(block.own_location(), flags | INDEXED | kind, block.data, at, split.nbytes, b"")
     copied = sum(frame.nbytes for _, frame in written)
-    return cls(handle, (block, *owners), max(copied, split.copied_bytes))
+    return (SharedTable if kind else SharedArray)(handle, (block, *owners), max(copied, split.copied_bytes))
 
 
 def _owner(frame: Array) -> Any:
-    first = address(frame)
-    return addresses.find(first, first + frame.nbytes) if frame.nbytes else None
+    """Return the block or mapping that has a frame's bytes as they are now, or None."""
+    first, count = address(frame), frame.nbytes
+    owner = addresses.find(first, first + count) if count else None
+    return owner if owner is not None and owner.can_hand_on(first, count) else None
 
 
 def _allocate(nbytes: int, frames: Sequence[tuple[int, Array]]) -> tuple[Block, int]:
@@ -187,4 +186,5 @@ def shared_empty(shape: int | Sequence[int], dtype: Any = "float64") -> Array:
         block = _registered(large_blocks.take(nbytes, committed=True))
     except ZeroCopyError as error:
         raise error.with_context(asked=f"shared_empty({counts}, {dtype!r})") from error.__cause__
-    return np.asarray(block)[:nbytes].view(element).reshape(counts)
+    memory: Array = np.ndarray(counts, element, np.asarray(block))
+    return memory

@@ -1,0 +1,150 @@
+"""One array as a header and one frame, and back."""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from zerocopy import registry
+from zerocopy._engine.convert import convert
+from zerocopy.device import HOST
+from zerocopy.dtype import DType
+from zerocopy.errors import UnsupportedConversionError
+from zerocopy.frames.dtypes import describe_dtype, parse_dtype
+from zerocopy.frames.header import ARRAY, Reader, invalid, start, text
+from zerocopy.protocols.array_interface import MAX_NDIM, aligned_copy, host_view
+from zerocopy.source import Array
+
+_NO_BYTES = np.empty(0, np.uint8)
+_ROW_MAJOR = b""
+
+
+class Layout(NamedTuple):
+    """The parsed header of an array."""
+
+    framework: str
+    dtype: np.dtype[Any]
+    standard: DType | None  # the type, if NumPy lacks it
+    shape: tuple[int, ...]
+    order: tuple[int, ...]  # the axes, that with the largest stride first; empty for row-major
+    nbytes: int
+
+
+def array_frame(array: Array, name: str, standard: DType | None = None) -> tuple[bytes, list[Array], int]:
+    """Return the header, the frames and the copied bytes of an ndarray.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        Of any strides.
+    name : str
+        The framework that `read_array` restores.
+    standard : DType, optional
+        The type of its elements, if `array` holds them as unsigned integers.
+    """
+    dtype = array.dtype
+    if dtype.hasobject:
+        why = f"its dtype {dtype} holds Python objects, which have no memory to send"
+        raise UnsupportedConversionError(f"to_frames({name})", why, "cast it first", code="object-dtype")
+    copied = 0
+    order: tuple[int, ...] = ()
+    flags = array.flags
+    if flags.c_contiguous:
+        flat = array
+    else:
+        order = _dense_order(array)
+        if order:
+            flat = array.transpose(order)
+        else:
+            flat = np.ascontiguousarray(array)
+            copied = flat.nbytes
+    frame = flat.reshape(-1).view(np.uint8) if array.nbytes else _NO_BYTES
+    return _header(name, dtype, standard, array.shape, order), [frame], copied
+
+
+def _dense_order(array: Array) -> tuple[int, ...]:
+    """Return the axes by decreasing stride if the elements have no gaps in this order, else ()."""
+    strides, shape = array.strides, array.shape
+    order = tuple(sorted(range(array.ndim), key=lambda i: (strides[i], shape[i]), reverse=True))
+    return order if array.transpose(order).flags.c_contiguous else ()
+
+
+@lru_cache(maxsize=1024)
+def _header(
+    name: str, dtype: np.dtype[Any], standard: DType | None, shape: tuple[int, ...], order: tuple[int, ...]
+) -> bytes:
+    of_type = standard.name if standard is not None and not standard.in_numpy else describe_dtype(dtype)
+    counts = struct.pack(f"<BB{len(shape)}Q", len(shape), bool(order), *shape)
+    return b"".join((start(ARRAY), text(name), text(of_type), counts, bytes(order)))
+
+
+@lru_cache(maxsize=1024)
+def parse_array(header: bytes) -> Layout:
+    """Parse the header of an array; equal headers are parsed once."""
+    fields = Reader(header)
+    name, of_type = fields.text(), fields.text()
+    ndim, ordered = fields.unpack("<BB")
+    if ndim > MAX_NDIM or ordered > 1:
+        raise invalid(f"an array of {ndim} dimensions cannot be read")
+    shape = fields.unpack(f"<{ndim}Q")
+    order = tuple(fields.take(ndim)) if ordered else ()
+    fields.end()
+    if order and sorted(order) != list(range(ndim)):
+        raise invalid(f"{order} is not an order of {ndim} axes")
+    dtype, standard = parse_dtype(of_type)
+    nbytes = prod(shape) * dtype.itemsize
+    # NumPy refuses dimensions whose product, without those of size 0, is out of range.
+    if prod(filter(None, shape)) * max(dtype.itemsize, 1) >= 1 << 63:
+        raise invalid(f"an array of shape {shape} is larger than memory can be")
+    return Layout(name, dtype, standard, shape, order, nbytes)
+
+
+def read_array(header: bytes, frames: Any, to: Any) -> Any:
+    """Return the array of a header over its frame, in its framework or in `to`."""
+    name, dtype, standard, shape, order, nbytes = parse_array(header)
+    if len(frames) != 1:
+        raise invalid(f"an array has one frame, and there are {len(frames)}")
+    array = ndarray_over(frames[0], dtype, shape, order, nbytes)
+    target = name if to is None else to
+    if target == "numpy":
+        return array
+    if standard is None or dtype is not standard.storage:
+        return convert(array, target)
+    return _restored(array, standard, target)
+
+
+def ndarray_over(
+    frame: Any, dtype: Any, shape: tuple[int, ...], order: tuple[int, ...], nbytes: int
+) -> Array:
+    """Return an ndarray over a buffer of exactly `nbytes`; `order` as in `Layout`."""
+    flat = frame if type(frame) is np.ndarray else as_bytes(frame)
+    if flat.nbytes != nbytes:
+        raise invalid(f"the frame has {flat.nbytes:,} bytes, and the header says {nbytes:,}")
+    if not nbytes:
+        return np.empty(shape, dtype)
+    if order:
+        inverse = sorted(range(len(order)), key=order.__getitem__)
+        dense = np.ndarray([shape[axis] for axis in order], dtype, flat)
+        return dense.transpose(inverse)
+    return np.ndarray(shape, dtype, flat)
+
+
+def as_bytes(frame: Any) -> Array:
+    """Return any contiguous buffer as an ndarray of bytes, read-only if the buffer is."""
+    view = memoryview(frame)
+    if not view.contiguous:
+        raise invalid("a frame is not contiguous")
+    return np.frombuffer(view, np.uint8) if view.nbytes else _NO_BYTES
+
+
+def _restored(array: Array, dtype: DType, target: Any) -> Any:
+    """Return an array whose type NumPy lacks, and holds as unsigned integers, in a framework."""
+    framework = registry.by_name(target)
+    framework.module()
+    if framework.copy_reasons(host_view(array, dtype)):
+        array = aligned_copy(array)
+    return framework.from_host(array, dtype, HOST, None)

@@ -1,0 +1,242 @@
+"""Arrow arrays as numbers and buffers: each part is trimmed to the rows that the array shows.
+
+`write` appends one node for each level of a type, in the order in which `zerocopy.frames.arrow_reader`
+reads them. All written arrays have the offset 0: bitmaps that do not start at a byte are shifted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from zerocopy.errors import UnsupportedConversionError
+from zerocopy.source import Array
+from zerocopy.tables.hub import hub
+
+_NO_BYTES = np.empty(0, np.uint8)
+#: pyarrow's number of extension types, which has no name in Python.
+EXTENSION = 31
+#: Blocks of text of a view type are looked at if they have this many bytes for each row.
+_WIDE_TEXT = 32
+
+
+class Writer:
+    """Collects the nodes and the frames of Arrow arrays.
+
+    Attributes
+    ----------
+    nodes : list of int
+        For each level: length, null count, whether it has a bitmap; for views also the number of
+        blocks of text.
+    frames : list of numpy.ndarray
+        The buffers of each level: bitmap, then those of its type.
+    copied_bytes : int
+        Bytes of frames that do not alias the arrays.
+    """
+
+    __slots__ = ("copied_bytes", "frames", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: list[int] = []
+        self.frames: list[Array] = []
+        self.copied_bytes = 0
+
+    def write(self, array: Any) -> None:
+        """Append an array (not chunked) and its children."""
+        kind = array.type
+        special = _special().get(kind.id)
+        if special is not None:
+            special(self, array)
+            return
+        if kind.num_fields or kind.num_buffers != 2:
+            raise UnsupportedConversionError(
+                "", f"pyarrow's type {kind} has no frames", "cast it first", code="missing-dtype"
+            )
+        width = kind.bit_width // 8
+        self._node(array)
+        start = array.offset * width
+        self.frames.append(_bytes(array.buffers()[1])[start : start + len(array) * width])
+
+    def _node(self, array: Any) -> None:
+        """Append the length, the null count and the bitmap."""
+        length, nulls = len(array), array.null_count
+        self.nodes += (length, nulls, int(nulls > 0))
+        if nulls:
+            self._bits(array.buffers()[0], array.offset, length)
+
+    def _bits(self, buffer: Any, offset: int, length: int) -> None:
+        bits, shift = _bytes(buffer), offset % 8
+        bits = bits[offset // 8 : (offset + length + 7) // 8]
+        if shift:
+            low = bits >> shift
+            low[:-1] |= bits[1:] << (8 - shift)
+            bits = low[: (length + 7) // 8]
+            self.copied_bytes += bits.nbytes
+        self.frames.append(bits)
+
+    def _offsets(self, array: Any, of: type) -> tuple[int, int]:
+        """Append offsets that start at 0; return the first and the last as they were."""
+        length = len(array)
+        buffer = array.buffers()[1]
+        if not length or buffer is None:
+            self.frames.append(_NO_BYTES)
+            return 0, 0
+        width = of().itemsize
+        part = _bytes(buffer)[array.offset * width : (array.offset + length + 1) * width]
+        offsets: Array = part.view(of)
+        first, last = int(offsets[0]), int(offsets[-1])
+        if first:
+            offsets = offsets - offsets.dtype.type(first)
+            self.copied_bytes += offsets.nbytes
+        self.frames.append(offsets.view(np.uint8))
+        return first, last
+
+    def _bool(self, array: Any) -> None:
+        self._node(array)
+        self._bits(array.buffers()[1], array.offset, len(array))
+
+    def _null(self, array: Any) -> None:
+        self.nodes += (len(array), len(array), 0)
+
+    def _text(self, array: Any, of: type) -> None:
+        self._node(array)
+        first, last = self._offsets(array, of)
+        self.frames.append(_bytes(array.buffers()[2])[first:last])
+
+    def _list(self, array: Any, of: type) -> None:
+        self._node(array)
+        first, last = self._offsets(array, of)
+        self.write(array.values.slice(first, last - first))
+
+    def _fixed_list(self, array: Any) -> None:
+        self._node(array)
+        size = array.type.list_size
+        self.write(array.values.slice(array.offset * size, len(array) * size))
+
+    def _struct(self, array: Any) -> None:
+        self._node(array)
+        for i in range(array.type.num_fields):
+            self.write(array.field(i))
+
+    def _dictionary(self, array: Any) -> None:
+        self.write(array.indices)
+        self.write(array.dictionary)
+
+    def _extension(self, array: Any) -> None:
+        self.write(array.storage)
+
+    def _sparse_union(self, array: Any) -> None:
+        self.nodes += (len(array), 0, 0)
+        self.frames.append(_bytes(array.buffers()[1])[array.offset : array.offset + len(array)])
+        for i in range(array.type.num_fields):
+            self.write(array.field(i))
+
+    def _dense_union(self, array: Any) -> None:
+        length, buffers = len(array), array.buffers()
+        children = [array.field(i) for i in range(array.type.num_fields)]
+        if sum(map(len, children)) > length:  # a slice: its children have values that it does not show
+            array = self._copied(array.take(hub().module().array(np.arange(length))))
+            buffers = array.buffers()
+            children = [array.field(i) for i in range(array.type.num_fields)]
+        start = array.offset
+        self.nodes += (length, 0, 0)
+        self.frames.append(_bytes(buffers[1])[start : start + length])
+        self.frames.append(_bytes(buffers[2])[start * 4 : (start + length) * 4])
+        for child in children:
+            self.write(child)
+
+    def _run_ends(self, array: Any) -> None:
+        length, ends, values = len(array), array.run_ends, array.values
+        if array.offset or (length and (len(ends) == 0 or ends[-1].as_py() != length)):
+            first, count = array.find_physical_offset(), array.find_physical_length()
+            shown = np.minimum(ends.slice(first, count).to_numpy() - array.offset, length)
+            ends = hub().module().array(shown, ends.type)
+            self.copied_bytes += ends.nbytes
+            values = values.slice(first, count)
+        self.nodes += (length, 0, 0)
+        self.write(ends)
+        self.write(values)
+
+    def _list_view(self, array: Any, of: type) -> None:
+        width, length, start = of().itemsize, len(array), array.offset
+        self._node(array)
+        buffers = array.buffers()
+        parts = [_bytes(buffer)[start * width : (start + length) * width] for buffer in buffers[1:3]]
+        offsets: Array = parts[0].view(of)
+        sizes: Array = parts[1].view(of)
+        shown = sizes > 0
+        first = int(offsets[shown].min()) if shown.any() else 0
+        last = int((offsets[shown] + sizes[shown]).max()) if shown.any() else 0
+        if first or not shown.all():
+            offsets = np.where(shown, offsets - first, 0).astype(of)
+            self.copied_bytes += offsets.nbytes
+        self.frames += [offsets.view(np.uint8), sizes.view(np.uint8)]
+        self.write(array.values.slice(first, last - first))
+
+    def _views(self, array: Any) -> None:
+        blocks = array.buffers()[2:]
+        total = sum(block.size for block in blocks)
+        if total > _WIDE_TEXT * len(array) and 2 * self._long_text(array) < total:
+            # A slice shares the blocks of the whole column: casts write new ones.
+            pa = hub().module()
+            wide = pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary()
+            array = self._copied(array.cast(wide).cast(array.type))
+            blocks = array.buffers()[2:]
+        self._node(array)
+        self.nodes.append(len(blocks))
+        start = array.offset * 16
+        self.frames.append(_bytes(array.buffers()[1])[start : start + len(array) * 16])
+        self.frames += map(_bytes, blocks)
+
+    def _long_text(self, array: Any) -> int:
+        """Return the bytes of the texts that are in blocks: those longer than 12 bytes."""
+        start = array.offset * 16
+        views = _bytes(array.buffers()[1])[start : start + len(array) * 16]
+        sizes = views.view(np.int32)[::4]
+        return int(sizes[sizes > 12].sum(dtype=np.int64))
+
+    def _copied(self, array: Any) -> Any:
+        self.copied_bytes += array.nbytes
+        return array
+
+
+def _bytes(buffer: Any) -> Array:
+    """Return a buffer of pyarrow as bytes; None is an empty one."""
+    return np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else _NO_BYTES
+
+
+_SPECIAL: dict[int, Callable[[Writer, Any], None]] = {}
+
+
+def _special() -> dict[int, Callable[[Writer, Any], None]]:
+    """Return the methods for types that are not values of one width, by pyarrow's number of the type."""
+    if _SPECIAL:
+        return _SPECIAL
+    lib = hub().module().lib
+    small, large = np.int32, np.int64
+    names: dict[str, Callable[[Writer, Any], None]] = {
+        "NA": Writer._null,
+        "BOOL": Writer._bool,
+        "STRING": lambda writer, array: writer._text(array, small),
+        "BINARY": lambda writer, array: writer._text(array, small),
+        "LARGE_STRING": lambda writer, array: writer._text(array, large),
+        "LARGE_BINARY": lambda writer, array: writer._text(array, large),
+        "STRING_VIEW": Writer._views,
+        "BINARY_VIEW": Writer._views,
+        "LIST": lambda writer, array: writer._list(array, small),
+        "MAP": lambda writer, array: writer._list(array, small),
+        "LARGE_LIST": lambda writer, array: writer._list(array, large),
+        "LIST_VIEW": lambda writer, array: writer._list_view(array, small),
+        "LARGE_LIST_VIEW": lambda writer, array: writer._list_view(array, large),
+        "FIXED_SIZE_LIST": Writer._fixed_list,
+        "STRUCT": Writer._struct,
+        "SPARSE_UNION": Writer._sparse_union,
+        "DENSE_UNION": Writer._dense_union,
+        "DICTIONARY": Writer._dictionary,
+        "RUN_END_ENCODED": Writer._run_ends,
+    }
+    _SPECIAL.update({getattr(lib, f"Type_{name}"): write for name, write in names.items()})
+    _SPECIAL[EXTENSION] = Writer._extension
+    return _SPECIAL
