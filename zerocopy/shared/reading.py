@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -59,9 +58,7 @@ class Mapping(FileMapping):
     def own_location(self) -> Location:
         """Return where others find the block through this process, also after its owner's end."""
         place = self.location
-        return place._replace(
-            host=host_id(), pid=os.getpid(), fd=self.fd, generation=place.generation | 1
-        )
+        return place._replace(host=host_id(), pid=os.getpid(), fd=self.fd, generation=place.generation | 1)
 
     def can_hand_on(self, address: int, length: int) -> bool:
         """Whether the block has the bytes at an address as this process sees them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -14,6 +15,7 @@ from zerocopy.frames.header import ARRAY, kind_of
 from zerocopy.protocols.array_interface import address
 from zerocopy.shared import index
 from zerocopy.shared.block import Block
+from zerocopy.shared.broker_client import VARIABLE, directory
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.handle import INDEXED, LARGEST_SMALL, SMALL, TABLE, Handle
 from zerocopy.shared.large_blocks import LargeBlocks
@@ -28,6 +30,7 @@ _ALIGNMENT = 64
 _SHORT = 96
 
 large_blocks, slabs = LargeBlocks(), Slabs()
+_configured = 0  # the process that has read the environment variable of the broker
 
 
 def share(obj: Any) -> Shared:
@@ -75,6 +78,8 @@ def share(obj: Any) -> Shared:
         return obj
     if isinstance(obj, (dict, list, tuple)):
         raise _not_one(obj)
+    if _configured != os.getpid():
+        _configure()
     try:
         split = to_frames(obj)
         if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
@@ -82,6 +87,16 @@ def share(obj: Any) -> Shared:
         return _share_frames(split)
     except ZeroCopyError as error:
         raise error.with_context(asked=f"share({type(obj).__qualname__})") from error.__cause__
+
+
+def _configure() -> None:
+    """Start the broker in a process that shares for the first time, if the environment says so."""
+    global _configured
+    _configured = os.getpid()
+    if os.environ.get(VARIABLE, "0") not in ("", "0"):
+        from zerocopy.shared.broker import start_broker
+
+        start_broker(directory())
 
 
 def _not_one(obj: Any) -> UnsupportedConversionError:
