@@ -111,8 +111,13 @@ def is_named_column(header: bytes) -> bool:
     fields = Reader(header)
     fields.text()
     form, _, size, _ = fields.unpack("<BQII")
+    if form < _CHUNKED:
+        return False
     pa = hub().module()
-    return form >= _CHUNKED and pa.ipc.read_schema(pa.py_buffer(fields.take(size))).names != [""]
+    try:
+        return bool(pa.ipc.read_schema(pa.py_buffer(fields.take(size))).names != [""])
+    except (pa.ArrowException, OSError) as error:
+        raise invalid(f"the header has no schema: {error}") from error
 
 
 def build_table(header: bytes, frames: Any, to: Any) -> Any:
@@ -122,7 +127,10 @@ def build_table(header: bytes, frames: Any, to: Any) -> Any:
         target, label, arrow = _read(pa, header, frames)
     except ZeroCopyError:
         raise
-    except (pa.ArrowException, ValueError, TypeError, KeyError, OverflowError, NotImplementedError) as error:
+    except (
+        *(pa.ArrowException, ValueError, TypeError, KeyError, OSError),
+        *(OverflowError, NotImplementedError),
+    ) as error:
         raise invalid(f"the header does not agree with the frames: {error}") from error
     if to is None and not target:
         return arrow
