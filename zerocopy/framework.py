@@ -366,6 +366,17 @@ class Framework:
         """Return a column of the framework over the only column of `table`; as `from_table`."""
         raise lacking(self.name, "from_column")
 
+    def flatten(self, obj: Any) -> tuple[Any, str] | None:
+        """Return a table with the content of `obj`, an owned object, and a form for `restore`.
+
+        ``zerocopy.frames`` sends this table as Arrow. None if ``convert`` from Arrow restores all types.
+        """
+        return None
+
+    def restore(self, table: Any, form: str) -> Any:
+        """Return the object that `flatten` got, over its table as a ``pyarrow.Table``."""
+        raise lacking(self.name, "restore")
+
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         """Return exporters for objects of exactly the type `cls`, by form (see `FORMS`).
 

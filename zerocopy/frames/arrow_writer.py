@@ -16,6 +16,8 @@ from zerocopy.source import Array
 from zerocopy.tables.hub import hub
 
 _NO_BYTES = np.empty(0, np.uint8)
+_ZERO = np.zeros(8, np.uint8)
+_ZERO.flags.writeable = False
 #: pyarrow's number of extension types, which has no name in Python.
 EXTENSION = 31
 #: Blocks of text of a view type are looked at if they have this many bytes for each row.
@@ -80,10 +82,10 @@ class Writer:
         """Append offsets that start at 0; return the first and the last as they were."""
         length = len(array)
         buffer = array.buffers()[1]
-        if not length or buffer is None:
-            self.frames.append(_NO_BYTES)
-            return 0, 0
         width = of().itemsize
+        if not length:  # polars 2.1.0 reads the first offset of an array without rows
+            self.frames.append(_ZERO[:width])
+            return 0, 0
         part = _bytes(buffer)[array.offset * width : (array.offset + length + 1) * width]
         offsets: Array = part.view(of)
         first, last = int(offsets[0]), int(offsets[-1])

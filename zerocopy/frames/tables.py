@@ -6,10 +6,12 @@ import struct
 from array import array as numbers
 from typing import Any
 
+from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy._engine.explain import explain
 from zerocopy.describe import describe
 from zerocopy.errors import CopyRequiredError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.frames.arrays import array_frame
 from zerocopy.frames.arrow_reader import ArrowReader
 from zerocopy.frames.arrow_writer import Writer
 from zerocopy.frames.header import TABLE, Reader, invalid, start, text
@@ -25,13 +27,18 @@ _MAX_COLUMNS = 1 << 24
 def split_table(obj: Any, framework: Framework | None) -> tuple[bytes, list[Array], int]:
     """Return the header, the frames and the copied bytes of a table or a column."""
     pa = hub().module()
-    arrow, copied = _as_arrow(obj, framework)
-    if isinstance(arrow, pa.Tensor):
-        from zerocopy.frames.arrays import array_frame
-
-        return array_frame(arrow.to_numpy(), "pyarrow.Tensor")
-    target = "" if framework is None or framework.name == hub().name else _form(obj, framework)
-    form, schema, rows, columns = _columns(pa, arrow, _label(obj) if target else "")
+    if isinstance(obj, pa.Tensor):
+        return array_frame(obj.to_numpy(), "pyarrow.Tensor")
+    _check_read(obj, framework)
+    flat = None if framework is None else framework.flatten(obj)
+    if framework is None or framework.name == hub().name:
+        target = ""
+    else:
+        target = framework.name if flat is not None else _form(obj, framework)
+    arrow, copied = _as_arrow(obj if flat is None else flat[0], framework)
+    form, schema, rows, columns = _columns(pa, arrow)
+    if form >= _CHUNKED and target:
+        schema = _schema_of_column(pa, obj, schema)
     writer = Writer()
     counts = []
     for column in columns:
@@ -43,6 +50,7 @@ def split_table(obj: Any, framework: Framework | None) -> tuple[bytes, list[Arra
     parts = (
         start(TABLE),
         text(target),
+        text("" if flat is None else flat[1]),
         struct.pack("<BQII", form, rows, len(encoded), len(counts)),
         encoded,
         struct.pack(f"<{len(counts)}I", *counts),
@@ -53,23 +61,22 @@ def split_table(obj: Any, framework: Framework | None) -> tuple[bytes, list[Arra
 
 def _as_arrow(obj: Any, framework: Framework | None) -> tuple[Any, int]:
     """Return an object as one of the hub's, and the bytes that this copied."""
-    if framework is not None:
-        if framework.name == hub().name:
-            _check_read(obj)
-            return obj, 0
-        _check_read(obj)
-        single = getattr(describe(obj), "single", False)
-        to = f"{hub().name}.ChunkedArray" if single else f"{hub().name}.Table"
-        try:
-            return convert(obj, to, copy=False), 0
-        except CopyRequiredError:
-            return convert(obj, to), explain(obj, to).copied_bytes
-    if hasattr(type(obj), "__arrow_c_stream__"):
-        return hub().read_all(obj), 0
-    return convert(obj, hub().name), 0
+    if framework is None:
+        stream = hasattr(type(obj), "__arrow_c_stream__")
+        return hub().read_all(obj) if stream else convert(obj, hub().name), 0
+    if framework.name == hub().name:
+        return obj, 0
+    single = getattr(describe(obj), "single", False)
+    to = f"{hub().name}.ChunkedArray" if single else f"{hub().name}.Table"
+    try:
+        return convert(obj, to, copy=False), 0
+    except CopyRequiredError:
+        return convert(obj, to), explain(obj, to).copied_bytes
 
 
-def _check_read(obj: Any) -> None:
+def _check_read(obj: Any, framework: Framework | None) -> None:
+    if framework is None:  # a stream that other libraries can request again, such as a table's
+        return
     described = describe(obj)
     if getattr(described, "read", None) is not None:
         raise UnsupportedConversionError(
@@ -88,13 +95,14 @@ def _form(obj: Any, framework: Framework) -> str:
     return framework.name
 
 
-def _label(obj: Any) -> str:
-    """Return the name of a column, or an empty text for a column without one and for a table."""
+def _schema_of_column(pa: Any, obj: Any, schema: Any) -> Any:
+    """Return the schema of a column with its name, and the metadata that other types need (polars' Enum)."""
     described: Any = describe(obj)
-    return str(described.labels[0]) if getattr(described, "single", False) else ""
+    metadata = convert(obj, f"{hub().name}.Table").schema.field(0).metadata
+    return pa.schema([schema.field(0).with_name(str(described.labels[0])).with_metadata(metadata)])
 
 
-def _columns(pa: Any, arrow: Any, label: str) -> tuple[int, Any, int, list[Any]]:
+def _columns(pa: Any, arrow: Any) -> tuple[int, Any, int, list[Any]]:
     """Return the form, the schema, the rows and the columns of one of the hub's objects."""
     if isinstance(arrow, (pa.Table, pa.RecordBatch)):
         form = _WHOLE_TABLE if isinstance(arrow, pa.Table) else _BATCH
@@ -103,27 +111,35 @@ def _columns(pa: Any, arrow: Any, label: str) -> tuple[int, Any, int, list[Any]]
         why = "a pyarrow scalar is not an array"
         raise UnsupportedConversionError("", why, "make an array of it", code="not-an-array")
     form = _CHUNKED if isinstance(arrow, pa.ChunkedArray) else _ARRAY
-    return form, pa.schema([pa.field(label, arrow.type)]), len(arrow), [arrow]
+    return form, pa.schema([pa.field("", arrow.type)]), len(arrow), [arrow]
 
 
 def build_table(header: bytes, frames: Any, to: Any) -> Any:
     """Return the table or column of a header over its frames, in its framework or in `to`."""
     pa = hub().module()
     try:
-        target, label, arrow = _read(pa, header, frames)
-    except ZeroCopyError:
+        return _built(pa, header, frames, to)
+    except (ZeroCopyError, MemoryError):
         raise
-    except (pa.ArrowException, ValueError, TypeError, KeyError, OverflowError, NotImplementedError) as error:
+    except Exception as error:
         raise invalid(f"the header does not agree with the frames: {error}") from error
+
+
+def _built(pa: Any, header: bytes, frames: Any, to: Any) -> Any:
+    target, form, field, arrow = _read(pa, header, frames)
+    if to is None and form:
+        return registry.by_name(target).restore(arrow, form)
     if to is None and not target:
         return arrow
-    return convert(arrow if label == "" else pa.Table.from_arrays([arrow], [label]), to or target)
+    if field is not None and to is None and (field.name or field.metadata):
+        arrow = pa.Table.from_arrays([arrow], schema=pa.schema([field]))
+    return convert(arrow, to or target)
 
 
-def _read(pa: Any, header: bytes, frames: Any) -> tuple[str, str, Any]:
-    """Return the target in a header, the name of a column (empty for tables), and the hub's object."""
+def _read(pa: Any, header: bytes, frames: Any) -> tuple[str, str, Any, Any]:
+    """Return the target and the form in a header, the field of a column, and the hub's object."""
     fields = Reader(header)
-    target = fields.text()
+    target, restored = fields.text(), fields.text()
     form, rows, size, width = fields.unpack("<BQII")
     schema = pa.ipc.read_schema(pa.py_buffer(fields.take(size)))
     if width != len(schema) or width > _MAX_COLUMNS or (form >= _CHUNKED and width != 1):
@@ -141,24 +157,21 @@ def _read(pa: Any, header: bytes, frames: Any) -> tuple[str, str, Any]:
             raise invalid(f"a column has {count} chunks")
         columns.append(chunks[0] if one else pa.chunked_array(chunks, field.type))
     reader.end()
-    label = schema.names[0] if form in (_CHUNKED, _ARRAY) else ""
-    return target, label, _assembled(pa, form, schema, rows, columns)
+    own = schema.field(0) if form in (_CHUNKED, _ARRAY) else None
+    return target, restored, own, _assembled(pa, form, schema, rows, columns)
 
 
 def _assembled(pa: Any, form: int, schema: Any, rows: int, columns: list[Any]) -> Any:
     """Return one of the hub's objects; all lengths must agree."""
     if any(len(column) != rows for column in columns):
         raise invalid(f"a column does not have {rows:,} rows")
-    if form == _WHOLE_TABLE:
+    if form in (_WHOLE_TABLE, _BATCH):
+        cls = pa.Table if form == _WHOLE_TABLE else pa.RecordBatch
         if columns:
-            return pa.Table.from_arrays(columns, schema=schema)
-        rows_only = pa.Table.from_arrays([pa.nulls(rows)], names=["rows"])
-        return rows_only.select([]).replace_schema_metadata(schema.metadata)
-    if form == _BATCH:
-        if columns:
-            return pa.RecordBatch.from_arrays(columns, schema=schema)
-        rows_only = pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["rows"])
-        return rows_only.select([]).replace_schema_metadata(schema.metadata)
+            return cls.from_arrays(columns, schema=schema)
+        # from_arrays([]) would lose the number of rows.
+        rows_only = pa.schema([pa.field("rows", pa.null())], metadata=schema.metadata)
+        return cls.from_arrays([pa.nulls(rows)], schema=rows_only).select([])
     if form not in (_CHUNKED, _ARRAY):
         raise invalid(f"the form {form} does not exist")
     return columns[0]

@@ -244,6 +244,16 @@ class Pandas(Framework):
             frame.attrs.update(metadata.attributes)
         return frame
 
+    def flatten(self, obj: Any) -> tuple[Any, str]:
+        from zerocopy._frameworks.pandas import restoring
+
+        return restoring.flatten(self.module(), obj)
+
+    def restore(self, table: Any, form: str) -> Any:
+        from zerocopy._frameworks.pandas import restoring
+
+        return restoring.restore(self.module(), table, form)
+
     def from_column(self, table: Table) -> Any:
         if self.form == "DataFrame":
             labels = ["column_0" if label == "" else label for label in table.labels]
