@@ -6,7 +6,7 @@ from typing import Any
 
 from zerocopy.frames import from_frames
 from zerocopy.frames.header import framework_of as header_framework
-from zerocopy.frames.tables import is_named_column
+from zerocopy.frames.tables import needs_own_framework
 from zerocopy.shared import index
 from zerocopy.shared.handle import INDEXED, SMALL, TABLE, Handle
 from zerocopy.shared.reading import check_extent, mapping, read_small
@@ -21,10 +21,10 @@ def open_array(handle: Handle) -> Array:
 def open_table(handle: Handle) -> Any:
     """Return the table of a handle as pyarrow's, or its column, over the memory, which it keeps.
 
-    A column with a name is returned in its own framework, because pyarrow's columns have no names.
+    Names of columns, and types that Arrow lacks, are kept in the object's own framework.
     """
     header, frames = _frames(handle)
-    return from_frames(header, frames, None if is_named_column(header) else "pyarrow")
+    return from_frames(header, frames, None if needs_own_framework(header) else "pyarrow")
 
 
 def framework_of(handle: Handle) -> str:
