@@ -1,0 +1,1 @@
+"""Arrays and tables between processes: pickle, shared memory, and engines."""
