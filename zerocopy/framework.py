@@ -95,6 +95,8 @@ class Framework:
         Whether it implements `cast`.
     pool_hook : str
         Its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty for none.
+    frames_hook : str
+        Its `zerocopy.frames.hook.FramesHook`, for pickling, in the same form.
     actions : mapping of str to Fix
         Expressions over its objects, by the `Fix.action` that they replace in messages.
 
@@ -124,6 +126,7 @@ class Framework:
     can_export_dlpack: bool = False
     can_cast: bool = False
     pool_hook: str = ""
+    frames_hook: str = ""
     actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
 
@@ -365,17 +368,6 @@ class Framework:
     def from_column(self, table: Table) -> Any:
         """Return a column of the framework over the only column of `table`; as `from_table`."""
         raise lacking(self.name, "from_column")
-
-    def flatten(self, obj: Any) -> tuple[Any, str] | None:
-        """Return a table with the content of `obj`, an owned object, and a form for `restore`.
-
-        ``zerocopy.frames`` sends this table as Arrow. None if ``convert`` from Arrow restores all types.
-        """
-        return None
-
-    def restore(self, table: Any, form: str) -> Any:
-        """Return the object that `flatten` got, over its table as a ``pyarrow.Table``."""
-        raise lacking(self.name, "restore")
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         """Return exporters for objects of exactly the type `cls`, by form (see `FORMS`).

@@ -36,14 +36,17 @@ class Writer:
         The buffers of each level: bitmap, then those of its type.
     copied_bytes : int
         Bytes of frames that do not alias the arrays.
+    has_extensions : bool
+        Whether an array has an extension type.
     """
 
-    __slots__ = ("copied_bytes", "frames", "nodes")
+    __slots__ = ("copied_bytes", "frames", "has_extensions", "nodes")
 
     def __init__(self) -> None:
         self.nodes: list[int] = []
         self.frames: list[Array] = []
         self.copied_bytes = 0
+        self.has_extensions = False
 
     def write(self, array: Any) -> None:
         """Append an array (not chunked) and its children."""
@@ -127,6 +130,7 @@ class Writer:
         self.write(array.dictionary)
 
     def _extension(self, array: Any) -> None:
+        self.has_extensions = True
         self.write(array.storage)
 
     def _sparse_union(self, array: Any) -> None:

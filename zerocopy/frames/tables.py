@@ -10,13 +10,14 @@ from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy._engine.explain import explain
 from zerocopy.describe import describe
-from zerocopy.errors import CopyRequiredError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.frames.arrays import array_frame
 from zerocopy.frames.arrow_reader import ArrowReader
 from zerocopy.frames.arrow_writer import Writer
 from zerocopy.frames.header import TABLE, Reader, invalid, start, text
+from zerocopy.frames.hook import hook_of
 from zerocopy.framework import Framework
-from zerocopy.source import Array
+from zerocopy.source import Array, type_name
 from zerocopy.tables.hub import hub
 
 #: Forms of the hub's objects, in a header.
@@ -29,13 +30,13 @@ def split_table(obj: Any, framework: Framework | None) -> tuple[bytes, list[Arra
     pa = hub().module()
     if isinstance(obj, pa.Tensor):
         return array_frame(obj.to_numpy(), "pyarrow.Tensor")
-    _check_read(obj, framework)
-    flat = None if framework is None else framework.flatten(obj)
+    hook = hook_of(framework)
+    flat, note = hook.flatten(obj)
+    arrow, copied = _as_arrow(pa, flat, framework)
     if framework is None or framework.name == hub().name:
         target = ""
     else:
-        target = framework.name if flat is not None else _form(obj, framework)
-    arrow, copied = _as_arrow(obj if flat is None else flat[0], framework)
+        target = framework.name if hook.restores_tables else _form(pa, obj, arrow, framework)
     form, schema, rows, columns = _columns(pa, arrow)
     if form >= _CHUNKED and target:
         schema = _schema_of_column(pa, obj, schema)
@@ -47,10 +48,12 @@ def split_table(obj: Any, framework: Framework | None) -> tuple[bytes, list[Arra
         for chunk in chunks:
             writer.write(chunk)
     encoded = schema.serialize().to_pybytes()
+    if writer.has_extensions:
+        _check_extensions(pa, schema, encoded)
     parts = (
         start(TABLE),
         text(target),
-        text("" if flat is None else flat[1]),
+        text(note),
         struct.pack("<BQII", form, rows, len(encoded), len(counts)),
         encoded,
         struct.pack(f"<{len(counts)}I", *counts),
@@ -59,36 +62,44 @@ def split_table(obj: Any, framework: Framework | None) -> tuple[bytes, list[Arra
     return b"".join(parts), writer.frames, copied + writer.copied_bytes
 
 
-def _as_arrow(obj: Any, framework: Framework | None) -> tuple[Any, int]:
+def _check_extensions(pa: Any, schema: Any, encoded: bytes) -> None:
+    """Refuse extension types that a reader would replace by their storage."""
+    if not pa.ipc.read_schema(pa.py_buffer(encoded)).equals(schema):
+        raise UnsupportedConversionError(
+            "",
+            "an extension type is not registered, so it would come back as its storage",
+            "pyarrow.register_extension_type(...) in both processes",
+            code="extension-type",
+        )
+
+
+def _as_arrow(pa: Any, obj: Any, framework: Framework | None) -> tuple[Any, int]:
     """Return an object as one of the hub's, and the bytes that this copied."""
     if framework is None:
         stream = hasattr(type(obj), "__arrow_c_stream__")
         return hub().read_all(obj) if stream else convert(obj, hub().name), 0
+    if isinstance(obj, pa.RecordBatchReader):
+        raise _unread(type_name(obj))
     if framework.name == hub().name:
         return obj, 0
-    single = getattr(describe(obj), "single", False)
-    to = f"{hub().name}.ChunkedArray" if single else f"{hub().name}.Table"
-    try:
-        return convert(obj, to, copy=False), 0
-    except CopyRequiredError:
-        return convert(obj, to), explain(obj, to).copied_bytes
+    plan = explain(obj, hub().name)  # it describes the object once, where convert() may do so twice
+    if plan.unread:
+        raise _unread(plan.source)
+    if plan.error is not None:
+        raise plan.error
+    assert plan.run is not None
+    return plan.run(), plan.copied_bytes
 
 
-def _check_read(obj: Any, framework: Framework | None) -> None:
-    if framework is None:  # a stream that other libraries can request again, such as a table's
-        return
-    described = describe(obj)
-    if getattr(described, "read", None) is not None:
-        raise UnsupportedConversionError(
-            "",
-            f"a {described.name} is a query or a stream, which has memory only after it has been read",
-            "read it first",
-            code="unread",
-        )
+def _unread(name: str) -> UnsupportedConversionError:
+    why = f"a {name} is a query or a stream, which has memory only after it has been read"
+    return UnsupportedConversionError("", why, "read it first", code="unread")
 
 
-def _form(obj: Any, framework: Framework) -> str:
-    """Return the argument ``to`` that restores an object's type."""
+def _form(pa: Any, obj: Any, arrow: Any, framework: Framework) -> str:
+    """Return the argument ``to`` that restores an object's type; its fast path has no form."""
+    if isinstance(arrow, pa.Table):
+        return framework.name
     for cls in type(obj).__mro__:
         if framework.variant(cls.__name__) is not None:
             return f"{framework.name}.{cls.__name__}"
@@ -126,20 +137,22 @@ def build_table(header: bytes, frames: Any, to: Any) -> Any:
 
 
 def _built(pa: Any, header: bytes, frames: Any, to: Any) -> Any:
-    target, form, field, arrow = _read(pa, header, frames)
-    if to is None and form:
-        return registry.by_name(target).restore(arrow, form)
+    target, note, field, arrow = _read(pa, header, frames)
     if to is None and not target:
         return arrow
+    hook = hook_of(registry.by_name(target)) if to is None else None
+    if hook is not None and hook.restores_tables:
+        return hook.restore(arrow, note)
     if field is not None and to is None and (field.name or field.metadata):
         arrow = pa.Table.from_arrays([arrow], schema=pa.schema([field]))
-    return convert(arrow, to or target)
+    result = convert(arrow, target if to is None else to)
+    return hook.finish(result, note) if hook is not None and note else result
 
 
 def _read(pa: Any, header: bytes, frames: Any) -> tuple[str, str, Any, Any]:
-    """Return the target and the form in a header, the field of a column, and the hub's object."""
+    """Return the target and the note in a header, the field of a column, and the hub's object."""
     fields = Reader(header)
-    target, restored = fields.text(), fields.text()
+    target, note = fields.text(), fields.text()
     form, rows, size, width = fields.unpack("<BQII")
     schema = pa.ipc.read_schema(pa.py_buffer(fields.take(size)))
     if width != len(schema) or width > _MAX_COLUMNS or (form >= _CHUNKED and width != 1):
@@ -158,7 +171,7 @@ def _read(pa: Any, header: bytes, frames: Any) -> tuple[str, str, Any, Any]:
         columns.append(chunks[0] if one else pa.chunked_array(chunks, field.type))
     reader.end()
     own = schema.field(0) if form in (_CHUNKED, _ARRAY) else None
-    return target, restored, own, _assembled(pa, form, schema, rows, columns)
+    return target, note, own, _assembled(pa, form, schema, rows, columns)
 
 
 def _assembled(pa: Any, form: int, schema: Any, rows: int, columns: list[Any]) -> Any:

@@ -55,6 +55,7 @@ class Pandas(Framework):
     kind = "table"
     # Older versions fail the tests, and some give wrong values.
     min_version = "3.0"
+    frames_hook = "zerocopy._frameworks.pandas.frames:PandasFrames"
     root_modules = ("pandas",)
     distribution = "pandas"
     marks_readonly = True
@@ -243,16 +244,6 @@ class Pandas(Framework):
         if metadata is not None and metadata.attributes:
             frame.attrs.update(metadata.attributes)
         return frame
-
-    def flatten(self, obj: Any) -> tuple[Any, str]:
-        from zerocopy._frameworks.pandas import restoring
-
-        return restoring.flatten(self.module(), obj)
-
-    def restore(self, table: Any, form: str) -> Any:
-        from zerocopy._frameworks.pandas import restoring
-
-        return restoring.restore(self.module(), table, form)
 
     def from_column(self, table: Table) -> Any:
         if self.form == "DataFrame":

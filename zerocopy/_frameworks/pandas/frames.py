@@ -11,9 +11,26 @@ from typing import Any
 import numpy as np
 
 from zerocopy._frameworks.pandas import metadata
+from zerocopy.frames.hook import FramesHook
 from zerocopy.tables.hub import hub
 
 _UNNAMED = "-unnamed"
+
+
+class PandasFrames(FramesHook):
+    """pandas pickles its own objects out of band, rows of slices only."""
+
+    restores_tables = True
+
+    def flatten(self, obj: Any) -> tuple[Any, str]:
+        import pandas as pd
+
+        return flatten(pd, obj)
+
+    def restore(self, table: Any, form: str) -> Any:
+        import pandas as pd
+
+        return restore(pd, table, form)
 
 
 def flatten(pd: Any, obj: Any) -> tuple[Any, str]:
@@ -59,6 +76,9 @@ def restore(pd: Any, table: Any, form: str) -> Any:
 def _frame(pd: Any, table: Any) -> Any:
     """Return a data frame; pyarrow 26 cannot convert bool8 and raises KeyError."""
     pa = hub().module()
+    for column in table.columns:
+        if column.type.num_fields or pa.types.is_dictionary(column.type):
+            column.validate(full=True)  # to_pandas reads these, and does not check offsets and codes
     places = [i for i, kind in enumerate(table.schema.types) if kind == pa.bool8()]
     storage = table
     for place in places:
