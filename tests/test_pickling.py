@@ -17,11 +17,8 @@ from helpers.frameworks import HOST
 import zerocopy as zc
 from zerocopy import pickling
 
-ARRAYS = [
-    name
-    for name in HOST
-    if not registry.by_name(name).tables and name in ("numpy", "torch", "jax", "tensorflow")
-]
+#: Frameworks whose arrays are sent as frames.
+ARRAYS = [name for name in HOST if name in ("numpy", "torch", "jax", "tensorflow")]
 ROWS = 200_000
 
 

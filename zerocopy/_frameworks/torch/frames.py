@@ -22,5 +22,7 @@ class TorchFrames(FramesHook):
             return False
         if obj.is_conj() or obj.is_neg() or obj.is_quantized or obj.is_nested or obj.__dict__:
             return False
+        if getattr(obj, "has_names", bool)():  # torch 2.13 no longer has named dimensions
+            return False
         # Expanded tensors have more elements than memory: torch sends the memory.
         return bool(obj.numel() * obj.element_size() <= obj.untyped_storage().nbytes())
