@@ -35,7 +35,7 @@ class Block:
     """
 
     __slots__ = (
-        *("__weakref__", "_allocator", "_forks", "_pid"),
+        *("__weakref__", "_allocator", "_forks", "_location", "_pid"),
         *("capacity", "data", "generation", "segment", "start"),
     )
 
@@ -52,11 +52,13 @@ class Block:
         self.segment, self.start, self.data, self.capacity = segment, start, data, capacity
         self.generation, self._allocator, self._forks = generation, allocator, forks
         self._pid = os.getpid()
+        self._location = Location(host_id(), self._pid, segment.fd, segment.inode, generation, start)
 
     def own_location(self) -> Location:
         """Return where other processes find the block: in this process, which may be a forked child."""
-        segment = self.segment
-        return Location(host_id(), os.getpid(), segment.fd, segment.inode, self.generation, self.start)
+        if self._location.pid != (pid := os.getpid()):
+            self._location = self._location._replace(host=host_id(), pid=pid)
+        return self._location
 
     @property
     def extent(self) -> tuple[int, int]:

@@ -14,13 +14,13 @@ import stat
 import time
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
 from zerocopy import forks
 from zerocopy.errors import ZeroCopyError
-from zerocopy.protocols.array_interface import aligned_empty
+from zerocopy.protocols.array_interface import address, aligned_empty
 from zerocopy.shared.address_book import AddressBook
 from zerocopy.shared.errors import (
     HandleAccessError,
@@ -55,11 +55,14 @@ class Mapping(mmap.mmap):
     Arrays over the mapping keep it.
     """
 
-    __slots__ = ("address", "fd", "length", "location")
+    __slots__ = ("_whole", "address", "fd", "length", "location")
     address: int
     fd: int
     location: Location
     length: int
+    #: Its bytes as an array that keeps it, while results are in use: slicing takes 0.1 us, and making
+    #: a read-only array 0.8 us.
+    _whole: ref[Array]
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -83,8 +86,14 @@ class Mapping(mmap.mmap):
             They are outside the block's segment.
         """
         check_extent(first, count, self.length)
-        array: Array = np.ndarray((count,), np.uint8, self, first)
+        whole = self._whole()
+        return (self.whole() if whole is None else whole)[first : first + count]
+
+    def whole(self) -> Array:
+        """Return all bytes, read-only."""
+        array: Array = np.frombuffer(self, np.uint8)
         array.flags.writeable = False
+        self._whole = ref(array)
         return array
 
     # The lease ends when this descriptor and the mapping's own are closed.
@@ -103,11 +112,10 @@ def map_block(location: Location) -> Mapping:
     ------
     StaleHandleError, OtherHostError, HandleAccessError, SharedMemoryError
     """
-    fd = open_segment(location)
+    fd, length = open_segment(location)
     try:
         _lease(fd)
         check_generation(fd, location)
-        length = os.fstat(fd).st_size
         access = mmap.PROT_READ | mmap.PROT_WRITE
         # No memory is reserved for pages that may be written; the seals keep the size.
         mapped = Mapping(fd, length, flags=mmap.MAP_PRIVATE | _MAP_NORESERVE, prot=access)
@@ -119,7 +127,7 @@ def map_block(location: Location) -> Mapping:
         remedy = "raise the limit with ulimit -n or ulimit -v, or drop results that are no longer needed"
         raise SharedMemoryError("", why, remedy) from error
     mapped.location, mapped.fd, mapped.length = location, fd, length
-    mapped.address = int(np.frombuffer(mapped, np.uint8).__array_interface__["data"][0])
+    mapped.address = address(mapped.whole())
     return mapped
 
 
@@ -140,10 +148,10 @@ def read_small(location: Location, offset: int, nbytes: int) -> Array:
     The bytes are right if the generation is the same before and after they were read, because an owner
     changes the generation before it writes.
     """
-    fd = open_segment(location)
+    fd, size = open_segment(location)
     try:
         check_generation(fd, location)
-        check_extent(offset, nbytes, os.fstat(fd).st_size)
+        check_extent(offset, nbytes, size)
         copy = aligned_empty((nbytes,), np.dtype(np.uint8))
         os.preadv(fd, [copy.data], offset)
         check_generation(fd, location)
@@ -160,8 +168,8 @@ def check_extent(offset: int, nbytes: int, size: int) -> None:
         raise HandleFormatError("", why, "pass the bytes of a handle unchanged: bytes(shared)")
 
 
-def open_segment(location: Location) -> int:
-    """Return a new file descriptor of a segment, with a file description of its own.
+def open_segment(location: Location) -> tuple[int, int]:
+    """Return a new file descriptor of a segment, with a file description of its own, and its size.
 
     Raises
     ------
@@ -184,14 +192,14 @@ def open_segment(location: Location) -> int:
             raise SharedMemoryError("", f"opening the memory failed: {error}", remedy) from error
         raise _stale(location) from error
     try:
-        _check_file(fd, location)
+        return fd, _checked_size(fd, location)
     except BaseException:
         os.close(fd)
         raise
-    return fd
 
 
-def _check_file(fd: int, location: Location) -> None:
+def _checked_size(fd: int, location: Location) -> int:
+    """Return the size of a file, which is a sealed segment of this user."""
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode) or status.st_ino != location.inode:
         raise _stale(location)
@@ -200,6 +208,7 @@ def _check_file(fd: int, location: Location) -> None:
     if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _NEEDED_SEALS != _NEEDED_SEALS:
         # Its owner could shrink it, and the kernel would end this process by SIGBUS.
         raise _no_access(location, "its memory is not sealed")
+    return status.st_size
 
 
 def check_generation(fd: int, location: Location) -> None:
