@@ -26,6 +26,8 @@ TABLE = 1
 SMALL = 2
 #: The data begins with an index of several frames.
 INDEXED = 4
+#: The most bytes of data in a slab. Copying 64 KiB takes less time than mapping a segment.
+LARGEST_SMALL = 64 * 1024
 _UNCHANGED = "pass the bytes of a handle unchanged: bytes(shared)"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zerocopy.frames import from_frames
+from zerocopy.frames.arrays import parse_array
 from zerocopy.frames.header import framework_of as header_framework
 from zerocopy.frames.tables import is_named_column
 from zerocopy.shared import index
@@ -13,9 +14,15 @@ from zerocopy.shared.reading import check_extent, mapping, read_small
 from zerocopy.shared.segment import Array
 
 
-def open_array(handle: Handle) -> Array:
-    """Return the array of a handle as a read-only ndarray over the memory, which it keeps."""
-    return from_frames(*_frames(handle), "numpy")  # type: ignore[no-any-return]
+def open_array(handle: Handle) -> Any:
+    """Return the array of a handle as a read-only ndarray over the memory, which it keeps.
+
+    An array of a type that NumPy lacks here is returned in its own framework.
+    """
+    header, frames = _frames(handle)
+    layout = parse_array(header)
+    is_lacking = layout.standard is not None and layout.dtype is layout.standard.storage
+    return from_frames(header, frames, None if is_lacking else "numpy")
 
 
 def open_table(handle: Handle) -> Any:

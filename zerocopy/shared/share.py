@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.frames import Frames, to_frames
 from zerocopy.frames.header import ARRAY, kind_of
 from zerocopy.protocols.array_interface import address
 from zerocopy.shared import index
 from zerocopy.shared.block import Block
-from zerocopy.shared.handle import INDEXED, SMALL, TABLE, Handle
+from zerocopy.shared.errors import SharedMemoryError
+from zerocopy.shared.handle import INDEXED, LARGEST_SMALL, SMALL, TABLE, Handle
 from zerocopy.shared.large_blocks import LargeBlocks
 from zerocopy.shared.objects import Shared, SharedArray, SharedTable
 from zerocopy.shared.reading import addresses
 from zerocopy.shared.segment import Array
-from zerocopy.shared.slabs import LARGEST, Slabs
+from zerocopy.shared.slabs import Slabs
 
 #: Frames of a table begin at multiples of this many bytes, as Arrow recommends and JAX requires.
 _ALIGNMENT = 64
@@ -72,6 +73,8 @@ def share(obj: Any) -> Shared:
     """
     if isinstance(obj, Shared):
         return obj
+    if isinstance(obj, (dict, list, tuple)):
+        raise _not_one(obj)
     try:
         split = to_frames(obj)
         if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
@@ -79,6 +82,17 @@ def share(obj: Any) -> Shared:
         return _share_frames(split)
     except ZeroCopyError as error:
         raise error.with_context(asked=f"share({type(obj).__qualname__})") from error.__cause__
+
+
+def _not_one(obj: Any) -> UnsupportedConversionError:
+    kind = type(obj).__qualname__
+    remedy = "{k: zc.share(v) for k, v in x.items()}" if isinstance(obj, dict) else "[zc.share(v) for v in x]"
+    return UnsupportedConversionError(
+        f"share({kind})",
+        f"a {kind} is not one array or table",
+        f"{remedy} shares each value",
+        code="not-an-array",
+    )
 
 
 def _share_array(split: Frames) -> Shared:
@@ -134,8 +148,12 @@ def _place(frame: Array, owner: Any) -> int:
 
 def _allocate(nbytes: int, frames: Sequence[tuple[int, Array]]) -> tuple[Block, int]:
     """Return a block with the frames, and the flag of its kind."""
-    if nbytes <= LARGEST:
-        return slabs.take(nbytes, frames), SMALL
+    if nbytes <= LARGEST_SMALL:
+        try:
+            return slabs.take(nbytes, frames), SMALL
+        except SharedMemoryError:
+            large_blocks.trim()
+            return slabs.take(nbytes, frames), SMALL
     return _registered(large_blocks.take(nbytes, frames)), 0
 
 
