@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from zerocopy.frames import from_frames
 from zerocopy.frames.arrays import parse_array
 from zerocopy.frames.header import framework_of as header_framework
@@ -25,14 +23,6 @@ def open_array(handle: Handle) -> Any:
     layout = parse_array(header)
     is_lacking = layout.standard is not None and layout.dtype is layout.standard.storage
     return from_frames(header, frames, None if is_lacking else "numpy")
-
-
-def open_ndarray(handle: Handle) -> Array:
-    """As `open_array`; raises BufferError for a type that NumPy lacks here."""
-    array = open_array(handle)
-    if type(array) is not np.ndarray:
-        raise BufferError("NumPy lacks its type")
-    return array
 
 
 def open_table(handle: Handle) -> Any:

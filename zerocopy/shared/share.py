@@ -116,8 +116,7 @@ def _share_array(split: Frames) -> Shared:
     count = frame.nbytes
     owner = _owner(frame)
     if owner is not None:
-        start = address(frame) - owner.extent[0]
-        handle = Handle(owner.own_location(), 0, start, count, count, split.header)
+        handle = Handle(owner.own_location(), 0, _place(frame, owner), count, count, split.header)
         return SharedArray(handle, owner, split.copied_bytes)
     block, flags = _allocate(count, [(0, frame)])
     handle = Handle(block.own_location(), flags, block.data, count, count, split.header)
@@ -135,7 +134,7 @@ def _share_frames(split: Frames) -> Shared:
     entries, written = [], []
     for frame, owner in zip(split.frames, places, strict=True):
         if owner is not None:
-            entries.append((owners[owner], address(frame) - owner.extent[0], frame.nbytes))
+            entries.append((owners[owner], _place(frame, owner), frame.nbytes))
             continue
         at += -at % _ALIGNMENT
         entries.append((index.SAME_BLOCK, at, frame.nbytes))
@@ -155,6 +154,11 @@ def _owner(frame: Array) -> Any:
     first, count = address(frame), frame.nbytes
     owner = addresses.find(first, first + count) if count else None
     return owner if owner is not None and owner.can_hand_on(first, count) else None
+
+
+def _place(frame: Array, owner: Any) -> int:
+    """Return the first byte of a frame in the segment of its owner."""
+    return address(frame) - owner.extent[0]  # type: ignore[no-any-return]
 
 
 def _allocate(nbytes: int, frames: Sequence[tuple[int, Array]]) -> tuple[Block, int]:
