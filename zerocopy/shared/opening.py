@@ -46,9 +46,7 @@ def open_buffers(handle: Handle) -> list[Array]:
     return buffers
 
 
-def _frames(
-    handle: Handle, mapped: Callable[[Location], Mapping] = mapping
-) -> tuple[bytes, list[Array]]:
+def _frames(handle: Handle, mapped: Callable[[Location], Mapping] = mapping) -> tuple[bytes, list[Array]]:
     data = _data(handle, mapped)
     if not handle.flags & INDEXED:
         return handle.header, [data]
