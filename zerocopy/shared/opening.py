@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from zerocopy.frames import from_frames
@@ -9,7 +10,8 @@ from zerocopy.frames.header import framework_of as header_framework
 from zerocopy.frames.tables import is_named_column
 from zerocopy.shared import index
 from zerocopy.shared.handle import INDEXED, SMALL, TABLE, Handle
-from zerocopy.shared.reading import check_extent, mapping, read_small
+from zerocopy.shared.location import Location
+from zerocopy.shared.reading import Mapping, check_extent, mapping, own_mapping, read_small
 from zerocopy.shared.segment import Array
 
 
@@ -27,18 +29,26 @@ def open_table(handle: Handle) -> Any:
     return from_frames(header, frames, None if is_named_column(header) else "pyarrow")
 
 
+def open_frames(handle: Handle) -> tuple[bytes, list[Array]]:
+    """Return the header and the frames of a handle; writing to the frames changes no other object."""
+    header, frames = _frames(handle, own_mapping)
+    for frame in frames:
+        frame.flags.writeable = True
+    return header, frames
+
+
 def framework_of(handle: Handle) -> str:
     """Return the framework and form of a handle's object."""
     header = index.unpack(_data(handle).data)[0] if handle.flags & INDEXED else handle.header
     return header_framework(header) or ("pyarrow" if handle.flags & TABLE else "numpy")
 
 
-def _frames(handle: Handle) -> tuple[bytes, list[Array]]:
-    data = _data(handle)
+def _frames(handle: Handle, map_block: Callable[[Location], Mapping] = mapping) -> tuple[bytes, list[Array]]:
+    data = _data(handle, map_block)
     if not handle.flags & INDEXED:
         return handle.header, [data]
     header, blocks, frames = index.unpack(data.data)
-    mapped = [mapping(block) for block in blocks]
+    mapped = [map_block(block) for block in blocks]
     parts = []
     for block, first, count in frames:
         if block != index.SAME_BLOCK:
@@ -49,8 +59,8 @@ def _frames(handle: Handle) -> tuple[bytes, list[Array]]:
     return header, parts
 
 
-def _data(handle: Handle) -> Array:
+def _data(handle: Handle, map_block: Callable[[Location], Mapping] = mapping) -> Array:
     """Return the data of a handle's block as read-only bytes, which keep the memory."""
     if handle.flags & SMALL:
         return read_small(handle.location, handle.first, handle.length)
-    return mapping(handle.location).part(handle.first, handle.length)
+    return map_block(handle.location).part(handle.first, handle.length)

@@ -134,6 +134,13 @@ def mapping(location: Location) -> Mapping:
     return found
 
 
+def own_mapping(location: Location) -> Mapping:
+    """Return a mapping of a block for one object alone, so that writes to it change no other object."""
+    mapped = map_block(location)
+    addresses.add(*mapped.extent, mapped)
+    return mapped
+
+
 def read_small(location: Location, offset: int, nbytes: int) -> Array:
     """Return a copy of bytes of a small block, which the owner may use again at any time.
 

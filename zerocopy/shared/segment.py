@@ -61,7 +61,7 @@ class Segment:
         self.fd = -1
         check_room(size)
         try:
-            self.fd = _create()
+            self.fd = create_memfd(NAME)
             os.ftruncate(self.fd, size)
             self._map = mmap.mmap(self.fd, size)
             # Allocates and copies at once: 8.5 times a memcpy, and 13 times by way of the mapping.
@@ -144,14 +144,20 @@ def refusal(size: int, error: Exception) -> SharedMemoryError:
     return SharedMemoryError("", why, "free memory, or share a smaller part")
 
 
-def _create() -> int:
+def create_memfd(name: str) -> int:
+    """Return the descriptor of a new memfd that can be sealed."""
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
-        return os.memfd_create(NAME, flags | _MFD_NOEXEC_SEAL)
+        return os.memfd_create(name, flags | _MFD_NOEXEC_SEAL)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        return os.memfd_create(NAME, flags)
+        return os.memfd_create(name, flags)
+
+
+def seal_size(fd: int) -> None:
+    """Prevent all processes from changing the size of a memfd; they can still write to it."""
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
 
 
 def _write(fd: int, offset: int, frame: Array) -> None:

@@ -73,19 +73,31 @@ def share(obj: Any) -> Shared:
     if isinstance(obj, Shared):
         return obj
     try:
-        split = to_frames(obj)
-        if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
-            return _share_array(split)
-        return _share_frames(split)
+        return share_frames(to_frames(obj))
     except ZeroCopyError as error:
         raise error.with_context(asked=f"share({type(obj).__qualname__})") from error.__cause__
 
 
-def _share_array(split: Frames) -> Shared:
+def share_frames(split: Frames, hand_on: bool = True) -> Shared:
+    """Return the handle of an object that was split into frames.
+
+    Parameters
+    ----------
+    split : Frames
+    hand_on : bool
+        Whether other processes' memory is shared again as it is. Its handle becomes stale when the owner
+        frees the memory; False copies it.
+    """
+    if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
+        return _share_array(split, hand_on)
+    return _share_frames(split, hand_on)
+
+
+def _share_array(split: Frames, hand_on: bool) -> Shared:
     """Share one frame, whose header travels in the handle."""
     frame = split.frames[0]
     count = frame.nbytes
-    owner = _owner(frame)
+    owner = _owner(frame, hand_on)
     if owner is not None:
         start = address(frame) - owner.extent[0]
         handle = Handle(owner.own_location(), 0, start, count, count, split.header)
@@ -95,10 +107,10 @@ def _share_array(split: Frames) -> Shared:
     return SharedArray(handle, block, count)
 
 
-def _share_frames(split: Frames) -> Shared:
+def _share_frames(split: Frames, hand_on: bool) -> Shared:
     """Share several frames, or one with a long header, behind an index."""
     owners: dict[Any, int] = {}
-    places = [_owner(frame) for frame in split.frames]
+    places = [_owner(frame, hand_on) for frame in split.frames]
     for owner in places:
         if owner is not None:
             owners.setdefault(owner, len(owners))
@@ -121,10 +133,12 @@ def _share_frames(split: Frames) -> Shared:
     return (SharedTable if kind else SharedArray)(handle, (block, *owners), max(copied, split.copied_bytes))
 
 
-def _owner(frame: Array) -> Any:
+def _owner(frame: Array, hand_on: bool) -> Any:
     """Return the block or mapping that has a frame's bytes as they are now, or None."""
     first, count = address(frame), frame.nbytes
     owner = addresses.find(first, first + count) if count else None
+    if not hand_on and not isinstance(owner, Block):
+        return None
     return owner if owner is not None and owner.can_hand_on(first, count) else None
 
 
