@@ -1,4 +1,4 @@
-"""Tickets: a sender keeps shared memory until the receiver has opened it, when only bytes travel between them.
+"""Tickets: a sender keeps shared memory until its receiver has opened it.
 
 A pipe or a queue has bytes in it and no object that could own memory. For each handle in flight the
 sender therefore keeps its `Shared` under a ticket, and sends the ticket with the handle. The receiver
@@ -57,10 +57,10 @@ class InFlight(NamedTuple):
 
     Attributes
     ----------
-    count, nbytes : int
+    objects, nbytes : int
     """
 
-    count: int
+    objects: int
     nbytes: int
 
 
@@ -78,10 +78,10 @@ class Tickets:
     >>> tickets = Tickets()
     >>> ticket = tickets.issue(zc.share(np.zeros(1000)))
     >>> tickets.in_flight()
-    InFlight(count=1, nbytes=8000)
+    InFlight(objects=1, nbytes=8000)
     >>> redeem(ticket)  # in the receiver
     >>> tickets.in_flight()
-    InFlight(count=0, nbytes=0)
+    InFlight(objects=0, nbytes=0)
     """
 
     def __init__(self, limit: int = 1 << 30) -> None:
@@ -89,7 +89,11 @@ class Tickets:
         #: The most tickets; None: a quarter of the file descriptors that the process may have.
         self.most: int | None = None
         self._lock = forks.plain_lock()
-        self._forget()
+        #: The slot, the word once the ticket is redeemed, and the `Shared`.
+        self._pending: deque[tuple[int, bytes, Any]] = deque()
+        self._free: list[int] = []
+        self._nbytes = self._used = self._number = 0
+        self._page: _Page | None = None
         os.register_at_fork(after_in_child=self._forget)
 
     def issue(self, shared: Any) -> bytes | None:
@@ -112,11 +116,13 @@ class Tickets:
         del redeemed
         return result
 
-    def settle(self) -> None:
-        """Free the memory of redeemed tickets, of those that are inspected next."""
+    def has_room(self, nbytes: int) -> bool:
+        """Free the memory of some redeemed tickets, and return whether the limit permits `nbytes` more."""
         with self._lock:
             redeemed = self._take_redeemed(_INSPECTED)
+            permitted = self._has_room(nbytes)
         del redeemed
+        return permitted
 
     def release(self) -> None:
         """Give up all objects in flight; receiving them raises `StaleHandleError`."""
@@ -129,16 +135,14 @@ class Tickets:
     def wait(self, seconds: float) -> None:
         """Wait until all tickets are redeemed, at most for some seconds."""
         end, pause = time.monotonic() + seconds, 0.0005
-        while self.in_flight().count and time.monotonic() < end:
+        while self.in_flight().objects and time.monotonic() < end:
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
 
     def _forget(self) -> None:
         """In a forked child: the tickets are the parent's, and so is the page."""
-        self._pending: deque[tuple[int, bytes, Any]] = deque()
-        self._free: list[int] = []
+        self._pending, self._free, self._page = deque(), [], None
         self._nbytes = self._used = self._number = 0
-        self._page: _Page | None = None
 
     def _has_room(self, nbytes: int) -> bool:
         if not self._pending:
@@ -167,7 +171,7 @@ class Tickets:
         return _FIELDS.pack(os.getpid(), self._page.fd, self._page.inode, slot, self._number)
 
     def _take_redeemed(self, count: int) -> list[Any]:
-        """Inspect some tickets, those inspected longest ago first, and return the objects of redeemed ones."""
+        """Inspect the tickets inspected longest ago, and return the objects of redeemed ones."""
         page = self._page
         if page is not None and not page.is_open():  # the program has closed it, and the segments
             objects = [shared for _, _, shared in self._pending]
