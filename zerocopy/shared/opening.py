@@ -36,21 +36,18 @@ def open_table(handle: Handle) -> Any:
     return from_frames(header, frames, None if needs_own_framework(header) else "pyarrow")
 
 
+def open_frames(handle: Handle) -> tuple[bytes, list[Array]]:
+    """Return the header and the frames of a handle; writing to the frames changes no other object."""
+    header, frames = _frames(handle, own_mapping)
+    for frame in frames:
+        frame.flags.writeable = True
+    return header, frames
+
+
 def framework_of(handle: Handle) -> str:
     """Return the framework and form of a handle's object."""
     header = index.unpack(_data(handle).data)[0] if handle.flags & INDEXED else handle.header
     return header_framework(header) or ("pyarrow" if handle.flags & TABLE else "numpy")
-
-
-def open_buffers(handle: Handle) -> list[Array]:
-    """Return the buffers of `share_buffers` as bytes that this process may write to.
-
-    Each call maps the memory again, so that a write changes no other result in this process either.
-    """
-    buffers = _frames(handle, own_mapping)[1]
-    for buffer in buffers:
-        buffer.flags.writeable = True
-    return buffers
 
 
 def _frames(handle: Handle, mapped: Callable[[Location], Mapping] = mapping) -> tuple[bytes, list[Array]]:

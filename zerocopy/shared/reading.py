@@ -119,7 +119,7 @@ def mapping(location: Location) -> Mapping:
 
 
 def own_mapping(location: Location) -> Mapping:
-    """Return a mapping of a block for one result, whose writes no other result in this process has."""
+    """Return a mapping of a block for one object alone, so that writes to it change no other object."""
     mapped = map_block(location)
     addresses.add(*mapped.extent, mapped)
     return mapped

@@ -81,10 +81,7 @@ def share(obj: Any) -> Shared:
     if _configured != os.getpid():
         _configure()
     try:
-        split = to_frames(obj)
-        if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
-            return _share_array(split)
-        return _share_frames(split)
+        return share_frames(to_frames(obj))
     except ZeroCopyError as error:
         raise error.with_context(asked=f"share({type(obj).__qualname__})") from error.__cause__
 
@@ -110,11 +107,26 @@ def _not_one(obj: Any) -> UnsupportedConversionError:
     )
 
 
-def _share_array(split: Frames) -> Shared:
+def share_frames(split: Frames, hand_on: bool = True) -> Shared:
+    """Return the handle of an object that was split into frames.
+
+    Parameters
+    ----------
+    split : Frames
+    hand_on : bool
+        Whether other processes' memory is shared again as it is. Its handle becomes stale when the owner
+        frees the memory; False copies it.
+    """
+    if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
+        return _share_array(split, hand_on)
+    return _share_frames(split, hand_on)
+
+
+def _share_array(split: Frames, hand_on: bool) -> Shared:
     """Share one frame, whose header travels in the handle."""
     frame = split.frames[0]
     count = frame.nbytes
-    owner = _owner(frame)
+    owner = _owner(frame, hand_on)
     if owner is not None:
         handle = Handle(owner.own_location(), 0, _place(frame, owner), count, count, split.header)
         return SharedArray(handle, owner, split.copied_bytes)
@@ -123,21 +135,23 @@ def _share_array(split: Frames) -> Shared:
     return SharedArray(handle, block, count)
 
 
-def _share_frames(split: Frames) -> Shared:
+def _share_frames(split: Frames, hand_on: bool) -> Shared:
     """Share several frames, or one with a long header, behind an index."""
     table = kind_of(split.header) != ARRAY
-    shared = share_buffers(split.frames, split.header, table)
+    shared = share_buffers(split.frames, split.header, table, hand_on)
     shared.copied_bytes = max(shared.copied_bytes, split.copied_bytes)
     return shared
 
 
-def share_buffers(frames: Sequence[Array], header: bytes = b"", table: bool = False) -> Shared:
-    """Share buffers in one block, behind an index; :func:`zerocopy.shared.opening.open_buffers` opens them.
+def share_buffers(
+    frames: Sequence[Array], header: bytes = b"", table: bool = False, hand_on: bool = True
+) -> Shared:
+    """Share buffers in one block, behind an index; :func:`zerocopy.shared.opening.open_frames` opens them.
 
     Without a header the buffers are those of an object that only the sender and the reader can restore.
     """
     owners: dict[Any, int] = {}
-    places = [_owner(frame) for frame in frames]
+    places = [_owner(frame, hand_on) for frame in frames]
     for owner in places:
         if owner is not None:
             owners.setdefault(owner, len(owners))
@@ -161,10 +175,12 @@ def share_buffers(frames: Sequence[Array], header: bytes = b"", table: bool = Fa
     return (SharedTable if table else SharedArray)(handle, (block, *owners), copied)
 
 
-def _owner(frame: Array) -> Any:
+def _owner(frame: Array, hand_on: bool) -> Any:
     """Return the block or mapping that has a frame's bytes as they are now, or None."""
     first, count = address(frame), frame.nbytes
     owner = addresses.find(first, first + count) if count else None
+    if not hand_on and not isinstance(owner, Block):
+        return None
     return owner if owner is not None and owner.can_hand_on(first, count) else None
 
 
