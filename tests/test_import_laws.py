@@ -55,6 +55,8 @@ LAYERS: dict[str, set[str]] = {
     "_engine": NOUNS | {"_native", "casting", "describe", "framework", "protocols", "registry", "tables"},
     # One object as a header and frames; it names no framework.
     "frames": NOUNS | {"_engine", "describe", "framework", "protocols", "registry", "tables"},
+    # One module or folder for each library; `pool` has the callbacks after imports.
+    "integrations": NOUNS | {"_engine", "forks", "frames", "framework", "pool", "registry"},
     "cli": NOUNS
     | {
         "_engine",
