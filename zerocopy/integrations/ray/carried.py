@@ -16,6 +16,10 @@ def _always(obj: Any) -> bool:
     return True
 
 
+def _itself(obj: Any) -> Any:
+    return obj
+
+
 def _no_extras(obj: Any) -> Any:
     return None
 
@@ -31,6 +35,8 @@ class Carried:
         not look for the types of bases.
     is_plain : callable
         Whether frames hold an object with all its properties.
+    prepare : callable
+        Returns the object to split into frames.
     extras : callable
         Properties that frames do not hold, as a picklable object; None without any.
     restore : callable, optional
@@ -39,6 +45,7 @@ class Carried:
 
     types: Callable[[], list[type]]
     is_plain: Callable[[Any], bool] = _always
+    prepare: Callable[[Any], Any] = _itself
     extras: Callable[[Any], Any] = _no_extras
     restore: Callable[[Any, Any], Any] | None = None
 
@@ -80,24 +87,33 @@ def _polars_types() -> list[type]:
     return [polars.DataFrame, polars.Series]
 
 
+def _is_series(obj: Any) -> bool:
+    return isinstance(obj, sys.modules["polars"].Series)
+
+
+def _as_data_frame(obj: Any) -> Any:
+    """Return a series as a frame: Arrow has the name and the type Enum in the schema of a table only."""
+    return obj.to_frame() if _is_series(obj) else obj
+
+
 def _polars_extras(obj: Any) -> Any:
-    """Return the name of a series and the order in which columns are sorted; Arrow has neither."""
-    columns = obj.get_columns() if hasattr(obj, "get_columns") else [obj]
+    """Return whether it is a series, and which columns are sorted; Arrow has neither."""
+    single = _is_series(obj)
     order = {}
-    for i, column in enumerate(columns):
+    for i, column in enumerate([obj] if single else obj.get_columns()):
         flags = column.flags
         if flags["SORTED_ASC"] or flags["SORTED_DESC"]:
             order[i] = flags["SORTED_DESC"]
-    name = None if hasattr(obj, "get_columns") else obj.name
-    return (name, order) if order or name else None
+    return (single, order) if single or order else None
 
 
-def _restore_polars(obj: Any, extras: Any) -> Any:
-    name, order = extras
-    if name is not None:
-        obj = obj.alias(name)
-        return obj.set_sorted(descending=order[0]) if order else obj
-    return obj.with_columns(obj.to_series(i).set_sorted(descending=down) for i, down in order.items())
+def _restore_polars(frame: Any, extras: Any) -> Any:
+    single, order = extras
+    if order:
+        frame = frame.with_columns(
+            frame.to_series(i).set_sorted(descending=descending) for i, descending in order.items()
+        )
+    return frame.to_series(0) if single else frame
 
 
 def _pyarrow_types() -> list[type]:
@@ -119,6 +135,6 @@ CARRIED: dict[str, Carried] = {
     "torch": Carried(_torch_types, _is_plain_tensor),
     "jax": Carried(_jax_types, _is_plain_jax),
     "tensorflow": Carried(_tensorflow_types),
-    "polars": Carried(_polars_types, extras=_polars_extras, restore=_restore_polars),
+    "polars": Carried(_polars_types, prepare=_as_data_frame, extras=_polars_extras, restore=_restore_polars),
     "pyarrow": Carried(_pyarrow_types),
 }

@@ -52,7 +52,7 @@ class Serializer:
         if not self._carried.is_plain(obj):
             return Unchanged(obj)
         try:
-            split = to_frames(obj)
+            split = to_frames(self._carried.prepare(obj))
         except ZeroCopyError:  # the framework itself can pickle more objects
             return Unchanged(obj)
         buffers = [pickle.PickleBuffer(frame.data) for frame in split.frames]
