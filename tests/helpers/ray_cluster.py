@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,15 +21,19 @@ def local_ray(**options: Any) -> Iterator[Any]:
         patch.setenv("RAY_DISABLE_IMPORT_WARNING", "1")
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         patch.delenv("RAY_ADDRESS", raising=False)
-        ray.init(
-            address="local",
-            num_cpus=2,
-            object_store_memory=STORE,
-            include_dashboard=False,
-            configure_logging=False,
-            log_to_driver=False,
-            **options,
-        )
+        with warnings.catch_warnings():
+            # Ray forks to start its processes, and JAX and Python 3.12 warn of forks with threads.
+            warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+            warnings.filterwarnings("ignore", ".*use of fork", DeprecationWarning)
+            ray.init(
+                address="local",
+                num_cpus=2,
+                object_store_memory=STORE,
+                include_dashboard=False,
+                configure_logging=False,
+                log_to_driver=False,
+                **options,
+            )
         try:
             yield ray
         finally:

@@ -121,6 +121,7 @@ def reader(ray) -> Any:
         def read(self, held: list[Any]) -> int:
             import ray
 
+            self.kept = None
             before = self.used()
             self.kept = ray.get(held[0])
             return self.used() - before
@@ -134,8 +135,9 @@ def reader(ray) -> Any:
 @EVERY
 def test_a_worker_reads_and_returns_without_private_memory(ray, reader, make: Callable[[Any], Any]) -> None:
     obj = make(np.arange(LARGE, dtype="f4"))
-    ray.get(reader.read.remote([ray.put(make(np.arange(100_000, dtype="f4")))]))  # starts threads and caches
-    assert ray.get(reader.read.remote([ray.put(obj)])) < 4 * MIB
+    references = [ray.put(obj) for _ in range(3)]
+    # The least growth, because the frameworks start threads and fill caches.
+    assert min(ray.get(reader.read.remote([reference])) for reference in references) < 4 * MIB
     assert equal(ray.get(reader.give.remote()), obj)
 
 
