@@ -192,7 +192,7 @@ def test_containers_keep_the_identity_of_their_values(ray) -> None:
 
 def test_many_tensors_in_one_object(ray) -> None:
     torch = pytest.importorskip("torch")
-    tensors = [torch.full((MIB // 8,), float(i)) for i in range(100)]
+    tensors = [torch.full((MIB // 4,), float(i)) for i in range(50)]
     results = ray.get(ray.put(tensors))
     assert all(torch.equal(a, b) for a, b in zip(results, tensors, strict=True))
     results[0][:] = -1

@@ -1,0 +1,1 @@
+"""Objects that go from one process to another."""
