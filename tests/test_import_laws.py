@@ -53,10 +53,24 @@ LAYERS: dict[str, set[str]] = {
     "_frameworks": NOUNS
     | {"_native", "forks", "casting", "framework", "layout", "pool", "protocols", "registry", "tables"},
     "_engine": NOUNS | {"_native", "casting", "describe", "framework", "protocols", "registry", "tables"},
+    "shared": NOUNS
+    | {"_engine", "describe", "forks", "frames", "framework", "protocols", "registry", "tables"},
     # One object as a header and frames; it names no framework.
     "frames": NOUNS | {"_engine", "describe", "framework", "protocols", "registry", "tables"},
-    # One module or folder for each library; `pool` has the callbacks after imports.
-    "integrations": NOUNS | {"_engine", "forks", "frames", "framework", "pool", "registry"},
+    "pickling": NOUNS | {"describe", "forks", "frames", "framework", "registry"},
+    "integrations": NOUNS
+    | {
+        "_engine",
+        "describe",
+        "forks",
+        "frames",
+        "framework",
+        "pickling",
+        "pool",
+        "registry",
+        "shared",
+        "tables",
+    },
     "cli": NOUNS
     | {
         "_engine",
@@ -72,7 +86,8 @@ LAYERS: dict[str, set[str]] = {
     },
     "__main__": {"cli"},
     # The public names, loaded on first use.
-    "zerocopy": NOUNS | {"_engine", "cli", "forks", "framework", "layout", "pool", "registry", "tables"},
+    "zerocopy": NOUNS
+    | {"_engine", "cli", "forks", "framework", "layout", "pool", "registry", "shared", "tables"},
 }
 
 #: Modules that a part may import for type checkers only.

@@ -54,6 +54,15 @@ if TYPE_CHECKING:
         frameworks as frameworks,
         register as register,
     )
+    from zerocopy.shared.errors import (
+        HandleAccessError as HandleAccessError,
+        HandleFormatError as HandleFormatError,
+        OtherHostError as OtherHostError,
+        SharedMemoryError as SharedMemoryError,
+        StaleHandleError as StaleHandleError,
+    )
+    from zerocopy.shared.objects import Shared as Shared
+    from zerocopy.shared.share import share as share, shared_empty as shared_empty
     from zerocopy.source import Source as Source
     from zerocopy.strided_view import StridedView as StridedView
     from zerocopy.tables.column import Column as Column, Table as Table
@@ -97,6 +106,14 @@ _HOME = {
     "PoolTooLateError": "errors",
     "PoolInstalledError": "errors",
     "PoolOptionError": "errors",
+    "share": "shared.share",
+    "shared_empty": "shared.share",
+    "Shared": "shared.objects",
+    "StaleHandleError": "shared.errors",
+    "OtherHostError": "shared.errors",
+    "HandleFormatError": "shared.errors",
+    "HandleAccessError": "shared.errors",
+    "SharedMemoryError": "shared.errors",
     "Pool": "pool.pool",
     "install_pool": "pool.install",
     "installed_pool": "pool.install",

@@ -69,6 +69,12 @@ def out_of_memory(asked: str, name: str, error: Exception) -> MemoryError:
     )
 
 
+def opened(obj: Any) -> Any:
+    """Return the object that a handle of shared memory locates; any other object itself."""
+    open_handle = getattr(type(obj), "__zerocopy_open__", None)
+    return obj if open_handle is None else open_handle(obj)
+
+
 def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> Source | Table:
     """Describe any object by its framework, or else by the protocols of its type.
 

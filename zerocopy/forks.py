@@ -81,6 +81,23 @@ def is_imported(name: str) -> bool:
     return not (module is None or is_lazy(module) or getattr(spec_of(module), "_initializing", False))
 
 
+def installed_version(name: str, distribution: str) -> str | None:
+    """Return the version of a module: its own if it is imported, else that of its distribution."""
+    if is_imported(name):
+        loaded = getattr(sys.modules[name], "__version__", None)
+        if isinstance(loaded, str):
+            return loaded
+    from importlib import metadata
+
+    names = metadata.packages_distributions().get(name) or []
+    for each in filter(None, [*names, distribution.partition("=")[0], name]):
+        try:
+            return metadata.version(each)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
 def is_lazy(module: Any) -> bool:
     """Whether an attribute of a module would load it; reads no attribute."""
     util = sys.modules.get("importlib.util")  # without it, nothing makes lazy modules

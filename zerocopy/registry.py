@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pkgutil
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -18,7 +17,7 @@ from weakref import WeakKeyDictionary
 import zerocopy._frameworks
 from zerocopy import forks
 from zerocopy.errors import DeviceError, UnknownFrameworkError, ZeroCopyError
-from zerocopy.forks import is_imported
+from zerocopy.forks import installed_version, is_imported
 from zerocopy.framework import Framework, while_forks_wait
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
@@ -99,6 +98,13 @@ def register(framework: Framework) -> None:
         _add(framework)
     for clear in _listeners:
         clear()
+
+
+def add_source(framework: Framework) -> None:
+    """Add a framework whose objects are converted, and which is neither a target nor listed."""
+    with _lock:
+        for root in framework.root_modules:
+            _by_root.setdefault(root, []).append(framework)
 
 
 def on_change(clear: Any) -> None:
@@ -378,21 +384,7 @@ def _info(framework: Framework) -> FrameworkInfo:
         framework.name,
         framework.kind,
         installed,
-        _version(framework) if installed else None,
+        installed_version(framework.name, framework.distribution) if installed else None,
         tuple(framework.devices()) if installed and loaded else framework.device_kinds,
         f"pip install {framework.distribution or framework.name}",
     )
-
-
-def _version(framework: Framework) -> str | None:
-    if is_imported(framework.name):
-        loaded = getattr(sys.modules[framework.name], "__version__", None)
-        if isinstance(loaded, str):
-            return loaded
-    from importlib import metadata
-
-    names = metadata.packages_distributions().get(framework.name) or []
-    for distribution in filter(None, [*names, framework.distribution.partition("=")[0], framework.name]):
-        with suppress(metadata.PackageNotFoundError):
-            return metadata.version(distribution)
-    return None

@@ -13,6 +13,7 @@ from zerocopy._engine.options import SIGNATURE, ConvertOptions, attributes_of, c
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import OPTION_TABLES, TABLE, by_new_route, keep, option_key
 from zerocopy._native import core
+from zerocopy.describe import opened
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.protocols.exporter_errors import is_error
@@ -170,6 +171,7 @@ def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
         error.__suppress_context__ = True  # the route table's KeyError, or TypeError, is not a cause
         raise
     try:
+        call.obj = opened(obj)
         if call.is_tree():
             result = convert_leaves(obj, convert_slowly, to, options)
             if core is not None and not call.target.tables:

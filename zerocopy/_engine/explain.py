@@ -11,6 +11,7 @@ from zerocopy._engine.fixes import compose, keep_leaves, prepend, relocate, reso
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.target import text
+from zerocopy.describe import opened
 from zerocopy.errors import ZeroCopyError
 from zerocopy.plan import Plan
 from zerocopy.source import type_name
@@ -56,6 +57,7 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     """
     call = Call(obj, to, check_options("explain", options) if options else {}, reports=True)
     try:
+        call.obj = opened(obj)
         return _explain_tree(call) if call.is_tree() else resolve(_explain(call), call)
     except ZeroCopyError as error:
         plan = Plan(call.subject, _name(to), possible=False)

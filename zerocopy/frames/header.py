@@ -88,3 +88,9 @@ class Reader:
         """Raise unless all bytes were read."""
         if self._at != len(self._bytes):
             raise invalid(f"the header has {len(self._bytes) - self._at} bytes too many")
+
+
+def framework_of(header: bytes) -> str:
+    """Return the framework and form of a header's object; empty for one known by its protocols alone."""
+    kind_of(header)
+    return Reader(header).text()

@@ -106,6 +106,15 @@ def _columns(pa: Any, arrow: Any, label: str) -> tuple[int, Any, int, list[Any]]
     return form, pa.schema([pa.field(label, arrow.type)]), len(arrow), [arrow]
 
 
+def is_named_column(header: bytes) -> bool:
+    """Whether the object of a table's header is a column with a name, which the hub's columns lack."""
+    fields = Reader(header)
+    fields.text()
+    form, _, size, _ = fields.unpack("<BQII")
+    pa = hub().module()
+    return form >= _CHUNKED and pa.ipc.read_schema(pa.py_buffer(fields.take(size))).names != [""]
+
+
 def build_table(header: bytes, frames: Any, to: Any) -> Any:
     """Return the table or column of a header over its frames, in its framework or in `to`."""
     pa = hub().module()

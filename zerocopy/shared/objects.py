@@ -1,0 +1,183 @@
+"""``Shared``: a handle as users hold it, and as ``convert`` takes it."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from zerocopy import registry
+from zerocopy.framework import Framework
+from zerocopy.shared.errors import StaleHandleError
+from zerocopy.shared.handle import TABLE, Handle, parse
+from zerocopy.shared.opening import framework_of, open_array, open_table
+from zerocopy.source import Source, type_name
+from zerocopy.tables.column import Table
+
+
+class Shared:
+    """A handle of an array or table in shared memory: :func:`zerocopy.share` returns it.
+
+    Other processes of the machine get it by pickle or by `from_bytes`, and open it with
+    :func:`zerocopy.convert`. The memory stays while this object lives in its owner, and while a
+    reader uses a result. A context manager: at its end the handle is closed.
+
+    Attributes
+    ----------
+    nbytes : int
+        Size of the object's memory in bytes.
+    copied_bytes : int
+        Bytes that ``share`` copied; 0 if the object was in shared memory already, and in other processes.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> with zc.share(np.arange(3.0)) as shared:
+    ...     shared, zc.convert(shared, to="numpy")
+    (<zerocopy.Shared numpy: 24 bytes>, array([0., 1., 2.]))
+    """
+
+    __slots__ = ("__weakref__", "_handle", "_keep", "copied_bytes", "nbytes")
+
+    def __init__(self, handle: Handle, keep: Any = None, copied_bytes: int = 0) -> None:
+        self._handle: Handle | None = handle
+        self._keep = keep  # the blocks or mappings that hold the memory in this process
+        self.nbytes, self.copied_bytes = handle.nbytes, copied_bytes
+
+    @property
+    def handle(self) -> Handle:
+        """The fields of the handle.
+
+        Raises
+        ------
+        StaleHandleError
+            It was closed.
+        """
+        if self._handle is None:
+            why, remedy = "the handle was closed in this process", "use it before shared.close()"
+            raise StaleHandleError("", why, remedy)
+        return self._handle
+
+    @property
+    def framework(self) -> str:
+        """The ``to`` that restores the object in the framework that it was shared from."""
+        return framework_of(self.handle)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the handle was closed in this process."""
+        return self._handle is None
+
+    def close(self) -> None:
+        """Give up the memory, unless results of it are in use; the handle becomes stale everywhere.
+
+        In a process that only reads, the handle is forgotten. Closing again has no effect.
+        """
+        self._keep = self._handle = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __bytes__(self) -> bytes:
+        return self.handle.pack()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Shared:
+        """Return the handle that ``bytes(shared)`` gave in another process; opens nothing.
+
+        Parameters
+        ----------
+        data : bytes-like
+
+        Returns
+        -------
+        Shared
+
+        Raises
+        ------
+        HandleFormatError
+            The bytes are not a handle, are damaged, or have the format of another version.
+
+        Examples
+        --------
+        >>> import numpy as np, zerocopy as zc
+        >>> shared = zc.share(np.arange(3.0))
+        >>> zc.Shared.from_bytes(bytes(shared)).nbytes
+        24
+        """
+        return restore(bytes(data))
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]:
+        return restore, (bytes(self),)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Shared):
+            return NotImplemented
+        return self is other or (self._handle is not None and self._handle == other._handle)
+
+    def __hash__(self) -> int:
+        return id(self) if self._handle is None else hash(self._handle)
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<zerocopy.Shared closed>"
+        return f"<zerocopy.Shared {self.framework}: {self.nbytes:,} bytes>"
+
+
+class SharedArray(Shared):
+    """A handle of an array."""
+
+    __slots__ = ()
+
+    def __zerocopy_open__(self) -> Any:
+        """Return the array as a read-only ndarray over the memory; ``convert`` calls it."""
+        return open_array(self.handle)
+
+
+class SharedTable(Shared):
+    """A handle of a table or a column."""
+
+    __slots__ = ()
+
+    def __zerocopy_open__(self) -> Any:
+        """Return the table as one of pyarrow over the memory; ``convert`` calls it."""
+        return open_table(self.handle)
+
+
+def restore(data: bytes) -> Shared:
+    """Return the handle of bytes; see `Shared.from_bytes`. Pickle calls it."""
+    handle = parse(data)
+    return (SharedTable if handle.flags & TABLE else SharedArray)(handle)
+
+
+class SharedFramework(Framework):
+    """Makes handles sources of ``convert``, ``explain`` and ``view``; it is not a target."""
+
+    name, root_modules = "zerocopy", ("zerocopy",)
+
+    def owns(self, cls: type) -> bool:
+        return issubclass(cls, Shared)
+
+    def source(self, obj: Any) -> Source:
+        opened = obj.__zerocopy_open__()
+        framework = registry.by_type(type(opened))
+        assert framework is not None
+        source = framework.source(opened)
+        source.name = type_name(obj)
+        return source
+
+    def table(self, obj: Any, index: bool | None = None) -> Table | None:
+        opened = obj.__zerocopy_open__()
+        framework = registry.by_type(type(opened))
+        assert framework is not None
+        return framework.table(opened, index)
+
+    def fast_exporters(self, cls: type) -> dict[str, Any]:
+        return {"ndarray": SharedArray.__zerocopy_open__} if cls is SharedArray else {}
+
+
+registry.add_source(SharedFramework())

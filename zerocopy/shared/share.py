@@ -1,0 +1,190 @@
+"""``share`` and ``shared_empty``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from zerocopy.errors import ZeroCopyError
+from zerocopy.frames import Frames, to_frames
+from zerocopy.frames.header import ARRAY, kind_of
+from zerocopy.protocols.array_interface import address
+from zerocopy.shared import index
+from zerocopy.shared.block import Block
+from zerocopy.shared.handle import INDEXED, SMALL, TABLE, Handle
+from zerocopy.shared.large_blocks import LargeBlocks
+from zerocopy.shared.objects import Shared, SharedArray, SharedTable
+from zerocopy.shared.reading import addresses
+from zerocopy.shared.segment import Array
+from zerocopy.shared.slabs import LARGEST, Slabs
+
+#: Frames of a table begin at multiples of this many bytes, as Arrow recommends and JAX requires.
+_ALIGNMENT = 64
+#: The longest header of an array in its handle, which then has less than 256 bytes as a pickle.
+_SHORT = 96
+
+large_blocks, slabs = LargeBlocks(), Slabs()
+
+
+def share(obj: Any) -> Shared:
+    """Return a handle with which other processes of this machine open an array or table without a copy.
+
+    Parameters
+    ----------
+    obj : object
+        An array in host memory, or a table or column, of any framework.
+
+    Returns
+    -------
+    Shared
+        It is picklable, and its pickle has less than 256 bytes for arrays of usual shapes. Keep it until
+        the readers have opened it.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        The object is not an array or a table, has Python objects, or is a query that has not been read.
+    SharedMemoryError
+        There is no room, or no free file descriptor.
+
+    Notes
+    -----
+    The object is copied once into a segment of shared memory, a Linux memfd. An object whose memory lies
+    in a segment already is not copied: an array of :func:`zerocopy.shared_empty`, a part of it without
+    gaps, or the result of ``convert`` from a handle.
+
+    In a reader, ``convert(shared, to=...)`` maps the memory privately. The result is read-only if the
+    framework has read-only arrays; a write to any other result changes it for that process only.
+    An object of up to 64 KiB is copied when it is opened.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> shared = zc.share(np.arange(6, dtype="f4").reshape(2, 3))
+    >>> shared.nbytes, shared.copied_bytes, len(bytes(shared)) < 200
+    (24, 24, True)
+    >>> zc.convert(shared, to="numpy")  # usually in another process
+    array([[0., 1., 2.],
+           [3., 4., 5.]], dtype=float32)
+    """
+    if isinstance(obj, Shared):
+        return obj
+    try:
+        split = to_frames(obj)
+        if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
+            return _share_array(split)
+        return _share_frames(split)
+    except ZeroCopyError as error:
+        raise error.with_context(asked=f"share({type(obj).__qualname__})") from error.__cause__
+
+
+def _share_array(split: Frames) -> Shared:
+    """Share one frame, whose header travels in the handle."""
+    frame = split.frames[0]
+    count = frame.nbytes
+    owner = _owner(frame)
+    if owner is not None:
+        start = address(frame) - owner.extent[0]
+        handle = Handle(owner.own_location(), 0, start, count, count, split.header)
+        return SharedArray(handle, owner, split.copied_bytes)
+    block, flags = _allocate(count, [(0, frame)])
+    handle = Handle(block.own_location(), flags, block.data, count, count, split.header)
+    return SharedArray(handle, block, count)
+
+
+def _share_frames(split: Frames) -> Shared:
+    """Share several frames, or one with a long header, behind an index."""
+    owners: dict[Any, int] = {}
+    places = [_owner(frame) for frame in split.frames]
+    for owner in places:
+        if owner is not None:
+            owners.setdefault(owner, len(owners))
+    at = index.size(split.header, len(owners), len(split.frames))
+    entries, written = [], []
+    for frame, owner in zip(split.frames, places, strict=True):
+        if owner is not None:
+            entries.append((owners[owner], address(frame) - owner.extent[0], frame.nbytes))
+            continue
+        at += -at % _ALIGNMENT
+        entries.append((index.SAME_BLOCK, at, frame.nbytes))
+        if frame.nbytes:
+            written.append((at, frame))
+        at += frame.nbytes
+    packed = index.pack(split.header, [owner.own_location() for owner in owners], entries)
+    block, flags = _allocate(at, [(0, np.frombuffer(packed, np.uint8)), *written])
+    kind = 0 if kind_of(split.header) == ARRAY else TABLE
+    handle = Handle(block.own_location(), flags | INDEXED | kind, block.data, at, split.nbytes, b"")
+    copied = sum(frame.nbytes for _, frame in written)
+    return (SharedTable if kind else SharedArray)(handle, (block, *owners), max(copied, split.copied_bytes))
+
+
+def _owner(frame: Array) -> Any:
+    """Return the block or mapping that has a frame's bytes as they are now, or None."""
+    first, count = address(frame), frame.nbytes
+    owner = addresses.find(first, first + count) if count else None
+    return owner if owner is not None and owner.can_hand_on(first, count) else None
+
+
+def _allocate(nbytes: int, frames: Sequence[tuple[int, Array]]) -> tuple[Block, int]:
+    """Return a block with the frames, and the flag of its kind."""
+    if nbytes <= LARGEST:
+        return slabs.take(nbytes, frames), SMALL
+    return _registered(large_blocks.take(nbytes, frames)), 0
+
+
+def _registered(block: Block) -> Block:
+    addresses.add(*block.extent, block)
+    return block
+
+
+def shared_empty(shape: int | Sequence[int], dtype: Any = "float64") -> Array:
+    """Return a new NumPy array whose memory is shared from the start.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+    dtype : str or NumPy dtype
+        A type without Python objects.
+
+    Returns
+    -------
+    numpy.ndarray
+        Row-major and writable; its content is undefined. ``share`` of it, or of a part without gaps,
+        copies nothing.
+
+    Raises
+    ------
+    SharedMemoryError
+        There is no room, or no free file descriptor.
+    TypeError, ValueError
+        The shape is negative, or the dtype does not exist or has Python objects.
+
+    Notes
+    -----
+    A reader sees what this process writes after the handle was made, except in pages to which the
+    reader has written.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> a = zc.shared_empty((2, 2), "f4")
+    >>> a[:] = 1
+    >>> zc.share(a).copied_bytes, zc.share(a[1]).copied_bytes
+    (0, 0)
+    """
+    counts = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
+    if any(count < 0 for count in counts):
+        raise ValueError(f"shared_empty({counts}, {dtype!r}): a dimension is negative")
+    element = np.dtype(dtype)
+    if element.hasobject:
+        raise TypeError(f"shared_empty({counts}, {dtype!r}): Python objects cannot be shared")
+    nbytes = prod(map(int, counts)) * element.itemsize
+    try:
+        block = _registered(large_blocks.take(nbytes, committed=True))
+    except ZeroCopyError as error:
+        raise error.with_context(asked=f"shared_empty({counts}, {dtype!r})") from error.__cause__
+    memory: Array = np.ndarray(counts, element, np.asarray(block))
+    return memory
