@@ -12,6 +12,7 @@ import pytest
 from helpers.ray_cluster import STORE, local_ray, serializers
 
 import zerocopy.integrations.ray
+from zerocopy.integrations.ray.serializers import Unchanged
 
 pytest.importorskip("ray")
 
@@ -163,14 +164,24 @@ def test_tables_keep_names_order_and_types(ray) -> None:
         {
             "text": ["b", None, "a"],
             "list": [[1], [], None],
-            "category": pl.Series(["x", "y", "x"], dtype=pl.Categorical),
+            "bool": [True, None, False],
             "enum": pl.Series(["x", "y", "x"], dtype=pl.Enum(["x", "y"])),
             "time": pl.Series([1, 2, None]).cast(pl.Datetime("us", "Europe/Paris")),
             "decimal": pl.Series([1, 2, 3]).cast(pl.Decimal(10, 2)),
             "sorted": pl.Series([3, 2, 1]).sort(descending=True),
         }
     )
-    for obj in (frame, frame[:1], *frame, frame["sorted"].sort(), pl.Series("n", [1.0]), pl.Series([1.0])):
+    categories = pl.Series("c", ["x", "y", "x"], dtype=pl.Categorical)  # polars' own pickle
+    for obj in (
+        frame,
+        frame[:1],
+        *frame,
+        categories,
+        categories.to_frame(),
+        frame["sorted"].sort(),
+        pl.Series("n", [1.0]),
+        pl.Series([1.0]),
+    ):
         result = ray.get(ray.put(obj))
         assert result.equals(obj, null_equal=True)
         assert type(result) is type(obj)
@@ -271,6 +282,31 @@ def test_a_weakly_typed_array_of_jax_stays_so(ray) -> None:
     jnp = pytest.importorskip("jax").numpy
     assert ray.get(ray.put(jnp.asarray(1.0))).weak_type
     assert not ray.get(ray.put(jnp.ones(3))).weak_type
+
+
+class _Positional:
+    def __new__(cls, value: int) -> Any:
+        made = super().__new__(cls)
+        made.value = value
+        return made
+
+    def __getnewargs__(self) -> Any:
+        return (self.value,)
+
+
+class _Keyword(_Positional):
+    def __new__(cls, *, value: int) -> Any:
+        return super().__new__(cls, value)
+
+    def __getnewargs_ex__(self) -> Any:
+        return (), {"value": self.value}
+
+
+@pytest.mark.parametrize("obj", [_Positional(3), _Keyword(value=4), complex(1, 2), Path("a")])
+def test_every_kind_of_reduction_is_kept(obj: Any) -> None:
+    result = pickle.loads(pickle.dumps(Unchanged(obj), 5))
+    assert type(result) is type(obj)
+    assert vars(result) == vars(obj) if hasattr(obj, "value") else result == obj
 
 
 def test_sharded_arrays_of_jax_are_serialized_by_ray(run_python) -> None:

@@ -20,7 +20,7 @@ class ArrowReader:
     and the first and last offsets.
     """
 
-    __slots__ = ("_frames", "_nodes", "_pa", "_readers")
+    __slots__ = ("_frames", "_nodes", "_offsets", "_pa", "_readers")
 
     def __init__(self, nodes: Sequence[int], frames: Sequence[Any]) -> None:
         self._pa = hub().module()
@@ -35,6 +35,9 @@ class ArrowReader:
             lib.Type_STRING_VIEW: self._views,
             lib.Type_BINARY_VIEW: self._views,
         }
+        small, large = ("STRING", "BINARY", "LIST", "MAP"), ("LARGE_STRING", "LARGE_BINARY", "LARGE_LIST")
+        self._offsets = dict.fromkeys((getattr(lib, f"Type_{name}") for name in small), 4)
+        self._offsets |= dict.fromkeys((getattr(lib, f"Type_{name}") for name in large), 8)
 
     def read(self, kind: Any) -> Any:
         """Return the next array, of the type `kind`."""
@@ -72,6 +75,9 @@ class ArrowReader:
         length, nulls, bitmap = self._node()
         # Types with children have their bitmap, or for unions a placeholder for it, as first buffer.
         buffers = [bitmap, *(self._frame() for _ in range(kind.num_buffers - 1))]
+        width = self._offsets.get(kind.id)
+        if width and buffers[1].size < (length + 1) * width:  # pyarrow accepts no offsets for no rows
+            raise invalid(f"{length:,} rows have {buffers[1].size:,} bytes of offsets")
         children = [self.read(kind.field(i).type) for i in range(kind.num_fields)]
         if children:
             return self._pa.Array.from_buffers(kind, length, buffers, null_count=nulls, children=children)

@@ -9,8 +9,10 @@ from typing import Any
 
 from zerocopy import forks
 from zerocopy.errors import FrameworkNotInstalledError
-from zerocopy.integrations.ray.carried import CARRIED
 from zerocopy.pool.imports import cancel, when_imported
+
+#: Frameworks whose import is awaited. Ray stores NumPy's arrays and those in pandas without more copies.
+FRAMEWORKS = ("torch", "jax", "tensorflow", "polars", "pyarrow")
 
 _HOOK = "worker_process_setup_hook"
 _INSTALL = "zerocopy.integrations.ray.install"
@@ -69,9 +71,9 @@ def install() -> None:
         if _installed:
             return
         _installed = True
-        callbacks = [partial(_register, name) for name in CARRIED]
+        callbacks = [partial(_register, name) for name in FRAMEWORKS]
         _waiting.extend(callbacks)
-    for name, callback in zip(CARRIED, callbacks, strict=True):
+    for name, callback in zip(FRAMEWORKS, callbacks, strict=True):
         when_imported(name, callback)
 
 
@@ -155,16 +157,20 @@ def _register(name: str) -> None:
 
     from zerocopy.integrations.ray.serializers import Serializer  # not before: it imports NumPy
 
-    table = _reducers()
+    table, serializer = _reducers(), Serializer(name)
+    registrations = []
+    for cls in serializer.types():
+        previous = table.get(cls)
+        if previous is not None and previous.__module__ != _REPLACED:
+            continue  # the program's own, or that of Ray for tables of Arrow and for its direct transport
+        # Not under the lock: Ray imports pyarrow with its first registration.
+        ray.util.register_serializer(cls, serializer=serializer, deserializer=open_and_install)
+        registrations.append(_Registration(cls, previous, table.get(cls)))
     with _lock:
-        if not _installed:
+        if _installed:
+            _registered.extend(registrations)
             return
-        for cls in CARRIED[name].types():
-            previous = table.get(cls)
-            if previous is not None and previous.__module__ != _REPLACED:
-                continue  # the program's own, or that of Ray's direct transport
-            ray.util.register_serializer(cls, serializer=Serializer(name), deserializer=open_and_install)
-            _registered.append(_Registration(cls, previous, table.get(cls)))
+    _restore(registrations)  # uninstalled meanwhile
 
 
 def _restore(registered: list[_Registration]) -> None:

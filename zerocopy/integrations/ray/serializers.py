@@ -11,7 +11,7 @@ import numpy as np
 from zerocopy import registry
 from zerocopy.errors import ZeroCopyError
 from zerocopy.frames import from_frames, to_frames
-from zerocopy.integrations.ray.carried import CARRIED
+from zerocopy.frames.hook import hook_of
 from zerocopy.integrations.ray.private_memory import writable_frame
 from zerocopy.source import Array
 
@@ -24,7 +24,6 @@ class Packed(NamedTuple):
     framework: str
     header: bytes
     buffers: list[Any]
-    extras: Any
 
 
 class Unchanged:
@@ -36,8 +35,26 @@ class Unchanged:
         self._object = obj
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        reduce = copyreg.dispatch_table.get(type(self._object))
-        return self._object.__reduce_ex__(protocol) if reduce is None else reduce(self._object)
+        obj = self._object
+        own = copyreg.dispatch_table.get(type(obj))
+        reduction: Any = obj.__reduce_ex__(protocol) if own is None else own(obj)
+        function, arguments, *rest = reduction
+        # pickle requires that the class in such arguments is that of the object it pickles, this wrapper.
+        function = _CONSTRUCTORS.get(function.__name__, function)
+        return function, arguments, *rest
+
+
+def new_object(cls: type, *arguments: Any) -> Any:
+    """Create an object as ``copyreg.__newobj__`` does; pickles name this function."""
+    return cls.__new__(cls, *arguments)
+
+
+def new_object_ex(cls: type, arguments: Any, options: Any) -> Any:
+    """Create an object as ``copyreg.__newobj_ex__`` does; pickles name this function."""
+    return cls.__new__(cls, *arguments, **options)
+
+
+_CONSTRUCTORS = {"__newobj__": new_object, "__newobj_ex__": new_object_ex}
 
 
 class Serializer:
@@ -45,31 +62,32 @@ class Serializer:
 
     def __init__(self, framework: str) -> None:
         self._framework = framework
-        self._carried = CARRIED[framework]
+        self._hook = hook_of(registry.by_name(framework))
+
+    def types(self) -> tuple[type, ...]:
+        """Return the types to register, each alone: Ray does not look for the types of bases."""
+        return self._hook.types()
 
     def __call__(self, obj: Any) -> Packed | Unchanged:
         """Return an object as frames that alias its memory, or marked as unchanged."""
-        if not self._carried.is_plain(obj):
-            return Unchanged(obj)
         try:
-            split = to_frames(self._carried.prepare(obj))
+            if not self._hook.keeps_all(obj):
+                return Unchanged(obj)
+            split = to_frames(obj)
         except ZeroCopyError:  # the framework itself can pickle more objects
             return Unchanged(obj)
         buffers = [pickle.PickleBuffer(frame.data) for frame in split.frames]
-        return Packed(self._framework, split.header, buffers, self._carried.extras(obj))
+        return Packed(self._framework, split.header, buffers)
 
 
 def open_packed(packed: Any) -> Any:
     """Return the object that a `Serializer` serialized; Ray calls it in each process that gets one."""
     if type(packed) is not Packed:
         return packed
-    framework, header, buffers, extras = packed
-    frames: list[Any] = buffers
+    framework, header, buffers = packed
     if needs_private_memory(framework):
-        frames = [writable_frame(as_bytes(buffer)) for buffer in buffers]
-    obj = from_frames(header, frames)
-    restore = CARRIED[framework].restore
-    return obj if extras is None or restore is None else restore(obj, extras)
+        return from_frames(header, [writable_frame(as_bytes(buffer)) for buffer in buffers])
+    return from_frames(header, buffers)
 
 
 def needs_private_memory(name: str) -> bool:
