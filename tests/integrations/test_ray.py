@@ -384,17 +384,26 @@ def test_a_write_changes_no_other_copy(ray, count: int) -> None:
     assert ray.get(reference).sum() == 0
 
 
-def test_a_tensor_keeps_its_object_in_the_store(ray) -> None:
-    """Other objects fill the store several times after all references to this one are gone."""
+@EVERY
+def test_a_result_keeps_its_object_in_the_store(ray, make: Callable[[Any], Any]) -> None:
+    """Other objects fill the store twice after all references to this one are gone."""
+    obj = make(np.full(LARGE // 2, 7, "f4"))
+    result = ray.get(ray.put(obj))
+    for i in range(2 * STORE // (16 * MIB)):
+        filler = ray.get(ray.put(np.full(LARGE, i, "f4")))
+        assert filler[0] == i
+        del filler
+    assert equal(result, obj)
+
+
+def test_a_view_of_a_tensor_keeps_its_object_in_the_store(ray) -> None:
     torch = pytest.importorskip("torch")
-    tensor = ray.get(ray.put(torch.full((LARGE,), 7.0)))
-    derived = tensor[100:].reshape(-1, 4)
-    del tensor
-    for i in range(4 * STORE // (16 * MIB)):
+    view = ray.get(ray.put(torch.full((LARGE,), 7.0)))[100:].reshape(-1, 4)
+    for i in range(2 * STORE // (16 * MIB)):
         filler = ray.get(ray.put(torch.full((LARGE,), float(i))))
         assert filler[0] == i
         del filler
-    assert derived.min() == derived.max() == 7
+    assert view.min() == view.max() == 7
 
 
 def test_dropped_tensors_release_the_store(ray) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from helpers.paths import ROOT
 from helpers.ray_cluster import local_ray, serializers
 
 import zerocopy.integrations.ray
@@ -169,3 +171,17 @@ def test_runtime_env_keeps_other_fields() -> None:
 def test_runtime_env_refuses_another_hook() -> None:
     with pytest.raises(ValueError, match=r"call zerocopy.integrations.ray.install\(\) in that hook"):
         zerocopy.integrations.ray.runtime_env({"worker_process_setup_hook": "module.hook"})
+
+
+def _recipes() -> list[str]:
+    page = (ROOT / "docs" / "processes.md").read_text(encoding="utf-8")
+    section = page.split("\n## Ray\n")[1].split("\n## ")[0]
+    return re.findall(r"```python no-run\n(.*?)```", section, re.DOTALL)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["put and get", "Ray Data"])
+def test_the_recipes_of_the_page_run(run_python, number: int) -> None:
+    pytest.importorskip("jax")
+    process = run_python(_recipes()[number], RAY_USAGE_STATS_ENABLED="0", RAY_ADDRESS="local")
+    assert process.returncode == 0, process.stderr
+    assert ("[0. 2. 4.]", "{'x': array(")[number] in process.stdout

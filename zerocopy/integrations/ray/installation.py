@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -138,7 +139,9 @@ def _in_worker() -> bool:
     import ray
 
     # The driver has no task. It may read objects of other programs without its own install().
-    return ray.is_initialized() and ray.get_runtime_context().get_task_id() is not None
+    with suppress(AttributeError, AssertionError, RuntimeError):  # not connected, or by Ray Client
+        return ray.is_initialized() and ray.get_runtime_context().get_task_id() is not None
+    return False
 
 
 def _import_ray(asked: str) -> Any:

@@ -30,7 +30,7 @@ MINIMUM_WITHOUT_QUERY = 16 << 20
 
 _QUERY = 0xC0686611  # PROCMAP_QUERY, linux/fs.h
 _QUERY_FIELDS = struct.Struct("=9Q4I2Q")
-_WRITE_SHARED = 0b1010  # PROCMAP_QUERY_VMA_WRITABLE | PROCMAP_QUERY_VMA_SHARED
+_SHARED = 8  # PROCMAP_QUERY_VMA_SHARED
 _FAILED = ctypes.c_void_p(-1).value
 
 
@@ -144,7 +144,7 @@ def _query(address: int) -> _Mapping | None:
     with open("/proc/self/maps", "rb") as maps:
         fcntl.ioctl(maps, _QUERY, fields)
     _, _, _, start, end, flags, _, offset, inode, major, minor, *_ = _QUERY_FIELDS.unpack(fields)
-    if flags & _WRITE_SHARED != _WRITE_SHARED or not inode:
+    if not flags & _SHARED or not inode:
         return None
     return _Mapping(start, end, offset, inode, os.makedev(major, minor))
 
