@@ -35,7 +35,7 @@ class Block:
     """
 
     __slots__ = (
-        *("__weakref__", "_allocator", "_pid"),
+        *("__weakref__", "_allocator", "_location", "_pid"),
         *("capacity", "data", "forks", "generation", "segment", "start"),
     )
 
@@ -52,12 +52,16 @@ class Block:
         self.segment, self.start, self.data, self.capacity = segment, start, data, capacity
         self.generation, self._allocator, self.forks = generation, allocator, forks
         self._pid = os.getpid()
+        self._location = Location(host_id(), self._pid, segment.fd, segment.inode, generation, start)
 
     def own_location(self) -> Location:
         """Return where other processes find the block: in this process, which may be a forked child."""
-        segment, pid = self.segment, os.getpid()
-        generation = self.generation | (pid != self._pid)
-        return Location(host_id(), pid, segment.fd, segment.inode, generation, self.start)
+        host = host_id()
+        if self._location.host is not host:  # the process was forked
+            pid = os.getpid()
+            generation = self.generation | (pid != self._pid)
+            self._location = self._location._replace(host=host, pid=pid, generation=generation)
+        return self._location
 
     @property
     def extent(self) -> tuple[int, int]:

@@ -30,11 +30,11 @@ def pid_namespace() -> int:
 
 
 @cache
-def _host_id(pid: int) -> bytes:
+def _host_id() -> bytes:
     return boot_id() + pid_namespace().to_bytes(8, "little")
 
 
-# A child can be process 1 of a new namespace, and its parent process 1 of another.
+# A child can be in another namespace than its parent. It gets another object, even if the bytes are equal.
 os.register_at_fork(after_in_child=_host_id.cache_clear)
 
 
@@ -51,4 +51,4 @@ def host_id() -> bytes:
     >>> len(host_id()), host_id() == host_id()
     (24, True)
     """
-    return _host_id(os.getpid())
+    return _host_id()

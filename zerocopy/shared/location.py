@@ -8,7 +8,8 @@ from typing import NamedTuple
 from zerocopy.shared import host
 
 #: Machine and namespace, process, file descriptor, inode, generation, first byte of the block.
-_FIELDS = struct.Struct(f"<{host.SIZE}sIIQQQ")
+FORMAT = f"{host.SIZE}sIIQQQ"
+_FIELDS = struct.Struct(f"<{FORMAT}")
 
 SIZE = _FIELDS.size
 

@@ -10,8 +10,8 @@ from zerocopy.errors import ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.shared.errors import StaleHandleError
 from zerocopy.shared.handle import TABLE, Handle, parse
-from zerocopy.shared.opening import framework_of, open_array, open_ndarray, open_table
-from zerocopy.source import Array, Source, type_name
+from zerocopy.shared.opening import framework_of, open_array, open_table
+from zerocopy.source import Source, type_name
 from zerocopy.tables.column import Table
 
 
@@ -194,11 +194,7 @@ class SharedFramework(Framework):
         return framework.table(opened, index)
 
     def fast_exporters(self, cls: type) -> dict[str, Any]:
-        return {"ndarray": _ndarray} if cls is SharedArray else {}
-
-
-def _ndarray(shared: SharedArray) -> Array:
-    return open_ndarray(shared.handle)
+        return {"handle": cls.__zerocopy_open__}  # type: ignore[attr-defined]
 
 
 registry.add_source(SharedFramework())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
@@ -47,8 +47,10 @@ class Mapping(FileMapping):
     memory as read-only: other processes never see the write, and it does not fault.
     """
 
-    __slots__ = ("location",)
+    __slots__ = ("_whole", "location")
     location: Location
+    #: Its bytes as a read-only array while a result uses it: a slice takes 0.2 us, a new array 1.2 us.
+    _whole: ref[Array] | None
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -73,9 +75,12 @@ class Mapping(FileMapping):
             They are outside the block's segment.
         """
         check_extent(first, count, self.length)
-        array: Array = np.ndarray((count,), np.uint8, self, first)
-        array.flags.writeable = False
-        return array
+        whole = None if self._whole is None else self._whole()
+        if whole is None:
+            whole = np.frombuffer(self, np.uint8)
+            whole.flags.writeable = False
+            self._whole = ref(whole)
+        return whole[first : first + count]
 
 
 def map_block(location: Location) -> Mapping:
@@ -98,7 +103,7 @@ def map_block(location: Location) -> Mapping:
         why = f"the kernel did not map the memory: {error}"
         remedy = "raise the limit with ulimit -n or ulimit -v, or drop results that are no longer needed"
         raise SharedMemoryError("", why, remedy) from error
-    mapped.location = location
+    mapped.location, mapped._whole = location, None
     return mapped
 
 
@@ -111,6 +116,13 @@ def mapping(location: Location) -> Mapping:
             known = _mappings.setdefault(location, known)
         addresses.add(*known.extent, known)
     return known
+
+
+def own_mapping(location: Location) -> Mapping:
+    """Return a mapping of a block for one object alone, so that writes to it change no other object."""
+    mapped = map_block(location)
+    addresses.add(*mapped.extent, mapped)
+    return mapped
 
 
 def read_small(location: Location, offset: int, nbytes: int) -> Array:

@@ -81,10 +81,7 @@ def share(obj: Any) -> Shared:
     if _configured != os.getpid():
         _configure()
     try:
-        split = to_frames(obj)
-        if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
-            return _share_array(split)
-        return _share_frames(split)
+        return share_frames(to_frames(obj))
     except ZeroCopyError as error:
         raise error.with_context(asked=f"share({type(obj).__qualname__})") from error.__cause__
 
@@ -110,51 +107,86 @@ def _not_one(obj: Any) -> UnsupportedConversionError:
     )
 
 
-def _share_array(split: Frames) -> Shared:
+def share_frames(split: Frames, hand_on: bool = True) -> Shared:
+    """Return the handle of an object that was split into frames.
+
+    Parameters
+    ----------
+    split : Frames
+    hand_on : bool
+        Whether other processes' memory is shared again as it is. Its handle becomes stale when the owner
+        frees the memory; False copies it.
+    """
+    if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
+        return _share_array(split, hand_on)
+    return _share_frames(split, hand_on)
+
+
+def _share_array(split: Frames, hand_on: bool) -> Shared:
     """Share one frame, whose header travels in the handle."""
     frame = split.frames[0]
     count = frame.nbytes
-    owner = _owner(frame)
+    owner = _owner(frame, hand_on)
     if owner is not None:
-        start = address(frame) - owner.extent[0]
-        handle = Handle(owner.own_location(), 0, start, count, count, split.header)
+        handle = Handle(owner.own_location(), 0, _place(frame, owner), count, count, split.header)
         return SharedArray(handle, owner, split.copied_bytes)
     block, flags = _allocate(count, [(0, frame)])
     handle = Handle(block.own_location(), flags, block.data, count, count, split.header)
     return SharedArray(handle, block, count)
 
 
-def _share_frames(split: Frames) -> Shared:
+def _share_frames(split: Frames, hand_on: bool) -> Shared:
     """Share several frames, or one with a long header, behind an index."""
+    table = kind_of(split.header) != ARRAY
+    shared = share_buffers(split.frames, split.header, table, hand_on)
+    shared.copied_bytes = max(shared.copied_bytes, split.copied_bytes)
+    return shared
+
+
+def share_buffers(
+    frames: Sequence[Array], header: bytes = b"", table: bool = False, hand_on: bool = True
+) -> Shared:
+    """Share buffers in one block, behind an index; :func:`zerocopy.shared.opening.open_frames` opens them.
+
+    Without a header the buffers are those of an object that only the sender and the reader can restore.
+    """
     owners: dict[Any, int] = {}
-    places = [_owner(frame) for frame in split.frames]
+    places = [_owner(frame, hand_on) for frame in frames]
     for owner in places:
         if owner is not None:
             owners.setdefault(owner, len(owners))
-    at = index.size(split.header, len(owners), len(split.frames))
+    at = index.size(header, len(owners), len(frames))
     entries, written = [], []
-    for frame, owner in zip(split.frames, places, strict=True):
+    for frame, owner in zip(frames, places, strict=True):
         if owner is not None:
-            entries.append((owners[owner], address(frame) - owner.extent[0], frame.nbytes))
+            entries.append((owners[owner], _place(frame, owner), frame.nbytes))
             continue
         at += -at % _ALIGNMENT
         entries.append((index.SAME_BLOCK, at, frame.nbytes))
         if frame.nbytes:
             written.append((at, frame))
         at += frame.nbytes
-    packed = index.pack(split.header, [owner.own_location() for owner in owners], entries)
+    packed = index.pack(header, [owner.own_location() for owner in owners], entries)
     block, flags = _allocate(at, [(0, np.frombuffer(packed, np.uint8)), *written])
-    kind = 0 if kind_of(split.header) == ARRAY else TABLE
-    handle = Handle(block.own_location(), flags | INDEXED | kind, block.data, at, split.nbytes, b"")
+    nbytes = sum(frame.nbytes for frame in frames)
+    kind = TABLE if table else 0
+    handle = Handle(block.own_location(), flags | INDEXED | kind, block.data, at, nbytes, b"")
     copied = sum(frame.nbytes for _, frame in written)
-    return (SharedTable if kind else SharedArray)(handle, (block, *owners), max(copied, split.copied_bytes))
+    return (SharedTable if table else SharedArray)(handle, (block, *owners), copied)
 
 
-def _owner(frame: Array) -> Any:
+def _owner(frame: Array, hand_on: bool) -> Any:
     """Return the block or mapping that has a frame's bytes as they are now, or None."""
     first, count = address(frame), frame.nbytes
     owner = addresses.find(first, first + count) if count else None
+    if not hand_on and not isinstance(owner, Block):
+        return None
     return owner if owner is not None and owner.can_hand_on(first, count) else None
+
+
+def _place(frame: Array, owner: Any) -> int:
+    """Return the first byte of a frame in the segment of its owner."""
+    return address(frame) - owner.extent[0]  # type: ignore[no-any-return]
 
 
 def _allocate(nbytes: int, frames: Sequence[tuple[int, Array]]) -> tuple[Block, int]:
