@@ -51,6 +51,7 @@ def test_each_dtype_of_each_framework_comes_back(name: str, shape: str) -> None:
             if not dtype.in_numpy:
                 framework = registry.by_name(name)
                 x = framework.from_host(base, dtype, zc.device.HOST, None)
+            to_frames(x)
         except Exception:  # noqa: BLE001  # the framework lacks the type
             continue
         shared = zc.share(x)

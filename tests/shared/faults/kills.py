@@ -81,7 +81,7 @@ def forked(function, *args) -> int:
         function(*args)
     except BrokenPipeError:
         pass
-    except BaseException:
+    except BaseException:  # noqa: BLE001  # the child must end here
         import traceback
 
         traceback.print_exc()

@@ -90,7 +90,7 @@ def forked(function, results: int, *args) -> int:
     status = 0
     try:
         function(*args[:-1], counts, args[-1])
-    except BaseException:
+    except BaseException:  # noqa: BLE001  # the child must end here
         import traceback
 
         traceback.print_exc()
