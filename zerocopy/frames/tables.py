@@ -146,7 +146,10 @@ def needs_own_framework(header: bytes) -> bool:
     target, note = fields.text(), fields.text()
     form, _, size, _ = fields.unpack("<BQII")
     pa = hub().module()
-    named = form >= _CHUNKED and pa.ipc.read_schema(pa.py_buffer(fields.take(size))).names != [""]
+    try:
+        named = form >= _CHUNKED and pa.ipc.read_schema(pa.py_buffer(fields.take(size))).names != [""]
+    except (pa.ArrowException, OSError) as error:
+        raise invalid(f"the header has no schema: {error}") from error
     return bool(target and (note or named) and registry.by_name(target).installed())
 
 
