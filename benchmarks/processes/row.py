@@ -20,7 +20,7 @@ from benchmarks.timing import Loop, Pace, Statement, measure
 #: The label of the reference to which all times are compared.
 MEMCPY = "memcpy"
 #: The object that engines exchange.
-NBYTES, QUICK_NBYTES = 64 << 20, 1 << 20
+NBYTES, QUICK_NBYTES = 64 << 20, 16 << 20
 
 _ROUNDS, _QUICK_ROUNDS = 15, 5
 _PATIENCE, _QUICK_PATIENCE = 1_500_000_000, 50_000_000
