@@ -52,14 +52,14 @@ def test_gaps_and_reversals_are_copied() -> None:
 def test_objects_are_refused() -> None:
     with pytest.raises(zc.UnsupportedConversionError) as error:
         to_frames(np.array([object()]))
-    assert error.value.code == "object-dtype"
+    assert error.value.code == "python-objects"
 
 
 def test_another_version_is_refused() -> None:
     header = to_frames(np.zeros(2)).header
     with pytest.raises(zc.UnsupportedConversionError) as error:
         from_frames(header[:2] + b"\x63" + header[3:], [bytes(16)])
-    assert error.value.code == "frames-version"
+    assert error.value.code == "protocol-version"
     assert "99" in str(error.value)
 
 

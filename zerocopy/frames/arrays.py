@@ -49,7 +49,7 @@ def array_frame(array: Array, name: str, standard: DType | None = None) -> tuple
     dtype = array.dtype
     if dtype.hasobject:
         why = f"its dtype {dtype} holds Python objects, which have no memory to send"
-        raise UnsupportedConversionError(f"to_frames({name})", why, "cast it first", code="object-dtype")
+        raise UnsupportedConversionError(f"to_frames({name})", why, "cast it first", code="python-objects")
     copied = 0
     order: tuple[int, ...] = ()
     flags = array.flags

@@ -128,7 +128,7 @@ def _columns(pa: Any, arrow: Any) -> tuple[int, Any, int, list[Any]]:
 def is_named_column(header: bytes) -> bool:
     """Whether the object of a table's header is a column with a name, which the hub's columns lack."""
     fields = Reader(header)
-    fields.text()
+    fields.text(), fields.text()
     form, _, size, _ = fields.unpack("<BQII")
     pa = hub().module()
     return form >= _CHUNKED and pa.ipc.read_schema(pa.py_buffer(fields.take(size))).names != [""]
