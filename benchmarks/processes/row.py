@@ -72,10 +72,12 @@ def row(
     settings: Settings,
     figures: dict[str, float] | None = None,
     remarks: Sequence[str] = (),
+    rounds: int = _ROUNDS,
 ) -> Case:
-    """Time contenders in turns, and return the case."""
+    """Time contenders in turns, in at most `rounds` rounds, and return the case."""
     statements = {one.label: Timed("", {}, one.call) for one in contenders}
-    timings = measure(statements, pace(settings))
+    own = pace(settings)
+    timings = measure(statements, replace(own, rounds=min(own.rounds, rounds)))
     entries = [Entry(one.label, one.role, timings[one.label]) for one in contenders]
     return Case(name, entries, figures or {}, list(remarks))
 
