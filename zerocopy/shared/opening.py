@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from zerocopy.frames import from_frames
@@ -10,7 +11,8 @@ from zerocopy.frames.header import framework_of as header_framework
 from zerocopy.frames.tables import is_named_column
 from zerocopy.shared import index
 from zerocopy.shared.handle import INDEXED, SMALL, TABLE, Handle
-from zerocopy.shared.reading import check_extent, mapping, read_small
+from zerocopy.shared.location import Location
+from zerocopy.shared.reading import Mapping, check_extent, mapping, own_mapping, read_small
 from zerocopy.shared.segment import Array
 
 
@@ -40,24 +42,35 @@ def framework_of(handle: Handle) -> str:
     return header_framework(header) or ("pyarrow" if handle.flags & TABLE else "numpy")
 
 
-def _frames(handle: Handle) -> tuple[bytes, list[Array]]:
-    data = _data(handle)
+def open_buffers(handle: Handle) -> list[Array]:
+    """Return the buffers of `share_buffers` as bytes that this process may write to.
+
+    Each call maps the memory again, so that a write changes no other result in this process either.
+    """
+    buffers = _frames(handle, own_mapping)[1]
+    for buffer in buffers:
+        buffer.flags.writeable = True
+    return buffers
+
+
+def _frames(handle: Handle, mapped: Callable[[Location], Mapping] = mapping) -> tuple[bytes, list[Array]]:
+    data = _data(handle, mapped)
     if not handle.flags & INDEXED:
         return handle.header, [data]
     header, blocks, frames = index.unpack(data.data)
-    mapped = [mapping(block) for block in blocks]
+    others = [mapped(block) for block in blocks]
     parts = []
     for block, first, count in frames:
         if block != index.SAME_BLOCK:
-            parts.append(mapped[block].part(first, count))
+            parts.append(others[block].part(first, count))
             continue
         check_extent(first, count, data.nbytes)
         parts.append(data[first : first + count])
     return header, parts
 
 
-def _data(handle: Handle) -> Array:
+def _data(handle: Handle, mapped: Callable[[Location], Mapping] = mapping) -> Array:
     """Return the data of a handle's block as read-only bytes, which keep the memory."""
     if handle.flags & SMALL:
         return read_small(handle.location, handle.first, handle.length)
-    return mapping(handle.location).part(handle.first, handle.length)
+    return mapped(handle.location).part(handle.first, handle.length)

@@ -118,6 +118,13 @@ def mapping(location: Location) -> Mapping:
     return known
 
 
+def own_mapping(location: Location) -> Mapping:
+    """Return a mapping of a block for one result, whose writes no other result in this process has."""
+    mapped = map_block(location)
+    addresses.add(*mapped.extent, mapped)
+    return mapped
+
+
 def read_small(location: Location, offset: int, nbytes: int) -> Array:
     """Return a copy of bytes of a small block, which the owner may use again at any time.
 

@@ -110,14 +110,25 @@ def _share_array(split: Frames) -> Shared:
 
 def _share_frames(split: Frames) -> Shared:
     """Share several frames, or one with a long header, behind an index."""
+    table = kind_of(split.header) != ARRAY
+    shared = share_buffers(split.frames, split.header, table)
+    shared.copied_bytes = max(shared.copied_bytes, split.copied_bytes)
+    return shared
+
+
+def share_buffers(frames: Sequence[Array], header: bytes = b"", table: bool = False) -> Shared:
+    """Share buffers in one block, behind an index; :func:`zerocopy.shared.opening.open_buffers` opens them.
+
+    Without a header the buffers are those of an object that only the sender and the reader can restore.
+    """
     owners: dict[Any, int] = {}
-    places = [_owner(frame) for frame in split.frames]
+    places = [_owner(frame) for frame in frames]
     for owner in places:
         if owner is not None:
             owners.setdefault(owner, len(owners))
-    at = index.size(split.header, len(owners), len(split.frames))
+    at = index.size(header, len(owners), len(frames))
     entries, written = [], []
-    for frame, owner in zip(split.frames, places, strict=True):
+    for frame, owner in zip(frames, places, strict=True):
         if owner is not None:
             entries.append((owners[owner], _place(frame, owner), frame.nbytes))
             continue
@@ -126,12 +137,13 @@ def _share_frames(split: Frames) -> Shared:
         if frame.nbytes:
             written.append((at, frame))
         at += frame.nbytes
-    packed = index.pack(split.header, [owner.own_location() for owner in owners], entries)
+    packed = index.pack(header, [owner.own_location() for owner in owners], entries)
     block, flags = _allocate(at, [(0, np.frombuffer(packed, np.uint8)), *written])
-    kind = 0 if kind_of(split.header) == ARRAY else TABLE
-    handle = Handle(block.own_location(), flags | INDEXED | kind, block.data, at, split.nbytes, b"")
+    nbytes = sum(frame.nbytes for frame in frames)
+    kind = TABLE if table else 0
+    handle = Handle(block.own_location(), flags | INDEXED | kind, block.data, at, nbytes, b"")
     copied = sum(frame.nbytes for _, frame in written)
-    return (SharedTable if kind else SharedArray)(handle, (block, *owners), max(copied, split.copied_bytes))
+    return (SharedTable if table else SharedArray)(handle, (block, *owners), copied)
 
 
 def _owner(frame: Array) -> Any:
