@@ -103,13 +103,18 @@ def _share_frames(split: Frames) -> Shared:
     return shared
 
 
-def share_buffers(frames: Sequence[Array], header: bytes = b"", table: bool = False) -> Shared:
+def share_buffers(
+    frames: Sequence[Array], header: bytes = b"", table: bool = False, hand_on: bool = True
+) -> Shared:
     """Share buffers in one block, behind an index; :func:`zerocopy.shared.opening.open_buffers` opens them.
 
     Without a header the buffers are those of an object that only the sender and the reader can restore.
+    Memory of other processes is copied unless `hand_on`: its handle becomes stale when they drop it.
     """
     owners: dict[Any, int] = {}
     places = [_owner(frame) for frame in frames]
+    if not hand_on:
+        places = [owner if isinstance(owner, Block) else None for owner in places]
     for owner in places:
         if owner is not None:
             owners.setdefault(owner, len(owners))

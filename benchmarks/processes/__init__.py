@@ -1,0 +1,1 @@
+"""Objects between processes: pickle, shared memory, and the engines that zerocopy.integrations connects."""
