@@ -186,13 +186,13 @@ def test_a_receiver_that_cannot_open_handles_gets_bytes(client) -> None:
         def refuse(handle: Any) -> Any:
             raise HandleAccessError("", "not permitted", "")
 
-        serializers.open_buffers = refuse
+        serializers.open_frames = refuse
 
     def allow() -> None:
         from zerocopy.integrations.dask import serializers
-        from zerocopy.shared.opening import open_buffers
+        from zerocopy.shared.opening import open_frames
 
-        serializers.open_buffers = open_buffers
+        serializers.open_frames = open_frames
 
     client.run(forbid, workers=[receiver])
     try:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from zerocopy.frames import from_frames
+from zerocopy.frames.arrays import parse_array
 from zerocopy.frames.header import framework_of as header_framework
-from zerocopy.frames.tables import is_named_column
+from zerocopy.frames.tables import needs_own_framework
 from zerocopy.shared import index
 from zerocopy.shared.handle import INDEXED, SMALL, TABLE, Handle
 from zerocopy.shared.location import Location
@@ -15,35 +16,38 @@ from zerocopy.shared.reading import Mapping, check_extent, mapping, own_mapping,
 from zerocopy.shared.segment import Array
 
 
-def open_array(handle: Handle) -> Array:
-    """Return the array of a handle as a read-only ndarray over the memory, which it keeps."""
-    return from_frames(*_frames(handle), "numpy")  # type: ignore[no-any-return]
+def open_array(handle: Handle) -> Any:
+    """Return the array of a handle as a read-only ndarray over the memory, which it keeps.
+
+    An array of a type that NumPy lacks here is returned in its own framework.
+    """
+    header, frames = _frames(handle)
+    layout = parse_array(header)
+    is_lacking = layout.standard is not None and layout.dtype is layout.standard.storage
+    return from_frames(header, frames, None if is_lacking else "numpy")
 
 
 def open_table(handle: Handle) -> Any:
     """Return the table of a handle as pyarrow's, or its column, over the memory, which it keeps.
 
-    A column with a name is returned in its own framework, because pyarrow's columns have no names.
+    Names of columns, and types that Arrow lacks, are kept in the object's own framework.
     """
     header, frames = _frames(handle)
-    return from_frames(header, frames, None if is_named_column(header) else "pyarrow")
+    return from_frames(header, frames, None if needs_own_framework(header) else "pyarrow")
+
+
+def open_frames(handle: Handle) -> tuple[bytes, list[Array]]:
+    """Return the header and the frames of a handle; writing to the frames changes no other object."""
+    header, frames = _frames(handle, own_mapping)
+    for frame in frames:
+        frame.flags.writeable = True
+    return header, frames
 
 
 def framework_of(handle: Handle) -> str:
     """Return the framework and form of a handle's object."""
     header = index.unpack(_data(handle).data)[0] if handle.flags & INDEXED else handle.header
     return header_framework(header) or ("pyarrow" if handle.flags & TABLE else "numpy")
-
-
-def open_buffers(handle: Handle) -> list[Array]:
-    """Return the buffers of `share_buffers` as bytes that this process may write to.
-
-    Each call maps the memory again, so that a write changes no other result in this process either.
-    """
-    buffers = _frames(handle, own_mapping)[1]
-    for buffer in buffers:
-        buffer.flags.writeable = True
-    return buffers
 
 
 def _frames(handle: Handle, mapped: Callable[[Location], Mapping] = mapping) -> tuple[bytes, list[Array]]:
