@@ -27,7 +27,7 @@ def local_cluster(workers: int = 2, **options: Any) -> Iterator[Any]:
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",  # with None, its HTTP server warns if port 8787 is in use
             silence_logs=50,
             **{"memory_limit": 0, **options},
         )

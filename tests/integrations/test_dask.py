@@ -248,7 +248,7 @@ def test_workers_with_different_addresses_of_one_machine() -> None:
     workers = {host: {**nanny, "options": {**common, "host": host}} for host in hosts}
     scheduler = {
         "cls": distributed.Scheduler,
-        "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": None},
+        "options": {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": ":0"},
     }
     with (
         distributed.SpecCluster(workers, scheduler, silence_logs=50) as cluster,
