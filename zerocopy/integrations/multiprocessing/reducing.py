@@ -166,7 +166,7 @@ def _reduced(obj: Any) -> Any:
             selected = _selected[cls] = _is_selected(cls)
     except TypeError:  # the type has a metaclass without a hash
         return None
-    if not selected or _nbytes(obj) < MINIMUM or _is_shared(obj):
+    if not selected or _nbytes(obj) < MINIMUM:
         return None
     reduced = _pickler.reducer_override(obj)
     if reduced is NotImplemented:
@@ -174,7 +174,7 @@ def _reduced(obj: Any) -> Any:
         if cls is not np.ndarray or obj.dtype.hasobject:
             return None
         reduced = obj.__reduce_ex__(5)
-    return by_handle(reduced, _tickets) if len(reduced) == 2 else None
+    return None if len(reduced) != 2 or _is_shared(obj) else by_handle(reduced, _tickets)
 
 
 def _is_selected(cls: type) -> bool:

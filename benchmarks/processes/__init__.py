@@ -1,0 +1,1 @@
+"""The cost of sending arrays and tables to other processes."""
