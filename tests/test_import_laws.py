@@ -81,6 +81,8 @@ LAYERS: dict[str, set[str]] = {
         "pool",
         "protocols",
         "registry",
+        # `doctor` tries it.
+        "shared",
         "tables",
         "zerocopy",
     },
