@@ -51,13 +51,14 @@ LAYERS: dict[str, set[str]] = {
     "tables": NOUNS | {"_native", "casting", "forks", "framework", "layout", "protocols", "registry"},
     "describe": NOUNS | {"framework", "protocols", "registry", "tables"},
     "_frameworks": NOUNS
-    | {"_native", "forks", "casting", "framework", "layout", "pool", "protocols", "registry", "tables"},
+    | {"_native", "forks", "casting", "frames", "framework", "layout", "pool"}
+    | {"protocols", "registry", "tables"},
     "_engine": NOUNS | {"_native", "casting", "describe", "framework", "protocols", "registry", "tables"},
     "shared": NOUNS
     | {"_engine", "describe", "forks", "frames", "framework", "protocols", "registry", "tables"},
     # One object as a header and frames; it names no framework.
     "frames": NOUNS | {"_engine", "describe", "framework", "protocols", "registry", "tables"},
-    "pickling": NOUNS | {"describe", "forks", "frames", "framework", "registry"},
+    "pickling": {"errors", "frames", "registry"},
     "integrations": NOUNS
     | {
         "_engine",

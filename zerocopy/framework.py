@@ -95,6 +95,8 @@ class Framework:
         Whether it implements `cast`.
     pool_hook : str
         Its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty for none.
+    frames_hook : str
+        Its `zerocopy.frames.hook.FramesHook`, for pickling, in the same form.
     actions : mapping of str to Fix
         Expressions over its objects, by the `Fix.action` that they replace in messages.
 
@@ -124,6 +126,7 @@ class Framework:
     can_export_dlpack: bool = False
     can_cast: bool = False
     pool_hook: str = ""
+    frames_hook: str = ""
     actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
 

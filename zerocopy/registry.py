@@ -283,10 +283,8 @@ def relay(view: StridedView, *, dlpack: bool = False, cast: bool = False) -> Fra
     ----------
     view : StridedView
         The memory. The framework must accept its layout: torch aborts on negative strides.
-    dlpack : bool
-        Whether its arrays must export DLPack.
-    cast : bool
-        Whether it must be able to cast its arrays on their device.
+    dlpack, cast : bool
+        Whether its arrays must export DLPack; whether it must be able to cast them on their device.
 
     Raises
     ------
@@ -341,8 +339,7 @@ class RelayedCopy:
 def out_of_memory(error: Exception) -> str | None:
     """Return the framework whose out-of-memory error this is, or None.
 
-    All imported frameworks are tried, because a relay can run out of memory while it copies
-    another framework's memory.
+    All imported frameworks are tried: a relay can run out of memory with another framework's memory.
     """
     for framework in tuple(_known.values()):
         # A framework that another thread is still importing has not raised it.
@@ -351,11 +348,16 @@ def out_of_memory(error: Exception) -> str | None:
     return None
 
 
+def imported() -> list[Framework]:
+    """Return the known frameworks whose modules are imported."""
+    _load_all()
+    return [framework for framework in tuple(_known.values()) if is_imported(framework.name)]
+
+
 def pool_hooks() -> list[Any]:
     """Return a new hook of each framework that has a `Framework.pool_hook`."""
     _load_all()
-    locations = (framework.pool_hook for framework in _known.values() if framework.pool_hook)
-    return [pkgutil.resolve_name(location)() for location in locations]
+    return [pkgutil.resolve_name(f.pool_hook)() for f in _known.values() if f.pool_hook]
 
 
 def frameworks() -> dict[str, FrameworkInfo]:

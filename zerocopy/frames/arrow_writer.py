@@ -16,6 +16,8 @@ from zerocopy.source import Array
 from zerocopy.tables.hub import hub
 
 _NO_BYTES = np.empty(0, np.uint8)
+_ZERO = np.zeros(8, np.uint8)
+_ZERO.flags.writeable = False
 #: pyarrow's number of extension types, which has no name in Python.
 EXTENSION = 31
 #: Blocks of text of a view type are looked at if they have this many bytes for each row.
@@ -34,14 +36,17 @@ class Writer:
         The buffers of each level: bitmap, then those of its type.
     copied_bytes : int
         Bytes of frames that do not alias the arrays.
+    has_extensions : bool
+        Whether an array has an extension type.
     """
 
-    __slots__ = ("copied_bytes", "frames", "nodes")
+    __slots__ = ("copied_bytes", "frames", "has_extensions", "nodes")
 
     def __init__(self) -> None:
         self.nodes: list[int] = []
         self.frames: list[Array] = []
         self.copied_bytes = 0
+        self.has_extensions = False
 
     def write(self, array: Any) -> None:
         """Append an array (not chunked) and its children."""
@@ -80,10 +85,10 @@ class Writer:
         """Append offsets that start at 0; return the first and the last as they were."""
         length = len(array)
         buffer = array.buffers()[1]
-        if not length or buffer is None:
-            self.frames.append(_NO_BYTES)
-            return 0, 0
         width = of().itemsize
+        if not length:  # polars 2.1.0 reads the first offset of an array without rows
+            self.frames.append(_ZERO[:width])
+            return 0, 0
         part = _bytes(buffer)[array.offset * width : (array.offset + length + 1) * width]
         offsets: Array = part.view(of)
         first, last = int(offsets[0]), int(offsets[-1])
@@ -125,6 +130,7 @@ class Writer:
         self.write(array.dictionary)
 
     def _extension(self, array: Any) -> None:
+        self.has_extensions = True
         self.write(array.storage)
 
     def _sparse_union(self, array: Any) -> None:

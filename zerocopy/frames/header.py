@@ -27,7 +27,7 @@ def kind_of(header: bytes) -> bytes:
             _ASKED,
             f"the header has version {header[2]}, and this zerocopy reads version {VERSION}",
             "install the same version of zerocopy on both sides",
-            code="frames-version",
+            code="protocol-version",
         )
     kind = header[3:4]
     if kind not in (ARRAY, TABLE):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy.describe import describe_array, translated_errors
@@ -105,8 +107,7 @@ def _array(obj: Any, framework: Framework | None) -> Frames:
     name = "numpy" if framework is None else framework.name
     if framework is not None and framework.has_records:  # NumPy, whose types are more than tensors have
         plain = _plain_ndarray(obj)
-        if plain is not None:
-            return Frames(*array_frame(plain, name))
+        return _slowly(obj, name, None) if plain is None else Frames(*array_frame(plain, name))
     try:
         # The compiled route takes 250 ns; it raises if the memory does not hold the values.
         array = convert(obj, "numpy", copy=False)
@@ -117,8 +118,6 @@ def _array(obj: Any, framework: Framework | None) -> Frames:
 
 def _plain_ndarray(obj: Any) -> Array | None:
     """Return an ndarray itself, if it is one without a subclass's own meaning; a scalar as an array."""
-    import numpy as np
-
     cls = type(obj)
     if cls is np.ndarray:
         return obj  # type: ignore[no-any-return]
@@ -129,7 +128,7 @@ def _plain_ndarray(obj: Any) -> Array | None:
     return np.ndarray.view(obj, np.ndarray)
 
 
-def _slowly(obj: Any, name: str, error: ZeroCopyError) -> Frames:
+def _slowly(obj: Any, name: str, error: ZeroCopyError | None) -> Frames:
     """Split an array that NumPy cannot alias: of a type that NumPy lacks, or whose values need a copy."""
     with translated_errors(lambda: _asked(obj)):
         source = describe_array(obj)

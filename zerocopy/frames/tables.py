@@ -6,15 +6,18 @@ import struct
 from array import array as numbers
 from typing import Any
 
+from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy._engine.explain import explain
 from zerocopy.describe import describe
-from zerocopy.errors import CopyRequiredError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
+from zerocopy.frames.arrays import array_frame
 from zerocopy.frames.arrow_reader import ArrowReader
 from zerocopy.frames.arrow_writer import Writer
 from zerocopy.frames.header import TABLE, Reader, invalid, start, text
+from zerocopy.frames.hook import hook_of
 from zerocopy.framework import Framework
-from zerocopy.source import Array
+from zerocopy.source import Array, type_name
 from zerocopy.tables.hub import hub
 
 #: Forms of the hub's objects, in a header.
@@ -25,13 +28,18 @@ _MAX_COLUMNS = 1 << 24
 def split_table(obj: Any, framework: Framework | None) -> tuple[bytes, list[Array], int]:
     """Return the header, the frames and the copied bytes of a table or a column."""
     pa = hub().module()
-    arrow, copied = _as_arrow(obj, framework)
-    if isinstance(arrow, pa.Tensor):
-        from zerocopy.frames.arrays import array_frame
-
-        return array_frame(arrow.to_numpy(), "pyarrow.Tensor")
-    target = "" if framework is None or framework.name == hub().name else _form(obj, framework)
-    form, schema, rows, columns = _columns(pa, arrow, _label(obj) if target else "")
+    if isinstance(obj, pa.Tensor):
+        return array_frame(obj.to_numpy(), "pyarrow.Tensor")
+    hook = hook_of(framework)
+    flat, note = hook.flatten(obj)
+    arrow, copied = _as_arrow(pa, flat, framework)
+    if framework is None or framework.name == hub().name:
+        target = ""
+    else:
+        target = framework.name if hook.restores_tables else _form(pa, obj, arrow, framework)
+    form, schema, rows, columns = _columns(pa, arrow)
+    if form >= _CHUNKED and target:
+        schema = _schema_of_column(pa, obj, schema)
     writer = Writer()
     counts = []
     for column in columns:
@@ -40,9 +48,12 @@ def split_table(obj: Any, framework: Framework | None) -> tuple[bytes, list[Arra
         for chunk in chunks:
             writer.write(chunk)
     encoded = schema.serialize().to_pybytes()
+    if writer.has_extensions:
+        _check_extensions(pa, schema, encoded)
     parts = (
         start(TABLE),
         text(target),
+        text(note),
         struct.pack("<BQII", form, rows, len(encoded), len(counts)),
         encoded,
         struct.pack(f"<{len(counts)}I", *counts),
@@ -51,50 +62,58 @@ def split_table(obj: Any, framework: Framework | None) -> tuple[bytes, list[Arra
     return b"".join(parts), writer.frames, copied + writer.copied_bytes
 
 
-def _as_arrow(obj: Any, framework: Framework | None) -> tuple[Any, int]:
-    """Return an object as one of the hub's, and the bytes that this copied."""
-    if framework is not None:
-        if framework.name == hub().name:
-            _check_read(obj)
-            return obj, 0
-        _check_read(obj)
-        single = getattr(describe(obj), "single", False)
-        to = f"{hub().name}.ChunkedArray" if single else f"{hub().name}.Table"
-        try:
-            return convert(obj, to, copy=False), 0
-        except CopyRequiredError:
-            return convert(obj, to), explain(obj, to).copied_bytes
-    if hasattr(type(obj), "__arrow_c_stream__"):
-        return hub().read_all(obj), 0
-    return convert(obj, hub().name), 0
-
-
-def _check_read(obj: Any) -> None:
-    described = describe(obj)
-    if getattr(described, "read", None) is not None:
+def _check_extensions(pa: Any, schema: Any, encoded: bytes) -> None:
+    """Refuse extension types that a reader would replace by their storage."""
+    if not pa.ipc.read_schema(pa.py_buffer(encoded)).equals(schema):
         raise UnsupportedConversionError(
             "",
-            f"a {described.name} is a query or a stream, which has memory only after it has been read",
-            "read it first",
-            code="unread",
+            "an extension type is not registered, so it would come back as its storage",
+            "pyarrow.register_extension_type(...) in both processes",
+            code="extension-type",
         )
 
 
-def _form(obj: Any, framework: Framework) -> str:
-    """Return the argument ``to`` that restores an object's type."""
+def _as_arrow(pa: Any, obj: Any, framework: Framework | None) -> tuple[Any, int]:
+    """Return an object as one of the hub's, and the bytes that this copied."""
+    if framework is None:
+        stream = hasattr(type(obj), "__arrow_c_stream__")
+        return hub().read_all(obj) if stream else convert(obj, hub().name), 0
+    if isinstance(obj, pa.RecordBatchReader):
+        raise _unread(type_name(obj))
+    if framework.name == hub().name:
+        return obj, 0
+    plan = explain(obj, hub().name)  # it describes the object once, where convert() may do so twice
+    if plan.unread:
+        raise _unread(plan.source)
+    if plan.error is not None:
+        raise plan.error
+    assert plan.run is not None
+    return plan.run(), plan.copied_bytes
+
+
+def _unread(name: str) -> UnsupportedConversionError:
+    why = f"a {name} is a query or a stream, which has memory only after it has been read"
+    return UnsupportedConversionError("", why, "read it first", code="unread")
+
+
+def _form(pa: Any, obj: Any, arrow: Any, framework: Framework) -> str:
+    """Return the argument ``to`` that restores an object's type; its fast path has no form."""
+    if isinstance(arrow, pa.Table):
+        return framework.name
     for cls in type(obj).__mro__:
         if framework.variant(cls.__name__) is not None:
             return f"{framework.name}.{cls.__name__}"
     return framework.name
 
 
-def _label(obj: Any) -> str:
-    """Return the name of a column, or an empty text for a column without one and for a table."""
+def _schema_of_column(pa: Any, obj: Any, schema: Any) -> Any:
+    """Return the schema of a column with its name, and the metadata that other types need (polars' Enum)."""
     described: Any = describe(obj)
-    return str(described.labels[0]) if getattr(described, "single", False) else ""
+    metadata = convert(obj, f"{hub().name}.Table").schema.field(0).metadata
+    return pa.schema([schema.field(0).with_name(str(described.labels[0])).with_metadata(metadata)])
 
 
-def _columns(pa: Any, arrow: Any, label: str) -> tuple[int, Any, int, list[Any]]:
+def _columns(pa: Any, arrow: Any) -> tuple[int, Any, int, list[Any]]:
     """Return the form, the schema, the rows and the columns of one of the hub's objects."""
     if isinstance(arrow, (pa.Table, pa.RecordBatch)):
         form = _WHOLE_TABLE if isinstance(arrow, pa.Table) else _BATCH
@@ -103,36 +122,52 @@ def _columns(pa: Any, arrow: Any, label: str) -> tuple[int, Any, int, list[Any]]
         why = "a pyarrow scalar is not an array"
         raise UnsupportedConversionError("", why, "make an array of it", code="not-an-array")
     form = _CHUNKED if isinstance(arrow, pa.ChunkedArray) else _ARRAY
-    return form, pa.schema([pa.field(label, arrow.type)]), len(arrow), [arrow]
+    return form, pa.schema([pa.field("", arrow.type)]), len(arrow), [arrow]
 
 
-def is_named_column(header: bytes) -> bool:
-    """Whether the object of a table's header is a column with a name, which the hub's columns lack."""
+def needs_own_framework(header: bytes) -> bool:
+    """Whether a table's header has properties that the hub's objects lack, and its framework is installed.
+
+    Those are the name of a column, and the types and flags in a note of the framework's hook.
+    """
     fields = Reader(header)
-    fields.text()
+    target, note = fields.text(), fields.text()
     form, _, size, _ = fields.unpack("<BQII")
     pa = hub().module()
-    return form >= _CHUNKED and pa.ipc.read_schema(pa.py_buffer(fields.take(size))).names != [""]
+    named = form >= _CHUNKED and pa.ipc.read_schema(pa.py_buffer(fields.take(size))).names != [""]
+    return bool(target and (note or named) and registry.by_name(target).installed())
 
 
 def build_table(header: bytes, frames: Any, to: Any) -> Any:
     """Return the table or column of a header over its frames, in its framework or in `to`."""
     pa = hub().module()
     try:
-        target, label, arrow = _read(pa, header, frames)
-    except ZeroCopyError:
+        return _built(pa, header, frames, to)
+    except (ZeroCopyError, MemoryError):
         raise
-    except (pa.ArrowException, ValueError, TypeError, KeyError, OverflowError, NotImplementedError) as error:
+    except Exception as error:
         raise invalid(f"the header does not agree with the frames: {error}") from error
-    if to is None and not target:
+
+
+def _built(pa: Any, header: bytes, frames: Any, to: Any) -> Any:
+    target, note, field, arrow = _read(pa, header, frames)
+    if to is not None and to not in (target, target.partition(".")[0]):
+        return convert(arrow, to)
+    if not target:
         return arrow
-    return convert(arrow if label == "" else pa.Table.from_arrays([arrow], [label]), to or target)
+    hook = hook_of(registry.by_name(target))
+    if hook.restores_tables:
+        return hook.restore(arrow, note)
+    if field is not None and (field.name or field.metadata):
+        arrow = pa.Table.from_arrays([arrow], schema=pa.schema([field]))
+    result = convert(arrow, target)
+    return hook.finish(result, note) if note else result
 
 
-def _read(pa: Any, header: bytes, frames: Any) -> tuple[str, str, Any]:
-    """Return the target in a header, the name of a column (empty for tables), and the hub's object."""
+def _read(pa: Any, header: bytes, frames: Any) -> tuple[str, str, Any, Any]:
+    """Return the target and the note in a header, the field of a column, and the hub's object."""
     fields = Reader(header)
-    target = fields.text()
+    target, note = fields.text(), fields.text()
     form, rows, size, width = fields.unpack("<BQII")
     schema = pa.ipc.read_schema(pa.py_buffer(fields.take(size)))
     if width != len(schema) or width > _MAX_COLUMNS or (form >= _CHUNKED and width != 1):
@@ -150,24 +185,21 @@ def _read(pa: Any, header: bytes, frames: Any) -> tuple[str, str, Any]:
             raise invalid(f"a column has {count} chunks")
         columns.append(chunks[0] if one else pa.chunked_array(chunks, field.type))
     reader.end()
-    label = schema.names[0] if form in (_CHUNKED, _ARRAY) else ""
-    return target, label, _assembled(pa, form, schema, rows, columns)
+    own = schema.field(0) if form in (_CHUNKED, _ARRAY) else None
+    return target, note, own, _assembled(pa, form, schema, rows, columns)
 
 
 def _assembled(pa: Any, form: int, schema: Any, rows: int, columns: list[Any]) -> Any:
     """Return one of the hub's objects; all lengths must agree."""
     if any(len(column) != rows for column in columns):
         raise invalid(f"a column does not have {rows:,} rows")
-    if form == _WHOLE_TABLE:
+    if form in (_WHOLE_TABLE, _BATCH):
+        cls = pa.Table if form == _WHOLE_TABLE else pa.RecordBatch
         if columns:
-            return pa.Table.from_arrays(columns, schema=schema)
-        rows_only = pa.Table.from_arrays([pa.nulls(rows)], names=["rows"])
-        return rows_only.select([]).replace_schema_metadata(schema.metadata)
-    if form == _BATCH:
-        if columns:
-            return pa.RecordBatch.from_arrays(columns, schema=schema)
-        rows_only = pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["rows"])
-        return rows_only.select([]).replace_schema_metadata(schema.metadata)
+            return cls.from_arrays(columns, schema=schema)
+        # from_arrays([]) would lose the number of rows.
+        rows_only = pa.schema([pa.field("rows", pa.null())], metadata=schema.metadata)
+        return cls.from_arrays([pa.nulls(rows)], schema=rows_only).select([])
     if form not in (_CHUNKED, _ARRAY):
         raise invalid(f"the form {form} does not exist")
     return columns[0]

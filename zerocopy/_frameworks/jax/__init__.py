@@ -43,6 +43,7 @@ class Jax(Framework):
     aliases = ("jnp",)
     types = ("Array", "ArrayImpl", "numpy")
     pool_hook = "zerocopy._frameworks.jax.pool:JAXHook"
+    frames_hook = "zerocopy._frameworks.jax.frames:JAXFrames"
     root_modules = ("jax", "jaxlib")
     distribution = "jax"
     device_kinds = ("cpu", "cuda")

@@ -41,6 +41,7 @@ class NumPy(Framework):
     name = "numpy"
     aliases = ("np",)
     types = ("ndarray",)
+    frames_hook = "zerocopy._frameworks.numpy.frames:NumPyFrames"
     root_modules = ("numpy",)
     distribution = "numpy"
     marks_readonly = True

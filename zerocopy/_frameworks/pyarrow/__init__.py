@@ -54,6 +54,7 @@ class PyArrow(Hub):
 
     name = "pyarrow"
     aliases = ("pa", "arrow")
+    frames_hook = "zerocopy._frameworks.pyarrow.frames:PyArrowFrames"
     root_modules = ("pyarrow",)
     distribution = "pyarrow"
     mutable = False

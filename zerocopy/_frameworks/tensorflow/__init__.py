@@ -41,6 +41,7 @@ class TensorFlow(Framework):
     aliases = ("tf",)
     types = ("Tensor", "EagerTensor")
     pool_hook = "zerocopy._frameworks.tensorflow.pool:TensorFlowHook"
+    frames_hook = "zerocopy._frameworks.tensorflow.frames:TensorFlowFrames"
     root_modules = ("tensorflow",)
     distribution = "tensorflow"
     device_kinds = ("cpu", "cuda")

@@ -49,6 +49,7 @@ class Torch(Framework):
     aliases = ("pytorch",)
     types = ("Tensor",)
     pool_hook = "zerocopy._frameworks.torch.pool:TorchHook"
+    frames_hook = "zerocopy._frameworks.torch.frames:TorchFrames"
     root_modules = ("torch",)
     distribution = "torch"
     device_kinds = ("cpu", "cuda")

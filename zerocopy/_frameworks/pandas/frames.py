@@ -1,0 +1,103 @@
+"""Objects of pandas as Arrow tables, and back with their own types.
+
+``convert`` gives Arrow columns to pandas as ``ArrowDtype``. ``pyarrow.Table.to_pandas`` reads the dtypes
+from the schema's metadata, and aliases columns without nulls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from zerocopy._frameworks.pandas import metadata
+from zerocopy.frames.hook import FramesHook
+from zerocopy.tables.hub import hub
+
+_UNNAMED = "-unnamed"
+
+
+class PandasFrames(FramesHook):
+    """pandas pickles its own objects out of band, rows of slices only."""
+
+    restores_tables = True
+
+    def flatten(self, obj: Any) -> tuple[Any, str]:
+        import pandas as pd
+
+        return flatten(pd, obj)
+
+    def restore(self, table: Any, form: str) -> Any:
+        import pandas as pd
+
+        return restore(pd, table, form)
+
+
+def flatten(pd: Any, obj: Any) -> tuple[Any, str]:
+    """Return a data frame with the content of `obj`, and the form that `restore` takes."""
+    if isinstance(obj, pd.DataFrame):
+        return obj, "DataFrame"
+    if isinstance(obj, (pd.Series, pd.Index)):
+        form = "Series" if isinstance(obj, pd.Series) else "Index"
+        if form == "Index":
+            frame = pd.DataFrame({0: pd.Series(obj, copy=False)}, copy=False)
+        else:
+            frame = obj.to_frame(0)
+        if obj.name is not None:
+            frame.columns = pd.Index([obj.name], tupleize_cols=False)
+        return frame, form if obj.name is not None else form + _UNNAMED
+    return pd.DataFrame({0: pd.Series(obj, copy=False)}, copy=False), "Array"
+
+
+def restore(pd: Any, table: Any, form: str) -> Any:
+    """Return the object of a form over a table of the hub with the metadata of pandas.
+
+    Raises
+    ------
+    ValueError
+        The form does not exist, or is one column and the table is not.
+    """
+    kind = form.removesuffix(_UNNAMED)
+    if kind not in ("DataFrame", "Series", "Index", "Array"):
+        raise ValueError(f"pandas has no form {form!r}")
+    frame = _frame(pd, table)
+    if kind == "DataFrame":
+        return frame
+    if frame.shape[1] != 1:
+        raise ValueError(f"a {kind} has one column, and the table has {frame.shape[1]}")
+    series = frame.iloc[:, 0]
+    if form != kind:
+        series.name = None
+    if kind == "Series":
+        return series
+    return series.array if kind == "Array" else pd.Index(series, name=series.name, copy=False)
+
+
+def _frame(pd: Any, table: Any) -> Any:
+    """Return a data frame; pyarrow 26 cannot convert bool8 and raises KeyError."""
+    pa = hub().module()
+    for column in table.columns:
+        if column.type.num_fields or pa.types.is_dictionary(column.type):
+            column.validate(full=True)  # to_pandas reads these, and does not check offsets and codes
+    places = [i for i, kind in enumerate(table.schema.types) if kind == pa.bool8()]
+    storage = table
+    for place in places:
+        storage = storage.set_column(place, table.schema.field(place).name, _storage(pa, table.column(place)))
+    frame = storage.to_pandas(split_blocks=True)
+    described = metadata.read(table.schema.metadata or {})
+    if described is not None:
+        levels = [entry for entry in described.index if isinstance(entry, str)]
+        labels = [name for name in table.schema.names if name not in levels]
+        frame.columns = metadata.labels_index(pd, labels, described)  # pyarrow makes text of tuples
+    if not table.num_columns:
+        frame = pd.DataFrame(index=pd.RangeIndex(table.num_rows), columns=frame.columns)
+    for place in places:
+        values = frame.iloc[:, place].to_numpy()
+        # A series, because pandas copies an ndarray here.
+        flags = pd.Series(values.view(np.bool_), index=frame.index, copy=False)
+        frame.isetitem(place, flags)
+    return frame
+
+
+def _storage(pa: Any, column: Any) -> Any:
+    return pa.chunked_array([chunk.storage for chunk in column.chunks], pa.int8())

@@ -1,0 +1,46 @@
+"""polars' frames and series as frames of bytes, with their flags of sorted columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerocopy.frames.hook import FramesHook
+
+_SORTED = {"-": None, "<": False, ">": True}  # the option `descending` of set_sorted()
+
+
+class PolarsFrames(FramesHook):
+    """Frames and series; polars pickles those with objects or categories itself."""
+
+    def types(self) -> tuple[type, ...]:
+        import polars as pl
+
+        return (pl.DataFrame, pl.Series)
+
+    def keeps_all(self, obj: Any) -> bool:
+        # Categorical's categories can be shared by name in one process; Arrow has no such names.
+        text = str(getattr(obj, "schema", None) or obj.dtype)
+        return not any(name in text for name in ("Categorical", "Object", "Unknown"))
+
+    def flatten(self, obj: Any) -> tuple[Any, str]:
+        if not hasattr(obj, "rechunk"):  # a LazyFrame, which is refused later
+            return obj, ""
+        columns = obj.get_columns() if hasattr(obj, "get_columns") else [obj]
+        marks = "".join(map(_mark, columns))
+        return obj, marks if marks.strip("-") else ""
+
+    def finish(self, obj: Any, note: str) -> Any:
+        if hasattr(obj, "get_columns"):
+            columns = [_marked(s, mark) for s, mark in zip(obj.get_columns(), note, strict=True)]
+            return obj.with_columns(columns)
+        return _marked(obj, note)
+
+
+def _mark(series: Any) -> str:
+    flags = series.flags
+    return "<" if flags["SORTED_ASC"] else ">" if flags["SORTED_DESC"] else "-"
+
+
+def _marked(series: Any, mark: str) -> Any:
+    descending = _SORTED[mark]
+    return series if descending is None else series.set_sorted(descending=descending)

@@ -1,0 +1,28 @@
+"""torch tensors in pickles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerocopy.frames.hook import FramesHook
+
+
+class TorchFrames(FramesHook):
+    """Plain tensors in host memory; torch pickles others itself."""
+
+    def types(self) -> tuple[type, ...]:
+        import torch
+
+        return (torch.Tensor,)
+
+    def keeps_all(self, obj: Any) -> bool:
+        import torch
+
+        if obj.layout is not torch.strided or obj.device.type != "cpu" or obj.requires_grad:
+            return False
+        if obj.is_conj() or obj.is_neg() or obj.is_quantized or obj.is_nested or obj.__dict__:
+            return False
+        if getattr(obj, "has_names", bool)():  # torch 2.13 no longer has named dimensions
+            return False
+        # Expanded tensors have more elements than memory: torch sends the memory.
+        return bool(obj.numel() * obj.element_size() <= obj.untyped_storage().nbytes())

@@ -1,0 +1,52 @@
+"""``FramesHook``: what a framework knows about sending its objects."""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+from typing import Any
+
+from zerocopy.framework import Framework
+
+
+class FramesHook:
+    """Base class of the hooks that `Framework.frames_hook` names.
+
+    Attributes
+    ----------
+    restores_tables : bool
+        Whether `restore` builds objects from Arrow tables, since ``convert`` would change types.
+    """
+
+    restores_tables = False
+
+    def types(self) -> tuple[type, ...]:
+        """Return the types whose objects, not those of subclasses, `zerocopy.pickling` sends as frames."""
+        return ()
+
+    def keeps_all(self, obj: Any) -> bool:
+        """Whether frames keep the type, the values and the flags of `obj`, and send no more bytes."""
+        return False
+
+    def flatten(self, obj: Any) -> tuple[Any, str]:
+        """Return the table that is sent for `obj`, and a note for `restore` or `finish`."""
+        return obj, ""
+
+    def restore(self, table: Any, note: str) -> Any:
+        """Return the object that `flatten` got, over its table as one of the hub's objects."""
+        raise NotImplementedError
+
+    def finish(self, obj: Any, note: str) -> Any:
+        """Return a converted object with the properties in a note that is not empty."""
+        raise ValueError(f"the note {note!r} has no meaning")
+
+
+def hook_of(framework: Framework | None) -> FramesHook:
+    """Return the hook of a framework; the base class's methods if it has none."""
+    return _hook(framework.frames_hook if framework is not None else "")
+
+
+@cache
+def _hook(location: str) -> FramesHook:
+    hook: FramesHook = pkgutil.resolve_name(location)() if location else FramesHook()
+    return hook
