@@ -82,6 +82,8 @@ LAYERS: dict[str, set[str]] = {
         "pool",
         "protocols",
         "registry",
+        # `doctor` tries it.
+        "shared",
         "tables",
         "zerocopy",
     },

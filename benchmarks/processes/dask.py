@@ -54,8 +54,9 @@ class _Cluster:
         self._stack = ExitStack()
 
     def __enter__(self) -> _Cluster:
-        import zerocopy.integrations.dask
         from distributed import Client, LocalCluster
+
+        import zerocopy.integrations.dask
 
         cluster = LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0

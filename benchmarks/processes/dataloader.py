@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from torch import from_numpy
 from torch.utils.data import DataLoader, Dataset
-from zerocopy.integrations.multiprocessing import shared_collate
 
 from benchmarks.processes.row import Contender, memcpy, row
 from benchmarks.suite import Case, Settings
+from zerocopy.integrations.multiprocessing import shared_collate
 
 BATCH_BYTES, QUICK_BATCH_BYTES = 32 << 20, 4 << 20
 FRAMEWORKS = ("numpy", "torch")

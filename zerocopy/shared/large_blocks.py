@@ -110,7 +110,9 @@ class LargeBlocks:
     def _reusable(self, size: int) -> tuple[Segment, int] | None:
         """Return an idle segment without readers, and its generation, or None."""
         idle = self._idle.get(size)
-        for _ in range(min(len(idle), _TRIES) if idle else 0):
+        if idle is None:
+            return None
+        for _ in range(min(len(idle), _TRIES)):
             entry = _pop(idle)
             if entry is None:
                 return None

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from zerocopy.frames import from_frames
 from zerocopy.frames.arrays import parse_array
 from zerocopy.frames.header import framework_of as header_framework
-from zerocopy.frames.tables import is_named_column
+from zerocopy.frames.tables import needs_own_framework
 from zerocopy.shared import index
 from zerocopy.shared.handle import INDEXED, SMALL, TABLE, Handle
-from zerocopy.shared.location import Location
-from zerocopy.shared.reading import Mapping, check_extent, mapping, own_mapping, read_small
+from zerocopy.shared.reading import check_extent, mapping, own_mapping, read_small
 from zerocopy.shared.segment import Array
 
 
@@ -30,10 +28,18 @@ def open_array(handle: Handle) -> Any:
 def open_table(handle: Handle) -> Any:
     """Return the table of a handle as pyarrow's, or its column, over the memory, which it keeps.
 
-    A column with a name is returned in its own framework, because pyarrow's columns have no names.
+    Names of columns, and types that Arrow lacks, are kept in the object's own framework.
     """
     header, frames = _frames(handle)
-    return from_frames(header, frames, None if is_named_column(header) else "pyarrow")
+    return from_frames(header, frames, None if needs_own_framework(header) else "pyarrow")
+
+
+def open_frames(handle: Handle) -> tuple[bytes, list[Array]]:
+    """Return the header and the frames of a handle; writing to the frames changes no other object."""
+    header, frames = _frames(handle, own=True)
+    for frame in frames:
+        frame.flags.writeable = True
+    return header, frames
 
 
 def framework_of(handle: Handle) -> str:
@@ -42,23 +48,13 @@ def framework_of(handle: Handle) -> str:
     return header_framework(header) or ("pyarrow" if handle.flags & TABLE else "numpy")
 
 
-def open_buffers(handle: Handle) -> list[Array]:
-    """Return the buffers of `share_buffers` as bytes that this process may write to.
-
-    Each call maps the memory again, so that a write changes no other result in this process either.
-    """
-    buffers = _frames(handle, own_mapping)[1]
-    for buffer in buffers:
-        buffer.flags.writeable = True
-    return buffers
-
-
-def _frames(handle: Handle, mapped: Callable[[Location], Mapping] = mapping) -> tuple[bytes, list[Array]]:
-    data = _data(handle, mapped)
+def _frames(handle: Handle, own: bool = False) -> tuple[bytes, list[Array]]:
+    """Return the header and the frames; `own`: in memory that no other object of this process has."""
+    data = _data(handle, own)
     if not handle.flags & INDEXED:
         return handle.header, [data]
     header, blocks, frames = index.unpack(data.data)
-    others = [mapped(block) for block in blocks]
+    others = [own_mapping(block) if own else mapping(block) for block in blocks]
     parts = []
     for block, first, count in frames:
         if block != index.SAME_BLOCK:
@@ -69,8 +65,9 @@ def _frames(handle: Handle, mapped: Callable[[Location], Mapping] = mapping) -> 
     return header, parts
 
 
-def _data(handle: Handle, mapped: Callable[[Location], Mapping] = mapping) -> Array:
-    """Return the data of a handle's block as read-only bytes, which keep the memory."""
+def _data(handle: Handle, own: bool = False) -> Array:
+    """Return the data of a handle's block as bytes, which keep the memory."""
     if handle.flags & SMALL:
-        return read_small(handle.location, handle.first, handle.length)
-    return mapped(handle.location).part(handle.first, handle.length)
+        return read_small(handle.location, handle.first, handle.length, own)
+    mapped = own_mapping(handle.location) if own else mapping(handle.location)
+    return mapped.part(handle.first, handle.length)

@@ -135,7 +135,7 @@ def refusal(size: int, error: Exception) -> SharedMemoryError:
 
 
 def _mapped_memfd(size: int) -> FileMapping:
-    fd = _create()
+    fd = create_memfd(NAME)
     try:
         os.ftruncate(fd, size)
         return FileMapping.shared(fd, size)
@@ -144,14 +144,20 @@ def _mapped_memfd(size: int) -> FileMapping:
         raise
 
 
-def _create() -> int:
+def create_memfd(name: str) -> int:
+    """Return the descriptor of a new memfd that can be sealed."""
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
-        return os.memfd_create(NAME, flags | _MFD_NOEXEC_SEAL)
+        return os.memfd_create(name, flags | _MFD_NOEXEC_SEAL)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        return os.memfd_create(NAME, flags)
+        return os.memfd_create(name, flags)
+
+
+def seal_size(fd: int) -> None:
+    """Prevent all processes from changing the size of a memfd; they can still write to it."""
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
 
 
 def _write(fd: int, offset: int, frame: Array) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -14,6 +15,7 @@ from zerocopy.frames.header import ARRAY, kind_of
 from zerocopy.protocols.array_interface import address
 from zerocopy.shared import index
 from zerocopy.shared.block import Block
+from zerocopy.shared.broker_client import VARIABLE, directory
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.handle import INDEXED, LARGEST_SMALL, SMALL, TABLE, Handle
 from zerocopy.shared.large_blocks import LargeBlocks
@@ -28,6 +30,7 @@ _ALIGNMENT = 64
 _SHORT = 96
 
 large_blocks, slabs = LargeBlocks(), Slabs()
+_configured = 0  # the process that has read the environment variable of the broker
 
 
 def share(obj: Any) -> Shared:
@@ -75,13 +78,22 @@ def share(obj: Any) -> Shared:
         return obj
     if isinstance(obj, (dict, list, tuple)):
         raise _not_one(obj)
+    if _configured != os.getpid():
+        _configure()
     try:
-        split = to_frames(obj)
-        if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
-            return _share_array(split)
-        return _share_frames(split)
+        return share_frames(to_frames(obj))
     except ZeroCopyError as error:
         raise error.with_context(asked=f"share({type(obj).__qualname__})") from error.__cause__
+
+
+def _configure() -> None:
+    """Start the broker in a process that shares for the first time, if the environment says so."""
+    global _configured
+    _configured = os.getpid()
+    if os.environ.get(VARIABLE, "0") not in ("", "0"):
+        from zerocopy.shared.broker import start_broker
+
+        start_broker(directory())
 
 
 def _not_one(obj: Any) -> UnsupportedConversionError:
@@ -95,11 +107,25 @@ def _not_one(obj: Any) -> UnsupportedConversionError:
     )
 
 
-def _share_array(split: Frames) -> Shared:
+def share_frames(split: Frames, hand_on: bool = True) -> Shared:
+    """Return the handle of an object that was split into frames.
+
+    Parameters
+    ----------
+    split : Frames
+    hand_on : bool
+        Whether memory of other processes is shared again as it is, by this process's lease; False copies it.
+    """
+    if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
+        return _share_array(split, hand_on)
+    return _share_frames(split, hand_on)
+
+
+def _share_array(split: Frames, hand_on: bool) -> Shared:
     """Share one frame, whose header travels in the handle."""
     frame = split.frames[0]
     count = frame.nbytes
-    owner = _owner(frame)
+    owner = _owner(frame, hand_on)
     if owner is not None:
         handle = Handle(owner.own_location(), 0, _place(frame, owner), count, count, split.header)
         return SharedArray(handle, owner, split.copied_bytes)
@@ -108,21 +134,23 @@ def _share_array(split: Frames) -> Shared:
     return SharedArray(handle, block, count)
 
 
-def _share_frames(split: Frames) -> Shared:
+def _share_frames(split: Frames, hand_on: bool) -> Shared:
     """Share several frames, or one with a long header, behind an index."""
     table = kind_of(split.header) != ARRAY
-    shared = share_buffers(split.frames, split.header, table)
+    shared = share_buffers(split.frames, split.header, table, hand_on)
     shared.copied_bytes = max(shared.copied_bytes, split.copied_bytes)
     return shared
 
 
-def share_buffers(frames: Sequence[Array], header: bytes = b"", table: bool = False) -> Shared:
-    """Share buffers in one block, behind an index; :func:`zerocopy.shared.opening.open_buffers` opens them.
+def share_buffers(
+    frames: Sequence[Array], header: bytes = b"", table: bool = False, hand_on: bool = True
+) -> Shared:
+    """Share buffers in one block, behind an index; :func:`zerocopy.shared.opening.open_frames` opens them.
 
     Without a header the buffers are those of an object that only the sender and the reader can restore.
     """
     owners: dict[Any, int] = {}
-    places = [_owner(frame) for frame in frames]
+    places = [_owner(frame, hand_on) for frame in frames]
     for owner in places:
         if owner is not None:
             owners.setdefault(owner, len(owners))
@@ -146,10 +174,12 @@ def share_buffers(frames: Sequence[Array], header: bytes = b"", table: bool = Fa
     return (SharedTable if table else SharedArray)(handle, (block, *owners), copied)
 
 
-def _owner(frame: Array) -> Any:
+def _owner(frame: Array, hand_on: bool) -> Any:
     """Return the block or mapping that has a frame's bytes as they are now, or None."""
     first, count = address(frame), frame.nbytes
     owner = addresses.find(first, first + count) if count else None
+    if not hand_on and not isinstance(owner, Block):
+        return None
     return owner if owner is not None and owner.can_hand_on(first, count) else None
 
 

@@ -17,7 +17,7 @@ from zerocopy.integrations.dask.kept import kept
 from zerocopy.protocols.array_interface import address, aligned_empty
 from zerocopy.shared.errors import SharedMemoryError, StaleHandleError
 from zerocopy.shared.objects import Shared
-from zerocopy.shared.opening import open_buffers
+from zerocopy.shared.opening import open_frames
 from zerocopy.shared.share import share_buffers
 from zerocopy.source import Array
 
@@ -153,7 +153,7 @@ def _shared(
     if sum(buffer.nbytes for buffer in buffers) < SMALLEST:
         return None
     try:
-        shared = share_buffers(buffers)
+        shared = share_buffers(buffers, hand_on=False)
     except SharedMemoryError:
         return None
     header = {_KEY: {**message, "handle": bytes(shared)}}
@@ -165,7 +165,7 @@ def _shared(
 def _opened(handle: bytes) -> list[Array]:
     """Return the buffers of a handle; after a failure Dask fetches the object again, in bytes."""
     try:
-        return open_buffers(Shared.from_bytes(handle).handle)
+        return open_frames(Shared.from_bytes(handle).handle)[1]
     except ZeroCopyError as error:
         from distributed.comm.core import CommClosedError
 
