@@ -193,7 +193,10 @@ NOT_MEASURED: dict[str, dict[str, str]] = {
         "4 MiB": "the largest bin of RMM, from its documentation",
         **dict.fromkeys(("40 GiB", "9 GiB"), "an example of a shared GPU"),
     },
-    "processes.md": dict.fromkeys(("1 MiB", "16 MiB"), "a size below which tensors from Ray are copied"),
+    "processes.md": {
+        "512 KiB": "the least size of a table that is sent by handle",
+        **dict.fromkeys(("1 MiB", "16 MiB"), "a size below which tensors from Ray are copied"),
+    },
 }
 
 

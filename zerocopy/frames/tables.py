@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 from array import array as numbers
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from zerocopy import registry
@@ -82,6 +84,10 @@ def _as_arrow(pa: Any, obj: Any, framework: Framework | None) -> tuple[Any, int]
         raise _unread(type_name(obj))
     if framework.name == hub().name:
         return obj, 0
+    export = None if hook_of(framework).restores_tables else _fast_exporter(framework, type(obj))  # type: ignore[arg-type]
+    if export is not None:
+        with suppress(Exception):  # it raises for tables other than plain numbers
+            return export(obj), 0
     plan = explain(obj, hub().name)  # it describes the object once, where convert() may do so twice
     if plan.unread:
         raise _unread(plan.source)
@@ -89,6 +95,12 @@ def _as_arrow(pa: Any, obj: Any, framework: Framework | None) -> tuple[Any, int]
         raise plan.error
     assert plan.run is not None
     return plan.run(), plan.copied_bytes
+
+
+@lru_cache(maxsize=64)
+def _fast_exporter(framework: Framework, cls: type) -> Any:
+    """Return the exporter of tables of plain numbers, which needs no plan: 100 us instead of 260."""
+    return framework.fast_exporters(cls).get("arrow")
 
 
 def _unread(name: str) -> UnsupportedConversionError:
@@ -125,13 +137,20 @@ def _columns(pa: Any, arrow: Any) -> tuple[int, Any, int, list[Any]]:
     return form, pa.schema([pa.field("", arrow.type)]), len(arrow), [arrow]
 
 
-def is_named_column(header: bytes) -> bool:
-    """Whether the object of a table's header is a column with a name, which the hub's columns lack."""
+def needs_own_framework(header: bytes) -> bool:
+    """Whether a table's header has properties that the hub's objects lack, and its framework is installed.
+
+    Those are the name of a column, and the types and flags in a note of the framework's hook.
+    """
     fields = Reader(header)
-    fields.text(), fields.text()
+    target, note = fields.text(), fields.text()
     form, _, size, _ = fields.unpack("<BQII")
     pa = hub().module()
-    return form >= _CHUNKED and pa.ipc.read_schema(pa.py_buffer(fields.take(size))).names != [""]
+    try:
+        named = form >= _CHUNKED and pa.ipc.read_schema(pa.py_buffer(fields.take(size))).names != [""]
+    except (pa.ArrowException, OSError) as error:
+        raise invalid(f"the header has no schema: {error}") from error
+    return bool(target and (note or named) and registry.by_name(target).installed())
 
 
 def build_table(header: bytes, frames: Any, to: Any) -> Any:
@@ -147,15 +166,17 @@ def build_table(header: bytes, frames: Any, to: Any) -> Any:
 
 def _built(pa: Any, header: bytes, frames: Any, to: Any) -> Any:
     target, note, field, arrow = _read(pa, header, frames)
-    if to is None and not target:
+    if to is not None and to not in (target, target.partition(".")[0]):
+        return convert(arrow, to)
+    if not target:
         return arrow
-    hook = hook_of(registry.by_name(target)) if to is None else None
-    if hook is not None and hook.restores_tables:
+    hook = hook_of(registry.by_name(target))
+    if hook.restores_tables:
         return hook.restore(arrow, note)
-    if field is not None and to is None and (field.name or field.metadata):
+    if field is not None and (field.name or field.metadata):
         arrow = pa.Table.from_arrays([arrow], schema=pa.schema([field]))
-    result = convert(arrow, target if to is None else to)
-    return hook.finish(result, note) if hook is not None and note else result
+    result = convert(arrow, target)
+    return hook.finish(result, note) if note else result
 
 
 def _read(pa: Any, header: bytes, frames: Any) -> tuple[str, str, Any, Any]:

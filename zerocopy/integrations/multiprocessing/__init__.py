@@ -1,0 +1,17 @@
+"""multiprocessing, concurrent.futures and PyTorch's DataLoader: arrays and tables by handles.
+
+``install()`` changes how this process sends arrays and tables of 512 KiB or more through
+``multiprocessing.Pipe``, ``Queue`` and ``Pool`` and through ``ProcessPoolExecutor``: by handles of
+shared memory. ``shared_collate()`` is a collate function for DataLoaders with workers, and needs no
+``install()``.
+"""
+
+from zerocopy.integrations.multiprocessing.collating import shared_collate as shared_collate
+from zerocopy.integrations.multiprocessing.reducing import (
+    in_flight as in_flight,
+    install as install,
+    release as release,
+    uninstall as uninstall,
+)
+
+__all__ = ["in_flight", "install", "release", "shared_collate", "uninstall"]

@@ -1,0 +1,221 @@
+"""``install``: multiprocessing sends arrays and tables by handles.
+
+The hook is ``reducer_override``, which ``pickle.Pickler`` documents, set on
+``multiprocessing.reduction.ForkingPickler``. ``ForkingPickler.register`` needs the exact types, and hence
+an import of each framework; ``torch.multiprocessing``, imported later, would replace what it registered;
+and a registered reducer cannot decline an object. ``reducer_override`` is asked before the registered
+reducers, and declines with NotImplemented: the object is then sent as before ``install()``.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+from collections.abc import Sequence
+from multiprocessing import util
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from zerocopy import registry
+from zerocopy.errors import ZeroCopyError
+from zerocopy.frames import to_frames
+from zerocopy.frames.hook import hook_of
+from zerocopy.integrations.multiprocessing.sending import MINIMUM, by_handle
+from zerocopy.pickling import Pickler, restore
+from zerocopy.shared.tickets import InFlight, Tickets
+
+#: How long a process waits at its end for the receivers of its objects.
+EXIT_SECONDS = 5.0
+#: Finalizers with higher priorities end first: those of queues, which pickle their last objects, have -5.
+_AFTER_QUEUES = -10
+
+_tickets = Tickets()
+_pickler = Pickler(io.BytesIO())
+#: Whether objects of a type are sent by handles. A framework that is added later clears it.
+_selected: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+registry.on_change(_selected.clear)
+
+
+class _Installed:
+    """The state of `install`.
+
+    Attributes
+    ----------
+    active : bool
+    names : frozenset of str or None
+        The frameworks whose objects are sent by handles; None for all.
+    previous : object
+        The hook that was there before.
+    watching : int
+        The process that waits for its receivers at its end.
+    """
+
+    active = False
+    names: frozenset[str] | None = None
+    previous: Any = None
+    watching = 0
+
+
+def install(frameworks: Sequence[str] | None = None, *, limit: int = 1 << 30) -> None:
+    """Send arrays and tables of 512 KiB or more by handles, through everything of multiprocessing.
+
+    It concerns ``Pipe``, ``Queue``, ``SimpleQueue``, ``Pool``, arguments of ``Process``, managers, and
+    ``concurrent.futures.ProcessPoolExecutor``. A receiver needs no ``install()``. It opens the handle
+    when it receives the object, and has the same type as before; each process that sends calls
+    ``install()``, such as the workers of a pool that return arrays.
+
+    Parameters
+    ----------
+    frameworks : sequence of str, optional
+        Names as for ``to=``. Default: all, including those that are imported later.
+    limit : int
+        Bytes in flight: sent by this process and not received yet. Further objects are sent as before.
+
+    Raises
+    ------
+    UnknownFrameworkError
+        A name is not known.
+
+    Notes
+    -----
+    The received object has its own memory, as before: its receiver may write to it, and other processes
+    never see that. An array of :func:`zerocopy.shared_empty` is not copied; what its owner writes
+    to it after sending may be visible.
+
+    An object is sent as before if it has Python objects, requires gradients, is sparse, quantized or on
+    a device, is of a subclass, or is a torch tensor that is in torch's shared memory already. A pandas
+    object is sent as before, with each of its blocks of 512 KiB or more by a handle.
+
+    At its end, a process waits up to 5 seconds for the receivers of its objects. If it ends before, or
+    is killed, receiving them raises ``StaleHandleError``. All processes must be on one machine.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from multiprocessing import Pipe
+    >>> import zerocopy.integrations.multiprocessing as zmp
+    >>> zmp.install()
+    >>> receiver, sender = Pipe(duplex=False)
+    >>> sender.send(np.ones(1_000_000))  # 8 MB, more than a pipe holds
+    >>> receiver.recv().sum()
+    np.float64(1000000.0)
+    >>> zmp.uninstall()
+    """
+    names = None if frameworks is None else frozenset(registry.by_name(name).name for name in frameworks)
+    _tickets.limit = limit
+    _Installed.names, _Installed.active = names, True
+    _selected.clear()
+    if ForkingPickler.__dict__.get("reducer_override") is not _override:
+        _Installed.previous = ForkingPickler.__dict__.get("reducer_override")
+        ForkingPickler.reducer_override = _override  # type: ignore[method-assign, assignment]
+        util.register_after_fork(_tickets, _wait_at_exit)
+    _wait_at_exit(_tickets)
+
+
+def uninstall() -> None:
+    """Send arrays and tables as before `install`; objects in flight can still be received."""
+    _Installed.active = False
+    if ForkingPickler.__dict__.get("reducer_override") is _override:
+        if _Installed.previous is None:
+            del ForkingPickler.reducer_override
+        else:
+            ForkingPickler.reducer_override = _Installed.previous  # type: ignore[method-assign]
+
+
+def in_flight() -> InFlight:
+    """Return how many objects, and of how many bytes, this process has sent and are not received yet.
+
+    Returns
+    -------
+    InFlight
+        A named tuple with ``objects`` and ``nbytes``.
+
+    Examples
+    --------
+    >>> in_flight()
+    InFlight(objects=0, nbytes=0)
+    """
+    return _tickets.in_flight()
+
+
+def release() -> None:
+    """Free the memory of all objects in flight, for receivers that have died.
+
+    Receiving such an object later raises ``StaleHandleError``.
+    """
+    _tickets.release()
+
+
+def _override(self: ForkingPickler, obj: Any) -> Any:
+    """Return the reduction of an array or a table to a handle, or what the hook before this one returns."""
+    reduced = _reduced(obj) if _Installed.active else None
+    if reduced is not None:
+        return reduced
+    previous = _Installed.previous
+    return NotImplemented if previous is None else previous(self, obj)
+
+
+def _reduced(obj: Any) -> Any:
+    """Return the reduction of an object to a handle, or None if it is sent as before."""
+    cls = type(obj)
+    try:
+        selected = _selected.get(cls)
+        if selected is None:
+            selected = _selected[cls] = _is_selected(cls)
+    except TypeError:  # the type has a metaclass without a hash
+        return None
+    if not selected or _nbytes(obj) < MINIMUM:
+        return None
+    reduced = _of_ndarray(obj) if cls is np.ndarray else _pickler.reducer_override(obj)
+    return None if reduced is NotImplemented or _is_shared(obj) else by_handle(reduced, _tickets)
+
+
+def _of_ndarray(array: Any) -> Any:
+    """Return the reduction of a NumPy array, as `Pickler.reducer_override` does for other frameworks."""
+    dtype = array.dtype
+    if dtype.hasobject:
+        return NotImplemented
+    # NumPy itself gives the buffers of records, and not those of dates.
+    if dtype.fields is not None or dtype.metadata is not None:
+        reduced = array.__reduce_ex__(5)
+        return reduced if len(reduced) == 2 else NotImplemented
+    try:
+        split = to_frames(array)
+    except ZeroCopyError:
+        return NotImplemented
+    return restore, (split.header, pickle.PickleBuffer(split.frames[0]))  # type: ignore[arg-type]
+
+
+def _is_selected(cls: type) -> bool:
+    framework = registry.by_type(cls)
+    if framework is None or (_Installed.names is not None and framework.name not in _Installed.names):
+        return False
+    try:
+        return cls in hook_of(framework).types()
+    except ZeroCopyError:  # too old a version, for example
+        return False
+
+
+def _nbytes(obj: Any) -> int:
+    """Return the size of an object, or `MINIMUM` if it does not say: TensorFlow's tensors have no nbytes."""
+    try:
+        return int(obj.nbytes)
+    except (AttributeError, RuntimeError):  # torch raises RuntimeError for sparse tensors
+        return MINIMUM
+
+
+def _is_shared(obj: Any) -> bool:
+    """Whether an object is in shared memory of its framework, whose reducer sends it without a copy."""
+    is_shared = getattr(obj, "is_shared", None)
+    return is_shared is not None and bool(is_shared())
+
+
+def _wait_at_exit(tickets: Tickets) -> None:
+    """Let this process wait for its receivers before it ends; in a child, multiprocessing calls it."""
+    if _Installed.watching != os.getpid():
+        _Installed.watching = os.getpid()
+        util.Finalize(None, tickets.wait, (EXIT_SECONDS,), exitpriority=_AFTER_QUEUES)

@@ -1,0 +1,232 @@
+"""Tickets: a sender keeps shared memory until its receiver has opened it.
+
+A pipe or a queue has bytes in it and no object that could own memory. For each handle in flight the
+sender therefore keeps its `Shared` under a ticket, and sends the ticket with the handle. The receiver
+opens the handle and then redeems the ticket: it writes to the ticket's slot in a page of shared memory
+of the sender. The sender finds redeemed tickets when it issues further ones, a bounded number each time.
+
+A slot is a word of 8 bytes: the number of its ticket, with the highest bit set once that is redeemed.
+Numbers are not used twice, so that bytes that are loaded a second time cannot redeem another ticket.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import struct
+import time
+from collections import deque
+from typing import Any, NamedTuple
+
+from zerocopy import forks
+from zerocopy.shared.segment import create_memfd, seal_size
+from zerocopy.shared.segment_file import OtherUserError, open_memfd
+
+NAME = "zerocopy-tickets"
+#: How many tickets are inspected when one is issued: twice as many are found as are issued, or more.
+_INSPECTED = 8
+#: The page is allocated where it is written to.
+_SLOTS = 1 << 20
+_WORD = struct.Struct("<Q")
+_REDEEMED = 1 << 63
+
+
+class Ticket(NamedTuple):
+    """Where a receiver writes that it has opened a handle.
+
+    Attributes
+    ----------
+    pid, fd, inode : int
+        The sending process, and its descriptor of the page.
+    slot, number : int
+        The position of the word in the page, and the number of the ticket.
+    """
+
+    pid: int
+    fd: int
+    inode: int
+    slot: int
+    number: int
+
+
+_FIELDS = struct.Struct("<IIQQQ")
+
+
+class InFlight(NamedTuple):
+    """Objects that were sent and have not been received.
+
+    Attributes
+    ----------
+    objects, nbytes : int
+    """
+
+    objects: int
+    nbytes: int
+
+
+class Tickets:
+    """The handles in flight of this process, up to a limit.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes of the objects in flight. A first object may have more.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> tickets = Tickets()
+    >>> ticket = tickets.issue(zc.share(np.zeros(1000)))
+    >>> tickets.in_flight()
+    InFlight(objects=1, nbytes=8000)
+    >>> redeem(ticket)  # in the receiver
+    >>> tickets.in_flight()
+    InFlight(objects=0, nbytes=0)
+    """
+
+    def __init__(self, limit: int = 1 << 30) -> None:
+        self.limit = limit
+        #: The most tickets; None: a quarter of the file descriptors that the process may have.
+        self.most: int | None = None
+        self._lock = forks.plain_lock()
+        #: The slot, the word once the ticket is redeemed, and the `Shared`.
+        self._pending: deque[tuple[int, bytes, Any]] = deque()
+        self._free: list[int] = []
+        self._nbytes = self._used = self._number = 0
+        self._page: _Page | None = None
+        os.register_at_fork(after_in_child=self._forget)
+
+    def issue(self, shared: Any) -> bytes | None:
+        """Keep a `Shared` until the ticket is redeemed, and return the ticket's bytes.
+
+        Returns None if the limit is reached, or if the kernel gives no memory or descriptor for the page:
+        send the object itself then.
+        """
+        with self._lock:
+            redeemed = self._take_redeemed(_INSPECTED)
+            ticket = self._issue(shared) if self._has_room(shared.nbytes) else None
+        del redeemed  # without the lock, because this frees memory
+        return ticket
+
+    def in_flight(self) -> InFlight:
+        """Free redeemed tickets, and return how much is left."""
+        with self._lock:
+            redeemed = self._take_redeemed(len(self._pending))
+            result = InFlight(len(self._pending), self._nbytes)
+        del redeemed
+        return result
+
+    def has_room(self, nbytes: int) -> bool:
+        """Free the memory of some redeemed tickets, and return whether the limit permits `nbytes` more."""
+        with self._lock:
+            redeemed = self._take_redeemed(_INSPECTED)
+            permitted = self._has_room(nbytes)
+        del redeemed
+        return permitted
+
+    def release(self) -> None:
+        """Give up all objects in flight; receiving them raises `StaleHandleError`."""
+        with self._lock:
+            pending, self._pending = self._pending, deque()
+            self._free += [slot for slot, _, _ in pending]
+            self._nbytes = 0
+        del pending
+
+    def wait(self, seconds: float) -> None:
+        """Wait until all tickets are redeemed, at most for some seconds."""
+        end, pause = time.monotonic() + seconds, 0.0005
+        while self.in_flight().objects and time.monotonic() < end:
+            time.sleep(pause)
+            pause = min(2 * pause, 0.02)
+
+    def _forget(self) -> None:
+        """In a forked child: the tickets are the parent's, and so is the page."""
+        self._pending, self._free, self._page = deque(), [], None
+        self._nbytes = self._used = self._number = 0
+
+    def _has_room(self, nbytes: int) -> bool:
+        if not self._pending:
+            return True
+        most = self.most
+        if most is None:
+            soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            most = _SLOTS if soft == resource.RLIM_INFINITY else soft // 4
+        return self._nbytes + nbytes <= self.limit and len(self._pending) < min(most, _SLOTS)
+
+    def _issue(self, shared: Any) -> bytes | None:
+        slot = self._free[-1] if self._free else self._used
+        try:
+            if self._page is None:
+                self._page = _Page()
+            os.pwrite(self._page.fd, _WORD.pack(self._number + 1), slot * _WORD.size)
+        except OSError:
+            return None
+        if self._free:
+            self._free.pop()
+        else:
+            self._used += 1
+        self._number += 1
+        self._pending.append((slot, _WORD.pack(self._number | _REDEEMED), shared))
+        self._nbytes += shared.nbytes
+        return _FIELDS.pack(os.getpid(), self._page.fd, self._page.inode, slot, self._number)
+
+    def _take_redeemed(self, count: int) -> list[Any]:
+        """Inspect the tickets inspected longest ago, and return the objects of redeemed ones."""
+        page = self._page
+        if page is not None and not page.is_open():  # the program has closed it, and the segments
+            objects = [shared for _, _, shared in self._pending]
+            self._forget()
+            return objects
+        objects = []
+        for _ in range(min(count, len(self._pending))):
+            slot, redeemed, shared = self._pending.popleft()
+            if page is None or os.pread(page.fd, _WORD.size, slot * _WORD.size) != redeemed:
+                self._pending.append((slot, redeemed, shared))
+                continue
+            self._free.append(slot)
+            self._nbytes -= shared.nbytes
+            objects.append(shared)
+        return objects
+
+
+class _Page:
+    """The words of the tickets, to which other processes of this user may write."""
+
+    def __init__(self) -> None:
+        self.fd = self.inode = -1
+        self.fd = create_memfd(NAME)
+        os.ftruncate(self.fd, _SLOTS * _WORD.size)
+        seal_size(self.fd)
+        self.inode = os.fstat(self.fd).st_ino
+
+    def is_open(self) -> bool:
+        """Whether the file descriptor is still that of the page; a daemon may have closed all of them."""
+        try:
+            return os.fstat(self.fd).st_ino == self.inode
+        except OSError:
+            return False
+
+    def __del__(self, close: Any = os.close) -> None:
+        if self.is_open():
+            close(self.fd)
+
+
+def redeem(ticket: bytes) -> None:
+    """Let the sender free the object of a ticket; no effect if the sender has ended."""
+    fields = Ticket(*_FIELDS.unpack(ticket))
+    path = f"/proc/{fields.pid}/fd/{fields.fd}"
+    try:
+        fd = open_memfd(path, NAME, fields.inode, os.O_RDWR)
+    except (OSError, OtherUserError):
+        return
+    try:
+        at = fields.slot * _WORD.size
+        if at + _WORD.size > os.fstat(fd).st_size:
+            return
+        (word,) = _WORD.unpack(os.pread(fd, _WORD.size, at))
+        if word & ~_REDEEMED <= fields.number:  # else a later ticket has the slot
+            os.pwrite(fd, _WORD.pack(fields.number | _REDEEMED), at)
+    except OSError:
+        return  # the ticket stays, and the sender's limit bounds its memory
+    finally:
+        os.close(fd)
