@@ -21,6 +21,7 @@ SUITES = {
     "layout": "benchmarks.layout",
     "pool": "benchmarks.pool",
     "pipeline": "benchmarks.pipeline",
+    "processes": "benchmarks.processes",
 }
 
 #: Sections that a quick run starts with: those of pictures, and one of each suite. conversion/core is one

@@ -58,7 +58,7 @@ LAYERS: dict[str, set[str]] = {
     | {"_engine", "describe", "forks", "frames", "framework", "protocols", "registry", "tables"},
     # One object as a header and frames; it names no framework.
     "frames": NOUNS | {"_engine", "describe", "framework", "protocols", "registry", "tables"},
-    "pickling": NOUNS | {"describe", "forks", "frames", "framework", "registry"},
+    "pickling": {"errors", "frames", "registry"},
     "integrations": NOUNS
     | {
         "_engine",

@@ -128,6 +128,8 @@ def slices_of_five() -> dict[str, Any]:
 
 
 def test_a_slice_of_five_rows_sends_five_rows() -> None:
+    pa = pytest.importorskip("pyarrow")
+    assert len(pickle.dumps(pa.array(np.arange(float(ROWS))).slice(7, 5), 5)) > 8 * ROWS  # pyarrow's own
     for name, part in slices_of_five().items():
         data, buffers = out_of_band(part)
         assert len(data) + size(buffers) < 2000, name
@@ -252,6 +254,31 @@ def test_extension_types_of_others_stay() -> None:
 
 
 # -- nothing else changes ----------------------------------------------------------------------
+
+IN_COPYREG = """
+import copy, copyreg, io, pickle
+import numpy as np, torch
+def reduce(tensor):
+    return from_buffer, (pickle.PickleBuffer(tensor.numpy()),)
+def from_buffer(buffer):
+    return torch.from_numpy(np.frombuffer(buffer, np.int64))
+copyreg.pickle(torch.Tensor, reduce)
+x = torch.arange(3)
+for save in (lambda: pickle.dumps(x, 4), lambda: torch.save(x, io.BytesIO())):
+    try: save()
+    except pickle.PicklingError: pass
+    else: raise AssertionError("it pickles")
+copy.copy(x)[0] = 9
+assert x.tolist() == [9, 1, 2]
+"""
+
+
+def test_a_reducer_in_copyreg_changes_other_modules(run_python) -> None:
+    """The reason for a pickler of its own; see docs/hazards.md."""
+    pytest.importorskip("torch")
+    process = run_python(IN_COPYREG)
+    assert process.returncode == 0, process.stderr
+
 
 IMPORTED = """
 import copy, copyreg, io, pickle

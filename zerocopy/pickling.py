@@ -21,6 +21,7 @@ import copyreg
 import io
 import pickle
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -41,7 +42,10 @@ _other_modules: set[str] = set()
 
 
 def dumps(
-    obj: Any, protocol: int = PROTOCOL, *, buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None
+    obj: Any,
+    protocol: int | None = None,
+    *,
+    buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None,
 ) -> bytes:
     """Pickle an object; arrays and tables in it, at any depth, are sent as header and frames.
 
@@ -49,8 +53,8 @@ def dumps(
     ----------
     obj : object
         Anything that ``pickle.dumps`` accepts.
-    protocol : int
-        Below 5, every object is pickled as by ``pickle.dumps``.
+    protocol : int, optional
+        5 by default. Below 5, every object is pickled as by ``pickle.dumps``.
     buffer_callback : callable, optional
         As in ``pickle.dumps``: called with a ``pickle.PickleBuffer`` for each buffer, which aliases the
         object's memory and is then not in the result. ``list.append`` collects them; send them in the
@@ -102,7 +106,7 @@ def loads(data: Any, *, buffers: Iterable[Any] | None = None) -> Any:
     object
         Its arrays and tables alias `buffers`, and are read-only if these are, in frameworks with such
         arrays. torch marks no memory as read-only: do not write to a tensor over read-only buffers.
-        JAX and TensorFlow copy buffers that are not aligned to 64 bytes.
+        JAX and TensorFlow copy buffers that are not aligned to 64 bytes. A JAX array is committed to the CPU.
 
     Examples
     --------
@@ -125,8 +129,8 @@ class Pickler(pickle.Pickler):
     ----------
     file : file object
         Open for writing in binary mode.
-    protocol : int
-        Below 5, every object is pickled as by ``pickle.Pickler``.
+    protocol : int, optional
+        5 by default. Below 5, every object is pickled as by ``pickle.Pickler``.
     **options
         As for ``pickle.Pickler``: ``fix_imports``, ``buffer_callback``.
 
@@ -139,7 +143,8 @@ class Pickler(pickle.Pickler):
     (True, 1)
     """
 
-    def __init__(self, file: Any, protocol: int = PROTOCOL, **options: Any) -> None:
+    def __init__(self, file: Any, protocol: int | None = None, **options: Any) -> None:
+        protocol = PROTOCOL if protocol is None else protocol
         super().__init__(file, protocol, **options)
         self._sends_frames = protocol >= PROTOCOL or protocol < 0
 
@@ -179,7 +184,8 @@ def _new_hook(cls: type) -> FramesHook | None:
     module = getattr(cls, "__module__", None)
     if module in _other_modules or type(module) is not str:
         return None
-    registry.by_type(cls)  # loads the framework's file
+    with suppress(ZeroCopyError):  # too old a version, for example: its objects are pickled by itself
+        registry.by_type(cls)  # loads the framework's file
     for framework in registry.by_root(cls):
         _add_types(framework)
     if cls not in _hooks:
@@ -189,10 +195,7 @@ def _new_hook(cls: type) -> FramesHook | None:
 
 def _add_types(framework: Any) -> None:
     hook = hook_of(framework)
-    try:
-        _hooks.update(dict.fromkeys(hook.types(), hook))
-    except ZeroCopyError:  # too old a version, for example: its objects are pickled by itself
-        return
+    _hooks.update(dict.fromkeys(hook.types(), hook))
 
 
 def _forget() -> None:

@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from benchmarks.children import environment
@@ -62,14 +62,20 @@ class Side:
         RuntimeError
             The child has ended.
         """
+        self.start(name, *arguments)
+        return self.result()
+
+    def start(self, name: str, *arguments: Any) -> None:
+        """Call a function in the child; `result` waits for it."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
+        with suppress(BrokenPipeError):  # the child has ended: `result` raises
             self._process.stdin.write(json.dumps([name, *arguments]) + "\n")
             self._process.stdin.flush()
-            answer = self._process.stdout.readline()
-        except BrokenPipeError:
-            answer = ""
+
+    def result(self) -> Any:
+        """Return the result of the call that was started; raises as `ask` does."""
+        assert self._process.stdout is not None
+        answer = self._process.stdout.readline()
         if not answer:
             raise RuntimeError(f"the process with {self.label} ended ({self._process.wait()})")
         return json.loads(answer)

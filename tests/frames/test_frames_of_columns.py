@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import zerocopy as zc
 from zerocopy.frames import from_frames, to_frames
 
 pa = pytest.importorskip("pyarrow")
@@ -99,6 +100,30 @@ def test_a_slice_of_five_rows_has_five_rows(kind: str) -> None:
     assert from_frames(split.header, split.frames).equals(part)
 
 
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.large_list(pa.int8()), pa.string()])
+def test_lists_without_rows_have_an_offset(kind: Any) -> None:
+    """polars 2.1 raises an error for lists without an offset, which Arrow permits."""
+    split = to_frames(pa.array([], kind))
+    assert split.frames[0].nbytes == (8 if kind == pa.large_list(pa.int8()) else 4)
+    with pytest.raises(zc.UnsupportedConversionError) as error:
+        from_frames(split.header, [b"", *split.frames[1:]])
+    assert error.value.code == "invalid-frames"
+
+
+def test_an_extension_type_that_is_not_registered_is_refused() -> None:
+    class Unregistered(pa.ExtensionType):
+        def __init__(self) -> None:
+            super().__init__(pa.int64(), "tests.unregistered")
+
+        def __arrow_ext_serialize__(self) -> bytes:
+            return b""
+
+    array = pa.ExtensionArray.from_storage(Unregistered(), pa.array([1, 2]))
+    with pytest.raises(zc.UnsupportedConversionError) as error:
+        to_frames(array)
+    assert error.value.code == "extension-type"
+
+
 # -- polars ---------------------------------------------------------------------------
 
 
@@ -181,6 +206,14 @@ def test_pandas_rows_without_columns_come_back() -> None:
     assert restored(frame[[]]).shape == (2, 0)
     pd.testing.assert_frame_equal(restored(frame.iloc[:0]), frame.iloc[:0])
     pd.testing.assert_frame_equal(restored(frame.iloc[1:]), frame.iloc[1:], check_index_type="equiv")
+
+
+def test_the_own_framework_as_target_keeps_its_types() -> None:
+    pd = pytest.importorskip("pandas")
+    series = pd.Series([1.0, 2.0], name="x")
+    split = to_frames(series)
+    pd.testing.assert_series_equal(from_frames(split.header, split.frames, to="pandas"), series)
+    assert type(from_frames(split.header, split.frames, to="pyarrow")) is pa.Table
 
 
 # -- objects without a framework -----------------------------------------------------------

@@ -69,3 +69,25 @@ def test_a_frame_of_another_size_is_refused() -> None:
         with pytest.raises(zc.UnsupportedConversionError) as error:
             from_frames(header, frames)
         assert error.value.code == "invalid-frames"
+
+
+def test_frames_can_be_any_contiguous_buffers() -> None:
+    array = np.arange(6.0).reshape(2, 3)
+    split = to_frames(array)
+    for frame in (array.tobytes(), bytearray(array), memoryview(array), array):
+        assert np.array_equal(from_frames(split.header, [frame]), array)
+    for frame in (np.zeros((3, 4))[:, ::2], np.zeros((3, 2)).T, memoryview(bytes(96))[::2], "text", None):
+        with pytest.raises(zc.UnsupportedConversionError) as error:
+            from_frames(split.header, [frame])
+        assert error.value.code == "invalid-frames"
+
+
+def test_device_memory_is_refused() -> None:
+    class OnDevice:
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]:
+            return {"shape": (2,), "typestr": "<f4", "data": (4096, False), "version": 3}
+
+    with pytest.raises(zc.UnsupportedConversionError) as error:
+        to_frames(OnDevice())
+    assert error.value.code == "other-device"

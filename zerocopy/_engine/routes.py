@@ -177,6 +177,8 @@ def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
     """Return the route of Python functions for these options, none of them None; or None."""
     if parts.owned and not options:
         return identity
+    if "handle" in parts.exporters:
+        return _opening_route(parts.exporters["handle"], to, options)
     if "columns" in parts.exporters and parts.target.kind == "tensor":
         return _columns_route(parts, to, options)
     if not options and parts.target.tables and parts.source.tables:
@@ -191,6 +193,18 @@ def _plain_route(parts: Parts, host_only: bool) -> Route | None:
         if form in parts.exporters and not (host_only and form == "cuda"):
             return _chain(parts.exporters[form], importer)
     return None
+
+
+def _opening_route(open_handle: Route, to: Any, options: Mapping[str, Any]) -> Route:
+    """Return the route of a handle: that of the object that it locates, after it was opened."""
+
+    def open_and_convert(handle: Any) -> Any:
+        opened = open_handle(handle)
+        cls = type(opened)
+        route = fastest_routes_of(to, options).get(cls) or routes_of(to, options).get(cls)
+        return (route or _kept_route(opened, to, options))(opened)
+
+    return open_and_convert
 
 
 def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
@@ -253,7 +267,7 @@ def _table_route(
 def _kept_route(column: Any, to: Any, options: Mapping[str, Any]) -> Route:
     route = keep(column, to, options)
     if route is None:
-        raise ValueError("a column without a route: the slow path decides")
+        raise ValueError("an object without a route: the slow path decides")
     return route
 
 

@@ -121,7 +121,7 @@ def ndarray_over(
     frame: Any, dtype: Any, shape: tuple[int, ...], order: tuple[int, ...], nbytes: int
 ) -> Array:
     """Return an ndarray over a buffer of exactly `nbytes`; `order` as in `Layout`."""
-    flat = frame if type(frame) is np.ndarray else as_bytes(frame)
+    flat = frame if type(frame) is np.ndarray and frame.flags.c_contiguous else as_bytes(frame)
     if flat.nbytes != nbytes:
         raise invalid(f"the frame has {flat.nbytes:,} bytes, and the header says {nbytes:,}")
     if not nbytes:
@@ -135,8 +135,11 @@ def ndarray_over(
 
 def as_bytes(frame: Any) -> Array:
     """Return any contiguous buffer as an ndarray of bytes, read-only if the buffer is."""
-    view = memoryview(frame)
-    if not view.contiguous:
+    try:
+        view = memoryview(frame)
+    except TypeError as error:
+        raise invalid(f"a {type(frame).__qualname__} is not a buffer") from error
+    if not view.c_contiguous:
         raise invalid("a frame is not contiguous")
     return np.frombuffer(view, np.uint8) if view.nbytes else _NO_BYTES
 

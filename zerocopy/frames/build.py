@@ -19,8 +19,8 @@ def from_frames(header: Any, frames: Sequence[Any], to: Any = None) -> Any:
     frames : sequence of buffers
         Contiguous buffers of the same sizes as those of ``to_frames``: bytes, memoryviews, mapped memory.
     to : str, module or type, optional
-        Another framework, as in :func:`zerocopy.convert`. None: the framework and form that
-        ``to_frames`` got; NumPy for an array without a framework.
+        Another framework, as in :func:`zerocopy.convert`. None, or the framework of the object that
+        ``to_frames`` got: the same type; NumPy for an array without a framework.
 
     Returns
     -------

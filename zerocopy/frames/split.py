@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from zerocopy import registry
 from zerocopy._engine.convert import convert
 from zerocopy.describe import describe_array, translated_errors
@@ -116,8 +118,6 @@ def _array(obj: Any, framework: Framework | None) -> Frames:
 
 def _plain_ndarray(obj: Any) -> Array | None:
     """Return an ndarray itself, if it is one without a subclass's own meaning; a scalar as an array."""
-    import numpy as np
-
     cls = type(obj)
     if cls is np.ndarray:
         return obj  # type: ignore[no-any-return]

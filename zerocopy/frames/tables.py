@@ -125,13 +125,17 @@ def _columns(pa: Any, arrow: Any) -> tuple[int, Any, int, list[Any]]:
     return form, pa.schema([pa.field("", arrow.type)]), len(arrow), [arrow]
 
 
-def is_named_column(header: bytes) -> bool:
-    """Whether the object of a table's header is a column with a name, which the hub's columns lack."""
+def needs_own_framework(header: bytes) -> bool:
+    """Whether a table's header has properties that the hub's objects lack, and its framework is installed.
+
+    Those are the name of a column, and the types and flags in a note of the framework's hook.
+    """
     fields = Reader(header)
-    fields.text(), fields.text()
+    target, note = fields.text(), fields.text()
     form, _, size, _ = fields.unpack("<BQII")
     pa = hub().module()
-    return form >= _CHUNKED and pa.ipc.read_schema(pa.py_buffer(fields.take(size))).names != [""]
+    named = form >= _CHUNKED and pa.ipc.read_schema(pa.py_buffer(fields.take(size))).names != [""]
+    return bool(target and (note or named) and registry.by_name(target).installed())
 
 
 def build_table(header: bytes, frames: Any, to: Any) -> Any:
@@ -147,15 +151,17 @@ def build_table(header: bytes, frames: Any, to: Any) -> Any:
 
 def _built(pa: Any, header: bytes, frames: Any, to: Any) -> Any:
     target, note, field, arrow = _read(pa, header, frames)
-    if to is None and not target:
+    if to is not None and to not in (target, target.partition(".")[0]):
+        return convert(arrow, to)
+    if not target:
         return arrow
-    hook = hook_of(registry.by_name(target)) if to is None else None
-    if hook is not None and hook.restores_tables:
+    hook = hook_of(registry.by_name(target))
+    if hook.restores_tables:
         return hook.restore(arrow, note)
-    if field is not None and to is None and (field.name or field.metadata):
+    if field is not None and (field.name or field.metadata):
         arrow = pa.Table.from_arrays([arrow], schema=pa.schema([field]))
-    result = convert(arrow, target if to is None else to)
-    return hook.finish(result, note) if hook is not None and note else result
+    result = convert(arrow, target)
+    return hook.finish(result, note) if note else result
 
 
 def _read(pa: Any, header: bytes, frames: Any) -> tuple[str, str, Any, Any]:

@@ -1,1 +1,4 @@
-"""Engines that move arrays and tables between processes and machines: one module and one install() each."""
+"""Other libraries that use zerocopy once their module's ``install`` was called.
+
+Importing a module of this package imports neither its library nor a framework.
+"""

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from operator import itemgetter
 from typing import Any
 from weakref import ref
 
 from zerocopy import forks
+
+#: First address, address past the last, owner.
+_Entry = tuple[int, int, ref[Any]]
+_FIRST = itemgetter(0)
+_FEWEST = 1024
+# The lock is held for microseconds: after a second, the caller is a finalizer that interrupts the
+# thread that holds it. Memory without an entry is copied.
+_SECONDS = 1.0
 
 
 class AddressBook:
@@ -23,30 +32,36 @@ class AddressBook:
 
     def __init__(self) -> None:
         self._lock = forks.plain_lock()
-        self._starts: list[int] = []
-        self._entries: list[tuple[int, ref[Any]]] = []
+        self._entries: list[_Entry] = []
+        self._sweep_at = _FEWEST
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def add(self, first: int, end: int, owner: Any) -> None:
         """Add an owner of the addresses from `first` up to `end`; earlier owners of them are gone."""
-        entry = (end, ref(owner))
-        with self._lock:
-            low, high = bisect_left(self._starts, first), bisect_left(self._starts, end)
-            if low and self._entries[low - 1][0] > first:
+        entry = (first, end, ref(owner))
+        if not self._lock.acquire(True, _SECONDS):
+            return
+        try:
+            entries = self._entries
+            low, high = bisect_left(entries, first, key=_FIRST), bisect_left(entries, end, key=_FIRST)
+            if low and entries[low - 1][1] > first:
                 low -= 1
-            self._starts[low:high], self._entries[low:high] = [first], [entry]
-            if len(self._starts) & 0x3FF == 0:
-                self._drop_dead()
+            entries[low:high] = [entry]
+            if len(entries) >= self._sweep_at:
+                entries[:] = [each for each in entries if each[2]() is not None]
+                self._sweep_at = max(_FEWEST, 2 * len(entries))
+        finally:
+            self._lock.release()
 
     def find(self, first: int, end: int) -> Any:
         """Return the owner of all addresses from `first` up to `end`, or None."""
-        with self._lock:
-            place = bisect_right(self._starts, first) - 1
-            if place < 0:
-                return None
-            limit, owner = self._entries[place]
-        return owner() if end <= limit else None
-
-    def _drop_dead(self) -> None:
-        alive = [i for i, (_, owner) in enumerate(self._entries) if owner() is not None]
-        self._starts[:] = [self._starts[i] for i in alive]
-        self._entries[:] = [self._entries[i] for i in alive]
+        if not self._lock.acquire(True, _SECONDS):
+            return None
+        try:
+            place = bisect_right(self._entries, first, key=_FIRST) - 1
+            entry = self._entries[place] if place >= 0 else None
+        finally:
+            self._lock.release()
+        return entry[2]() if entry is not None and end <= entry[1] else None

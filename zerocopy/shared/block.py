@@ -15,8 +15,8 @@ from zerocopy.shared.segment import Array, Segment
 class Allocator(Protocol):
     """Takes dropped blocks back."""
 
-    def drop(self, segment: Segment, start: int, generation: int, forks: int) -> None:
-        """Take a block back whose content had `generation`; called by finalizers, in any thread."""
+    def drop(self, block: Block) -> None:
+        """Take a block's memory back; called by its finalizer, in any thread and within any call."""
 
 
 class Block:
@@ -35,8 +35,8 @@ class Block:
     """
 
     __slots__ = (
-        *("__weakref__", "_allocator", "_forks", "_pid"),
-        *("capacity", "data", "generation", "segment", "start"),
+        *("__weakref__", "_allocator", "_location", "_pid"),
+        *("capacity", "data", "forks", "generation", "segment", "start"),
     )
 
     def __init__(
@@ -50,13 +50,18 @@ class Block:
         forks: int,
     ) -> None:
         self.segment, self.start, self.data, self.capacity = segment, start, data, capacity
-        self.generation, self._allocator, self._forks = generation, allocator, forks
+        self.generation, self._allocator, self.forks = generation, allocator, forks
         self._pid = os.getpid()
+        self._location = Location(host_id(), self._pid, segment.fd, segment.inode, generation, start)
 
     def own_location(self) -> Location:
         """Return where other processes find the block: in this process, which may be a forked child."""
-        segment = self.segment
-        return Location(host_id(), os.getpid(), segment.fd, segment.inode, self.generation, self.start)
+        host = host_id()
+        if self._location.host is not host:  # the process was forked
+            pid = os.getpid()
+            generation = self.generation | (pid != self._pid)
+            self._location = self._location._replace(host=host, pid=pid, generation=generation)
+        return self._location
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -65,7 +70,7 @@ class Block:
 
     def can_hand_on(self, address: int, length: int) -> bool:
         """Whether the block has the bytes at an address as this process sees them."""
-        return True
+        return self._pid == os.getpid() or self.segment.is_open()  # a daemon may have closed it
 
     def write(self, offset: int, frame: Array) -> None:
         """Copy bytes into the block, `offset` bytes after the start of its data."""
@@ -85,9 +90,9 @@ class Block:
     # In a forked child the block is the parent's. At interpreter exit modules are cleared already.
     def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         if not is_exiting() and self._pid == os.getpid():
-            self._allocator.drop(self.segment, self.start, self.generation, self._forks)
+            self._allocator.drop(self)
 
 
 def random_generation() -> int:
-    """Return the first generation of a block: positive, of 62 bits, so that it can be counted up."""
-    return int.from_bytes(os.urandom(8), "little") >> 2 | 1
+    """Return the first generation of a block: even, and small enough to be counted up."""
+    return int.from_bytes(os.urandom(8), "little") >> 2 << 1 or 2

@@ -33,7 +33,7 @@ class StaleHandleError(ZeroCopyError, RuntimeError):
     >>> zc.convert(zc.Shared.from_bytes(data), to="numpy")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    zerocopy.shared.errors.StaleHandleError: convert(zerocopy.shared.handle.SharedArray, to='numpy'): ...
+    zerocopy.shared.errors.StaleHandleError: convert(zerocopy.shared.objects.SharedArray, to='numpy'): ...
       To fix: keep the Shared in its owner until every reader has opened it
     """
 
@@ -77,3 +77,10 @@ class SharedMemoryError(ZeroCopyError, MemoryError):
     """
 
     code = "no-shared-memory"
+
+
+def no_file_descriptor(error: Exception) -> SharedMemoryError:
+    """Return the error for a process, or a machine, without a free file descriptor."""
+    why = f"the process has no free file descriptor for shared memory ({error})"
+    remedy = "raise the limit with ulimit -n, or close handles and drop results that are no longer needed"
+    return SharedMemoryError("", why, remedy, code="no-file-descriptor")

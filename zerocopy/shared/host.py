@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from functools import cache
 
-#: Bytes of `host_id`.
-SIZE = 24
+from zerocopy.shared.errors import no_file_descriptor
+
+#: Bytes of the boot ID, and of `host_id`.
+BOOT_BYTES, SIZE = 16, 24
 
 
 @cache
 def boot_id() -> bytes:
     """Return the 16 bytes that the kernel draws at each start; containers of one machine share them."""
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        return bytes.fromhex(file.read().strip().replace("-", ""))
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return bytes.fromhex(file.read().strip().replace("-", ""))
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise no_file_descriptor(error) from error
+        raise
 
 
 def pid_namespace() -> int:
@@ -21,10 +29,13 @@ def pid_namespace() -> int:
     return os.stat("/proc/self/ns/pid").st_ino
 
 
-# Not cached across forks: a child can be the first process of a new namespace.
 @cache
-def _host_id(pid: int) -> bytes:
+def _host_id() -> bytes:
     return boot_id() + pid_namespace().to_bytes(8, "little")
+
+
+# A child can be in another namespace than its parent. It gets another object, even if the bytes are equal.
+os.register_at_fork(after_in_child=_host_id.cache_clear)
 
 
 def host_id() -> bytes:
@@ -40,4 +51,4 @@ def host_id() -> bytes:
     >>> len(host_id()), host_id() == host_id()
     (24, True)
     """
-    return _host_id(os.getpid())
+    return _host_id()

@@ -14,7 +14,6 @@ import os
 from collections import deque
 from collections.abc import Sequence
 
-from zerocopy import forks
 from zerocopy.shared.block import Block, random_generation
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.segment import Array, Segment
@@ -23,6 +22,8 @@ from zerocopy.shared.segment import Array, Segment
 HEAD_BYTES = 4096
 #: Bytes of idle segments that are kept, by default.
 LIMIT = 1 << 30
+#: Idle segments that are kept, because each has one file descriptor (before Python 3.13 two).
+_MOST = 64
 #: How many segments with readers are passed over before a fresh one is allocated.
 _TRIES = 8
 
@@ -30,25 +31,28 @@ _TRIES = 8
 class LargeBlocks:
     """The large blocks of this process.
 
+    It has no lock: a finalizer drops blocks within any other call, also of its own thread. The operations
+    of dict and deque that it uses are atomic.
+
     Attributes
     ----------
     limit : int
-        Bytes of idle segments to keep.
-    idle_bytes : int
-        Bytes of idle segments now.
+        Bytes of idle segments to keep; at most 64 segments are kept.
     fresh, recycled : int
-        How many blocks had a fresh segment, or one that was used before.
+        How many blocks had a fresh segment, or one that was used before; approximate with threads.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
-        self.limit, self.idle_bytes, self.fresh, self.recycled = limit, 0, 0, 0
-        self._lock = forks.plain_lock()
-        #: Filled by finalizers, which must not wait for the lock: their thread may hold it.
-        self._dropped: deque[tuple[Segment, int]] = deque()
+        self.limit, self.fresh, self.recycled = limit, 0, 0
         #: Idle segments and their next generation, by size; the one idle for longest comes first.
-        self._idle: dict[int, dict[Segment, int]] = {}
+        self._idle: dict[int, deque[tuple[Segment, int]]] = {}
         self._forks = 0
         os.register_at_fork(before=self._count_fork, after_in_child=self._forget)
+
+    @property
+    def idle_bytes(self) -> int:
+        """Bytes of idle segments now."""
+        return sum(size * len(idle) for size, idle in list(self._idle.items()))
 
     def take(self, nbytes: int, frames: Sequence[tuple[int, Array]] = (), committed: bool = False) -> Block:
         """Return a block of at least `nbytes`, with bytes written at offsets of its data.
@@ -59,7 +63,6 @@ class LargeBlocks:
             There is no room for a fresh segment.
         """
         size = size_class(nbytes + HEAD_BYTES)
-        self._settle()
         reused = self._reusable(size)
         if reused is None:
             return self._fresh(size, frames, committed)
@@ -71,20 +74,21 @@ class LargeBlocks:
         self.recycled += 1
         return block
 
-    def drop(self, segment: Segment, start: int, generation: int, forks: int) -> None:
-        """Take a block back; see `Allocator`."""
-        if not segment.is_open():
-            return  # the program has closed its descriptor
-        segment.set_generation(start, generation + 1)
-        if forks == self._forks:  # else a child may have views of it
-            self._dropped.append((segment, generation + 1))
-            self._settle()
+    def drop(self, block: Block) -> None:
+        """Take a block's memory back; see `Allocator`."""
+        segment, generation = block.segment, block.generation
+        segment.set_generation(block.start, generation + 1)
+        # A child that was forked meanwhile may have views of it. A daemon may have closed its descriptor.
+        if block.forks == self._forks and segment.is_open():
+            self._idle.setdefault(segment.size, deque()).append((segment, generation + 2))
+            self.trim(self.limit, _MOST)
 
-    def trim(self, limit: int = 0) -> None:
-        """Free idle segments, the one idle for longest first, until `limit` bytes of them are left."""
-        self._settle()
-        with self._lock:
-            self._evict(limit)
+    def trim(self, limit: int = 0, count: int = 0) -> None:
+        """Free idle segments until at most `limit` bytes and `count` segments of them are left."""
+        while self.idle_bytes > limit:
+            _pop(max(list(self._idle.items()), key=lambda item: item[0] * len(item[1]))[1])
+        while sum(map(len, list(self._idle.values()))) > count:
+            _pop(max(list(self._idle.values()), key=len))
 
     def _fresh(self, size: int, frames: Sequence[tuple[int, Array]], committed: bool) -> Block:
         placed = [(HEAD_BYTES + offset, frame) for offset, frame in frames]
@@ -96,7 +100,7 @@ class LargeBlocks:
             self.trim()
             segment = Segment(size, placed, committed)
         generation = random_generation()
-        segment.begin_block(0, generation)
+        segment.begin_blocks(size, generation)
         self.fresh += 1
         return self._block(segment, generation)
 
@@ -105,44 +109,34 @@ class LargeBlocks:
 
     def _reusable(self, size: int) -> tuple[Segment, int] | None:
         """Return an idle segment without readers, and its generation, or None."""
-        with self._lock:
-            idle = self._idle.get(size, {})
-            for _ in range(min(len(idle), _TRIES)):
-                segment = next(iter(idle))
-                generation = idle.pop(segment)
-                if segment.is_open() and segment.is_idle():
-                    self.idle_bytes -= size
-                    return segment, generation
-                idle[segment] = generation  # behind the others
+        idle = self._idle.get(size)
+        if idle is None:
+            return None
+        for _ in range(min(len(idle), _TRIES)):
+            entry = _pop(idle)
+            if entry is None:
+                return None
+            segment, generation = entry
+            if segment.is_open():
+                if segment.claim(generation):
+                    return entry
+                idle.append(entry)  # behind the others
         return None
-
-    def _settle(self) -> None:
-        """Move dropped segments to the idle ones, unless another call is doing so."""
-        while self._dropped and self._lock.acquire(blocking=False):
-            try:
-                while self._dropped:
-                    segment, generation = self._dropped.popleft()
-                    self._idle.setdefault(segment.size, {})[segment] = generation
-                    self.idle_bytes += segment.size
-                self._evict(self.limit)
-            finally:
-                self._lock.release()
-
-    def _evict(self, limit: int) -> None:
-        """Free idle segments of the size that has most bytes; the caller holds the lock."""
-        while self.idle_bytes > limit:
-            size = max(self._idle, key=lambda size: size * len(self._idle[size]))
-            self._idle[size].pop(next(iter(self._idle[size])))
-            self.idle_bytes -= size
 
     def _count_fork(self) -> None:
         self._forks += 1
 
     def _forget(self) -> None:
         """In a forked child: the idle segments are the parent's."""
-        self._dropped.clear()
         self._idle.clear()
-        self.idle_bytes = 0
+
+
+def _pop(idle: deque[tuple[Segment, int]]) -> tuple[Segment, int] | None:
+    """Remove and return the first entry, or None if another thread took the last one."""
+    try:
+        return idle.popleft()
+    except IndexError:
+        return None
 
 
 def size_class(size: int) -> int:

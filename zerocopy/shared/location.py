@@ -8,7 +8,8 @@ from typing import NamedTuple
 from zerocopy.shared import host
 
 #: Machine and namespace, process, file descriptor, inode, generation, first byte of the block.
-_FIELDS = struct.Struct(f"<{host.SIZE}sIIQQQ")
+FORMAT = f"{host.SIZE}sIIQQQ"
+_FIELDS = struct.Struct(f"<{FORMAT}")
 
 SIZE = _FIELDS.size
 
@@ -25,8 +26,11 @@ class Location(NamedTuple):
     inode : int
         The inode of the segment.
     generation : int
-        The number in the block's head while the block holds this content. It starts at a random
-        number of 63 bits, so that another process's block never has the same one.
+        The number in the block's head while the block holds this content. The first one is random and
+        has 63 bits, so that another process's block never has the same one. It is even; the
+        owner adds 1 when it drops the block, and 1 again before it writes other content.
+        An odd number locates a block through a process that holds a lease, or that was forked from the
+        owner: the block keeps its content after the owner has dropped it.
     start : int
         The first byte of the block's head in the segment.
     """
@@ -37,6 +41,21 @@ class Location(NamedTuple):
     inode: int
     generation: int
     start: int
+
+    def matches(self, generation: int) -> bool:
+        """Whether a block with a generation in its head has the content of this location.
+
+        Examples
+        --------
+        >>> through_owner = Location(bytes(24), 1, 3, 9, 10, 0)
+        >>> [through_owner.matches(generation) for generation in (10, 11, 12)]
+        [True, False, False]
+        >>> through_reader = through_owner._replace(generation=11)
+        >>> [through_reader.matches(generation) for generation in (10, 11, 12)]
+        [True, True, False]
+        """
+        expected = self.generation
+        return generation == expected or (expected % 2 == 1 and generation == expected - 1)
 
     def pack(self) -> bytes:
         """Return the fields as bytes."""

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from zerocopy import registry
+from zerocopy.errors import ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.shared.errors import StaleHandleError
 from zerocopy.shared.handle import TABLE, Handle, parse
@@ -36,10 +37,10 @@ class Shared:
     (<zerocopy.Shared numpy: 24 bytes>, array([0., 1., 2.]))
     """
 
-    __slots__ = ("__weakref__", "_handle", "_keep", "copied_bytes", "nbytes")
+    __slots__ = ("__weakref__", "_closed", "_handle", "_keep", "copied_bytes", "nbytes")
 
     def __init__(self, handle: Handle, keep: Any = None, copied_bytes: int = 0) -> None:
-        self._handle: Handle | None = handle
+        self._handle, self._closed = handle, False
         self._keep = keep  # the blocks or mappings that hold the memory in this process
         self.nbytes, self.copied_bytes = handle.nbytes, copied_bytes
 
@@ -52,7 +53,7 @@ class Shared:
         StaleHandleError
             It was closed.
         """
-        if self._handle is None:
+        if self._closed:
             why, remedy = "the handle was closed in this process", "use it before shared.close()"
             raise StaleHandleError("", why, remedy)
         return self._handle
@@ -60,19 +61,23 @@ class Shared:
     @property
     def framework(self) -> str:
         """The ``to`` that restores the object in the framework that it was shared from."""
-        return framework_of(self.handle)
+        try:
+            return framework_of(self.handle)
+        except ZeroCopyError as error:
+            raise error.with_context(asked=error.asked or "Shared.framework") from error.__cause__
 
     @property
     def closed(self) -> bool:
         """Whether the handle was closed in this process."""
-        return self._handle is None
+        return self._closed
 
     def close(self) -> None:
         """Give up the memory, unless results of it are in use; the handle becomes stale everywhere.
 
-        In a process that only reads, the handle is forgotten. Closing again has no effect.
+        A copy of this object (`copy.copy`, `copy.deepcopy`) keeps the memory until it is closed too. In
+        a process that only reads, only this object is closed. Closing again has no effect.
         """
-        self._keep = self._handle = None
+        self._closed, self._keep = True, None
 
     def __enter__(self) -> Self:
         return self
@@ -101,6 +106,8 @@ class Shared:
         ------
         HandleFormatError
             The bytes are not a handle, are damaged, or have the format of another version.
+        TypeError
+            `data` is not bytes-like.
 
         Examples
         --------
@@ -109,7 +116,7 @@ class Shared:
         >>> zc.Shared.from_bytes(bytes(shared)).nbytes
         24
         """
-        return restore(bytes(data))
+        return restore(bytes(memoryview(data)))
 
     def __reduce__(self) -> tuple[Any, tuple[bytes]]:
         return restore, (bytes(self),)
@@ -117,15 +124,25 @@ class Shared:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Shared):
             return NotImplemented
-        return self is other or (self._handle is not None and self._handle == other._handle)
+        return self._handle == other._handle
 
     def __hash__(self) -> int:
-        return id(self) if self._handle is None else hash(self._handle)
+        return hash(self._handle)
+
+    def __copy__(self) -> Self:
+        return type(self)(self.handle, self._keep, self.copied_bytes)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.__copy__()
 
     def __repr__(self) -> str:
         if self.closed:
             return "<zerocopy.Shared closed>"
-        return f"<zerocopy.Shared {self.framework}: {self.nbytes:,} bytes>"
+        try:
+            kind = self.framework
+        except (ZeroCopyError, OSError):
+            kind = "stale"
+        return f"<zerocopy.Shared {kind}: {self.nbytes:,} bytes>"
 
 
 class SharedArray(Shared):
@@ -134,7 +151,7 @@ class SharedArray(Shared):
     __slots__ = ()
 
     def __zerocopy_open__(self) -> Any:
-        """Return the array as a read-only ndarray over the memory; ``convert`` calls it."""
+        """Return the array over the memory, read-only; ``convert`` calls it."""
         return open_array(self.handle)
 
 
@@ -177,7 +194,7 @@ class SharedFramework(Framework):
         return framework.table(opened, index)
 
     def fast_exporters(self, cls: type) -> dict[str, Any]:
-        return {"ndarray": SharedArray.__zerocopy_open__} if cls is SharedArray else {}
+        return {"handle": cls.__zerocopy_open__}  # type: ignore[attr-defined]
 
 
 registry.add_source(SharedFramework())

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from zerocopy.frames import from_frames
+from zerocopy.frames.arrays import parse_array
 from zerocopy.frames.header import framework_of as header_framework
-from zerocopy.frames.tables import is_named_column
+from zerocopy.frames.tables import needs_own_framework
 from zerocopy.shared import index
 from zerocopy.shared.handle import INDEXED, SMALL, TABLE, Handle
 from zerocopy.shared.location import Location
@@ -15,18 +16,24 @@ from zerocopy.shared.reading import Mapping, check_extent, mapping, own_mapping,
 from zerocopy.shared.segment import Array
 
 
-def open_array(handle: Handle) -> Array:
-    """Return the array of a handle as a read-only ndarray over the memory, which it keeps."""
-    return from_frames(*_frames(handle), "numpy")  # type: ignore[no-any-return]
+def open_array(handle: Handle) -> Any:
+    """Return the array of a handle as a read-only ndarray over the memory, which it keeps.
+
+    An array of a type that NumPy lacks here is returned in its own framework.
+    """
+    header, frames = _frames(handle)
+    layout = parse_array(header)
+    is_lacking = layout.standard is not None and layout.dtype is layout.standard.storage
+    return from_frames(header, frames, None if is_lacking else "numpy")
 
 
 def open_table(handle: Handle) -> Any:
     """Return the table of a handle as pyarrow's, or its column, over the memory, which it keeps.
 
-    A column with a name is returned in its own framework, because pyarrow's columns have no names.
+    Names of columns, and types that Arrow lacks, are kept in the object's own framework.
     """
     header, frames = _frames(handle)
-    return from_frames(header, frames, None if is_named_column(header) else "pyarrow")
+    return from_frames(header, frames, None if needs_own_framework(header) else "pyarrow")
 
 
 def open_frames(handle: Handle) -> tuple[bytes, list[Array]]:
@@ -43,24 +50,24 @@ def framework_of(handle: Handle) -> str:
     return header_framework(header) or ("pyarrow" if handle.flags & TABLE else "numpy")
 
 
-def _frames(handle: Handle, map_block: Callable[[Location], Mapping] = mapping) -> tuple[bytes, list[Array]]:
-    data = _data(handle, map_block)
+def _frames(handle: Handle, mapped: Callable[[Location], Mapping] = mapping) -> tuple[bytes, list[Array]]:
+    data = _data(handle, mapped)
     if not handle.flags & INDEXED:
         return handle.header, [data]
     header, blocks, frames = index.unpack(data.data)
-    mapped = [map_block(block) for block in blocks]
+    others = [mapped(block) for block in blocks]
     parts = []
     for block, first, count in frames:
         if block != index.SAME_BLOCK:
-            parts.append(mapped[block].part(first, count))
+            parts.append(others[block].part(first, count))
             continue
         check_extent(first, count, data.nbytes)
         parts.append(data[first : first + count])
     return header, parts
 
 
-def _data(handle: Handle, map_block: Callable[[Location], Mapping] = mapping) -> Array:
+def _data(handle: Handle, mapped: Callable[[Location], Mapping] = mapping) -> Array:
     """Return the data of a handle's block as read-only bytes, which keep the memory."""
     if handle.flags & SMALL:
         return read_small(handle.location, handle.first, handle.length)
-    return map_block(handle.location).part(handle.first, handle.length)
+    return mapped(handle.location).part(handle.first, handle.length)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from zerocopy.errors import ZeroCopyError
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.frames import Frames, to_frames
 from zerocopy.frames.header import ARRAY, kind_of
 from zerocopy.protocols.array_interface import address
 from zerocopy.shared import index
 from zerocopy.shared.block import Block
-from zerocopy.shared.handle import INDEXED, SMALL, TABLE, Handle
+from zerocopy.shared.broker_client import VARIABLE, directory
+from zerocopy.shared.errors import SharedMemoryError
+from zerocopy.shared.handle import INDEXED, LARGEST_SMALL, SMALL, TABLE, Handle
 from zerocopy.shared.large_blocks import LargeBlocks
 from zerocopy.shared.objects import Shared, SharedArray, SharedTable
 from zerocopy.shared.reading import addresses
 from zerocopy.shared.segment import Array
-from zerocopy.shared.slabs import LARGEST, Slabs
+from zerocopy.shared.slabs import Slabs
 
 #: Frames of a table begin at multiples of this many bytes, as Arrow recommends and JAX requires.
 _ALIGNMENT = 64
@@ -27,6 +30,7 @@ _ALIGNMENT = 64
 _SHORT = 96
 
 large_blocks, slabs = LargeBlocks(), Slabs()
+_configured = 0  # the process that has read the environment variable of the broker
 
 
 def share(obj: Any) -> Shared:
@@ -72,10 +76,35 @@ def share(obj: Any) -> Shared:
     """
     if isinstance(obj, Shared):
         return obj
+    if isinstance(obj, (dict, list, tuple)):
+        raise _not_one(obj)
+    if _configured != os.getpid():
+        _configure()
     try:
         return share_frames(to_frames(obj))
     except ZeroCopyError as error:
         raise error.with_context(asked=f"share({type(obj).__qualname__})") from error.__cause__
+
+
+def _configure() -> None:
+    """Start the broker in a process that shares for the first time, if the environment says so."""
+    global _configured
+    _configured = os.getpid()
+    if os.environ.get(VARIABLE, "0") not in ("", "0"):
+        from zerocopy.shared.broker import start_broker
+
+        start_broker(directory())
+
+
+def _not_one(obj: Any) -> UnsupportedConversionError:
+    kind = type(obj).__qualname__
+    remedy = "{k: zc.share(v) for k, v in x.items()}" if isinstance(obj, dict) else "[zc.share(v) for v in x]"
+    return UnsupportedConversionError(
+        f"share({kind})",
+        f"a {kind} is not one array or table",
+        f"{remedy} shares each value",
+        code="not-an-array",
+    )
 
 
 def share_frames(split: Frames, hand_on: bool = True) -> Shared:
@@ -99,8 +128,7 @@ def _share_array(split: Frames, hand_on: bool) -> Shared:
     count = frame.nbytes
     owner = _owner(frame, hand_on)
     if owner is not None:
-        start = address(frame) - owner.extent[0]
-        handle = Handle(owner.own_location(), 0, start, count, count, split.header)
+        handle = Handle(owner.own_location(), 0, _place(frame, owner), count, count, split.header)
         return SharedArray(handle, owner, split.copied_bytes)
     block, flags = _allocate(count, [(0, frame)])
     handle = Handle(block.own_location(), flags, block.data, count, count, split.header)
@@ -109,28 +137,42 @@ def _share_array(split: Frames, hand_on: bool) -> Shared:
 
 def _share_frames(split: Frames, hand_on: bool) -> Shared:
     """Share several frames, or one with a long header, behind an index."""
+    table = kind_of(split.header) != ARRAY
+    shared = share_buffers(split.frames, split.header, table, hand_on)
+    shared.copied_bytes = max(shared.copied_bytes, split.copied_bytes)
+    return shared
+
+
+def share_buffers(
+    frames: Sequence[Array], header: bytes = b"", table: bool = False, hand_on: bool = True
+) -> Shared:
+    """Share buffers in one block, behind an index; :func:`zerocopy.shared.opening.open_frames` opens them.
+
+    Without a header the buffers are those of an object that only the sender and the reader can restore.
+    """
     owners: dict[Any, int] = {}
-    places = [_owner(frame, hand_on) for frame in split.frames]
+    places = [_owner(frame, hand_on) for frame in frames]
     for owner in places:
         if owner is not None:
             owners.setdefault(owner, len(owners))
-    at = index.size(split.header, len(owners), len(split.frames))
+    at = index.size(header, len(owners), len(frames))
     entries, written = [], []
-    for frame, owner in zip(split.frames, places, strict=True):
+    for frame, owner in zip(frames, places, strict=True):
         if owner is not None:
-            entries.append((owners[owner], address(frame) - owner.extent[0], frame.nbytes))
+            entries.append((owners[owner], _place(frame, owner), frame.nbytes))
             continue
         at += -at % _ALIGNMENT
         entries.append((index.SAME_BLOCK, at, frame.nbytes))
         if frame.nbytes:
             written.append((at, frame))
         at += frame.nbytes
-    packed = index.pack(split.header, [owner.own_location() for owner in owners], entries)
+    packed = index.pack(header, [owner.own_location() for owner in owners], entries)
     block, flags = _allocate(at, [(0, np.frombuffer(packed, np.uint8)), *written])
-    kind = 0 if kind_of(split.header) == ARRAY else TABLE
-    handle = Handle(block.own_location(), flags | INDEXED | kind, block.data, at, split.nbytes, b"")
+    nbytes = sum(frame.nbytes for frame in frames)
+    kind = TABLE if table else 0
+    handle = Handle(block.own_location(), flags | INDEXED | kind, block.data, at, nbytes, b"")
     copied = sum(frame.nbytes for _, frame in written)
-    return (SharedTable if kind else SharedArray)(handle, (block, *owners), max(copied, split.copied_bytes))
+    return (SharedTable if table else SharedArray)(handle, (block, *owners), copied)
 
 
 def _owner(frame: Array, hand_on: bool) -> Any:
@@ -142,10 +184,19 @@ def _owner(frame: Array, hand_on: bool) -> Any:
     return owner if owner is not None and owner.can_hand_on(first, count) else None
 
 
+def _place(frame: Array, owner: Any) -> int:
+    """Return the first byte of a frame in the segment of its owner."""
+    return address(frame) - owner.extent[0]  # type: ignore[no-any-return]
+
+
 def _allocate(nbytes: int, frames: Sequence[tuple[int, Array]]) -> tuple[Block, int]:
     """Return a block with the frames, and the flag of its kind."""
-    if nbytes <= LARGEST:
-        return slabs.take(nbytes, frames), SMALL
+    if nbytes <= LARGEST_SMALL:
+        try:
+            return slabs.take(nbytes, frames), SMALL
+        except SharedMemoryError:
+            large_blocks.trim()
+            return slabs.take(nbytes, frames), SMALL
     return _registered(large_blocks.take(nbytes, frames)), 0
 
 

@@ -6,29 +6,36 @@ Readers copy a small block and hold no lease: see :func:`zerocopy.shared.reading
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
+from contextlib import suppress
 
 from zerocopy import forks
 from zerocopy.shared.block import Block, random_generation
+from zerocopy.shared.handle import LARGEST_SMALL
 from zerocopy.shared.segment import Array, Segment
 
-#: The largest data of a small block. Copying 64 KiB takes less time than mapping a segment.
-LARGEST = 64 * 1024
 HEAD_BYTES = 64
 SLAB_BYTES = 1 << 20
 
+#: A free block: its slab, its first byte, and its next generation.
+_Free = tuple[Segment, int, int]
+
 
 class Slabs:
-    """The small blocks of this process."""
+    """The small blocks of this process. Taking and dropping one needs no lock, as in `LargeBlocks`."""
 
     def __init__(self) -> None:
-        self._lock = forks.plain_lock()
-        self._dropped: deque[tuple[Segment, int, int]] = deque()
-        #: Slabs with free blocks, by the size of their blocks: the start and next generation of each.
-        self._free: dict[int, dict[Segment, list[tuple[int, int]]]] = {}
-        self._sizes: dict[Segment, int] = {}
+        #: Free blocks by their size, and how many of a size there are when slabs are next freed.
+        self._free: dict[int, deque[_Free]] = {}
+        self._most: dict[int, int] = {}
+        self._lock = forks.plain_lock()  # held while slabs are freed
         os.register_at_fork(after_in_child=self._forget)
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes of free blocks now."""
+        return sum(size * len(free) for size, free in list(self._free.items()))
 
     def take(self, nbytes: int, frames: Sequence[tuple[int, Array]] = ()) -> Block:
         """Return a block of at least `nbytes`, with bytes written at offsets of its data.
@@ -38,55 +45,59 @@ class Slabs:
         SharedMemoryError
             There is no room for a further slab.
         """
+        assert nbytes <= LARGEST_SMALL
         size = 1 << max(7, (nbytes + HEAD_BYTES - 1).bit_length())
-        self._settle()
-        with self._lock:
-            slabs = self._free.setdefault(size, {})
-            if not slabs:
-                self._add_slab(size)
-            segment, free = next(iter(slabs.items()))
-            start, generation = free.pop()
-            if not free:
-                del slabs[segment]
-        segment.begin_block(start, generation)
+        segment, start, generation = self._take(size)
+        segment.set_generation(start, generation)
         block = Block(segment, start, start + HEAD_BYTES, size - HEAD_BYTES, generation, self, 0)
         for offset, frame in frames:
             block.write(offset, frame)
         return block
 
-    def drop(self, segment: Segment, start: int, generation: int, forks: int) -> None:
-        """Take a block back; see `Allocator`."""
-        segment.set_generation(start, generation + 1)
-        self._dropped.append((segment, start, generation + 1))
-        self._settle()
+    def drop(self, block: Block) -> None:
+        """Take a block's memory back; see `Allocator`."""
+        segment, start, size = block.segment, block.start, block.capacity + HEAD_BYTES
+        segment.set_generation(start, block.generation + 1)
+        if segment.is_open():  # a daemon may have closed its descriptor
+            free = self._free.setdefault(size, deque())
+            free.append((segment, start, block.generation + 2))
+            if len(free) > self._most.get(size, 2 * SLAB_BYTES // size):
+                self.trim(size)
 
-    def _settle(self) -> None:
-        """Make dropped blocks free, unless another call is doing so."""
-        while self._dropped and self._lock.acquire(blocking=False):
+    def trim(self, size: int) -> None:
+        """Free the slabs that have no other than free blocks of `size` bytes, except one."""
+        if not self._lock.acquire(blocking=False):
+            return  # another thread, or a call that this finalizer interrupts, is doing so
+        try:
+            free, count = self._free[size], SLAB_BYTES // size
+            entries: list[_Free] = []
+            with suppress(IndexError):  # other threads take blocks meanwhile
+                entries.extend(free.popleft() for _ in range(len(free)))
+            used = Counter(segment for segment, _, _ in entries)
+            unused = {segment for segment in used if used[segment] == count}
+            if unused:
+                unused.pop()
+            free.extend(entry for entry in entries if entry[0] not in unused)
+            self._most[size] = 2 * max(len(free), count)
+        finally:
+            self._lock.release()
+
+    def _take(self, size: int) -> _Free:
+        free = self._free.setdefault(size, deque())
+        while True:
             try:
-                while self._dropped:
-                    self._add(*self._dropped.popleft())
-            finally:
-                self._lock.release()
-
-    def _add(self, segment: Segment, start: int, generation: int) -> None:
-        size = self._sizes.get(segment)
-        if size is None or not segment.is_open():
-            return  # the program has closed its descriptor
-        slabs = self._free[size]
-        free = slabs.setdefault(segment, [])
-        free.append((start, generation))
-        if len(free) == SLAB_BYTES // size and len(slabs) > 1:
-            del slabs[segment], self._sizes[segment]
-
-    def _add_slab(self, size: int) -> None:
-        segment = Segment(SLAB_BYTES, committed=True)
-        base = random_generation()
-        self._free[size][segment] = [(start, base) for start in range(0, SLAB_BYTES, size)]
-        self._sizes[segment] = size
+                entry = free.pop()
+            except IndexError:
+                break
+            if entry[0].is_open():
+                return entry
+        slab = Segment(SLAB_BYTES, committed=True)
+        generation = random_generation()
+        slab.begin_blocks(size, generation)
+        free.extend((slab, start, generation) for start in range(size, SLAB_BYTES, size))
+        return slab, 0, generation
 
     def _forget(self) -> None:
         """In a forked child: the slabs are the parent's."""
-        self._dropped.clear()
         self._free.clear()
-        self._sizes.clear()
+        self._most.clear()

@@ -1,0 +1,197 @@
+"""Serializers for Dask's family "dask": frames, and handles for what a reader on this machine opens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from zerocopy.errors import ZeroCopyError
+from zerocopy.frames import from_frames, to_frames
+from zerocopy.frames.arrays import as_bytes
+from zerocopy.frames.hook import FramesHook
+from zerocopy.integrations.dask import peers
+from zerocopy.integrations.dask.kept import kept
+from zerocopy.protocols.array_interface import address, aligned_empty
+from zerocopy.shared.errors import SharedMemoryError, StaleHandleError
+from zerocopy.shared.objects import Shared
+from zerocopy.shared.opening import open_frames
+from zerocopy.shared.share import share_buffers
+from zerocopy.source import Array
+
+#: Below this many bytes, sending them takes less time than sharing them.
+SMALLEST = 512 * 1024
+#: The largest alignment of an element; buffers that Dask receives may start at any byte.
+_ALIGNMENT = 16
+_KEY = "zerocopy"
+
+#: Who has installed the serializers in this process: they send frames and handles while there is any.
+users: set[object] = set()
+
+
+class NotFrames(NotImplementedError, TypeError):
+    """Makes Dask continue with its next family of serializers; its pickler expects a `TypeError`."""
+
+
+class Way:
+    """How Dask itself serializes a type: the functions that were registered for it, or its pickles.
+
+    Parameters
+    ----------
+    dumps : callable, optional
+        Takes an object, and a context if it has such a parameter; returns a header and frames.
+    loads : callable, optional
+    registered : bool
+        Whether the functions are those of the family "dask".
+    """
+
+    def __init__(self, dumps: Any = None, loads: Any = None, registered: bool = False) -> None:
+        from distributed.utils import has_keyword
+
+        self.dumps, self.loads, self.registered = dumps, loads, registered
+        if dumps is not None and not has_keyword(dumps, "context"):
+            self.dumps = lambda obj, context: dumps(obj)
+
+
+class Serializer:
+    """Serializes and deserializes the objects of one type.
+
+    Parameters
+    ----------
+    own : Way
+        Dask's own.
+    cls : type
+        Objects of its subclasses are sent in Dask's own way.
+    hook : FramesHook, optional
+        Decides which objects are sent as frames; None if Dask's way copies nothing.
+    """
+
+    def __init__(self, own: Way, cls: type, hook: FramesHook | None) -> None:
+        self.own, self._cls, self._hook = own, cls, hook
+
+    def serialize(self, obj: Any, context: Any = None) -> tuple[dict[str, Any], Sequence[Any]]:
+        """Return a header and frames, as Dask's serializers do."""
+        if not users or not peers.reads_frames(context):
+            return self._in_own_way(obj, context)
+        in_flight = peers.handles_in_flight(context)
+        sent = None if in_flight is None else kept.find(obj)
+        if in_flight is not None and sent is not None:
+            in_flight.append(sent[0])
+            return sent[1], []
+        split = self._split(obj)
+        if split is None:
+            return self._in_own_way(obj, context, in_flight)
+        message, frames = split
+        header = _shared(obj, message, frames, in_flight)
+        return ({_KEY: message}, [frame.data for frame in frames]) if header is None else (header, [])
+
+    def deserialize(self, header: Any, frames: Sequence[Any]) -> Any:
+        """Return the object of a header and frames."""
+        message = header.get(_KEY)
+        if message is None:
+            return self.own.loads(header, frames)
+        handle = message.get("handle")
+        buffers = list(map(_aligned, frames)) if handle is None else _opened(handle)
+        if "own" in message:
+            return self.own.loads(message["own"], [buffer.data for buffer in buffers])
+        pairs = zip(buffers, message["writable"], strict=True)
+        return from_frames(message["header"], [_with_flag(buffer, writable) for buffer, writable in pairs])
+
+    def _split(self, obj: Any) -> tuple[dict[str, Any], list[Array]] | None:
+        """Return a message and frames, or None if Dask must send the object in its own way."""
+        if self._hook is None or type(obj) is not self._cls:
+            return None
+        try:
+            if not self._hook.keeps_all(obj):
+                return None
+            split = to_frames(obj)
+        except ZeroCopyError:
+            return None
+        writable = [bool(frame.flags.writeable) for frame in split.frames]
+        return {"header": split.header, "writable": writable}, split.frames
+
+    def _in_own_way(
+        self, obj: Any, context: Any, in_flight: list[Any] | None = None
+    ) -> tuple[dict[str, Any], Sequence[Any]]:
+        """Return Dask's own header and frames, the latter as a handle if that is possible."""
+        own = self.own
+        pickles = not own.registered
+        if pickles and (own.dumps is None or in_flight is None or type(obj) is not self._cls):
+            raise NotFrames(type(obj).__qualname__)
+        header, frames = own.dumps(obj, context)
+        shared = _shared(obj, {"own": header}, frames, in_flight)
+        if shared is not None:
+            return shared, []
+        if pickles:
+            raise NotFrames(type(obj).__qualname__)
+        return header, frames
+
+
+class Deserialize:
+    """The function of `Serializer.deserialize` that Dask registers; in pickles it is Dask's own."""
+
+    def __init__(self, serializer: Serializer) -> None:
+        self._serializer = serializer
+
+    def __call__(self, header: Any, frames: Sequence[Any]) -> Any:
+        return self._serializer.deserialize(header, frames)
+
+    # Dask pickles the function with what serialize() returned without a context: Dask's own frames.
+    def __reduce__(self) -> Any:
+        return partial, (self._serializer.own.loads,)
+
+
+def _shared(
+    obj: Any, message: dict[str, Any], frames: Sequence[Any], in_flight: list[Any] | None
+) -> dict[str, Any] | None:
+    """Return a header with a handle; None if frames are small, or there is no memory for them."""
+    if in_flight is None:
+        return None
+    buffers = list(map(as_bytes, frames))
+    if sum(buffer.nbytes for buffer in buffers) < SMALLEST:
+        return None
+    try:
+        shared = share_buffers(buffers)
+    except SharedMemoryError:
+        return None
+    header = {_KEY: {**message, "handle": bytes(shared)}}
+    in_flight.append(shared)
+    kept.add(obj, shared, header)
+    return header
+
+
+def _opened(handle: bytes) -> list[Array]:
+    """Return the buffers of a handle; after a failure Dask fetches the object again, in bytes."""
+    try:
+        return open_frames(Shared.from_bytes(handle).handle)[1]
+    except ZeroCopyError as error:
+        from distributed.comm.core import CommClosedError
+
+        if not isinstance(error, StaleHandleError):
+            peers.refuse_handles()
+        # Dask closes the connection after an OSError and asks again; other errors stop it (distributed#6705).
+        raise CommClosedError(f"the sender's shared memory could not be opened: {error}") from error
+
+
+def _aligned(frame: Any) -> Array:
+    """Return a received frame as bytes that lie at a multiple of the largest element."""
+    buffer = as_bytes(frame)
+    return _copy(buffer) if buffer.nbytes and address(buffer) % _ALIGNMENT else buffer
+
+
+def _copy(buffer: Array) -> Array:
+    copy = aligned_empty(buffer.shape, buffer.dtype)
+    np.copyto(copy, buffer)
+    return copy
+
+
+def _with_flag(buffer: Array, writable: bool) -> Array:
+    """Return a buffer that is writable or read-only as the sender's was."""
+    if writable and not buffer.flags.writeable:
+        return _copy(buffer)
+    if not writable and buffer.flags.writeable:
+        buffer = buffer.view()
+        buffer.flags.writeable = False
+    return buffer

@@ -1,0 +1,28 @@
+"""Ray: ``ray.put`` and ``ray.get`` with one copy into the object store and none out of it.
+
+`install` registers serializers for arrays and tables, `runtime_env` does so in each worker, and
+`batch` runs a function of any framework in ``map_batches`` of Ray Data.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from zerocopy.integrations.ray.installation import (
+    install as install,
+    runtime_env as runtime_env,
+    uninstall as uninstall,
+)
+
+if TYPE_CHECKING:
+    from zerocopy.integrations.ray.batches import batch as batch
+
+__all__ = ["batch", "install", "runtime_env", "uninstall"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `batch` on first use: workers import this module when they start, and it imports NumPy."""
+    if name != "batch":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from zerocopy.integrations.ray.batches import batch
+
+    globals()[name] = batch
+    return batch

@@ -1,0 +1,195 @@
+"""``install``: registers serializers with Ray in this process, also for frameworks imported later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from zerocopy import forks
+from zerocopy.errors import FrameworkNotInstalledError
+from zerocopy.pool.imports import cancel, when_imported
+
+#: Frameworks whose import is awaited. Ray stores NumPy's arrays and those in pandas without more copies.
+FRAMEWORKS = ("torch", "jax", "tensorflow", "polars", "pyarrow")
+
+_HOOK = "worker_process_setup_hook"
+_INSTALL = "zerocopy.integrations.ray.install"
+#: Ray's serializer with RAY_ENABLE_ZERO_COPY_TORCH_TENSORS=1, whose tensors write to the store.
+_REPLACED = "ray._private.tensor_serialization_utils"
+
+
+@dataclass(slots=True)
+class _Registration:
+    """A type with its reducers in Ray's table: before the registration and since then."""
+
+    cls: type
+    previous: Any
+    reducer: Any
+
+
+# Held while the lists below change; no import runs inside.
+_lock = forks.lock()
+_waiting: list[Callable[[], None]] = []
+_registered: list[_Registration] = []
+_installed: bool | None = None  # None: never asked for in this process
+
+
+def install() -> None:
+    """Register serializers with Ray, so that arrays and tables are stored without intermediate copies.
+
+    ``ray.put``, arguments and results of tasks then copy the memory once, into Ray's object store.
+    ``ray.get`` aliases the store. Types: ``torch.Tensor``, ``jax.Array``, TensorFlow's eager tensors,
+    polars' DataFrame and Series, and pyarrow's arrays, chunked arrays and record batches, of which slices
+    send only their rows. No framework is imported: one that is imported later is registered then.
+
+    Call it before or after ``ray.init``, in the program and in each worker:
+    ``ray.init(runtime_env=zerocopy.integrations.ray.runtime_env())`` does so at each worker's start.
+    Without it, a worker installs by itself when it first receives such an object; until then its results are
+    serialized by Ray. zerocopy must be installed on each node.
+
+    Raises
+    ------
+    FrameworkNotInstalledError
+        Ray is not installed.
+
+    Notes
+    -----
+    A tensor of torch is writable, although the store is shared between processes. Its memory is therefore
+    mapped privately: a write copies the written page and changes the object in no other process, and in
+    no other result of ``ray.get``. Small tensors, and all tensors if the kernel does not permit the
+    mapping, are copied.
+
+    Objects that frames do not hold unchanged are serialized by Ray as before: tensors that require
+    gradients, sparse tensors, tensors on a device or with attributes, subclasses, sharded and weakly typed
+    JAX arrays, columns of Python objects. A serializer that the program has registered for a type is kept.
+    """
+    global _installed
+    _import_ray("install()")
+    with _lock:
+        if _installed:
+            return
+        _installed = True
+        callbacks = [partial(_register, name) for name in FRAMEWORKS]
+        _waiting.extend(callbacks)
+    for name, callback in zip(FRAMEWORKS, callbacks, strict=True):
+        when_imported(name, callback)
+
+
+def uninstall() -> None:
+    """Remove the serializers from this process; stored objects can still be read."""
+    global _installed
+    with _lock:
+        _installed = False
+        waiting, registered = list(_waiting), list(_registered)
+        _waiting.clear()
+        _registered.clear()
+    for callback in waiting:
+        cancel(callback)
+    if registered:
+        _restore(registered)
+
+
+def runtime_env(base: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a runtime environment whose workers call `install` when they start.
+
+    Parameters
+    ----------
+    base : mapping, optional
+        Other fields of the environment.
+
+    Returns
+    -------
+    dict
+        The argument ``runtime_env`` of ``ray.init``. Ray accepts such a field for a whole job only,
+        not for one task or actor.
+
+    Raises
+    ------
+    ValueError
+        `base` has another setup hook; call ``install()`` in that hook.
+
+    Examples
+    --------
+    >>> runtime_env({"env_vars": {"OMP_NUM_THREADS": "1"}})["worker_process_setup_hook"]
+    'zerocopy.integrations.ray.install'
+    """
+    merged = dict(base or {})
+    hook = merged.setdefault(_HOOK, _INSTALL)
+    if hook != _INSTALL:
+        raise ValueError(
+            f"runtime_env(base): base has the {_HOOK} {hook!r}, and Ray runs one only.\n"
+            "  To fix: call zerocopy.integrations.ray.install() in that hook, and pass base to ray.init"
+        )
+    return merged
+
+
+def open_and_install(packed: Any) -> Any:
+    """Return a stored object; in a worker, install too, so that its results are stored the same way."""
+    from zerocopy.integrations.ray.serializers import Packed, open_packed
+
+    if _installed is None and type(packed) is Packed and _in_worker():
+        install()
+    return open_packed(packed)
+
+
+def _in_worker() -> bool:
+    import ray
+
+    # The driver has no task. It may read objects of other programs without its own install().
+    with suppress(AttributeError, AssertionError, RuntimeError):  # not connected, or by Ray Client
+        return ray.is_initialized() and ray.get_runtime_context().get_task_id() is not None
+    return False
+
+
+def _import_ray(asked: str) -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise FrameworkNotInstalledError(
+            asked, "Ray is not installed", "pip install 'zerocopy-interchange[ray]'"
+        ) from error
+    return ray
+
+
+def _register(name: str) -> None:
+    """Register the types of a framework that is imported now."""
+    import ray
+
+    from zerocopy.integrations.ray.serializers import Serializer  # not before: it imports NumPy
+
+    table, serializer = _reducers(), Serializer(name)
+    registrations = []
+    for cls in serializer.types():
+        previous = table.get(cls)
+        if previous is not None and previous.__module__ != _REPLACED:
+            continue  # the program's own, or that of Ray for tables of Arrow and for its direct transport
+        # Not under the lock: Ray imports pyarrow with its first registration.
+        ray.util.register_serializer(cls, serializer=serializer, deserializer=open_and_install)
+        registrations.append(_Registration(cls, previous, table.get(cls)))
+    with _lock:
+        if _installed:
+            _registered.extend(registrations)
+            return
+    _restore(registrations)  # uninstalled meanwhile
+
+
+def _restore(registered: list[_Registration]) -> None:
+    """Remove registrations that are still in use, and put back the previous ones."""
+    import ray
+
+    table = _reducers()
+    for entry in registered:
+        if table.get(entry.cls) is entry.reducer:
+            ray.util.deregister_serializer(entry.cls)
+            if entry.previous is not None:
+                table[entry.cls] = entry.previous
+
+
+def _reducers() -> Any:
+    """Return Ray's table of reducers by type; Ray has no function to look up a registration."""
+    import ray.cloudpickle
+
+    return ray.cloudpickle.CloudPickler.dispatch

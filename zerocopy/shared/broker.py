@@ -1,0 +1,215 @@
+"""The broker: a thread that gives other processes of the user the files of this process's segments.
+
+A reader in another PID namespace, or without access to ``/proc/PID/fd``, asks it. The reader gets a new
+file description by SCM_RIGHTS (unix(7)), so that its lease is its own, and checks the file as any other.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import selectors
+import socket
+import stat
+import time
+from array import array
+from contextlib import suppress
+from threading import Thread
+from typing import Any
+
+from zerocopy import forks
+from zerocopy.errors import ZeroCopyError
+from zerocopy.shared.broker_client import (
+    GRANTED,
+    MAGIC,
+    REFUSED,
+    REQUEST,
+    address,
+    peer_uid,
+)
+from zerocopy.shared.host import host_id
+from zerocopy.shared.location import Location
+from zerocopy.shared.segment_file import open_file
+
+#: Connections at a time, and how long one may take to send its request.
+_MOST = 64
+_SECONDS = 2.0
+
+
+class Broker:
+    """Listens on one Unix socket, in one thread.
+
+    Parameters
+    ----------
+    folder : str, optional
+        The directory of its socket. None: a name that processes of one network namespace share.
+    """
+
+    def __init__(self, folder: str | None) -> None:
+        self.address = address(host_id(), os.getpid(), folder)
+        self._listener = _listen(self.address)
+        self._wake, self._stop = socket.socketpair()
+        self._clients: dict[socket.socket, float] = {}  # and when each is closed
+        self._thread = Thread(target=self._run, name="zerocopy-broker", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, and remove the socket's file."""
+        self._stop.close()
+        self._thread.join()
+        if not self.address.startswith("\0"):
+            with suppress(OSError):
+                os.unlink(self.address)
+
+    def forget(self) -> None:
+        """Close the sockets in a forked child, which has no broker."""
+        for each in (self._listener, self._wake, self._stop, *self._clients):
+            each.close()
+
+    def _run(self) -> None:
+        # Not epoll, whose set of sockets a forked child would share.
+        with selectors.PollSelector() as selector, self._listener, self._wake:
+            selector.register(self._listener, selectors.EVENT_READ)
+            selector.register(self._wake, selectors.EVENT_READ)
+            while True:
+                ready = [key.fileobj for key, _ in selector.select(_SECONDS if self._clients else None)]
+                if self._wake in ready:
+                    break
+                for peer in ready:
+                    if peer is self._listener:
+                        self._accept(selector)
+                    else:
+                        _serve(peer)
+                        self._close(selector, peer)
+                now = time.monotonic()
+                for late in [peer for peer, end in self._clients.items() if end < now]:
+                    self._close(selector, late)
+            for peer in list(self._clients):
+                self._close(selector, peer)
+
+    def _accept(self, selector: selectors.BaseSelector) -> None:
+        try:
+            peer, _ = self._listener.accept()
+        except OSError:  # it has gone, or there is no free file descriptor
+            time.sleep(0.01)
+            return
+        peer.setblocking(False)
+        self._clients[peer] = time.monotonic() + _SECONDS
+        selector.register(peer, selectors.EVENT_READ)
+        if peer_uid(peer) != os.geteuid():
+            self._close(selector, peer)
+        elif len(self._clients) > _MOST:
+            self._close(selector, next(iter(self._clients)))
+
+    def _close(self, selector: selectors.BaseSelector, peer: Any) -> None:
+        if self._clients.pop(peer, None) is not None:
+            selector.unregister(peer)
+            peer.close()
+
+
+def _serve(peer: Any) -> None:
+    """Answer one request; a malformed one gets no answer."""
+    with suppress(OSError):
+        data = peer.recv(REQUEST.size + 1)
+        if len(data) != REQUEST.size:
+            return
+        magic, fd, inode = REQUEST.unpack(data)
+        if magic != MAGIC:
+            return
+        try:
+            copy = open_file(f"/proc/self/fd/{fd}", Location(b"", os.getpid(), fd, inode, 0, 0))
+        except (OSError, ZeroCopyError):
+            peer.send(REFUSED)
+            return
+        try:
+            rights = array("i", [copy])
+            peer.sendmsg([GRANTED], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        finally:
+            os.close(copy)
+
+
+def _listen(name: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    try:
+        if not name.startswith("\0"):
+            _remove_old(name)
+        listener.bind(name)
+        listener.listen(_MOST)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _remove_old(name: str) -> None:
+    """Remove the socket that a killed process with this process's number has left."""
+    with suppress(FileNotFoundError):
+        status = os.lstat(name)
+        if stat.S_ISSOCK(status.st_mode) and status.st_uid == os.geteuid():
+            os.unlink(name)
+
+
+_lock = forks.lock()
+_broker: Broker | None = None
+
+
+def start_broker(directory: str | os.PathLike[str] | None = None) -> None:
+    """Let processes in other PID namespaces open this process's shared memory.
+
+    Such are containers of the same machine. Call it in the owner, before or after ``share``. It is needed
+    neither in readers nor between processes of one PID namespace.
+
+    Parameters
+    ----------
+    directory : path, optional
+        A directory for the broker's socket, at most 60 bytes long, for processes in other network
+        namespaces too: a volume of both containers. Readers find it by the environment variable
+        ``ZEROCOPY_BROKER=/the/directory``. Default: a socket without a file.
+
+    Raises
+    ------
+    OSError
+        The socket cannot be made.
+
+    Notes
+    -----
+    With the environment variable ``ZEROCOPY_BROKER=1``, or a directory in it, the first ``share`` in a
+    process starts the broker. Forked children have none until they call it, or share with the variable set.
+
+    The broker answers processes of the same user only, which can open only segments of ``share``.
+
+    Examples
+    --------
+    >>> from zerocopy.shared import start_broker, stop_broker
+    >>> start_broker()
+    >>> stop_broker()
+    """
+    global _broker
+    folder = None if directory is None else os.path.abspath(directory)
+    with _lock:
+        if _broker is not None:
+            if _broker.address == address(host_id(), os.getpid(), folder):
+                return
+            stop_broker()
+        _broker = Broker(folder)
+
+
+def stop_broker() -> None:
+    """Stop the broker, if there is one. Memory that readers have opened stays."""
+    global _broker
+    with _lock:
+        if _broker is not None:
+            _broker.stop()
+            _broker = None
+
+
+def _forget() -> None:
+    global _broker
+    if _broker is not None:
+        _broker.forget()
+        _broker = None
+
+
+os.register_at_fork(after_in_child=_forget)
+atexit.register(stop_broker)

@@ -1,0 +1,97 @@
+"""How a reader asks the broker of another process for the file of a segment, and where a broker listens."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from array import array
+
+from zerocopy.shared.location import Location
+
+MAGIC = b"ZCBR\x01"
+#: Magic and version; file descriptor and inode of the segment in the broker's process.
+REQUEST = struct.Struct("<5sIQ")
+GRANTED, REFUSED = b"+", b"-"
+#: Environment variable: 1, or a directory for the sockets of brokers.
+VARIABLE = "ZEROCOPY_BROKER"
+_SECONDS = 5.0
+_CREDENTIALS = struct.Struct("3i")
+
+
+def directory() -> str | None:
+    """Return the directory of the environment, or None."""
+    value = os.environ.get(VARIABLE, "")
+    return value if value.startswith("/") else None
+
+
+def address(host: bytes, pid: int, folder: str | None = None) -> str:
+    """Return the address of a process's broker: a path, or a name without a file (unix(7), "abstract")."""
+    import hashlib
+
+    name = f"zerocopy-{hashlib.sha256(host + pid.to_bytes(8, 'little')).hexdigest()[:32]}"
+    return f"\0{name}" if folder is None else os.path.join(folder, name)
+
+
+def peer_uid(peer: socket.socket) -> int:
+    """Return the user of the process at the other end of a Unix socket."""
+    data = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(data)[1])
+
+
+def request(location: Location) -> int | None:
+    """Return a file descriptor of a segment from its owner's broker, or None if no broker answers.
+
+    The file is not checked here.
+
+    Raises
+    ------
+    FileNotFoundError
+        The broker has no such segment.
+    OSError
+        There is no free file descriptor.
+    """
+    folder = directory()
+    for each in (folder, None) if folder else (None,):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as peer:
+            if _connect(peer, address(location.host, location.pid, each)):
+                return _ask(peer, location)
+    return None
+
+
+def _connect(peer: socket.socket, name: str) -> bool:
+    """Connect to a broker of this process's user."""
+    peer.settimeout(_SECONDS)
+    end = time.monotonic() + _SECONDS
+    while True:
+        try:
+            peer.connect(name)
+        except BlockingIOError:  # its queue is full
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.01)
+        except OSError:
+            return False
+        else:
+            return peer_uid(peer) == os.geteuid()
+
+
+def _ask(peer: socket.socket, location: Location) -> int | None:
+    try:
+        peer.send(REQUEST.pack(MAGIC, location.fd, location.inode))
+        space = socket.CMSG_SPACE(array("i").itemsize)
+        answer, messages, _, _ = peer.recvmsg(2, space, socket.MSG_CMSG_CLOEXEC)
+    except (TimeoutError, ConnectionError):
+        return None
+    descriptors = array("i")
+    for level, kind, data in messages:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    if answer == GRANTED and len(descriptors) == 1:
+        return descriptors[0]
+    for fd in descriptors:
+        os.close(fd)
+    if answer == REFUSED:
+        raise FileNotFoundError("the broker has no such segment")
+    return None
