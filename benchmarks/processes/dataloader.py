@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from torch import from_numpy
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.processes.pipes import Row
+from benchmarks.processes.row import Contender, memcpy, row
+from benchmarks.suite import Case, Settings
 from zerocopy.integrations.multiprocessing import shared_collate
 
 BATCH_BYTES = 32 << 20
@@ -42,11 +45,28 @@ def measure(
     rounds: int = 3,
 ) -> list[Row]:
     """Return rows of the sides "today" and "zerocopy"; the framework of a row is like "torch, 2 workers"."""
-    rows = []
+    result = []
     for framework in frameworks:
         for count in workers:
-            rows += _compare(framework, count, batches, rounds)
-    return rows
+            result += _compare(framework, count, batches, rounds)
+    return result
+
+
+def rows(settings: Settings) -> Iterable[Case]:
+    """Return the cases of the suite: "DataLoader, 1 worker, torch" and the others."""
+    batches = 2 if settings.quick else 12
+    for framework in filter(settings.wants, ("numpy", "torch")):
+        for workers in (1, 2):
+            name = f"DataLoader, {workers} worker{'s' * (workers > 1)}, {framework}"
+            contenders = [
+                Contender(label, role, partial(_nanoseconds, framework, workers, batches, side))
+                for label, role, side in (("zerocopy", "ours", "zerocopy"), ("torch", "idiom", "today"))
+            ]
+            yield row(name, [*contenders, memcpy(BATCH_BYTES)], settings)
+
+
+def _nanoseconds(framework: str, workers: int, batches: int, side: str) -> float:
+    return _per_batch(framework, workers, batches, side) * 1e9
 
 
 def _compare(framework: str, workers: int, batches: int, rounds: int) -> list[Row]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import multiprocessing as mp
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import zerocopy.integrations.multiprocessing as zmp
+from benchmarks.processes.objects import ARRAYS, COLUMNS, ROWS, TABLES, available, make, nbytes_of
+from benchmarks.processes.row import NBYTES, Contender, memcpy, row, size
+from benchmarks.suite import Case, Settings
 
-FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow", "pyarrow", "pandas", "polars")
-ARRAYS = FRAMEWORKS[:4]
-#: 64 MiB of float32, or 80 MB: 10 columns of a million float64.
-ELEMENTS, ROWS, COLUMNS = 1 << 24, 1_000_000, 10
+FRAMEWORKS = (*ARRAYS, *TABLES)
 
 
 class Row(NamedTuple):
@@ -39,28 +40,49 @@ def measure_queue(frameworks: Sequence[str] = FRAMEWORKS, rounds: int = 7) -> li
     return _measure(_queue, frameworks, rounds)
 
 
+def rows(settings: Settings) -> Iterable[Case]:
+    """Return the cases of the suite: "Pipe, torch" and "Queue, torch" for each framework."""
+    for framework in available(settings):
+        nbytes = nbytes_of(framework, settings, size(settings))
+        source = _make(framework, nbytes)
+        for name, channel in (("Pipe", _pipe), ("Queue", _queue)):
+            with closing(_Child(channel, framework)) as child:
+                contenders = [
+                    Contender("zerocopy", "ours", partial(_ask, child, source, framework, True)),
+                    Contender("multiprocessing", "idiom", partial(_ask, child, source, framework, False)),
+                    memcpy(nbytes),
+                ]
+                yield row(f"{name}, {framework}", contenders, settings)
+
+
+def _ask(child: _Child, source: Any, framework: str, by_handle: bool) -> float:
+    """Return the nanoseconds for one object and the answer."""
+    obj = _fresh(source, framework)
+    if by_handle:
+        zmp.install()
+    seconds = _timed(lambda: child.ask(obj))
+    zmp.uninstall()
+    return seconds * 1e9
+
+
 def _measure(channel: Callable[[Any], Any], frameworks: Sequence[str], rounds: int) -> list[Row]:
-    rows = []
+    result = []
     for framework in frameworks:
         with closing(_Child(channel, framework)) as child:
-            rows += _compare(child, framework, rounds)
-    return rows
+            result += _compare(child, framework, rounds)
+    return result
 
 
 def _compare(child: _Child, framework: str, rounds: int) -> list[Row]:
     """Measure both sides and the copy in turns, so that each meets the same state of the machine."""
-    source = _make(framework)
-    nbytes = ELEMENTS * 4 if framework in ARRAYS else ROWS * COLUMNS * 8
+    nbytes = NBYTES if framework in ARRAYS else ROWS * COLUMNS * 8
+    source = _make(framework, nbytes)
     one, other = np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
     times: dict[str, list[float]] = {"memcpy": [], "today": [], "zerocopy": []}
     for _ in range(rounds + 2):
         times["memcpy"].append(_timed(lambda: np.copyto(other, one)))
-        obj = _fresh(source, framework)
-        times["today"].append(_timed(lambda obj=obj: child.ask(obj)))
-        zmp.install()
-        obj = _fresh(source, framework)
-        times["zerocopy"].append(_timed(lambda obj=obj: child.ask(obj)))
-        zmp.uninstall()
+        times["today"].append(_ask(child, source, framework, False) / 1e9)
+        times["zerocopy"].append(_ask(child, source, framework, True) / 1e9)
     # The first two rounds allocate and load.
     median = {side: statistics.median(values[2:]) for side, values in times.items()}
     return [Row(framework, side, median[side], median["memcpy"]) for side in ("today", "zerocopy")]
@@ -111,7 +133,7 @@ def _queue(context: Any) -> tuple[Callable[[Any], None], Any]:
 
 
 def _answer(source: Any, answers: Any, framework: str) -> None:
-    _make(framework, 1)  # imports it
+    _make(framework, 800)  # imports it
     answers.send(None)
     get = getattr(source, "recv", None) or source.get
     while (obj := get()) is not None:
@@ -127,19 +149,7 @@ def _element(obj: Any) -> float:
     return float(obj[5])
 
 
-def _make(framework: str, share: int = 0) -> Any:
-    """Return the object of a framework, or a small one if `share` is not 0."""
-    if framework in ARRAYS:
-        array = np.arange(10 if share else ELEMENTS, dtype="f4")
-        if framework == "numpy":
-            return array
-        if framework == "torch":
-            import_module("torch.multiprocessing")  # registers torch's reducers
-            return import_module("torch").from_numpy(array).clone()
-        if framework == "jax":
-            return import_module("jax.numpy").asarray(array)
-        return import_module("tensorflow").constant(array)
-    rows = 10 if share else ROWS
-    columns = {f"c{i}": np.random.default_rng(i).random(rows) for i in range(COLUMNS)}
-    module = import_module(framework)
-    return module.table(columns) if framework == "pyarrow" else module.DataFrame(columns)
+def _make(framework: str, nbytes: int) -> Any:
+    if framework == "torch":
+        import_module("torch.multiprocessing")  # registers torch's reducers
+    return make(framework, nbytes)
