@@ -118,7 +118,8 @@ def test_arrays_of_each_framework_are_shared_or_refused(reader: Reader, name: st
     try:
         shared = zc.share(x)
     except zc.UnsupportedConversionError as error:
-        assert error.code == "no-device-handle"
+        if error.code != "no-device-handle":
+            raise
         return
     with shared:
         assert reader.open(shared, "cupy") == "done"

@@ -119,8 +119,7 @@ def share_frames(split: Frames, hand_on: bool = True) -> Shared:
     ----------
     split : Frames
     hand_on : bool
-        Whether other processes' memory is shared again as it is. Its handle becomes stale when the owner
-        frees the memory; False copies it.
+        Whether memory of other processes is shared again as it is, by this process's lease; False copies it.
     """
     if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
         return _share_array(split, hand_on)
