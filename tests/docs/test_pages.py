@@ -193,7 +193,10 @@ NOT_MEASURED: dict[str, dict[str, str]] = {
         "4 MiB": "the largest bin of RMM, from its documentation",
         **dict.fromkeys(("40 GiB", "9 GiB"), "an example of a shared GPU"),
     },
-    "processes.md": {"512 KiB": "the least size of a table that is sent by handle"},
+    "processes.md": {
+        "512 KiB": "the least size of a table that is sent by handle",
+        "1 GiB": "the limit of bytes in flight",
+    },
 }
 
 
