@@ -3,140 +3,85 @@
 from __future__ import annotations
 
 import multiprocessing as mp
-import statistics
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
-from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-import zerocopy.integrations.multiprocessing as zmp
-from benchmarks.processes.objects import ARRAYS, COLUMNS, ROWS, TABLES, available, make, nbytes_of
-from benchmarks.processes.row import NBYTES, Contender, memcpy, row, size
+from benchmarks.processes.objects import available, make, nbytes_of
+from benchmarks.processes.row import Contender, elapsed, memcpy, row, size
 from benchmarks.suite import Case, Settings
 
-FRAMEWORKS = (*ARRAYS, *TABLES)
+_JOIN_SECONDS = 30
 
 
-class Row(NamedTuple):
-    """The median time of one side for one framework, and that of copying the same bytes in the same run."""
-
-    framework: str
-    side: str
-    seconds: float
-    memcpy_seconds: float
-
-
-def measure_pipe(frameworks: Sequence[str] = FRAMEWORKS, rounds: int = 7) -> list[Row]:
-    """Return rows of the sides "today" and "zerocopy" for ``multiprocessing.Pipe``."""
-    return _measure(_pipe, frameworks, rounds)
-
-
-def measure_queue(frameworks: Sequence[str] = FRAMEWORKS, rounds: int = 7) -> list[Row]:
-    """Return rows of the sides "today" and "zerocopy" for ``multiprocessing.Queue``."""
-    return _measure(_queue, frameworks, rounds)
-
-
-def rows(settings: Settings) -> Iterable[Case]:
-    """Return the cases of the suite: "Pipe, torch" and "Queue, torch" for each framework."""
+def rows(settings: Settings) -> Iterator[Case]:
+    """Yield the cases of each framework."""
     for framework in available(settings):
-        nbytes = nbytes_of(framework, settings, size(settings))
-        source = _make(framework, nbytes)
-        for name, channel in (("Pipe", _pipe), ("Queue", _queue)):
-            with closing(_Child(channel, framework)) as child:
+        with closing(_Child(framework)) as child:
+            nbytes = nbytes_of(framework, settings, size(settings))
+            source = make(framework, nbytes)
+            for name, send in child.channels.items():
                 contenders = [
-                    Contender("zerocopy", "ours", partial(_ask, child, source, framework, True)),
-                    Contender("multiprocessing", "idiom", partial(_ask, child, source, framework, False)),
+                    Contender(name, "idiom", partial(child.today, send, source)),
+                    Contender(f"{name} and zerocopy", "ours", partial(child.with_zerocopy, send, source)),
                     memcpy(nbytes),
                 ]
                 yield row(f"{name}, {framework}", contenders, settings)
 
 
-def _ask(child: _Child, source: Any, framework: str, by_handle: bool) -> float:
-    """Return the nanoseconds for one object and the answer."""
-    obj = _fresh(source, framework)
-    if by_handle:
-        zmp.install()
-    seconds = _timed(lambda: child.ask(obj))
-    zmp.uninstall()
-    return seconds * 1e9
-
-
-def _measure(channel: Callable[[Any], Any], frameworks: Sequence[str], rounds: int) -> list[Row]:
-    result = []
-    for framework in frameworks:
-        with closing(_Child(channel, framework)) as child:
-            result += _compare(child, framework, rounds)
-    return result
-
-
-def _compare(child: _Child, framework: str, rounds: int) -> list[Row]:
-    """Measure both sides and the copy in turns, so that each meets the same state of the machine."""
-    nbytes = NBYTES if framework in ARRAYS else ROWS * COLUMNS * 8
-    source = _make(framework, nbytes)
-    one, other = np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
-    times: dict[str, list[float]] = {"memcpy": [], "today": [], "zerocopy": []}
-    for _ in range(rounds + 2):
-        times["memcpy"].append(_timed(lambda: np.copyto(other, one)))
-        times["today"].append(_ask(child, source, framework, False) / 1e9)
-        times["zerocopy"].append(_ask(child, source, framework, True) / 1e9)
-    # The first two rounds allocate and load.
-    median = {side: statistics.median(values[2:]) for side, values in times.items()}
-    return [Row(framework, side, median[side], median["memcpy"]) for side in ("today", "zerocopy")]
-
-
-def _fresh(obj: Any, framework: str) -> Any:
-    """Return another tensor for torch, whose own reducer moves a tensor to shared memory for good."""
-    return obj.clone() if framework == "torch" else obj
-
-
-def _timed(call: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
 class _Child:
     """A process that answers each object with one element of it."""
 
-    def __init__(self, channel: Callable[[Any], Any], framework: str) -> None:
+    def __init__(self, framework: str) -> None:
         context = mp.get_context("spawn")
-        self._put, get = channel(context)
+        receiver, sender = context.Pipe(duplex=False)
+        queue = context.Queue()
+        self.channels: dict[str, Callable[[Any], None]] = {"Pipe": sender.send, "Queue": queue.put}
+        self._framework = framework
         self._answers, answers = context.Pipe(duplex=False)
-        self._process = context.Process(target=_answer, args=(get, answers, framework), daemon=True)
+        arguments = ({"Pipe": receiver, "Queue": queue}, answers, framework)
+        self._process = context.Process(target=_answer, args=arguments, daemon=True)
         self._process.start()
+        self._sender, self._queue = sender, queue
         self._answers.recv()
 
-    def ask(self, obj: Any) -> Any:
-        """Send an object, and return the answer."""
-        self._put(obj)
-        return self._answers.recv()
+    def today(self, send: Callable[[Any], None], source: Any) -> int:
+        """Send an object without zerocopy; return the nanoseconds until the answer."""
+        if self._framework == "torch":
+            import torch.multiprocessing  # noqa: F401 - registers torch's reducers
+
+            source = source.clone()  # torch moves a tensor to shared memory for good: each time another one
+        return elapsed(lambda: self._ask(send, source))
+
+    def with_zerocopy(self, send: Callable[[Any], None], source: Any) -> int:
+        """Send an object with zerocopy's reducers; return the nanoseconds until the answer."""
+        from zerocopy.integrations import multiprocessing as integration
+
+        integration.install()
+        try:
+            return elapsed(lambda: self._ask(send, source))
+        finally:
+            integration.uninstall()
+
+    def _ask(self, send: Callable[[Any], None], obj: Any) -> None:
+        self._sender.send("Pipe" if send == self.channels["Pipe"] else "Queue")
+        send(obj)
+        self._answers.recv()
 
     def close(self) -> None:
         """End the process."""
-        self._put(None)
-        self._process.join(30)
+        self._sender.send("")
+        self._process.join(_JOIN_SECONDS)
         self._process.kill()
+        self._queue.close()
 
 
-def _pipe(context: Any) -> tuple[Callable[[Any], None], Any]:
-    receiver, sender = context.Pipe(duplex=False)
-    return sender.send, receiver
-
-
-def _queue(context: Any) -> tuple[Callable[[Any], None], Any]:
-    queue = context.Queue()
-    return queue.put, queue
-
-
-def _answer(source: Any, answers: Any, framework: str) -> None:
-    _make(framework, 800)  # imports it
+def _answer(channels: dict[str, Any], answers: Any, framework: str) -> None:
+    make(framework, 800)  # imports it
     answers.send(None)
-    get = getattr(source, "recv", None) or source.get
-    while (obj := get()) is not None:
+    while name := channels["Pipe"].recv():
+        obj = channels["Pipe"].recv() if name == "Pipe" else channels["Queue"].get()
         answers.send(_element(obj))
         del obj
 
@@ -145,11 +90,6 @@ def _element(obj: Any) -> float:
     if hasattr(obj, "iloc"):
         return float(obj.iloc[5, 1])
     if hasattr(obj, "columns"):
-        return float(obj["c1"][5].as_py() if hasattr(obj["c1"][5], "as_py") else obj["c1"][5])
+        value = obj["c1"][5]
+        return float(value.as_py() if hasattr(value, "as_py") else value)
     return float(obj[5])
-
-
-def _make(framework: str, nbytes: int) -> Any:
-    if framework == "torch":
-        import_module("torch.multiprocessing")  # registers torch's reducers
-    return make(framework, nbytes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from zerocopy.frames import from_frames
@@ -11,8 +10,7 @@ from zerocopy.frames.header import framework_of as header_framework
 from zerocopy.frames.tables import needs_own_framework
 from zerocopy.shared import index
 from zerocopy.shared.handle import INDEXED, SMALL, TABLE, Handle
-from zerocopy.shared.location import Location
-from zerocopy.shared.reading import Mapping, check_extent, mapping, own_mapping, read_small
+from zerocopy.shared.reading import check_extent, mapping, own_mapping, read_small
 from zerocopy.shared.segment import Array
 
 
@@ -38,7 +36,7 @@ def open_table(handle: Handle) -> Any:
 
 def open_frames(handle: Handle) -> tuple[bytes, list[Array]]:
     """Return the header and the frames of a handle; writing to the frames changes no other object."""
-    header, frames = _frames(handle, own_mapping)
+    header, frames = _frames(handle, own=True)
     for frame in frames:
         frame.flags.writeable = True
     return header, frames
@@ -50,12 +48,13 @@ def framework_of(handle: Handle) -> str:
     return header_framework(header) or ("pyarrow" if handle.flags & TABLE else "numpy")
 
 
-def _frames(handle: Handle, mapped: Callable[[Location], Mapping] = mapping) -> tuple[bytes, list[Array]]:
-    data = _data(handle, mapped)
+def _frames(handle: Handle, own: bool = False) -> tuple[bytes, list[Array]]:
+    """Return the header and the frames; `own`: in memory that no other object of this process has."""
+    data = _data(handle, own)
     if not handle.flags & INDEXED:
         return handle.header, [data]
     header, blocks, frames = index.unpack(data.data)
-    others = [mapped(block) for block in blocks]
+    others = [own_mapping(block) if own else mapping(block) for block in blocks]
     parts = []
     for block, first, count in frames:
         if block != index.SAME_BLOCK:
@@ -66,8 +65,9 @@ def _frames(handle: Handle, mapped: Callable[[Location], Mapping] = mapping) -> 
     return header, parts
 
 
-def _data(handle: Handle, mapped: Callable[[Location], Mapping] = mapping) -> Array:
-    """Return the data of a handle's block as read-only bytes, which keep the memory."""
+def _data(handle: Handle, own: bool = False) -> Array:
+    """Return the data of a handle's block as bytes, which keep the memory."""
     if handle.flags & SMALL:
-        return read_small(handle.location, handle.first, handle.length)
-    return mapped(handle.location).part(handle.first, handle.length)
+        return read_small(handle.location, handle.first, handle.length, own)
+    mapped = own_mapping(handle.location) if own else mapping(handle.location)
+    return mapped.part(handle.first, handle.length)

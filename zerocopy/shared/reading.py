@@ -125,16 +125,20 @@ def own_mapping(location: Location) -> Mapping:
     return mapped
 
 
-def read_small(location: Location, offset: int, nbytes: int) -> Array:
+def read_small(location: Location, offset: int, nbytes: int, own: bool = False) -> Array:
     """Return a copy of bytes of a small block, which the owner may use again at any time.
 
     The bytes are right if the generation is the same before and after they were read, because an owner
-    changes the generation before it writes. All results in this process share one copy.
+    changes the generation before it writes. All results in this process share one read-only copy;
+    `own` returns another, writable one.
     """
     key = (location, offset, nbytes)
+    if own:
+        return _aligned(_copy(*key), nbytes)
     memory = _copies.get(key)
     if memory is None:
         memory = _copy(*key)
+        memory.flags.writeable = False
         with _lock:
             memory = _copies.setdefault(key, memory)
     return _aligned(memory, nbytes)
@@ -153,7 +157,6 @@ def _copy(location: Location, offset: int, nbytes: int) -> Array:
         check_generation(fd, location)
     finally:
         os.close(fd)
-    memory.flags.writeable = False
     return memory
 
 

@@ -65,27 +65,43 @@ def open_file(path: str, location: Location) -> int:
     ------
     StaleHandleError, HandleAccessError, OSError
     """
-    resolved = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
-        status = os.fstat(resolved)
-        if not stat.S_ISREG(status.st_mode) or (status.st_ino, status.st_dev) != (
-            location.inode,
-            _memfd_device(),
-        ):
-            raise stale(location)
-        if status.st_uid != os.geteuid():
-            raise no_access(location, f"its memory belongs to user {status.st_uid}")
-        path = f"/proc/self/fd/{resolved}"
-        if os.readlink(path) != f"/memfd:{NAME} (deleted)":
-            raise stale(location)
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    finally:
-        os.close(resolved)
+        fd = open_memfd(path, NAME, location.inode)
+    except FileNotFoundError as error:
+        raise stale(location) from error
+    except OtherUserError as error:
+        raise no_access(location, str(error)) from error
     if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _NEEDED_SEALS != _NEEDED_SEALS:
         os.close(fd)
         # Its owner could shrink it, and the kernel would end this process by SIGBUS.
         raise no_access(location, "its memory is not sealed")
     return fd
+
+
+class OtherUserError(Exception):
+    """A memfd belongs to another user."""
+
+
+def open_memfd(path: str, name: str, inode: int, flags: int = os.O_RDONLY) -> int:
+    """Open the file at a path in ``/proc`` if it is the memfd of a name and an inode, of this user.
+
+    Raises
+    ------
+    FileNotFoundError
+        It is another file.
+    OtherUserError, OSError
+    """
+    resolved = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        status, path = os.fstat(resolved), f"/proc/self/fd/{resolved}"
+        is_memfd = stat.S_ISREG(status.st_mode) and status.st_dev == _memfd_device()
+        if not is_memfd or status.st_ino != inode or os.readlink(path) != f"/memfd:{name} (deleted)":
+            raise FileNotFoundError(errno.ENOENT, "it is another file")
+        if status.st_uid != os.geteuid():
+            raise OtherUserError(f"its memory belongs to user {status.st_uid}")
+        return os.open(path, flags | os.O_CLOEXEC)
+    finally:
+        os.close(resolved)
 
 
 @cache

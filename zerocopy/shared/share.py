@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy import registry
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.frames import Frames, to_frames
 from zerocopy.frames.header import ARRAY, kind_of
@@ -19,7 +20,7 @@ from zerocopy.shared.broker_client import VARIABLE, directory
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.handle import INDEXED, LARGEST_SMALL, SMALL, TABLE, Handle
 from zerocopy.shared.large_blocks import LargeBlocks
-from zerocopy.shared.objects import Shared, SharedArray, SharedTable
+from zerocopy.shared.objects import Shared, SharedArray, SharedDeviceArray, SharedTable
 from zerocopy.shared.reading import addresses
 from zerocopy.shared.segment import Array
 from zerocopy.shared.slabs import Slabs
@@ -39,7 +40,7 @@ def share(obj: Any) -> Shared:
     Parameters
     ----------
     obj : object
-        An array in host memory, or a table or column, of any framework.
+        An array in host memory or in CUDA memory, or a table or column in host memory, of any framework.
 
     Returns
     -------
@@ -64,6 +65,9 @@ def share(obj: Any) -> Shared:
     framework has read-only arrays; a write to any other result changes it for that process only.
     An object of up to 64 KiB is copied when it is opened.
 
+    An array in CUDA memory stays where it is, and its readers use the same memory. The driver must have a
+    handle for it: memory of ``cudaMalloc`` has one, memory of asynchronous pools does not.
+
     Examples
     --------
     >>> import numpy as np, zerocopy as zc
@@ -81,7 +85,8 @@ def share(obj: Any) -> Shared:
     if _configured != os.getpid():
         _configure()
     try:
-        return share_frames(to_frames(obj))
+        split = _host_frames(obj)
+        return _share_on_device(obj) if split is None else share_frames(split)
     except ZeroCopyError as error:
         raise error.with_context(asked=f"share({type(obj).__qualname__})") from error.__cause__
 
@@ -114,8 +119,7 @@ def share_frames(split: Frames, hand_on: bool = True) -> Shared:
     ----------
     split : Frames
     hand_on : bool
-        Whether other processes' memory is shared again as it is. Its handle becomes stale when the owner
-        frees the memory; False copies it.
+        Whether memory of other processes is shared again as it is, by this process's lease; False copies it.
     """
     if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
         return _share_array(split, hand_on)
@@ -133,6 +137,26 @@ def _share_array(split: Frames, hand_on: bool) -> Shared:
     block, flags = _allocate(count, [(0, frame)])
     handle = Handle(block.own_location(), flags, block.data, count, count, split.header)
     return SharedArray(handle, block, count)
+
+
+def _host_frames(obj: Any) -> Frames | None:
+    """Split an object; None if its memory is that of a device."""
+    try:
+        return to_frames(obj)
+    except UnsupportedConversionError as error:
+        if error.code != "other-device":
+            raise
+        return None
+
+
+def _share_on_device(obj: Any) -> Shared:
+    """Share an array in CUDA memory by the driver's handle of its allocation."""
+    from zerocopy.shared.cuda.exporting import share_array
+
+    framework = registry.by_type(type(obj))
+    name = "" if framework is None else framework.name
+    handle, ticket, copied = share_array(obj, name, large_blocks)
+    return SharedDeviceArray(handle, ticket, copied)
 
 
 def _share_frames(split: Frames, hand_on: bool) -> Shared:

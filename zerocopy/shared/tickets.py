@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import resource
-import stat
 import struct
 import time
 from collections import deque
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 
 from zerocopy import forks
 from zerocopy.shared.segment import create_memfd, seal_size
+from zerocopy.shared.segment_file import OtherUserError, open_memfd
 
 NAME = "zerocopy-tickets"
 #: How many tickets are inspected when one is issued: twice as many are found as are issued, or more.
@@ -216,17 +216,12 @@ def redeem(ticket: bytes) -> None:
     fields = Ticket(*_FIELDS.unpack(ticket))
     path = f"/proc/{fields.pid}/fd/{fields.fd}"
     try:
-        # Read before opening: opening a device or a pipe can block or have effects.
-        if os.readlink(path) != f"/memfd:{NAME} (deleted)":
-            return
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    except OSError:
+        fd = open_memfd(path, NAME, fields.inode, os.O_RDWR)
+    except (OSError, OtherUserError):
         return
     try:
-        status = os.fstat(fd)
         at = fields.slot * _WORD.size
-        is_page = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-        if not is_page or status.st_ino != fields.inode or at + _WORD.size > status.st_size:
+        if at + _WORD.size > os.fstat(fd).st_size:
             return
         (word,) = _WORD.unpack(os.pread(fd, _WORD.size, at))
         if word & ~_REDEEMED <= fields.number:  # else a later ticket has the slot
