@@ -26,9 +26,10 @@ X = np.arange(100_000)
 
 
 def can_unshare(*words: str) -> bool:
-    return shutil.which("unshare") is not None and not subprocess.run(
-        [*words, "true"], capture_output=True, check=False
-    ).returncode
+    return (
+        shutil.which("unshare") is not None
+        and not subprocess.run([*words, "true"], capture_output=True, check=False).returncode
+    )
 
 
 needs_namespace = pytest.mark.skipif(not can_unshare(*NAMESPACE), reason="PID namespaces need privileges")

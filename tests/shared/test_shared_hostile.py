@@ -75,7 +75,12 @@ def test_memory_without_seals(flags: int) -> None:
 def test_sizes_that_lie(size: int, flags: int) -> None:
     """Sparse files of any size take no memory here, and bytes past the end are refused."""
     with memfd(size) as fd:
-        for first, count in ((4096, 800), (size - 800 if size > 800 else 0, 800), (4096, 1 << 62), (0, 1 << 50)):
+        for first, count in (
+            (4096, 800),
+            (size - 800 if size > 800 else 0, 800),
+            (4096, 1 << 62),
+            (0, 1 << 50),
+        ):
             outcome = attempt(handle_of(fd, first, count, flags))
             assert isinstance(outcome, np.ndarray) or issubclass(outcome, zc.ZeroCopyError)  # type: ignore[arg-type]
             assert count == 800 or not isinstance(outcome, np.ndarray)
