@@ -36,6 +36,7 @@ PAGES = {
     "layout": "layouts-benchmarks.md",
     "pool": "pool-benchmarks.md",
     "pipeline": "pipeline-benchmarks.md",
+    "processes": "processes-benchmarks.md",
 }
 
 #: Descriptions of the GPU pages in ``docs/index.md``.

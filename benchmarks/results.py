@@ -234,7 +234,7 @@ def read(path: Path) -> Results:
     """
     plain = read_plain(path)
     try:
-        cases = {name: [_read_case(case) for case in section] for name, section in plain["sections"].items()}
+        cases = {name: [read_case(case) for case in section] for name, section in plain["sections"].items()}
         goals = [Goal(**{k: v for k, v in goal.items() if k != "met"}) for goal in plain["goals"]]
         facts = {k: v for k, v in plain.items() if k not in ("schema", "complete", "goals", "sections")}
         unlisted = sorted({name.partition("/")[0] for name in cases} - set(facts["suites"]))
@@ -335,7 +335,8 @@ def _read_timing(plain: dict[str, Any]) -> Timing:
     return timing
 
 
-def _read_case(plain: dict[str, Any]) -> Case:
+def read_case(plain: dict[str, Any]) -> Case:
+    """Return a case from its JSON."""
     entries = [
         Entry(
             e["label"],

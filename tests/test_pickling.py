@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import copyreg
 import io
 import pickle
@@ -207,12 +206,7 @@ def test_flags_and_categories_of_polars_stay() -> None:
     assert [column.flags["SORTED_DESC"] for column in result.get_columns()] == [False, True]
     categories = pl.Series("c", ["b", "a"], pl.Categorical)
     assert round_trip(categories).dtype == categories.dtype
-    objects = pl.Series("o", [object], pl.Object)
     assert round_trip(pl.LazyFrame({"x": [1]})).collect().equals(pl.DataFrame({"x": [1]}))
-    with pytest.raises(Exception) as expected:  # noqa: PT011 - the error is polars'
-        pickle.dumps(objects)
-    with pytest.raises(type(expected.value)):
-        pickling.dumps(objects)
 
 
 def test_types_of_pandas_stay() -> None:
@@ -399,9 +393,8 @@ def test_readonly_buffers_stay_readonly() -> None:
 
 def test_missing_buffers_and_changed_headers_are_errors() -> None:
     torch = pytest.importorskip("torch")
-    data, buffers = out_of_band(torch.arange(3.0))
+    data, _ = out_of_band(torch.arange(3.0))
     with pytest.raises(zc.ZeroCopyError):
         pickling.loads(data, buffers=[b"short"])
     with pytest.raises(pickle.UnpicklingError):
         pickling.loads(data, buffers=[])
-    assert copy.copy(buffers[0].raw().nbytes) == 12

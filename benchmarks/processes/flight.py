@@ -1,87 +1,73 @@
 """Arrow Flight on one machine: ``fetch`` by handle, compared with ``do_get``.
 
-The server runs in another process, and its contenders take turns with a memcpy of the same bytes::
-
-    python -m benchmarks.processes.flight
+The server runs in another process.
 """
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from time import perf_counter
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from benchmarks.children import environment
+from benchmarks.processes.objects import available, make, nbytes_of
+from benchmarks.processes.row import Contender, memcpy, row
+from benchmarks.suite import Case, Settings
 
-ROWS, COLUMNS = 1_000_000, 10
 TCP = "grpc://127.0.0.1:0"
+#: Cases: the server makes another table for each call, which it shares first; or it keeps one table.
+NEW, KEPT = "Flight", "Flight, a table that the server keeps"
 
 
-def rows(rounds: int = 9, count: int = ROWS) -> list[tuple[str, float, float]]:
-    """Measure a table of float64 columns, interleaved.
-
-    Parameters
-    ----------
-    rounds : int
-        Calls of each side.
-    count : int
-        Rows of the table, which has `COLUMNS` columns.
-
-    Returns
-    -------
-    list of (str, float, float)
-        The side; the median of its calls; the median of the memcpy, in seconds.
-    """
-    import numpy as np
-
-    source = np.ones(count * COLUMNS)
-    target = np.ones_like(source)
+def rows(settings: Settings) -> Iterator[Case]:
+    """Yield the cases of a table of pyarrow."""
+    if "pyarrow" not in available(settings):
+        return
+    nbytes = nbytes_of("pyarrow", settings, 0)
     with ExitStack() as stack:
-        sides: dict[str, Callable[[], Any]] = {"memcpy": lambda: np.copyto(target, source)}
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        for name, location in (("grpc", TCP), ("unix socket", f"grpc+unix://{folder}/s")):
-            client = stack.enter_context(_client(location, count))
-            sides |= {f"{side}, {name}": call for side, call in _sides(client).items()}
-        samples: dict[str, list[float]] = {side: [] for side in sides}
-        for turn in range(rounds + 1):
-            for side, call in sides.items():
-                start = perf_counter()
-                result = call()
-                taken = perf_counter() - start
-                del result  # not within the time: it frees or unmaps the memory
-                if turn:  # the first turn is the warm-up
-                    samples[side].append(taken)
-    medians = {side: statistics.median(taken) for side, taken in samples.items()}
-    memcpy = medians.pop("memcpy")
-    return [(side, median, memcpy) for side, median in medians.items()]
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        locations = {"grpc": TCP, "unix socket": f"grpc+unix://{folder / 's'}"}
+        clients = {name: stack.enter_context(_client(where, nbytes)) for name, where in locations.items()}
+        for question, ticket in ((NEW, b"new"), (KEPT, b"kept")):
+            contenders = [memcpy(nbytes)]
+            for name, client in clients.items():
+                contenders += [
+                    Contender(f"do_get, {name}", "idiom", partial(_discard, _do_get(client, ticket))),
+                    Contender(f"fetch, {name}", "ours", partial(_discard, _fetch(client, ticket))),
+                ]
+            yield row(f"{question}, pyarrow", contenders, settings)
 
 
-def _sides(client: Any) -> dict[str, Callable[[], Any]]:
+def _discard(call: Callable[[], Any]) -> None:
+    """Call, and return None, so that all of the call counts."""
+    call()
+
+
+def _do_get(client: Any, ticket: bytes) -> Callable[[], Any]:
+    from pyarrow import flight
+
+    return lambda: client.do_get(flight.Ticket(ticket)).read_all()
+
+
+def _fetch(client: Any, ticket: bytes) -> Callable[[], Any]:
     from pyarrow import flight
 
     from zerocopy.integrations.flight import fetch
 
-    def descriptor(name: str) -> Any:
-        return flight.FlightDescriptor.for_command(name)
-
-    return {
-        "do_get": lambda: client.do_get(flight.Ticket(b"kept")).read_all(),
-        "fetch, a table that the server keeps": lambda: fetch(client, descriptor("kept")),
-        "fetch, a table that the server makes for the call": lambda: fetch(client, descriptor("new")),
-    }
+    return lambda: fetch(client, flight.FlightDescriptor.for_command(ticket))
 
 
 @contextmanager
-def _client(location: str, count: int) -> Iterator[Any]:
+def _client(location: str, nbytes: int) -> Iterator[Any]:
     """Start a server in another process and connect to it."""
     from pyarrow import flight
 
-    command = [sys.executable, "-m", "benchmarks.processes.flight", location, str(count)]
+    command = [sys.executable, "-m", "benchmarks.processes.flight", location, str(nbytes)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
     try:
         assert process.stdout is not None
@@ -93,22 +79,22 @@ def _client(location: str, count: int) -> Iterator[Any]:
         process.communicate()
 
 
-def _serve(location: str, count: int) -> None:
-    import numpy as np
-    import pyarrow as pa
+def _serve(location: str, nbytes: int) -> None:
     from pyarrow import flight
 
     from zerocopy.integrations.flight import serve_exchange
 
-    kept = pa.table({f"c{i}": np.ones(count) for i in range(COLUMNS)})
+    kept = make("pyarrow", nbytes)
+
+    def table(command: bytes) -> Any:
+        return kept if command == b"kept" else kept.replace_schema_metadata()
 
     class Server(flight.FlightServerBase):
         def do_get(self, context: Any, ticket: Any) -> Any:
-            return flight.RecordBatchStream(kept)
+            return flight.RecordBatchStream(table(ticket.ticket))
 
         def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-            table = kept if descriptor.command == b"kept" else kept.replace_schema_metadata()
-            serve_exchange(table, reader, writer)
+            serve_exchange(table(descriptor.command), reader, writer)
 
     server = Server(location)
     print(server.port, flush=True)
@@ -116,8 +102,4 @@ def _serve(location: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        _serve(sys.argv[1], int(sys.argv[2]))
-    else:
-        for side, seconds, memcpy in rows():
-            print(f"{side:64} {seconds * 1e3:8.3f} ms = {seconds / memcpy:6.3f}x memcpy")
+    _serve(sys.argv[1], int(sys.argv[2]))

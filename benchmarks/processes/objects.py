@@ -16,7 +16,7 @@ TABLES = ("pyarrow", "pandas", "polars")
 #: Columns of float64 in a table.
 COLUMNS = 10
 #: Rows of the table with 80 MB, and in a quick run.
-ROWS, QUICK_ROWS = 1_000_000, 10_000
+ROWS, QUICK_ROWS = 1_000_000, 200_000
 
 
 def available(settings: Settings) -> tuple[str, ...]:

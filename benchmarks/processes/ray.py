@@ -1,89 +1,34 @@
-"""``ray.put`` and ``ray.get``: Ray alone, and with zerocopy's serializers; in turns, in one process.
-
-``python -m benchmarks.processes.ray`` prints the medians of one run on a local cluster.
-"""
+"""``ray.put`` and ``ray.get``: Ray alone, and with zerocopy's serializers, on a local cluster."""
 
 from __future__ import annotations
 
 import gc
-import statistics
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from time import perf_counter
+from functools import partial
 from typing import Any
 
-import numpy as np
+from benchmarks.processes.objects import available, make, nbytes_of
+from benchmarks.processes.row import Contender, elapsed, memcpy, row, size
+from benchmarks.suite import Case, Settings
 
-MIB = 1 << 20
-VALUES = 64 * MIB // 4
-ROWS, COLUMNS = 1_000_000, 10
-STORE = 1 << 30
-SIDES = ("today", "zerocopy")
+#: Figures: how the private memory of another process grows when it gets the object.
+PRIVATE, PRIVATE_TODAY = "bytes private to the reader", "bytes private to the reader without zerocopy"
+#: NumPy, pyarrow and pandas are stored out of band by Ray itself.
+FRAMEWORKS = ("torch", "jax", "tensorflow", "polars")
+TODAY, OURS = "Ray", "Ray and zerocopy"
 
-
-@dataclass(frozen=True)
-class Row:
-    """The medians of one framework on one side.
-
-    Attributes
-    ----------
-    framework, side : str
-        `side` is one of `SIDES`.
-    nbytes : int
-        Size of the object.
-    put, get : float
-        Seconds of ``ray.put`` and of ``ray.get`` in the same process.
-    memcpy : float
-        Seconds of a copy of `nbytes` bytes to memory that was written before, in the same rounds.
-    private : int
-        Bytes by which the private memory of another process grew when it got the object; the smallest of
-        three.
-    """
-
-    framework: str
-    side: str
-    nbytes: int
-    put: float
-    get: float
-    memcpy: float
-    private: int
-
-    def __str__(self) -> str:
-        put, get = (f"{t * 1e3:7.2f} ms = {t / self.memcpy:6.2f}x" for t in (self.put, self.get))
-        return (
-            f"{self.framework:10} {self.side:9} put {put}  get {get}  private {self.private / MIB:5.1f} MiB"
-        )
+_STORE_BYTES = 1 << 30
 
 
-def objects() -> dict[str, Callable[[], Any]]:
-    """Return functions that make one object of each framework."""
-
-    def torch() -> Any:
-        import torch
-
-        return torch.from_numpy(_values())
-
-    def jax() -> Any:
-        import jax.numpy
-
-        return jax.numpy.array(_values()).block_until_ready()
-
-    def tensorflow() -> Any:
-        import tensorflow
-
-        return tensorflow.constant(_values())
-
-    def polars() -> Any:
-        import polars
-
-        return polars.DataFrame({f"c{i}": np.random.default_rng(i).random(ROWS) for i in range(COLUMNS)})
-
-    return {"torch": torch, "jax": jax, "tensorflow": tensorflow, "polars": polars}
-
-
-def _values() -> Any:
-    return np.random.default_rng(0).random(VALUES, np.float32)
+def rows(settings: Settings) -> Iterator[Case]:
+    """Yield the cases of each framework."""
+    names = [name for name in available(settings) if name in FRAMEWORKS]
+    if not names:
+        return
+    with cluster() as reader:
+        for name in names:
+            yield from _cases(name, reader, settings)
 
 
 @contextmanager
@@ -96,18 +41,16 @@ def cluster() -> Iterator[Any]:
     ray.init(
         address="local",
         num_cpus=2,
-        object_store_memory=STORE,
+        object_store_memory=_STORE_BYTES,
         include_dashboard=False,
         configure_logging=False,
         log_to_driver=False,
         runtime_env=runtime_env(),
     )
     try:
-        # Pages of the store that were never written take seven times as long.
-        touched = [ray.put(_values()) for _ in range(STORE // (VALUES * 4) - 2)]
-        del touched
         yield ray.remote(_Reader).remote()
     finally:
+        switch(TODAY)
         ray.shutdown()
 
 
@@ -129,59 +72,46 @@ class _Reader:
         return int(psutil.Process().memory_full_info().uss - before)
 
 
-def measure(rounds: int = 9) -> list[Row]:
-    """Return the rows of each framework and side, on a cluster of their own."""
-    with cluster() as reader:
-        return [row for name, make in objects().items() for row in _rows(name, make(), reader, rounds)]
-
-
-def _rows(name: str, obj: Any, reader: Any, rounds: int) -> list[Row]:
-    nbytes = ROWS * COLUMNS * 8 if name == "polars" else VALUES * 4
-    source, target = np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
-    times: dict[str, list[tuple[float, float]]] = {side: [] for side in SIDES}
-    copies = []
-    for i in range(-1, rounds):  # the first round is not counted
-        for side in SIDES if i % 2 else SIDES[::-1]:
-            pair = _put_and_get(obj, side)
-            if i >= 0:
-                times[side].append(pair)
-        start = perf_counter()
-        np.copyto(target, source)
-        copies.append(perf_counter() - start)
-    medians = {side: [statistics.median(each) for each in zip(*times[side], strict=True)] for side in SIDES}
-    memcpy = statistics.median(copies)
-    return [Row(name, side, nbytes, *medians[side], memcpy, _private(obj, side, reader)) for side in SIDES]
-
-
-def _put_and_get(obj: Any, side: str) -> tuple[float, float]:
+def _cases(framework: str, reader: Any, settings: Settings) -> Iterator[Case]:
     import ray
 
-    _switch(side)
-    start = perf_counter()
-    reference = ray.put(obj)
-    middle = perf_counter()
-    result = ray.get(reference)
-    end = perf_counter()
-    del result
-    return middle - start, end - middle
+    nbytes = nbytes_of(framework, settings, size(settings))
+    obj = make(framework, nbytes)
+
+    def put(side: str) -> int:
+        switch(side)
+        return elapsed(lambda: ray.put(obj))
+
+    def contenders(call: Callable[[str], int]) -> list[Contender]:
+        ours = Contender(OURS, "ours", partial(call, OURS))
+        return [Contender(TODAY, "idiom", partial(call, TODAY)), ours, memcpy(nbytes)]
+
+    yield row(f"Ray put, {framework}", contenders(put), settings)
+    references = {}
+    for side in (TODAY, OURS):
+        switch(side)
+        references[side] = ray.put(obj)
+
+    def get(side: str) -> int:
+        switch(side)
+        return elapsed(lambda: ray.get(references[side]))
+
+    # The least of three: other work of the process also grows its memory.
+    grown = {
+        side: float(min(ray.get(reader.growth.remote([references[side]])) for _ in range(3)))
+        for side in references
+    }
+    figures = {PRIVATE: _mebibytes(grown[OURS]), PRIVATE_TODAY: _mebibytes(grown[TODAY])}
+    yield row(f"Ray get, {framework}", contenders(get), settings, figures)
 
 
-def _private(obj: Any, side: str, reader: Any) -> int:
-    import ray
-
-    _switch(side)
-    growths = [ray.get(reader.growth.remote([ray.put(obj)])) for _ in range(3)]
-    return max(min(growths), 0)  # the framework frees caches meanwhile
+def _mebibytes(nbytes: float) -> float:
+    """Return bytes rounded to whole MiB: reading an object also allocates some pages for Python."""
+    return float(round(nbytes / 2**20) << 20)
 
 
-def _switch(side: str) -> None:
+def switch(side: str) -> None:
+    """Install or remove zerocopy's serializers in this process."""
     from zerocopy.integrations.ray import install, uninstall
 
-    install() if side == "zerocopy" else uninstall()
-
-
-if __name__ == "__main__":
-    from benchmarks.processes.ray import measure as _measure  # not of __main__, which the actor cannot import
-
-    for _row in _measure():
-        print(_row)
+    install() if side == OURS else uninstall()

@@ -20,7 +20,7 @@ from benchmarks.timing import Loop, Pace, Statement, measure
 #: The label of the reference to which all times are compared.
 MEMCPY = "memcpy"
 #: The object that engines exchange.
-NBYTES, QUICK_NBYTES = 64 << 20, 1 << 20
+NBYTES, QUICK_NBYTES = 64 << 20, 16 << 20
 
 _ROUNDS, _QUICK_ROUNDS = 15, 5
 _PATIENCE, _QUICK_PATIENCE = 1_500_000_000, 50_000_000
@@ -72,10 +72,12 @@ def row(
     settings: Settings,
     figures: dict[str, float] | None = None,
     remarks: Sequence[str] = (),
+    rounds: int = _ROUNDS,
 ) -> Case:
-    """Time contenders in turns, and return the case."""
+    """Time contenders in turns, in at most `rounds` rounds, and return the case."""
     statements = {one.label: Timed("", {}, one.call) for one in contenders}
-    timings = measure(statements, pace(settings))
+    own = pace(settings)
+    timings = measure(statements, replace(own, rounds=min(own.rounds, rounds)))
     entries = [Entry(one.label, one.role, timings[one.label]) for one in contenders]
     return Case(name, entries, figures or {}, list(remarks))
 

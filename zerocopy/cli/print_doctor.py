@@ -17,6 +17,7 @@ def print_doctor(document: dict[str, Any], out: Output) -> None:
     _print_machine(document, out)
     _print_frameworks(document["frameworks"], out)
     _print_pool(document["pool"], out)
+    _print_processes(document["processes"], out)
     _print_extras(document["extras"], out)
 
 
@@ -116,6 +117,18 @@ def _print_pool(pool: dict[str, Any], out: Output) -> None:
             what.append(f"\n{row['remedy']}", "dim")
         table.add_row(_sign(served, out), Text(row["framework"], "bold"), row["status"], what)
     out.show(settings, table)
+
+
+def _print_processes(document: dict[str, Any], out: Output) -> None:
+    checks, engines = _grid(out, "share() needs", "here"), _grid(out, "engine", "version", "")
+    for row in document["checks"]:
+        detail = Text(printable(row["detail"]))
+        checks.add_row(_sign(row["works"], out), Text(row["name"], "bold"), detail)
+    for row in document["engines"]:
+        why = "" if row["works"] else f"needs {row['wanted']}: {row['install']}"
+        version = row["version"] or Text("-", "dim")
+        engines.add_row(_sign(row["works"], out), Text(row["name"], "bold"), version, Text(why, "dim"))
+    out.show("", Text("Processes", "bold"), checks, "", engines)
 
 
 def _print_extras(document: dict[str, Any], out: Output) -> None:

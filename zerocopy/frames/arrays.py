@@ -56,17 +56,18 @@ def array_frame(array: Array, name: str, standard: DType | None = None) -> tuple
     if flags.c_contiguous:
         flat = array
     else:
-        order = _dense_order(array)
+        order = dense_order(array)
         if order:
             flat = array.transpose(order)
         else:
             flat = np.ascontiguousarray(array)
             copied = flat.nbytes
-    frame = flat.reshape(-1).view(np.uint8) if array.nbytes else _NO_BYTES
-    return _header(name, dtype, standard, array.shape, order), [frame], copied
+    flat = flat if flat.ndim == 1 else flat.reshape(-1)
+    frame = flat.view(np.uint8) if flat.nbytes else _NO_BYTES
+    return array_header(name, dtype, standard, array.shape, order), [frame], copied
 
 
-def _dense_order(array: Array) -> tuple[int, ...]:
+def dense_order(array: Array) -> tuple[int, ...]:
     """Return the axes by decreasing stride if the elements have no gaps in this order, else ()."""
     strides, shape = array.strides, array.shape
     order = tuple(sorted(range(array.ndim), key=lambda i: (strides[i], shape[i]), reverse=True))
@@ -74,9 +75,10 @@ def _dense_order(array: Array) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _header(
+def array_header(
     name: str, dtype: np.dtype[Any], standard: DType | None, shape: tuple[int, ...], order: tuple[int, ...]
 ) -> bytes:
+    """Return the header of an array; `order` as in `Layout`."""
     of_type = standard.name if standard is not None and not standard.in_numpy else describe_dtype(dtype)
     counts = struct.pack(f"<BB{len(shape)}Q", len(shape), bool(order), *shape)
     return b"".join((start(ARRAY), text(name), text(of_type), counts, bytes(order)))

@@ -26,6 +26,8 @@ TABLE = 1
 SMALL = 2
 #: The data begins with an index of several frames.
 INDEXED = 4
+#: The array is in CUDA memory; the data is its `zerocopy.shared.cuda.descriptor.Descriptor`.
+DEVICE = 8
 #: The most bytes of data in a slab. Copying 64 KiB takes less time than mapping a segment.
 LARGEST_SMALL = 64 * 1024
 _UNCHANGED = "pass the bytes of a handle unchanged: bytes(shared)"
@@ -39,13 +41,13 @@ class Handle(NamedTuple):
     location : Location
         Its block.
     flags : int
-        `TABLE`, `SMALL` and `INDEXED`.
+        `TABLE`, `SMALL`, `INDEXED` and `DEVICE`.
     first, length : int
         The first byte of its data in the segment, and the bytes of its data.
     nbytes : int
         The bytes of the object, without its index.
     header : bytes
-        The header of `zerocopy.frames`, if the data is one frame; else empty.
+        The header of `zerocopy.frames`, unless the data is `INDEXED`; then empty.
     """
 
     location: Location
@@ -87,7 +89,7 @@ def parse(data: bytes) -> Handle:
         raise _invalid(f"its {len(data):,} bytes do not match the length in it")
     if zlib.crc32(data) != _RESIDUE:
         raise _invalid("its checksum does not match: it was damaged on the way")
-    if flags & ~(TABLE | SMALL | INDEXED):
+    if flags & ~(TABLE | SMALL | INDEXED | DEVICE):
         raise _invalid(f"its flags {flags:#x} are unknown")
     return Handle(Location._make(fields[5:-2]), flags, first, length, nbytes, data[_FIELDS.size : end])
 

@@ -6,10 +6,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from zerocopy import registry
+from zerocopy.describe import describe_array
 from zerocopy.errors import ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.shared.errors import StaleHandleError
-from zerocopy.shared.handle import TABLE, Handle, parse
+from zerocopy.shared.handle import DEVICE, TABLE, Handle, parse
 from zerocopy.shared.opening import framework_of, open_array, open_table
 from zerocopy.source import Source, type_name
 from zerocopy.tables.column import Table
@@ -165,9 +166,23 @@ class SharedTable(Shared):
         return open_table(self.handle)
 
 
+class SharedDeviceArray(Shared):
+    """A handle of an array in CUDA memory."""
+
+    __slots__ = ()
+
+    def __zerocopy_open__(self) -> Any:
+        """Return the array over the memory, as an object of its framework or of CUDA's interface."""
+        from zerocopy.shared.cuda.opening import open_device_array
+
+        return open_device_array(self.handle)
+
+
 def restore(data: bytes) -> Shared:
     """Return the handle of bytes; see `Shared.from_bytes`. Pickle calls it."""
     handle = parse(data)
+    if handle.flags & DEVICE:
+        return SharedDeviceArray(handle)
     return (SharedTable if handle.flags & TABLE else SharedArray)(handle)
 
 
@@ -181,13 +196,13 @@ class SharedFramework(Framework):
 
     def source(self, obj: Any) -> Source:
         opened = obj.__zerocopy_open__()
-        framework = registry.by_type(type(opened))
-        assert framework is not None
-        source = framework.source(opened)
+        source = describe_array(opened)
         source.name = type_name(obj)
         return source
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
+        if isinstance(obj, SharedDeviceArray):
+            return None
         opened = obj.__zerocopy_open__()
         framework = registry.by_type(type(opened))
         assert framework is not None

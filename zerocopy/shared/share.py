@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy import registry
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.frames import Frames, to_frames
 from zerocopy.frames.header import ARRAY, kind_of
@@ -19,7 +20,7 @@ from zerocopy.shared.broker_client import VARIABLE, directory
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.handle import INDEXED, LARGEST_SMALL, SMALL, TABLE, Handle
 from zerocopy.shared.large_blocks import LargeBlocks
-from zerocopy.shared.objects import Shared, SharedArray, SharedTable
+from zerocopy.shared.objects import Shared, SharedArray, SharedDeviceArray, SharedTable
 from zerocopy.shared.reading import addresses
 from zerocopy.shared.segment import Array
 from zerocopy.shared.slabs import Slabs
@@ -39,7 +40,7 @@ def share(obj: Any) -> Shared:
     Parameters
     ----------
     obj : object
-        An array in host memory, or a table or column, of any framework.
+        An array in host memory or in CUDA memory, or a table or column in host memory, of any framework.
 
     Returns
     -------
@@ -64,6 +65,9 @@ def share(obj: Any) -> Shared:
     framework has read-only arrays; a write to any other result changes it for that process only.
     An object of up to 64 KiB is copied when it is opened.
 
+    An array in CUDA memory stays where it is, and its readers use the same memory. The driver must have a
+    handle for it: memory of ``cudaMalloc`` has one, memory of asynchronous pools does not.
+
     Examples
     --------
     >>> import numpy as np, zerocopy as zc
@@ -81,7 +85,8 @@ def share(obj: Any) -> Shared:
     if _configured != os.getpid():
         _configure()
     try:
-        return share_frames(to_frames(obj))
+        split = _host_frames(obj)
+        return _share_on_device(obj) if split is None else share_frames(split)
     except ZeroCopyError as error:
         raise error.with_context(asked=f"share({type(obj).__qualname__})") from error.__cause__
 
@@ -125,13 +130,33 @@ def _share_array(split: Frames, hand_on: bool) -> Shared:
     """Share one frame, whose header travels in the handle."""
     frame = split.frames[0]
     count = frame.nbytes
-    owner = _owner(frame, hand_on)
+    owner, first = _owner(frame, hand_on)
     if owner is not None:
-        handle = Handle(owner.own_location(), 0, _place(frame, owner), count, count, split.header)
+        handle = Handle(owner.own_location(), 0, first, count, count, split.header)
         return SharedArray(handle, owner, split.copied_bytes)
     block, flags = _allocate(count, [(0, frame)])
     handle = Handle(block.own_location(), flags, block.data, count, count, split.header)
     return SharedArray(handle, block, count)
+
+
+def _host_frames(obj: Any) -> Frames | None:
+    """Split an object; None if its memory is that of a device."""
+    try:
+        return to_frames(obj)
+    except UnsupportedConversionError as error:
+        if error.code != "other-device":
+            raise
+        return None
+
+
+def _share_on_device(obj: Any) -> Shared:
+    """Share an array in CUDA memory by the driver's handle of its allocation."""
+    from zerocopy.shared.cuda.exporting import share_array
+
+    framework = registry.by_type(type(obj))
+    name = "" if framework is None else framework.name
+    handle, ticket, copied = share_array(obj, name, large_blocks)
+    return SharedDeviceArray(handle, ticket, copied)
 
 
 def _share_frames(split: Frames, hand_on: bool) -> Shared:
@@ -151,14 +176,14 @@ def share_buffers(
     """
     owners: dict[Any, int] = {}
     places = [_owner(frame, hand_on) for frame in frames]
-    for owner in places:
+    for owner, _ in places:
         if owner is not None:
             owners.setdefault(owner, len(owners))
     at = index.size(header, len(owners), len(frames))
     entries, written = [], []
-    for frame, owner in zip(frames, places, strict=True):
+    for frame, (owner, first) in zip(frames, places, strict=True):
         if owner is not None:
-            entries.append((owners[owner], _place(frame, owner), frame.nbytes))
+            entries.append((owners[owner], first, frame.nbytes))
             continue
         at += -at % _ALIGNMENT
         entries.append((index.SAME_BLOCK, at, frame.nbytes))
@@ -174,18 +199,16 @@ def share_buffers(
     return (SharedTable if table else SharedArray)(handle, (block, *owners), copied)
 
 
-def _owner(frame: Array, hand_on: bool) -> Any:
-    """Return the block or mapping that has a frame's bytes as they are now, or None."""
+def _owner(frame: Array, hand_on: bool) -> tuple[Any, int]:
+    """Return the block or mapping that has a frame's bytes as they are now, and the first in its segment.
+
+    None, and 0, if there is no such block.
+    """
     first, count = address(frame), frame.nbytes
     owner = addresses.find(first, first + count) if count else None
-    if not hand_on and not isinstance(owner, Block):
-        return None
-    return owner if owner is not None and owner.can_hand_on(first, count) else None
-
-
-def _place(frame: Array, owner: Any) -> int:
-    """Return the first byte of a frame in the segment of its owner."""
-    return address(frame) - owner.extent[0]  # type: ignore[no-any-return]
+    if owner is None or not (hand_on or isinstance(owner, Block)) or not owner.can_hand_on(first, count):
+        return None, 0
+    return owner, first - owner.extent[0]
 
 
 def _allocate(nbytes: int, frames: Sequence[tuple[int, Array]]) -> tuple[Block, int]:

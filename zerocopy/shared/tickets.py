@@ -193,6 +193,7 @@ class _Page:
     """The words of the tickets, to which other processes of this user may write."""
 
     def __init__(self) -> None:
+        self.fd = self.inode = -1
         self.fd = create_memfd(NAME)
         os.ftruncate(self.fd, _SLOTS * _WORD.size)
         seal_size(self.fd)

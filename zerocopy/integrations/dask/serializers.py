@@ -153,7 +153,7 @@ def _shared(
     if sum(buffer.nbytes for buffer in buffers) < SMALLEST:
         return None
     try:
-        shared = share_buffers(buffers)
+        shared = share_buffers(buffers, hand_on=False)
     except SharedMemoryError:
         return None
     header = {_KEY: {**message, "handle": bytes(shared)}}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 from collections.abc import Sequence
 from multiprocessing import util
 from multiprocessing.reduction import ForkingPickler
@@ -21,9 +22,10 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy.errors import ZeroCopyError
+from zerocopy.frames import to_frames
 from zerocopy.frames.hook import hook_of
 from zerocopy.integrations.multiprocessing.sending import MINIMUM, by_handle
-from zerocopy.pickling import Pickler
+from zerocopy.pickling import Pickler, restore
 from zerocopy.shared.tickets import InFlight, Tickets
 
 #: How long a process waits at its end for the receivers of its objects.
@@ -166,15 +168,26 @@ def _reduced(obj: Any) -> Any:
             selected = _selected[cls] = _is_selected(cls)
     except TypeError:  # the type has a metaclass without a hash
         return None
-    if not selected or _nbytes(obj) < MINIMUM or _is_shared(obj):
+    if not selected or _nbytes(obj) < MINIMUM:
         return None
-    reduced = _pickler.reducer_override(obj)
-    if reduced is NotImplemented:
-        # NumPy itself gives the buffer of an array without gaps.
-        if cls is not np.ndarray or obj.dtype.hasobject:
-            return None
-        reduced = obj.__reduce_ex__(5)
-    return by_handle(reduced, _tickets) if len(reduced) == 2 else None
+    reduced = _of_ndarray(obj) if cls is np.ndarray else _pickler.reducer_override(obj)
+    return None if reduced is NotImplemented or _is_shared(obj) else by_handle(reduced, _tickets)
+
+
+def _of_ndarray(array: Any) -> Any:
+    """Return the reduction of a NumPy array, as `Pickler.reducer_override` does for other frameworks."""
+    dtype = array.dtype
+    if dtype.hasobject:
+        return NotImplemented
+    # NumPy itself gives the buffers of records, and not those of dates.
+    if dtype.fields is not None or dtype.metadata is not None:
+        reduced = array.__reduce_ex__(5)
+        return reduced if len(reduced) == 2 else NotImplemented
+    try:
+        split = to_frames(array)
+    except ZeroCopyError:
+        return NotImplemented
+    return restore, (split.header, pickle.PickleBuffer(split.frames[0]))  # type: ignore[arg-type]
 
 
 def _is_selected(cls: type) -> bool:

@@ -1,0 +1,95 @@
+"""Processes: each exchange as a multiple of a memcpy, and the cost of one more reader, segment and worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.plots import style
+from benchmarks.processes.goals import PROMISES
+from benchmarks.processes.scale import curves
+from benchmarks.results import Results
+
+_ROW = 0.21  # inches
+_TICKS = (0.001, 0.01, 0.1, 1, 10, 100)
+_PANELS = {"readers": "leases of one segment", "segments": "live segments", "workers": "workers at once"}
+
+#: A row: the question and the framework, today's multiple, and that of zerocopy.
+Row = tuple[str, float, float]
+
+
+def draw(results: Results) -> Any:
+    """Draw a row for each exchange and framework: today, and with zerocopy."""
+    rows = list(_rows(results))
+    figure = style.new_figure(_ROW * len(rows) + 1.5)
+    style.reserve(figure, above=0.55, below=0.4)
+    axis = figure.subplots()
+    axis.set(xscale="log", ylim=(len(rows) - 0.4, -0.6))
+    for y, (_, today, ours) in enumerate(rows):
+        axis.plot([today, ours], [y, y], color=style.TEXT, alpha=0.5, linewidth=0.8, zorder=2)
+        axis.plot(today, y, "D", color=style.OTHER, markersize=4, zorder=3, label="" if y else "today")
+        axis.plot(ours, y, "o", color=style.OURS, markersize=5, zorder=4, label="" if y else "zerocopy")
+    axis.axvline(1, color=style.TEXT, linewidth=1.4)
+    axis.set_yticks(range(len(rows)), [name for name, _, _ in rows], fontsize=7.5)
+    least, most = axis.get_xlim()
+    ticks = [tick for tick in _TICKS if least <= tick <= most]
+    axis.minorticks_off()
+    axis.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
+    axis.tick_params(length=0)
+    axis.grid(axis="x")
+    axis.spines["left"].set_visible(False)
+    axis.legend(loc="lower left", ncols=2, bbox_to_anchor=(-0.02, 1.0), handletextpad=0.2)
+    style.head(
+        figure,
+        "From one process to another: time as a multiple of a memcpy",
+        "Of the same bytes, in the same run; Dask: of an empty task. Less is better.",
+    )
+    style.footer(figure, results, "torch", "jax", "pyarrow", "distributed", "ray")
+    return figure
+
+
+def _rows(results: Results) -> Iterator[Row]:
+    """Yield the cases of goals that compare a time with today's."""
+    sections = {key: cases for key, cases in results.cases.items() if key.startswith("processes/")}
+    cases = [case for section in sections.values() for case in section]
+    for promise in PROMISES:
+        if promise.unit != "x":
+            continue
+        for case in cases:
+            today = promise.today(case) if promise.concerns(case) else None
+            ours = promise.measure(case) if today else None
+            if today and ours and ours > 0:
+                yield case.name, today, ours
+
+
+def draw_scale(results: Results) -> Any:
+    """Draw a panel for each count, with a line for each cost."""
+    panels = {
+        title: curves(results.cases[f"processes/{name}"])
+        for name, title in _PANELS.items()
+        if results.cases.get(f"processes/{name}")
+    }
+    figure = style.new_figure(3.6)
+    style.reserve(figure, above=0.55, below=0.4)
+    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for axis, (title, lines) in zip(axes, panels.items(), strict=True):
+        axis.set(xscale="log", yscale="log", title=title)
+        for (label, points), color in zip(lines.items(), style.SERIES, strict=False):
+            counts = sorted(points)
+            axis.plot(counts, [points[n] for n in counts], marker="o", markersize=3, color=color, label=label)
+        counts = sorted({n for points in lines.values() for n in points})
+        axis.set_xticks([counts[0], counts[-1]], [f"{counts[0]:,.0f}", f"{counts[-1]:,.0f}"])
+        axis.minorticks_off()
+        axis.grid(axis="y")
+        axis.legend(loc="lower left", bbox_to_anchor=(-0.04, -0.02), fontsize=7, handlelength=1.2)
+    times = [time for lines in panels.values() for points in lines.values() for time in points.values()]
+    axes[0].set_ylim(min(times) / 12, max(times) * 2)  # room for the legends below the lines
+    decades = [10.0**power for power in range(2, 9) if min(times) / 12 <= 10.0**power <= max(times) * 2]
+    axes[0].set_yticks(decades, [style.time(decade).replace(".0", "") for decade in decades])
+    style.head(
+        figure,
+        "The cost of one more reader, segment and worker",
+        "Time of one call; for workers, CPU time. Flat: one more costs the others nothing.",
+    )
+    style.footer(figure, results)
+    return figure
