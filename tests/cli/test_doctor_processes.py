@@ -98,8 +98,8 @@ def test_a_child_that_cannot_open_the_segment_is_reported(monkeypatch: pytest.Mo
     assert "exit code -6" in rows()["opening"]["detail"]
 
 
-def test_a_stale_handle_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "_host_id", lambda pid: bytes(host.SIZE))
+def test_a_handle_that_the_child_refuses_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "_host_id", lambda: bytes(host.SIZE))
     assert "OtherHostError" in rows()["opening"]["detail"]
 
 
@@ -124,7 +124,9 @@ def test_a_low_limit_of_file_descriptors_is_reported(monkeypatch: pytest.MonkeyP
 
 def test_a_container_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "pid_namespace", lambda: 4026532000)
-    assert "container" in processes._namespace()["detail"]
+    assert processes._namespace()["detail"].startswith("a container's; ZEROCOPY_BROKER=1")
+    monkeypatch.setenv("ZEROCOPY_BROKER", "1")
+    assert "a broker lets" in processes._namespace()["detail"]
 
 
 def test_a_missing_dev_shm_is_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

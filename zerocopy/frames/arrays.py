@@ -62,7 +62,8 @@ def array_frame(array: Array, name: str, standard: DType | None = None) -> tuple
         else:
             flat = np.ascontiguousarray(array)
             copied = flat.nbytes
-    frame = flat.reshape(-1).view(np.uint8) if array.nbytes else _NO_BYTES
+    flat = flat if flat.ndim == 1 else flat.reshape(-1)
+    frame = flat.view(np.uint8) if flat.nbytes else _NO_BYTES
     return array_header(name, dtype, standard, array.shape, order), [frame], copied
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import struct
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from zerocopy import forks
@@ -21,8 +21,9 @@ from zerocopy._engine.convert import convert
 from zerocopy.errors import ZeroCopyError
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError
 from zerocopy.shared.host import host_id
-from zerocopy.shared.objects import Shared
-from zerocopy.shared.share import share
+
+if TYPE_CHECKING:
+    from zerocopy.shared.objects import Shared
 
 _MAGIC, _VERSION = b"ZCFL", 1
 _HEAD = struct.Struct("<4sBB")
@@ -127,6 +128,8 @@ class _Kept:
         self._shared: Shared | None = None
 
     def shared(self, table: Any) -> Shared:
+        from zerocopy.shared.share import share
+
         with self._lock:
             if self._shared is None:
                 self._shared = share(table)
@@ -139,6 +142,8 @@ _kept: dict[int, _Kept] = {}
 
 def _shared(table: Any, keep: bool) -> Shared | None:
     """Return the handle of a table, or None if there is no room for its copy."""
+    from zerocopy.shared.share import share
+
     try:
         return _kept.setdefault(id(table), _Kept(table)).shared(table) if keep else share(table)
     except SharedMemoryError:
@@ -213,6 +218,8 @@ def _exchange(client: Any, descriptor: Any, call_options: Any) -> Any:
 
 def _opened(handle: bytes) -> Any:
     """Return the table of a handle, or None if this process cannot open it."""
+    from zerocopy.shared.objects import Shared
+
     try:
         return convert(Shared.from_bytes(handle), _TABLE)
     except ZeroCopyError:
@@ -226,8 +233,8 @@ def _place() -> bytes:
     """Return bytes that are equal in two processes if one can open the other's handles."""
     try:
         return host_id() + struct.pack("<Q", os.geteuid())
-    except OSError:
-        return b""  # without /proc: not Linux
+    except (OSError, SharedMemoryError):
+        return b""  # without /proc, as on other systems than Linux, or without a file descriptor
 
 
 def _message(kind: int, content: bytes = b"") -> bytes:

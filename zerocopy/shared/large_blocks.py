@@ -11,6 +11,7 @@ reads the new generation, or the owner meets the lease.
 from __future__ import annotations
 
 import os
+import resource
 from collections import deque
 from collections.abc import Sequence
 
@@ -37,7 +38,8 @@ class LargeBlocks:
     Attributes
     ----------
     limit : int
-        Bytes of idle segments to keep; at most 64 segments are kept.
+        Bytes of idle segments to keep. At most 64 segments are kept, and fewer if the process may have
+        fewer than 1024 file descriptors.
     fresh, recycled : int
         How many blocks had a fresh segment, or one that was used before; approximate with threads.
     """
@@ -66,9 +68,14 @@ class LargeBlocks:
         reused = self._reusable(size)
         if reused is None:
             return self._fresh(size, frames, committed)
-        segment, generation = reused
-        block = self._block(segment, generation)  # a block that is dropped after an error is idle again
-        segment.commit(size if committed else nbytes + HEAD_BYTES)
+        block: Block | None = self._block(*reused)
+        del reused
+        try:
+            block.segment.commit(size if committed else nbytes + HEAD_BYTES)
+        except SharedMemoryError:
+            block = None  # idle again
+        if block is None:
+            return self._fresh(size, frames, committed)  # which frees idle segments
         for offset, frame in frames:
             block.write(offset, frame)
         self.recycled += 1
@@ -81,7 +88,7 @@ class LargeBlocks:
         # A child that was forked meanwhile may have views of it. A daemon may have closed its descriptor.
         if block.forks == self._forks and segment.is_open():
             self._idle.setdefault(segment.size, deque()).append((segment, generation + 2))
-            self.trim(self.limit, _MOST)
+            self.trim(self.limit, _most())
 
     def trim(self, limit: int = 0, count: int = 0) -> None:
         """Free idle segments until at most `limit` bytes and `count` segments of them are left."""
@@ -129,6 +136,12 @@ class LargeBlocks:
     def _forget(self) -> None:
         """In a forked child: the idle segments are the parent's."""
         self._idle.clear()
+
+
+def _most() -> int:
+    """Return how many idle segments may keep their descriptors."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MOST if soft == resource.RLIM_INFINITY else min(_MOST, soft // 16)
 
 
 def _pop(idle: deque[tuple[Segment, int]]) -> tuple[Segment, int] | None:

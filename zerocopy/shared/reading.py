@@ -95,7 +95,7 @@ def map_block(location: Location) -> Mapping:
         _lease(fd)
         check_generation(fd, location)
         # The lease ends when the mapping is dropped, which closes the descriptor. The seals keep the size.
-        mapped = Mapping.private(fd, os.fstat(fd).st_size)
+        mapped = Mapping.private(fd)
     except BaseException as error:
         os.close(fd)
         if not isinstance(error, (OSError, OverflowError, ValueError)) or isinstance(error, ZeroCopyError):

@@ -138,7 +138,7 @@ def _mapped_memfd(size: int) -> FileMapping:
     fd = create_memfd(NAME)
     try:
         os.ftruncate(fd, size)
-        return FileMapping.shared(fd, size)
+        return FileMapping.shared(fd)
     except BaseException:
         os.close(fd)
         raise

@@ -130,9 +130,9 @@ def _share_array(split: Frames, hand_on: bool) -> Shared:
     """Share one frame, whose header travels in the handle."""
     frame = split.frames[0]
     count = frame.nbytes
-    owner = _owner(frame, hand_on)
+    owner, first = _owner(frame, hand_on)
     if owner is not None:
-        handle = Handle(owner.own_location(), 0, _place(frame, owner), count, count, split.header)
+        handle = Handle(owner.own_location(), 0, first, count, count, split.header)
         return SharedArray(handle, owner, split.copied_bytes)
     block, flags = _allocate(count, [(0, frame)])
     handle = Handle(block.own_location(), flags, block.data, count, count, split.header)
@@ -176,14 +176,14 @@ def share_buffers(
     """
     owners: dict[Any, int] = {}
     places = [_owner(frame, hand_on) for frame in frames]
-    for owner in places:
+    for owner, _ in places:
         if owner is not None:
             owners.setdefault(owner, len(owners))
     at = index.size(header, len(owners), len(frames))
     entries, written = [], []
-    for frame, owner in zip(frames, places, strict=True):
+    for frame, (owner, first) in zip(frames, places, strict=True):
         if owner is not None:
-            entries.append((owners[owner], _place(frame, owner), frame.nbytes))
+            entries.append((owners[owner], first, frame.nbytes))
             continue
         at += -at % _ALIGNMENT
         entries.append((index.SAME_BLOCK, at, frame.nbytes))
@@ -199,18 +199,16 @@ def share_buffers(
     return (SharedTable if table else SharedArray)(handle, (block, *owners), copied)
 
 
-def _owner(frame: Array, hand_on: bool) -> Any:
-    """Return the block or mapping that has a frame's bytes as they are now, or None."""
+def _owner(frame: Array, hand_on: bool) -> tuple[Any, int]:
+    """Return the block or mapping that has a frame's bytes as they are now, and the first in its segment.
+
+    None, and 0, if there is no such block.
+    """
     first, count = address(frame), frame.nbytes
     owner = addresses.find(first, first + count) if count else None
-    if not hand_on and not isinstance(owner, Block):
-        return None
-    return owner if owner is not None and owner.can_hand_on(first, count) else None
-
-
-def _place(frame: Array, owner: Any) -> int:
-    """Return the first byte of a frame in the segment of its owner."""
-    return address(frame) - owner.extent[0]  # type: ignore[no-any-return]
+    if owner is None or not (hand_on or isinstance(owner, Block)) or not owner.can_hand_on(first, count):
+        return None, 0
+    return owner, first - owner.extent[0]
 
 
 def _allocate(nbytes: int, frames: Sequence[tuple[int, Array]]) -> tuple[Block, int]:
