@@ -19,7 +19,7 @@ class PolarsFrames(FramesHook):
 
     def keeps_all(self, obj: Any) -> bool:
         # Categorical's categories can be shared by name in one process; Arrow has no such names.
-        text = str(getattr(obj, "schema", None) or obj.dtype)
+        text = str(obj.schema if hasattr(obj, "schema") else obj.dtype)
         return not any(name in text for name in ("Categorical", "Object", "Unknown"))
 
     def flatten(self, obj: Any) -> tuple[Any, str]:
