@@ -38,14 +38,14 @@ def rows() -> dict[str, dict[str, Any]]:
 
 
 def test_all_requirements_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = rows()
-    assert [found[name]["works"] for name in ("memfd", "opening", "private maps")] == [True] * 3
-    assert set(found) == {
+    listed = rows()
+    assert [listed[name]["works"] for name in ("memfd", "opening", "private maps")] == [True] * 3
+    assert set(listed) == {
         *("memfd", "opening", "private maps", "pagemap", "room"),
         *("file descriptors", "PID namespace", "/dev/shm"),
     }
     text = doctor(monkeypatch)
-    for name in (*found, "dask", "ray", "flight", "torch DataLoader", "multiprocessing"):
+    for name in (*listed, "dask", "ray", "flight", "torch DataLoader", "multiprocessing"):
         assert re.search(rf"^[+-]\s+{re.escape(name)}\s", text, re.MULTILINE), name
 
 
@@ -70,11 +70,11 @@ def test_a_wrong_pool_variable_does_not_stop_the_child(monkeypatch: pytest.Monke
 
 def test_no_room_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "available", lambda *_: (0, "/sys/fs/cgroup/memory.max"))
-    found = rows()
-    if "opening" not in found:  # a segment that other tests used is not allocated again
-        assert not found["memfd"]["works"]
-    assert not found["room"]["works"]
-    assert "memory.max" in found["room"]["detail"]
+    listed = rows()
+    if "opening" not in listed:  # a segment that other tests used is not allocated again
+        assert not listed["memfd"]["works"]
+    assert not listed["room"]["works"]
+    assert "memory.max" in listed["room"]["detail"]
 
 
 def test_no_file_descriptor_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,10 +147,10 @@ def test_other_systems_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_engines_that_are_absent_or_old_are_reported(
     monkeypatch: pytest.MonkeyPatch, version: str | None, works: bool
 ) -> None:
-    found = processes.engines(lambda module, distribution: version)
-    assert [row["works"] for row in found if row["name"] in ("dask", "ray", "flight")] == [works] * 3
-    assert found[-1]["works"]  # the standard library
-    monkeypatch.setattr(processes, "engines", lambda: found)
+    listed = processes.engines(lambda module, distribution: version)
+    assert [row["works"] for row in listed if row["name"] in ("dask", "ray", "flight")] == [works] * 3
+    assert listed[-1]["works"]  # the standard library
+    monkeypatch.setattr(processes, "engines", lambda: listed)
     if not works:
         assert "pip install 'distributed>=2026.1'" in " ".join(doctor(monkeypatch).split())
 

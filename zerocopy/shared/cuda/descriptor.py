@@ -46,8 +46,9 @@ class Descriptor(NamedTuple):
         """
         if len(data) != _FIELDS.size or data[:4] != _MAGIC:
             raise HandleFormatError("", "its descriptor of CUDA memory is damaged", "share the array again")
-        found = cls(*_FIELDS.unpack(data)[1:])
-        if found.offset + nbytes > found.size:
-            why = f"it names {nbytes:,} bytes from byte {found.offset:,} of an allocation of {found.size:,}"
+        descriptor = cls(*_FIELDS.unpack(data)[1:])
+        if descriptor.offset + nbytes > descriptor.size:
+            size = descriptor.size
+            why = f"it names {nbytes:,} bytes from byte {descriptor.offset:,} of an allocation of {size:,}"
             raise HandleFormatError("", why, "share the array again")
-        return found
+        return descriptor
