@@ -196,6 +196,14 @@ def test_ragged_tensors_and_variables_of_tensorflow_are_pickled_as_by_pickle() -
             assert type(round_trip(obj)) is type(expected)
 
 
+def test_a_data_frame_of_polars_without_columns() -> None:
+    pl = pytest.importorskip("polars")
+    for empty in (pl.DataFrame(), pl.DataFrame({"x": []}), pl.Series("s", [])):
+        assert round_trip(empty).equals(empty)
+        (nested,) = pickling.loads(pickling.dumps([empty]))
+        assert type(nested) is type(empty)
+
+
 def test_flags_and_categories_of_polars_stay() -> None:
     pl = pytest.importorskip("polars")
     series = pl.Series("x", [1, 2, 3]).set_sorted()

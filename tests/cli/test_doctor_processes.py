@@ -38,14 +38,14 @@ def rows() -> dict[str, dict[str, Any]]:
 
 
 def test_all_requirements_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed = rows()
-    assert [listed[name]["works"] for name in ("memfd", "opening", "private maps")] == [True] * 3
-    assert set(listed) == {
+    by_name = rows()
+    assert [by_name[name]["works"] for name in ("memfd", "opening", "private maps")] == [True] * 3
+    assert set(by_name) == {
         *("memfd", "opening", "private maps", "pagemap", "room"),
         *("file descriptors", "PID namespace", "/dev/shm"),
     }
     text = doctor(monkeypatch)
-    for name in (*listed, "dask", "ray", "flight", "torch DataLoader", "multiprocessing"):
+    for name in (*by_name, "dask", "ray", "flight", "torch DataLoader", "multiprocessing"):
         assert re.search(rf"^[+-]\s+{re.escape(name)}\s", text, re.MULTILINE), name
 
 
@@ -70,11 +70,11 @@ def test_a_wrong_pool_variable_does_not_stop_the_child(monkeypatch: pytest.Monke
 
 def test_no_room_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "available", lambda *_: (0, "/sys/fs/cgroup/memory.max"))
-    listed = rows()
-    if "opening" not in listed:  # a segment that other tests used is not allocated again
-        assert not listed["memfd"]["works"]
-    assert not listed["room"]["works"]
-    assert "memory.max" in listed["room"]["detail"]
+    by_name = rows()
+    if "opening" not in by_name:  # a segment that other tests used is not allocated again
+        assert not by_name["memfd"]["works"]
+    assert not by_name["room"]["works"]
+    assert "memory.max" in by_name["room"]["detail"]
 
 
 def test_no_file_descriptor_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

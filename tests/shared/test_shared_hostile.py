@@ -201,10 +201,10 @@ def test_seqlock_detects_each_step_of_reuse(monkeypatch: pytest.MonkeyPatch) -> 
         shared = zc.share(np.arange(100))
         real = os.preadv
 
-        def interrupted(*args: object, shared=shared, reused=reused) -> int:
+        def interrupted(*args: object, shared=shared, reused=reused, read=real) -> int:
             shared.close()
             kept = [zc.share(np.full(100, 9)) for _ in range(3)] if reused else []
-            count = real(*args)  # type: ignore[arg-type]
+            count = read(*args)  # type: ignore[arg-type]
             kept.clear()
             return count
 

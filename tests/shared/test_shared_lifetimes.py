@@ -110,8 +110,8 @@ def test_a_finalizer_can_share() -> None:
         "kept = zc.share(x); held = zc.convert(kept, 'numpy')",
         "a = zc.shared_empty(100_000); s = zc.share(a); cycle = [s, a]; cycle.append(cycle)",
         "import zerocopy.shared; zerocopy.shared.start_broker(); s = zc.share(x)",
-        "import threading; t = threading.Thread(target=lambda: [zc.share(x) for _ in range(10**6)], daemon=True)"
-        "; t.start(); import time; time.sleep(0.2)",
+        "import threading, time\ndef work():\n    while True: zc.share(x)\n"
+        "threading.Thread(target=work, daemon=True).start(); time.sleep(0.2)",
         "import sys; sys.kept = [zc.share(x), zc.share(x[:5]), zc.convert(zc.share(x), 'numpy')]",
     ],
 )
@@ -266,9 +266,11 @@ def test_the_owner_drops_while_a_reader_holds(run_python) -> None:
         import os, signal, sys, subprocess, numpy as np, zerocopy as zc
         from zerocopy.shared.share import large_blocks
         shared = zc.share(np.full(100_000, 5))
-        code = ("import sys, zerocopy as zc; x = zc.convert(zc.Shared.from_bytes(bytes.fromhex(sys.argv[1])), 'numpy');"
-                "print('open', flush=True); sys.stdin.readline(); print((x == 5).all(), flush=True); sys.stdin.read()")
-        reader = subprocess.Popen([sys.executable, "-c", code, bytes(shared).hex()], stdin=-1, stdout=-1, text=True)
+        code = ("import sys, zerocopy as zc; s = zc.Shared.from_bytes(bytes.fromhex(sys.argv[1]));"
+                "x = zc.convert(s, 'numpy'); print('open', flush=True); sys.stdin.readline();"
+                "print((x == 5).all(), flush=True); sys.stdin.read()")
+        words = [sys.executable, "-c", code, bytes(shared).hex()]
+        reader = subprocess.Popen(words, stdin=-1, stdout=-1, text=True)
         assert reader.stdout.readline() == "open\\n"
         shared.close()
         kept = [zc.share(np.full(100_000, i)) for i in range(30)]
@@ -297,7 +299,7 @@ def test_a_reader_keeps_memory_after_the_owners_death(run_python) -> None:
         assert handed.copied_bytes == 0
         code = ("import sys, zerocopy as zc; h = zc.Shared.from_bytes(bytes.fromhex(sys.argv[1]));"
                 "print(int(zc.convert(h, 'numpy').sum()))")
-        print(subprocess.run([sys.executable, "-c", code, bytes(handed).hex()], capture_output=True, text=True).stdout)
+        subprocess.run([sys.executable, "-c", code, bytes(handed).hex()])
         del x, again, handed
         try:
             zc.convert(zc.Shared.from_bytes(data), "numpy")

@@ -109,7 +109,8 @@ def test_little_address_space(run_python) -> None:
         import mmap
         used = int(open("/proc/self/statm").read().split()[0]) * mmap.PAGESIZE
         resource.setrlimit(resource.RLIMIT_AS, (used + (20 << 20), resource.RLIM_INFINITY))
-        for attempt in (lambda: zc.convert(shared, "numpy"), lambda: zc.share(x), lambda: zc.shared_empty(10**8)):
+        attempts = lambda: zc.convert(shared, "numpy"), lambda: zc.share(x), lambda: zc.shared_empty(10**8)
+        for attempt in attempts:
             try:
                 attempt()
             except zc.SharedMemoryError as error:
@@ -200,13 +201,10 @@ def test_another_user() -> None:
     def child() -> None:
         os.setresuid(65534, 65534, 65534)
         for each in (shared, small):
-            try:
+            with pytest.raises(zc.HandleAccessError) as caught:
                 zc.convert(zc.Shared.from_bytes(bytes(each)), "numpy")
-            except zc.HandleAccessError as error:
-                assert isinstance(error, PermissionError)
-                assert "start_broker" in error.remedy
-            else:
-                raise AssertionError
+            assert isinstance(caught.value, PermissionError)
+            assert "start_broker" in caught.value.remedy
 
     assert in_child(child) == 0
     down, up = os.pipe(), os.pipe()

@@ -68,13 +68,10 @@ class LargeBlocks:
         reused = self._reusable(size)
         if reused is None:
             return self._fresh(size, frames, committed)
-        block: Block | None = self._block(*reused)
+        block = self._block(*reused)  # a block that is dropped after an error is idle again
         del reused
-        try:
-            block.segment.commit(size if committed else nbytes + HEAD_BYTES)
-        except SharedMemoryError:
-            block = None  # idle again
-        if block is None:
+        if not block.segment.has_room(size if committed else nbytes + HEAD_BYTES):
+            del block
             return self._fresh(size, frames, committed)  # which frees idle segments
         for offset, frame in frames:
             block.write(offset, frame)

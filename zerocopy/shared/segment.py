@@ -80,15 +80,16 @@ class Segment:
         self.bytes: Array = np.frombuffer(self._map, np.uint8)
         self._words = self.bytes.view(np.uint64)
 
-    def commit(self, size: int) -> None:
-        """Allocate the first `size` bytes, so that writing to them cannot fail."""
+    def has_room(self, size: int) -> bool:
+        """Allocate the first `size` bytes, so that writing to them cannot fail; False if there is no room."""
         if size > self._committed:
             try:
                 check_room(size - self._committed)
                 os.posix_fallocate(self.fd, 0, size)
-            except OSError as error:
-                raise refusal(size, error) from error
+            except (OSError, SharedMemoryError):
+                return False
             self._committed = size
+        return True
 
     def claim(self, generation: int) -> bool:
         """Begin the block at byte 0 again, unless a reader has a lease: a shared flock(2) of its own.

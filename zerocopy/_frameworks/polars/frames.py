@@ -19,7 +19,7 @@ class PolarsFrames(FramesHook):
 
     def keeps_all(self, obj: Any) -> bool:
         # Series of one process can share named categories (pl.Categories); Arrow has no such names.
-        text = str(getattr(obj, "schema", None) or obj.dtype)
+        text = str(obj.schema if hasattr(obj, "schema") else obj.dtype)
         return not any(name in text for name in ("Categorical", "Object", "Unknown"))
 
     def flatten(self, obj: Any) -> tuple[Any, str]:

@@ -48,7 +48,7 @@ class Descriptor(NamedTuple):
             raise HandleFormatError("", "its descriptor of CUDA memory is damaged", "share the array again")
         descriptor = cls(*_FIELDS.unpack(data)[1:])
         if descriptor.offset + nbytes > descriptor.size:
-            size = descriptor.size
-            why = f"it names {nbytes:,} bytes from byte {descriptor.offset:,} of an allocation of {size:,}"
+            start, size = descriptor.offset, descriptor.size
+            why = f"it names {nbytes:,} bytes from byte {start:,} of an allocation of {size:,}"
             raise HandleFormatError("", why, "share the array again")
         return descriptor
