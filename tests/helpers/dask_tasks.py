@@ -1,4 +1,4 @@
-"""Tasks that tests run in Dask's workers: makers of objects, and what a worker sees of its arguments."""
+"""Tasks that tests run in Dask's workers: they make objects, and describe the arguments that they get."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def client() -> Iterator[Any]:
 
 
 def sent(client: Any, make: Any, read: Any = tasks.describe) -> Any:
-    """Return what a worker sees of an object that another worker has made."""
+    """Make an object in one worker, and return the result of `read` of it in another worker."""
     sender, receiver = addresses(client)[:2]
     return run_on(client, receiver, read, run_on(client, sender, make)).result(timeout=WAIT)
 

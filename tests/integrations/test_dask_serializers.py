@@ -1,4 +1,4 @@
-"""What Dask's serializers do in one process: who gets frames and handles, and when Dask's own way is kept."""
+"""Dask's serializers in one process: which recipients get frames, handles, or Dask's own messages."""
 
 from __future__ import annotations
 

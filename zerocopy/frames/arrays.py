@@ -28,9 +28,9 @@ class Layout(NamedTuple):
 
     framework: str
     dtype: np.dtype[Any]
-    standard: DType | None  # the type, if NumPy lacks it
+    standard: DType | None  # the type of the elements, if NumPy lacks it
     shape: tuple[int, ...]
-    order: tuple[int, ...]  # the axes, that with the largest stride first; empty for row-major
+    order: tuple[int, ...]  # the axes by decreasing stride; empty for row-major
     nbytes: int
 
 
@@ -40,7 +40,8 @@ def array_frame(array: Array, name: str, standard: DType | None = None) -> tuple
     Parameters
     ----------
     array : numpy.ndarray
-        Of any strides.
+        With any strides. The frame aliases an array without gaps in some order of its axes; other arrays
+        are copied.
     name : str
         The framework that `read_array` restores.
     standard : DType, optional
@@ -49,7 +50,12 @@ def array_frame(array: Array, name: str, standard: DType | None = None) -> tuple
     dtype = array.dtype
     if dtype.hasobject:
         why = f"its dtype {dtype} holds Python objects, which have no memory to send"
-        raise UnsupportedConversionError(f"to_frames({name})", why, "cast it first", code="python-objects")
+        raise UnsupportedConversionError(
+            f"to_frames({name})",
+            why,
+            "cast it first: x.astype(...)",
+            code="python-objects",
+        )
     copied = 0
     order: tuple[int, ...] = ()
     flags = array.flags
@@ -125,7 +131,7 @@ def ndarray_over(
     """Return an ndarray over a buffer of exactly `nbytes`; `order` as in `Layout`."""
     flat = frame if type(frame) is np.ndarray and frame.flags.c_contiguous else as_bytes(frame)
     if flat.nbytes != nbytes:
-        raise invalid(f"the frame has {flat.nbytes:,} bytes, and the header says {nbytes:,}")
+        raise invalid(f"the frame has {flat.nbytes:,} bytes, and the header describes {nbytes:,}")
     if not nbytes:
         return np.empty(shape, dtype)
     if order:
@@ -147,7 +153,7 @@ def as_bytes(frame: Any) -> Array:
 
 
 def _restored(array: Array, dtype: DType, target: Any) -> Any:
-    """Return an array whose type NumPy lacks, and holds as unsigned integers, in a framework."""
+    """Return an array in a framework; NumPy lacks its type, and holds its elements as unsigned integers."""
     framework = registry.by_name(target)
     framework.module()
     if framework.copy_reasons(host_view(array, dtype)):

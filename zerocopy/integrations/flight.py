@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _MAGIC, _VERSION = b"ZCFL", 1
 _HEAD = struct.Struct("<4sBB")
 _HELLO, _HANDLE, _STREAM, _OPENED, _REFUSED = range(1, 6)
-#: Below this size a stream takes less time than a handle.
+#: Smaller tables are streamed, as with the other integrations.
 MIN_BYTES = 512 * 1024
 #: Flight sends each record batch as one message of gRPC, whose length has 31 bits.
 _BATCH_BYTES = 1 << 30
@@ -44,12 +44,13 @@ def serve_exchange(table: Any, reader: Any, writer: Any, *, min_bytes: int = MIN
     Parameters
     ----------
     table : object
-        A table of any framework. A query is read.
+        A table of any framework. A query is executed.
     reader : pyarrow.flight.MetadataRecordBatchReader
+        The argument of ``do_exchange``.
     writer : pyarrow.flight.MetadataRecordBatchWriter
-        The last two arguments of ``do_exchange``.
+        The argument of ``do_exchange``.
     min_bytes : int
-        A smaller table is streamed.
+        Size in bytes; a smaller table is streamed.
 
     Raises
     ------
@@ -164,7 +165,7 @@ def fetch(client: Any, descriptor: Any, to: Any = _TABLE, *, call_options: Any =
     to : str, module or type
         As in :func:`zerocopy.convert`.
     call_options : pyarrow.flight.FlightCallOptions, optional
-        A timeout, headers.
+        For example a timeout or headers.
     **options
         Further options of :func:`zerocopy.convert`, such as ``columns`` and ``nulls``.
 
@@ -230,7 +231,7 @@ def _opened(handle: bytes) -> Any:
 
 
 def _place() -> bytes:
-    """Return bytes that are equal in two processes if one can open the other's handles."""
+    """Return the machine, PID namespace and user: equal in two processes that open each other's handles."""
     try:
         return host_id() + struct.pack("<Q", os.geteuid())
     except (OSError, SharedMemoryError):

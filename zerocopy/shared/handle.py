@@ -14,8 +14,8 @@ from zerocopy.shared.errors import HandleFormatError
 from zerocopy.shared.location import FORMAT as LOCATION, Location
 
 MAGIC, VERSION = b"ZCSH", 1
-#: Magic, version, flags, bytes of the header, bytes of the object; the location; the first byte of the
-#: data in the segment, and its bytes.
+#: Magic number, version, flags, size of the header, size of the object; the location; the first byte of
+#: the data in the segment, and the size of the data.
 _FIELDS = struct.Struct(f"<4sBBHQ{LOCATION}QQ")
 _CHECKSUM = struct.Struct("<I")
 #: The CRC-32 of any bytes followed by their CRC-32.
@@ -28,7 +28,7 @@ SMALL = 2
 INDEXED = 4
 #: The array is in CUDA memory; the data is its `zerocopy.shared.cuda.descriptor.Descriptor`.
 DEVICE = 8
-#: The most bytes of data in a slab. Copying 64 KiB takes less time than mapping a segment.
+#: The most bytes of a small block's data. Copying 64 KiB takes less time than mapping a segment.
 LARGEST_SMALL = 64 * 1024
 _UNCHANGED = "pass the bytes of a handle unchanged: bytes(shared)"
 
@@ -43,9 +43,9 @@ class Handle(NamedTuple):
     flags : int
         `TABLE`, `SMALL`, `INDEXED` and `DEVICE`.
     first, length : int
-        The first byte of its data in the segment, and the bytes of its data.
+        The first byte of its data in the segment, and the size of its data in bytes.
     nbytes : int
-        The bytes of the object, without its index.
+        The size of the object in bytes, without its index.
     header : bytes
         The header of `zerocopy.frames`, unless the data is `INDEXED`; then empty.
     """

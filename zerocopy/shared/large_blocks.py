@@ -1,11 +1,11 @@
-"""Blocks with a segment each, which is used again after the block is dropped.
+"""Large blocks: each has a segment, which is reused after the block is dropped.
 
-Sharing 64 MiB in a fresh segment takes 5 times as long as in one that was used before, because the
-kernel zeroes each new page. Segments of dropped blocks are therefore kept, up to `LIMIT` bytes.
+Sharing 64 MiB in a fresh segment takes 5 times as long as in a reused one, because the kernel zeroes
+each new page. Segments of dropped blocks are therefore kept, up to `LIMIT` bytes.
 
-A dropped block first gets another generation, which makes its handles stale. Its segment is used again
-when no reader has a lease. A reader takes its lease before it reads the generation: either the reader
-reads the new generation, or the owner meets the lease.
+A dropped block first gets another generation, which makes its handles stale. Its segment is reused when
+no reader has a lease. A reader takes its lease before it reads the generation. Therefore either the reader
+reads the new generation, or the owner sees the lease and does not reuse the segment.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _TRIES = 8
 class LargeBlocks:
     """The large blocks of this process.
 
-    It has no lock: a finalizer drops blocks within any other call, also of its own thread. The operations
-    of dict and deque that it uses are atomic.
+    It has no lock, because a finalizer can drop a block during any other call of the same thread. The
+    operations of dict and deque that it uses are atomic.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""``Shared``: a handle as users hold it, and as ``convert`` takes it."""
+"""``Shared``: the Python object that has a handle, as ``share`` returns it and ``convert`` takes it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from zerocopy.tables.column import Table
 
 
 class Shared:
-    """A handle of an array or table in shared memory: :func:`zerocopy.share` returns it.
+    """An array or table in shared memory, located by a handle: :func:`zerocopy.share` returns it.
 
-    Other processes of the machine get it by pickle or by `from_bytes`, and open it with
-    :func:`zerocopy.convert`. The memory stays while this object lives in its owner, and while a
-    reader uses a result. A context manager: at its end the handle is closed.
+    Send it to other processes of the machine by pickle, or its handle as ``bytes(shared)`` and
+    `from_bytes`. They open it with :func:`zerocopy.convert`. The memory stays while this object lives in
+    its owner, and while a reader uses a result. As a context manager, it is closed at the end.
 
     Attributes
     ----------
     nbytes : int
         Size of the object's memory in bytes.
     copied_bytes : int
-        Bytes that ``share`` copied; 0 if the object was in shared memory already, and in other processes.
+        Bytes that ``share`` copied: 0 if the object was in shared memory already. 0 in other processes.
 
     Examples
     --------
@@ -47,12 +47,12 @@ class Shared:
 
     @property
     def handle(self) -> Handle:
-        """The fields of the handle.
+        """The handle's fields.
 
         Raises
         ------
         StaleHandleError
-            It was closed.
+            This object was closed.
         """
         if self._closed:
             why, remedy = "the handle was closed in this process", "use it before shared.close()"
@@ -76,7 +76,7 @@ class Shared:
         """Give up the memory, unless results of it are in use; the handle becomes stale everywhere.
 
         A copy of this object (`copy.copy`, `copy.deepcopy`) keeps the memory until it is closed too. In
-        a process that only reads, only this object is closed. Closing again has no effect.
+        a reader, closing has no effect on other processes. Closing again has no effect.
         """
         self._closed, self._keep = True, None
 
@@ -93,7 +93,7 @@ class Shared:
 
     @staticmethod
     def from_bytes(data: bytes) -> Shared:
-        """Return the handle that ``bytes(shared)`` gave in another process; opens nothing.
+        """Return a `Shared` with the handle that ``bytes(shared)`` gave; the memory is not opened yet.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class Shared:
 
 
 class SharedArray(Shared):
-    """A handle of an array."""
+    """An array in shared memory."""
 
     __slots__ = ()
 
@@ -157,7 +157,7 @@ class SharedArray(Shared):
 
 
 class SharedTable(Shared):
-    """A handle of a table or a column."""
+    """A table or a column in shared memory."""
 
     __slots__ = ()
 
@@ -167,7 +167,7 @@ class SharedTable(Shared):
 
 
 class SharedDeviceArray(Shared):
-    """A handle of an array in CUDA memory."""
+    """An array in CUDA memory."""
 
     __slots__ = ()
 
@@ -179,7 +179,7 @@ class SharedDeviceArray(Shared):
 
 
 def restore(data: bytes) -> Shared:
-    """Return the handle of bytes; see `Shared.from_bytes`. Pickle calls it."""
+    """Return the `Shared` of a handle's bytes; see `Shared.from_bytes`. Pickles name this function."""
     handle = parse(data)
     if handle.flags & DEVICE:
         return SharedDeviceArray(handle)
@@ -187,7 +187,7 @@ def restore(data: bytes) -> Shared:
 
 
 class SharedFramework(Framework):
-    """Makes handles sources of ``convert``, ``explain`` and ``view``; it is not a target."""
+    """Makes `Shared` objects sources of ``convert``, ``explain`` and ``view``; it is not a target."""
 
     name, root_modules = "zerocopy", ("zerocopy",)
 

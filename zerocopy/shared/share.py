@@ -35,7 +35,7 @@ _configured = 0  # the process that has read the environment variable of the bro
 
 
 def share(obj: Any) -> Shared:
-    """Return a handle with which other processes of this machine open an array or table without a copy.
+    """Copy an array or table once into shared memory, which other processes open without a copy.
 
     Parameters
     ----------
@@ -45,13 +45,14 @@ def share(obj: Any) -> Shared:
     Returns
     -------
     Shared
-        It is picklable, and its pickle has less than 256 bytes for arrays of usual shapes. Keep it until
-        the readers have opened it.
+        Send it to processes of this machine: it is picklable, and its pickle has less than 256 bytes for
+        arrays of usual shapes. Keep it until the readers have opened it.
 
     Raises
     ------
     UnsupportedConversionError
-        The object is not an array or a table, has Python objects, or is a query that has not been read.
+        The object is not an array or a table, holds Python objects, is a query that has not been read, or
+        is in device memory without a handle of the driver.
     SharedMemoryError
         There is no room, or no free file descriptor.
 
@@ -92,7 +93,7 @@ def share(obj: Any) -> Shared:
 
 
 def _configure() -> None:
-    """Start the broker in a process that shares for the first time, if the environment says so."""
+    """Start the broker at the first `share` of a process, if the environment variable asks for it."""
     global _configured
     _configured = os.getpid()
     if os.environ.get(VARIABLE, "0") not in ("", "0"):
@@ -119,7 +120,8 @@ def share_frames(split: Frames, hand_on: bool = True) -> Shared:
     ----------
     split : Frames
     hand_on : bool
-        Whether memory of other processes is shared again as it is, by this process's lease; False copies it.
+        Whether memory that this process has opened from another one is shared again without a copy, by
+        this process's lease. False copies it.
     """
     if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
         return _share_array(split, hand_on)
@@ -264,10 +266,12 @@ def shared_empty(shape: int | Sequence[int], dtype: Any = "float64") -> Array:
     """
     counts = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     if any(count < 0 for count in counts):
-        raise ValueError(f"shared_empty({counts}, {dtype!r}): a dimension is negative")
+        raise ValueError(f"shared_empty({counts}, {dtype!r}): a dimension is negative; pass 0 or more")
     element = np.dtype(dtype)
     if element.hasobject:
-        raise TypeError(f"shared_empty({counts}, {dtype!r}): Python objects cannot be shared")
+        raise TypeError(
+            f"shared_empty({counts}, {dtype!r}): Python objects cannot be shared; pass a dtype without them"
+        )
     nbytes = prod(map(int, counts)) * element.itemsize
     try:
         block = _registered(large_blocks.take(nbytes, committed=True))
