@@ -69,10 +69,13 @@ def out_of_memory(asked: str, name: str, error: Exception) -> MemoryError:
     )
 
 
-def opened(obj: Any) -> Any:
-    """Return the object that a handle of shared memory locates; any other object itself."""
+def opened(obj: Any, target: str = "") -> Any:
+    """Return the object that a handle of shared memory locates; any other object itself.
+
+    A table of the framework `target` is restored as its own object.
+    """
     open_handle = getattr(type(obj), "__zerocopy_open__", None)
-    return obj if open_handle is None else open_handle(obj)
+    return obj if open_handle is None else open_handle(obj, target)
 
 
 def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> Source | Table:

@@ -83,7 +83,7 @@ def test_idle_segments_are_limited() -> None:
 def test_descriptors_are_closed_with_the_memory() -> None:
     before = open_memfds()
     segment = Segment(1 << 20)
-    mapped = FileMapping.private(os.dup(segment.fd), 1 << 20)
+    mapped = FileMapping.private(os.dup(segment.fd))
     view = np.frombuffer(mapped, np.uint8)
     del segment, mapped
     assert open_memfds() > before
@@ -195,7 +195,7 @@ def test_the_address_book_does_not_wait_for_itself(monkeypatch: pytest.MonkeyPat
 
 def test_written_pages_are_known() -> None:
     segment = Segment(1 << 20, committed=True)
-    mapped = FileMapping.private(os.dup(segment.fd), 1 << 20)
+    mapped = FileMapping.private(os.dup(segment.fd))
     array, first = np.frombuffer(mapped, np.uint8), mapped.address
     assert not was_written(first, 1 << 20)  # not in memory
     assert array.sum() == 0

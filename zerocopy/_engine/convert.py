@@ -171,7 +171,7 @@ def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
         error.__suppress_context__ = True  # the route table's KeyError, or TypeError, is not a cause
         raise
     try:
-        call.obj = opened(obj)
+        call.obj = opened(obj, call.target.name)
         if call.is_tree():
             result = convert_leaves(obj, convert_slowly, to, options)
             if core is not None and not call.target.tables:

@@ -57,7 +57,7 @@ __array_interface__, __arrow_c_array__ or the buffer protocol
     """
     call = Call(obj, to, check_options("explain", options) if options else {}, reports=True)
     try:
-        call.obj = opened(obj)
+        call.obj = opened(obj, call.target.name)
         return _explain_tree(call) if call.is_tree() else resolve(_explain(call), call)
     except ZeroCopyError as error:
         plan = Plan(call.subject, _name(to), possible=False)

@@ -178,7 +178,7 @@ def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
     if parts.owned and not options:
         return identity
     if "handle" in parts.exporters:
-        return _opening_route(parts.exporters["handle"], to, options)
+        return _opening_route(parts, to, options)
     if "columns" in parts.exporters and parts.target.kind == "tensor":
         return _columns_route(parts, to, options)
     if not options and parts.target.tables and parts.source.tables:
@@ -195,11 +195,13 @@ def _plain_route(parts: Parts, host_only: bool) -> Route | None:
     return None
 
 
-def _opening_route(open_handle: Route, to: Any, options: Mapping[str, Any]) -> Route:
+def _opening_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
     """Return the route of a handle: that of the object that it locates, after it was opened."""
+    open_handle: Any = parts.exporters["handle"]
+    target = parts.target.name
 
     def open_and_convert(handle: Any) -> Any:
-        opened = open_handle(handle)
+        opened = open_handle(handle, target)
         cls = type(opened)
         route = fastest_routes_of(to, options).get(cls) or routes_of(to, options).get(cls)
         return (route or _kept_route(opened, to, options))(opened)

@@ -151,7 +151,7 @@ class SharedArray(Shared):
 
     __slots__ = ()
 
-    def __zerocopy_open__(self) -> Any:
+    def __zerocopy_open__(self, target: str = "") -> Any:
         """Return the array over the memory, read-only; ``convert`` calls it."""
         return open_array(self.handle)
 
@@ -161,9 +161,9 @@ class SharedTable(Shared):
 
     __slots__ = ()
 
-    def __zerocopy_open__(self) -> Any:
-        """Return the table as one of pyarrow over the memory; ``convert`` calls it."""
-        return open_table(self.handle)
+    def __zerocopy_open__(self, target: str = "") -> Any:
+        """Return the table over the memory, as one of its own framework or pyarrow; ``convert`` calls it."""
+        return open_table(self.handle, target)
 
 
 class SharedDeviceArray(Shared):
@@ -171,7 +171,7 @@ class SharedDeviceArray(Shared):
 
     __slots__ = ()
 
-    def __zerocopy_open__(self) -> Any:
+    def __zerocopy_open__(self, target: str = "") -> Any:
         """Return the array over the memory, as an object of its framework or of CUDA's interface."""
         from zerocopy.shared.cuda.opening import open_device_array
 

@@ -25,13 +25,15 @@ def open_array(handle: Handle) -> Any:
     return from_frames(header, frames, None if is_lacking else "numpy")
 
 
-def open_table(handle: Handle) -> Any:
+def open_table(handle: Handle, target: str = "") -> Any:
     """Return the table or column of a handle over the memory, which it keeps: as an object of pyarrow.
 
-    An object whose column's name or types pyarrow would lose is returned in its own framework.
+    An object is returned in its own framework if that is the target, or if pyarrow would lose its types or
+    its column's name.
     """
     header, frames = _frames(handle)
-    return from_frames(header, frames, None if needs_own_framework(header) else "pyarrow")
+    own = bool(target) and header_framework(header).partition(".")[0] == target
+    return from_frames(header, frames, None if own or needs_own_framework(header) else "pyarrow")
 
 
 def open_frames(handle: Handle) -> tuple[bytes, list[Array]]:
