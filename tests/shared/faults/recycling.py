@@ -1,4 +1,4 @@
-"""Owners that use memory again while readers open, hold and hand on what was in it.
+"""Owners that use memory again while readers open, hold and hand on arrays that lie in it.
 
     python tests/shared/faults/recycling.py [rounds] [readers] [owners]
 
