@@ -158,6 +158,8 @@ def main(count: int = 100_000, seed: int = 1) -> dict:
         for data in handles:
             assert attempt(data) == "opened"  # also imports all that is needed
         attempt(handles[0][:3])
+        for flags in range(256):  # modules that some handles need are imported here
+            attempt(parse(handles[0])._replace(flags=flags).pack())
         pids = [int(each.name) for each in Path("/proc").glob("[0-9]*")]
         for _ in range(count):
             data, is_signed = changed(choose, handles, pids)
