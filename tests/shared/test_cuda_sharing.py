@@ -251,7 +251,7 @@ def test_arrays_in_one_allocation_are_opened_once(driver: Driver, reader: Reader
         reader.drop("x, y")
 
 
-def test_tickets_are_used_again(driver: Driver) -> None:
+def test_lease_blocks_are_reused(driver: Driver) -> None:
     x = array()
     zc.share(x).close()
     wait_until(lambda: destroyed(driver))
@@ -333,7 +333,9 @@ def test_errors_of_the_driver_are_raised(driver: Driver, monkeypatch: pytest.Mon
     assert len(releases) == 0
 
 
-def test_no_room_for_the_ticket_destroys_the_event(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_room_for_the_lease_block_destroys_the_event(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*arguments: Any) -> Any:
         raise zc.SharedMemoryError("", "the test has no room")
 
@@ -369,7 +371,7 @@ def test_damaged_descriptors_are_refused() -> None:
 
 
 def test_handles_of_devices_are_not_opened_as_host_memory(driver: Driver) -> None:
-    """A sender that changes the flags gets an error or bytes of its own ticket, never a crash."""
+    """A sender that changes the flags gets an error or bytes of its own lease block, never a crash."""
     with zc.share(array()) as shared:
         handle = shared.handle
         for flags in (0, 1, 2, 4, 5, 6, 9, 12):

@@ -157,8 +157,8 @@ def _share_on_device(obj: Any) -> Shared:
 
     framework = registry.by_type(type(obj))
     name = "" if framework is None else framework.name
-    handle, ticket, copied = share_array(obj, name, large_blocks)
-    return SharedDeviceArray(handle, ticket, copied)
+    handle, export, copied = share_array(obj, name, large_blocks)
+    return SharedDeviceArray(handle, export, copied)
 
 
 def _share_frames(split: Frames, hand_on: bool) -> Shared:

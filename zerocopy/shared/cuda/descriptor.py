@@ -1,4 +1,4 @@
-"""``Descriptor``: where an array lies in CUDA memory, in fields of fixed width; the content of a ticket."""
+"""``Descriptor``: where an array lies in CUDA memory, in fields of fixed width; a lease block holds it."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ from zerocopy.shared.location import Location
 from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 
-#: The tickets of this process, by their locations: the driver refuses handles of the own process.
-_tickets: WeakValueDictionary[Location, Ticket] = WeakValueDictionary()
+#: The exports of this process, by their locations: the driver does not open a process's own handles.
+_exports: WeakValueDictionary[Location, Export] = WeakValueDictionary()
 
 
-class Ticket:
+class Export:
     """An array that is shared, its event, and the host block that readers lease."""
 
     def __init__(self, array: Any, device: int, event: int, block: Block) -> None:
@@ -57,12 +57,12 @@ class Ticket:
 
 def own_array(location: Location) -> Any:
     """Return the array of a location in this process, or None."""
-    ticket = _tickets.get(location)
-    return None if ticket is None else ticket.array
+    export = _exports.get(location)
+    return None if export is None else export.array
 
 
-def share_array(obj: Any, name: str, blocks: LargeBlocks) -> tuple[Handle, Ticket, int]:
-    """Return the handle of an array in CUDA memory, its ticket, and the bytes that were copied.
+def share_array(obj: Any, name: str, blocks: LargeBlocks) -> tuple[Handle, Export, int]:
+    """Return the handle of an array in CUDA memory, its export, and the copied bytes.
 
     Raises
     ------
@@ -101,8 +101,8 @@ def share_array(obj: Any, name: str, blocks: LargeBlocks) -> tuple[Handle, Ticke
     dtype = to_numpy(view.dtype) or view.dtype.storage
     header = array_header(name, dtype, view.dtype, view.shape, order)
     handle = Handle(location, DEVICE, block.data, data.nbytes, view.nbytes, header)
-    ticket = _tickets[location] = Ticket(kept, device, event, block)
-    return handle, ticket, copied
+    export = _exports[location] = Export(kept, device, event, block)
+    return handle, export, copied
 
 
 def _order(view: StridedView) -> tuple[int, ...] | None:
