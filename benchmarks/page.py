@@ -89,6 +89,7 @@ def page(path: Path, suite: str = "") -> str:
         (suite,) = data["suites"]
     module = import_module(f"benchmarks.pages.{suite}")
     contenders = getattr(module, "CONTENDERS", "All contenders of a row run in one process")
+    rounds = getattr(module, "ROUNDS", str(data["settings"]["pace"]["rounds"]))
     suite_sections = {key for key in data["sections"] if key.startswith(f"{suite}/")}
     if on_gpu(storage.read(path), suite):
         # Goals of the GPU sections only; the CPU's cases stay for comparison.
@@ -104,7 +105,7 @@ def page(path: Path, suite: str = "") -> str:
         gpu = "Nothing here was measured on a GPU."
     if "core" in data:
         gpu = f"{gpu} It was measured {storage.read(path).build}."
-    return "\n".join([_intro(path, data, arguments, title, about, contenders, gpu), *parts]) + "\n"
+    return "\n".join([_intro(path, data, arguments, title, about, contenders, rounds, gpu), *parts]) + "\n"
 
 
 def on_gpu(results: storage.Results, suite: str) -> bool:
@@ -130,7 +131,14 @@ def _only(data: dict[str, Any], sections: Collection[str]) -> dict[str, Any]:
 
 
 def _intro(
-    path: Path, data: dict[str, Any], arguments: str, title: str, about: str, contenders: str, gpu: str
+    path: Path,
+    data: dict[str, Any],
+    arguments: str,
+    title: str,
+    about: str,
+    contenders: str,
+    rounds: str,
+    gpu: str,
 ) -> str:
     machine = data["machine"]
     versions = ", ".join(f"{k} {v}" for k, v in data["versions"].items() if k != "zerocopy")
@@ -149,7 +157,7 @@ def _intro(
         versions=versions,
         date=data["started"][:10],
         gpu=gpu,
-        rounds=data["settings"]["pace"]["rounds"],
+        rounds=rounds,
     )
 
 

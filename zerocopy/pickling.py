@@ -35,8 +35,8 @@ __all__ = ["Pickler", "dumps", "loads", "reducers"]
 #: Protocol 5 (PEP 574) is the first with out-of-band buffers.
 PROTOCOL = 5
 
-# Hooks by type; and modules whose types have none. Types of frameworks that are imported later are added
-# when the first of their objects is pickled.
+# Hooks by type, and modules whose types have none. A framework that is imported later is added when the
+# first of its objects is pickled.
 _hooks: dict[type, FramesHook] = {}
 _other_modules: set[str] = set()
 
@@ -47,7 +47,7 @@ def dumps(
     *,
     buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None,
 ) -> bytes:
-    """Pickle an object; arrays and tables in it, at any depth, are sent as header and frames.
+    """Pickle an object; arrays and tables in it, at any depth, become headers and frames.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ def dumps(
     protocol : int, optional
         5 by default. Below 5, every object is pickled as by ``pickle.dumps``.
     buffer_callback : callable, optional
-        As in ``pickle.dumps``: called with a ``pickle.PickleBuffer`` for each buffer, which aliases the
-        object's memory and is then not in the result. ``list.append`` collects them; send them in the
-        same order. None: the result has a copy of all buffers.
+        As in ``pickle.dumps``: it is called with a ``pickle.PickleBuffer`` for each buffer, which aliases
+        the object's memory and is then not in the result. ``list.append`` collects the buffers; send them
+        in the same order. Default: the result has a copy of all buffers.
 
     Returns
     -------
@@ -72,11 +72,12 @@ def dumps(
 
     Notes
     -----
-    A slice of a table or of a tensor has the bytes that it shows. Objects that frames would change are
-    pickled by their own framework: tensors that require gradients, subclasses, lazily conjugated,
-    quantized, sparse or on a device, sharded or weakly typed JAX arrays, and Arrow's extension types of other
-    libraries. NumPy and pandas pickle their objects themselves if they do so out of band. Two tensors
-    that share memory are loaded as two tensors that do not, as with ``pickle.dumps``.
+    Of a slice of a table or a view of a tensor only its own rows or elements are sent. Objects that
+    frames would change are pickled by their own framework: tensors that require gradients, are of a
+    subclass, lazily conjugated, quantized, sparse or on a device; sharded or weakly typed JAX arrays;
+    Arrow's extension types of other libraries. NumPy and pandas pickle their objects themselves if they
+    do so out of band. Two tensors that share memory are loaded as two tensors that do not, as with
+    ``pickle.dumps``.
 
     Examples
     --------
@@ -99,13 +100,13 @@ def loads(data: Any, *, buffers: Iterable[Any] | None = None) -> Any:
     data : bytes-like
         The pickle.
     buffers : iterable of buffers, optional
-        Those that ``buffer_callback`` got, in the same order, or buffers with the same content.
+        The buffers that ``buffer_callback`` got, or buffers with the same content, in the same order.
 
     Returns
     -------
     object
-        Its arrays and tables alias `buffers`, and are read-only if these are, in frameworks with such
-        arrays. torch marks no memory as read-only: do not write to a tensor over read-only buffers.
+        Its arrays and tables alias `buffers`. Over read-only buffers they are read-only in frameworks that
+        have read-only arrays. torch does not: do not write to a tensor over read-only buffers.
         JAX and TensorFlow copy buffers that are not aligned to 64 bytes. A JAX array is committed to the CPU.
 
     Examples
@@ -120,7 +121,7 @@ def loads(data: Any, *, buffers: Iterable[Any] | None = None) -> Any:
 
 
 class Pickler(pickle.Pickler):
-    """``pickle.Pickler`` that sends arrays and tables as header and frames.
+    """``pickle.Pickler`` that reduces arrays and tables to a header and frames.
 
     A subclass that overrides ``reducer_override`` calls ``super().reducer_override(obj)`` where it has no
     reducer of its own. ``class Both(Pickler, cloudpickle.Pickler)`` has the reducers of both.
@@ -183,11 +184,11 @@ def reducers() -> dict[type, Callable[[Any], Any]]:
 
 
 def _new_hook(cls: type) -> FramesHook | None:
-    """Return the hook of a type that is met for the first time, or of one without a hook."""
+    """Return the hook of a type that `_hooks` lacks, and add it; None if it has no hook."""
     module = getattr(cls, "__module__", None)
     if module in _other_modules or type(module) is not str:
         return None
-    with suppress(ZeroCopyError):  # too old a version, for example: its objects are pickled by itself
+    with suppress(ZeroCopyError):  # its version is too old, for example: it pickles its objects itself
         registry.by_type(cls)  # loads the framework's file
     for framework in registry.by_root(cls):
         _add_types(framework)
@@ -222,7 +223,7 @@ def _reduced(hook: FramesHook, obj: Any) -> tuple[Any, tuple[Any, ...]] | None:
 
 
 def _reduce(hook: FramesHook, obj: Any) -> Any:
-    """Return an object's reduction, by its own framework if frames would change it."""
+    """Return an object's reduction; its own framework makes it if frames would change the object."""
     reduced = _reduced(hook, obj)
     if reduced is not None:
         return reduced

@@ -18,6 +18,8 @@ ABOUT = "Arrays and tables between processes, compared with what each engine doe
 
 #: Replaces "All contenders of a row run in one process": an exchange has two.
 CONTENDERS = "The contenders of a row take turns in one run"
+#: Fewer where an exchange takes longer than 0.1 s.
+ROUNDS = "at most 15"
 
 _UNITS = """\
 "x" is the time of a memcpy of the same bytes, onto memory that was written to before, in the same turns.

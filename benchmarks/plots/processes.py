@@ -50,7 +50,8 @@ def draw(results: Results) -> Any:
 
 def _rows(results: Results) -> Iterator[Row]:
     """Yield the cases of goals that compare a time with today's."""
-    cases = [case for key, found in results.cases.items() if key.startswith("processes/") for case in found]
+    sections = {key: cases for key, cases in results.cases.items() if key.startswith("processes/")}
+    cases = [case for section in sections.values() for case in section]
     for promise in PROMISES:
         if promise.unit != "x":
             continue

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from multiprocessing import get_context
-from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 from torch import from_numpy
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, IterableDataset
 
-from benchmarks.processes.row import Contender, memcpy, row
+from benchmarks.processes.row import Contender, elapsed, memcpy, row
 from benchmarks.suite import Case, Settings
 from zerocopy.integrations.multiprocessing import shared_collate
 
 BATCH_BYTES, QUICK_BATCH_BYTES = 32 << 20, 4 << 20
 FRAMEWORKS = ("numpy", "torch")
-#: Batches that are read before the clock starts: segments are allocated, and the queue is filled.
-_WARM, _BATCHES = 6, 9
-#: Each round starts the workers of a loader.
-_ROUNDS = 3
+#: Batches that a worker makes in advance.
+_PREFETCH = 2
+#: Batches of one sample of the clock, after those that were made while other contenders had their turn.
+_BATCHES = 6
+_ROUNDS = 5
 
 
 def rows(settings: Settings) -> Iterator[Case]:
@@ -31,52 +30,61 @@ def rows(settings: Settings) -> Iterator[Case]:
     nbytes = QUICK_BATCH_BYTES if settings.quick else BATCH_BYTES
     for workers in (1, 2):
         for framework in filter(settings.wants, FRAMEWORKS):
+            today, ours = (_Loader(framework, workers, nbytes, side) for side in (False, True))
             contenders = [
-                Contender("DataLoader", "idiom", partial(_batch, framework, workers, nbytes, False)),
-                Contender(
-                    "DataLoader and zerocopy", "ours", partial(_batch, framework, workers, nbytes, True)
-                ),
+                Contender("DataLoader", "idiom", today.per_batch),
+                Contender("DataLoader and zerocopy", "ours", ours.per_batch),
                 memcpy(nbytes),
             ]
             name = f"DataLoader, {workers} worker{'s' * (workers > 1)}, {framework}"
             yield row(name, contenders, settings, rounds=_ROUNDS)
+            today.close()
+            ours.close()
 
 
-class _Batches(Dataset[Any]):
+class _Batches(IterableDataset[Any]):
     """Batches that are in the worker's memory already: only their way is measured."""
 
     def __init__(self, nbytes: int, framework: str) -> None:
-        self._nbytes, self._framework, self._array = nbytes, framework, np.empty(0, np.float32)
+        self._nbytes, self._framework = nbytes, framework
 
-    def __len__(self) -> int:
-        return _WARM + _BATCHES
-
-    def __getitem__(self, index: int) -> Any:
-        if not self._array.nbytes:
-            self._array = np.random.default_rng(0).random(self._nbytes // 4, dtype=np.float32)
-        # torch's own reducer moves a tensor to shared memory for good, so that each batch needs another.
-        return self._array if self._framework == "numpy" else from_numpy(self._array).clone()
+    def __iter__(self) -> Iterator[Any]:
+        array = np.random.default_rng(0).random(self._nbytes // 4, dtype=np.float32)
+        while True:
+            # torch's own reducer moves a tensor to shared memory for good, so that each batch needs another.
+            yield array if self._framework == "numpy" else from_numpy(array).clone()
 
 
-def _batch(framework: str, workers: int, nbytes: int, ours: bool) -> float:
-    """Return the nanoseconds of a batch, over several batches in a row."""
-    # A tensor without zerocopy is a copy of the worker's batch; with it, the batch itself is shared.
-    source = "numpy" if ours else framework
-    loader: Any = DataLoader(
-        _Batches(nbytes, source),
-        batch_size=None,
-        num_workers=workers,
-        prefetch_factor=2,
-        collate_fn=shared_collate(framework, stack=False) if ours else _unchanged,
-        multiprocessing_context="forkserver",
-    )
-    start = 0
-    for index, batch in enumerate(loader):
-        float(batch[5])
-        if index == _WARM:
-            start = perf_counter_ns()
-        del batch
-    return (perf_counter_ns() - start) / (_BATCHES - 1)
+class _Loader:
+    """A loader whose workers run until it is closed."""
+
+    def __init__(self, framework: str, workers: int, nbytes: int, ours: bool) -> None:
+        # A tensor without zerocopy is a copy of the worker's batch; with it, the batch itself is shared.
+        source = "numpy" if ours else framework
+        loader: Any = DataLoader(
+            _Batches(nbytes, source),
+            batch_size=None,
+            num_workers=workers,
+            prefetch_factor=_PREFETCH,
+            collate_fn=shared_collate(framework, stack=False) if ours else _unchanged,
+            multiprocessing_context="forkserver",
+        )
+        self._batches, self._made = iter(loader), _PREFETCH * workers + 1
+
+    def per_batch(self) -> float:
+        """Return the nanoseconds of a batch, over several batches in a row."""
+        self._read(self._made)
+        return elapsed(lambda: self._read(_BATCHES)) / _BATCHES
+
+    def _read(self, count: int) -> None:
+        for _ in range(count):
+            batch = next(self._batches)
+            float(batch[5])
+            del batch
+
+    def close(self) -> None:
+        """End the workers."""
+        del self._batches
 
 
 def _unchanged(batch: Any) -> Any:

@@ -13,7 +13,7 @@ Measure = Callable[[Case], float | None]
 
 @dataclass(frozen=True)
 class Promise:
-    """One promise about cost.
+    """One promise about cost: a figure and its limit. A `Goal` is its result for one case.
 
     Attributes
     ----------

@@ -69,6 +69,19 @@ def test_objects_have_the_bytes_that_were_asked_for(framework):
     assert zerocopy.frames.to_frames(objects.make(framework, 8000)).nbytes == 8000
 
 
+@pytest.mark.parametrize("framework", [*objects.ARRAYS, *objects.TABLES])
+def test_sharing_copies_once_and_opening_aliases(framework):
+    """The first two rows of the table of copies in docs/processes.md."""
+    pytest.importorskip(framework)
+    import zerocopy as zc
+
+    shared = zc.share(objects.make(framework, 800_000))
+    received = zc.Shared.from_bytes(bytes(shared))
+    assert shared.copied_bytes == 800_000
+    assert zc.explain(received, framework).zero_copy
+    assert zc.share(zc.convert(received, to=framework)).copied_bytes == 0
+
+
 def test_goals_are_judged_by_question_and_framework():
     def judged(*cases):
         return {goal.name: (goal.value, goal.met) for goal in goals.goals(cases)}

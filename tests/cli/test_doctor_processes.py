@@ -38,14 +38,14 @@ def rows() -> dict[str, dict[str, Any]]:
 
 
 def test_all_requirements_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = rows()
-    assert [found[name]["works"] for name in ("memfd", "opening", "private maps")] == [True] * 3
-    assert set(found) == {
+    by_name = rows()
+    assert [by_name[name]["works"] for name in ("memfd", "opening", "private maps")] == [True] * 3
+    assert set(by_name) == {
         *("memfd", "opening", "private maps", "pagemap", "room"),
         *("file descriptors", "PID namespace", "/dev/shm"),
     }
     text = doctor(monkeypatch)
-    for name in (*found, "dask", "ray", "flight", "torch DataLoader", "multiprocessing"):
+    for name in (*by_name, "dask", "ray", "flight", "torch DataLoader", "multiprocessing"):
         assert re.search(rf"^[+-]\s+{re.escape(name)}\s", text, re.MULTILINE), name
 
 
@@ -70,11 +70,11 @@ def test_a_wrong_pool_variable_does_not_stop_the_child(monkeypatch: pytest.Monke
 
 def test_no_room_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "available", lambda *_: (0, "/sys/fs/cgroup/memory.max"))
-    found = rows()
-    if "opening" not in found:  # a segment that other tests used is not allocated again
-        assert not found["memfd"]["works"]
-    assert not found["room"]["works"]
-    assert "memory.max" in found["room"]["detail"]
+    by_name = rows()
+    if "opening" not in by_name:  # a segment that other tests used is not allocated again
+        assert not by_name["memfd"]["works"]
+    assert not by_name["room"]["works"]
+    assert "memory.max" in by_name["room"]["detail"]
 
 
 def test_no_file_descriptor_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +98,8 @@ def test_a_child_that_cannot_open_the_segment_is_reported(monkeypatch: pytest.Mo
     assert "exit code -6" in rows()["opening"]["detail"]
 
 
-def test_a_stale_handle_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "_host_id", lambda pid: bytes(host.SIZE))
+def test_a_handle_that_the_child_refuses_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "_host_id", lambda: bytes(host.SIZE))
     assert "OtherHostError" in rows()["opening"]["detail"]
 
 
@@ -124,7 +124,9 @@ def test_a_low_limit_of_file_descriptors_is_reported(monkeypatch: pytest.MonkeyP
 
 def test_a_container_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "pid_namespace", lambda: 4026532000)
-    assert "container" in processes._namespace()["detail"]
+    assert processes._namespace()["detail"].startswith("a container's; ZEROCOPY_BROKER=1")
+    monkeypatch.setenv("ZEROCOPY_BROKER", "1")
+    assert "a broker lets" in processes._namespace()["detail"]
 
 
 def test_a_missing_dev_shm_is_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,10 +147,10 @@ def test_other_systems_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_engines_that_are_absent_or_old_are_reported(
     monkeypatch: pytest.MonkeyPatch, version: str | None, works: bool
 ) -> None:
-    found = processes.engines(lambda module, distribution: version)
-    assert [row["works"] for row in found if row["name"] in ("dask", "ray", "flight")] == [works] * 3
-    assert found[-1]["works"]  # the standard library
-    monkeypatch.setattr(processes, "engines", lambda: found)
+    listed = processes.engines(lambda module, distribution: version)
+    assert [row["works"] for row in listed if row["name"] in ("dask", "ray", "flight")] == [works] * 3
+    assert listed[-1]["works"]  # the standard library
+    monkeypatch.setattr(processes, "engines", lambda: listed)
     if not works:
         assert "pip install 'distributed>=2026.1'" in " ".join(doctor(monkeypatch).split())
 

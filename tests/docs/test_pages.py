@@ -195,6 +195,8 @@ NOT_MEASURED: dict[str, dict[str, str]] = {
     },
     "processes.md": {
         "512 KiB": "the least size that is sent by handle",
+        "64 KiB": "the largest object that is copied when it is opened",
+        "80 ms": "after which a process is killed, at most",
         "256 MiB": "how much memory of Dask's transfers is kept, by default",
         "1 GiB": "how much memory may be in flight, by default",
         "5 s": "how long a process waits for a broker",

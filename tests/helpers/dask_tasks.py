@@ -1,4 +1,4 @@
-"""Tasks that tests run in Dask's workers: makers of objects, and what a worker sees of its arguments."""
+"""Tasks that tests run in Dask's workers: they make objects, and describe the arguments that they get."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def describe(obj: Any) -> dict[str, Any]:
         owners.append(isinstance(addresses.find(start, start + frame.nbytes), Mapping))
     return {
         "type": type(obj).__name__,
-        "dtype": str(getattr(obj, "dtype", None) or getattr(obj, "dtypes", None) or obj.schema),
+        "dtype": str(
+            next(getattr(obj, name) for name in ("dtype", "dtypes", "schema") if hasattr(obj, name))
+        ),
         "sum": float(sum(frame.view("f4").sum(dtype="f8") for frame in frames)),
         "mapped": bool(owners) and all(owners),
         "any mapped": any(owners),

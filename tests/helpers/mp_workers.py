@@ -1,4 +1,4 @@
-"""What child processes of the tests of multiprocessing and of the DataLoader run; imported by them."""
+"""Functions and datasets that run in child processes of the tests of multiprocessing and the DataLoader."""
 
 from __future__ import annotations
 

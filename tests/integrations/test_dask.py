@@ -31,7 +31,7 @@ def client() -> Iterator[Any]:
 
 
 def sent(client: Any, make: Any, read: Any = tasks.describe) -> Any:
-    """Return what a worker sees of an object that another worker has made."""
+    """Make an object in one worker, and return the result of `read` of it in another worker."""
     sender, receiver = addresses(client)[:2]
     return run_on(client, receiver, read, run_on(client, sender, make)).result(timeout=WAIT)
 
@@ -103,7 +103,8 @@ def test_several_recipients_share_one_segment(client) -> None:
         return large_blocks.fresh + large_blocks.recycled
 
     future = run_on(client, sender, tasks.make, "numpy", 2 * MIB)
-    distributed.wait(future, timeout=WAIT)
+    with client.as_current():
+        distributed.wait(future, timeout=WAIT)
     before = client.run(taken, workers=[sender])[sender]
     for _ in range(3):
         (array,) = client.gather([future], direct=True)
@@ -219,7 +220,8 @@ def test_a_worker_that_joins_later_and_is_killed(client) -> None:
     held = [run_on(client, old[0], tasks.describe, future).result(timeout=WAIT) for future in made]
     assert all(each["mapped"] for each in held)
     kept = [client.submit(_as_is, future, workers=[old[0]], pure=False) for future in made]
-    distributed.wait(kept, timeout=WAIT)
+    with client.as_current():
+        distributed.wait(kept, timeout=WAIT)
     os.kill(client.run(tasks.process_id, workers=[joined])[joined], signal.SIGKILL)
     again = client.gather([client.submit(tasks.describe, x, workers=[old[1]], pure=False) for x in kept])
     assert [each["sum"] for each in again] == [each["sum"] for each in held]

@@ -198,12 +198,14 @@ def local() -> Iterator[Any]:
 
 
 def test_a_server_without_room_streams(local: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from zerocopy.shared import share
+
     def refuse(obj: Any) -> Any:
         raise SharedMemoryError("", "the test has no room")
 
     assert is_shared(get(local, "x"))
     exchange._kept.clear()
-    monkeypatch.setattr(exchange, "share", refuse)
+    monkeypatch.setattr(share, "share", refuse)
     assert get(local, "x").equals(table())
 
 
@@ -225,6 +227,34 @@ def test_a_server_without_exchange_raises() -> None:
         client = flight.connect(f"grpc://127.0.0.1:{server.port}")
         with client, pytest.raises(NotImplementedError):
             get(client, "x")
+
+
+def test_systems_without_shared_memory_stream(run_python: Any) -> None:
+    done = run_python(
+        """
+        import os
+        del os.memfd_create
+        import pyarrow as pa, pyarrow.flight
+        from zerocopy.integrations import flight
+        from zerocopy.shared import host
+
+        def host_id():
+            raise FileNotFoundError
+
+        flight.host_id = host_id
+        numbers = pa.table({"x": range(1_000_000)})
+
+        class Server(pyarrow.flight.FlightServerBase):
+            def do_exchange(self, context, descriptor, reader, writer):
+                flight.serve_exchange(numbers, reader, writer)
+
+        with Server("grpc://127.0.0.1:0") as server:
+            with pyarrow.flight.connect(f"grpc://127.0.0.1:{server.port}") as client:
+                result = flight.fetch(client, pyarrow.flight.FlightDescriptor.for_command(b"x"))
+        assert result.equals(numbers)
+        """
+    )
+    assert done.returncode == 0, done.stderr
 
 
 # -- processes that end --------------------------------------------------------------------

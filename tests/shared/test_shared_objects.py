@@ -135,10 +135,11 @@ def test_another_version() -> None:
 
 
 def test_another_version_of_the_header() -> None:
-    handle = zc.share(SMALL).handle
+    shared = zc.share(SMALL)
+    handle = shared.handle
     header = handle.header[:2] + bytes([VERSION + 1]) + handle.header[3:]
     error = outcome(handle._replace(header=header).pack())
-    assert error.code == "frames-version"
+    assert error.code == "protocol-version"
     assert f"version {VERSION + 1}" in str(error)
 
 

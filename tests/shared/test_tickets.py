@@ -175,7 +175,7 @@ def test_a_ticket_never_writes_to_another_file(tickets: Tickets, tmp_path: Path)
     os.close(reader)
 
 
-def test_readers_cannot_resize_the_page(tickets: Tickets) -> None:
+def test_readers_cannot_resize_the_slots(tickets: Tickets) -> None:
     ticket = fields(tickets.issue(share()))
     for size in (0, 1 << 30):
         with pytest.raises(PermissionError):

@@ -106,7 +106,7 @@ def _open_in_child(handle: bytes) -> tuple[dict[str, Any] | None, str]:
         answer: dict[str, Any] = json.loads(done.stdout)
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or [f"exit code {error.returncode}"]
-        return None, next((line for line in lines if "zerocopy." in line and ":" in line), lines[-1])
+        return None, next((line for line in lines if line.startswith("zerocopy.")), lines[-1])
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return None, str(error)
     return answer, ""
@@ -133,12 +133,13 @@ def _descriptors() -> dict[str, Any]:
 
 
 def _namespace() -> dict[str, Any]:
+    from zerocopy.shared.broker_client import VARIABLE
     from zerocopy.shared.host import pid_namespace
 
-    if pid_namespace() == _FIRST_NAMESPACE:
-        return _row("PID namespace", True, "the machine's own")
-    detail = "a container's: handles work within it; integrations send bytes to other containers"
-    return _row("PID namespace", True, detail)
+    place = "the machine's own" if pid_namespace() == _FIRST_NAMESPACE else "a container's"
+    if os.environ.get(VARIABLE, "0") in ("", "0"):
+        return _row("PID namespace", True, f"{place}; {VARIABLE}=1 lets other containers open handles")
+    return _row("PID namespace", True, f"{place}; a broker lets other containers open handles")
 
 
 def _dev_shm() -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""One object as a short header and frames: bytes to send, and the memory that they describe.
+"""One object as a header and frames: a few bytes that describe it, and its memory.
 
-``to_frames`` splits an array or a table of any framework into a header (bytes without pickle) and
-frames that alias its memory; ``from_frames`` builds the object over any buffers with the same
-content. `zerocopy.pickling`, `zerocopy.share` and the integrations send the two parts in their own ways.
+``to_frames`` splits an array or a table of any framework into a header, which contains no pickle, and
+frames. A frame is a contiguous array of bytes that aliases the object's memory. ``from_frames`` builds the
+object over buffers with the same content. `zerocopy.pickling`, `zerocopy.share` and the integrations send
+headers and frames, each by its own transport.
 """
 
 from zerocopy.frames.build import from_frames as from_frames

@@ -28,9 +28,9 @@ class Layout(NamedTuple):
 
     framework: str
     dtype: np.dtype[Any]
-    standard: DType | None  # the type, if NumPy lacks it
+    standard: DType | None  # the type of the elements, if NumPy lacks it
     shape: tuple[int, ...]
-    order: tuple[int, ...]  # the axes, that with the largest stride first; empty for row-major
+    order: tuple[int, ...]  # the axes by decreasing stride; empty for row-major
     nbytes: int
 
 
@@ -40,7 +40,8 @@ def array_frame(array: Array, name: str, standard: DType | None = None) -> tuple
     Parameters
     ----------
     array : numpy.ndarray
-        Of any strides.
+        With any strides. The frame aliases an array without gaps in some order of its axes; other arrays
+        are copied.
     name : str
         The framework that `read_array` restores.
     standard : DType, optional
@@ -49,24 +50,30 @@ def array_frame(array: Array, name: str, standard: DType | None = None) -> tuple
     dtype = array.dtype
     if dtype.hasobject:
         why = f"its dtype {dtype} holds Python objects, which have no memory to send"
-        raise UnsupportedConversionError(f"to_frames({name})", why, "cast it first", code="python-objects")
+        raise UnsupportedConversionError(
+            f"to_frames({name})",
+            why,
+            "cast it first: x.astype(...)",
+            code="python-objects",
+        )
     copied = 0
     order: tuple[int, ...] = ()
     flags = array.flags
     if flags.c_contiguous:
         flat = array
     else:
-        order = _dense_order(array)
+        order = dense_order(array)
         if order:
             flat = array.transpose(order)
         else:
             flat = np.ascontiguousarray(array)
             copied = flat.nbytes
-    frame = flat.reshape(-1).view(np.uint8) if array.nbytes else _NO_BYTES
-    return _header(name, dtype, standard, array.shape, order), [frame], copied
+    flat = flat if flat.ndim == 1 else flat.reshape(-1)
+    frame = flat.view(np.uint8) if flat.nbytes else _NO_BYTES
+    return array_header(name, dtype, standard, array.shape, order), [frame], copied
 
 
-def _dense_order(array: Array) -> tuple[int, ...]:
+def dense_order(array: Array) -> tuple[int, ...]:
     """Return the axes by decreasing stride if the elements have no gaps in this order, else ()."""
     strides, shape = array.strides, array.shape
     order = tuple(sorted(range(array.ndim), key=lambda i: (strides[i], shape[i]), reverse=True))
@@ -74,9 +81,10 @@ def _dense_order(array: Array) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _header(
+def array_header(
     name: str, dtype: np.dtype[Any], standard: DType | None, shape: tuple[int, ...], order: tuple[int, ...]
 ) -> bytes:
+    """Return the header of an array; `order` as in `Layout`."""
     of_type = standard.name if standard is not None and not standard.in_numpy else describe_dtype(dtype)
     counts = struct.pack(f"<BB{len(shape)}Q", len(shape), bool(order), *shape)
     return b"".join((start(ARRAY), text(name), text(of_type), counts, bytes(order)))
@@ -123,7 +131,7 @@ def ndarray_over(
     """Return an ndarray over a buffer of exactly `nbytes`; `order` as in `Layout`."""
     flat = frame if type(frame) is np.ndarray and frame.flags.c_contiguous else as_bytes(frame)
     if flat.nbytes != nbytes:
-        raise invalid(f"the frame has {flat.nbytes:,} bytes, and the header says {nbytes:,}")
+        raise invalid(f"the frame has {flat.nbytes:,} bytes, and the header describes {nbytes:,}")
     if not nbytes:
         return np.empty(shape, dtype)
     if order:
@@ -145,7 +153,7 @@ def as_bytes(frame: Any) -> Array:
 
 
 def _restored(array: Array, dtype: DType, target: Any) -> Any:
-    """Return an array whose type NumPy lacks, and holds as unsigned integers, in a framework."""
+    """Return an array in a framework; NumPy lacks its type, and holds its elements as unsigned integers."""
     framework = registry.by_name(target)
     framework.module()
     if framework.copy_reasons(host_view(array, dtype)):

@@ -1,7 +1,7 @@
-"""Arrow arrays as numbers and buffers: each part is trimmed to the rows that the array shows.
+"""Arrow arrays as nodes (numbers) and frames, each trimmed to the rows that the array shows.
 
 `write` appends one node for each level of a type, in the order in which `zerocopy.frames.arrow_reader`
-reads them. All written arrays have the offset 0: bitmaps that do not start at a byte are shifted.
+reads them. A written array has the offset 0: a bitmap that does not start at a byte is shifted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ZERO = np.zeros(8, np.uint8)
 _ZERO.flags.writeable = False
 #: pyarrow's number of extension types, which has no name in Python.
 EXTENSION = 31
-#: Blocks of text of a view type are looked at if they have this many bytes for each row.
+#: The text buffers of a view type are inspected only if they have more bytes than this for each row.
 _WIDE_TEXT = 32
 
 
@@ -31,7 +31,7 @@ class Writer:
     ----------
     nodes : list of int
         For each level: length, null count, whether it has a bitmap; for views also the number of
-        blocks of text.
+        text buffers.
     frames : list of numpy.ndarray
         The buffers of each level: bitmap, then those of its type.
     copied_bytes : int
@@ -57,7 +57,10 @@ class Writer:
             return
         if kind.num_fields or kind.num_buffers != 2:
             raise UnsupportedConversionError(
-                "", f"pyarrow's type {kind} has no frames", "cast it first", code="missing-dtype"
+                "",
+                f"frames cannot hold pyarrow's type {kind}",
+                "x.cast(...) to another type",
+                code="missing-dtype",
             )
         width = kind.bit_width // 8
         self._node(array)
@@ -182,22 +185,22 @@ class Writer:
         self.write(array.values.slice(first, last - first))
 
     def _views(self, array: Any) -> None:
-        blocks = array.buffers()[2:]
-        total = sum(block.size for block in blocks)
+        texts = array.buffers()[2:]
+        total = sum(text.size for text in texts)
         if total > _WIDE_TEXT * len(array) and 2 * self._long_text(array) < total:
-            # A slice shares the blocks of the whole column: casts write new ones.
+            # A slice has the text buffers of the whole column: casting it writes new ones.
             pa = hub().module()
             wide = pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary()
             array = self._copied(array.cast(wide).cast(array.type))
-            blocks = array.buffers()[2:]
+            texts = array.buffers()[2:]
         self._node(array)
-        self.nodes.append(len(blocks))
+        self.nodes.append(len(texts))
         start = array.offset * 16
         self.frames.append(_bytes(array.buffers()[1])[start : start + len(array) * 16])
-        self.frames += map(_bytes, blocks)
+        self.frames += map(_bytes, texts)
 
     def _long_text(self, array: Any) -> int:
-        """Return the bytes of the texts that are in blocks: those longer than 12 bytes."""
+        """Return the bytes of the texts that are in text buffers: those longer than 12 bytes."""
         start = array.offset * 16
         views = _bytes(array.buffers()[1])[start : start + len(array) * 16]
         sizes = views.view(np.int32)[::4]

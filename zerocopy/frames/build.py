@@ -15,12 +15,13 @@ def from_frames(header: Any, frames: Sequence[Any], to: Any = None) -> Any:
     Parameters
     ----------
     header : bytes-like
-        As ``to_frames`` returned it; of the same version of the format.
+        The header that ``to_frames`` returned, with the same version of the format.
     frames : sequence of buffers
-        Contiguous buffers of the same sizes as those of ``to_frames``: bytes, memoryviews, mapped memory.
+        Contiguous buffers with the sizes and the order of the frames of ``to_frames``: bytes, memoryviews,
+        ndarrays, mapped memory.
     to : str, module or type, optional
-        Another framework, as in :func:`zerocopy.convert`. None, or the framework of the object that
-        ``to_frames`` got: the same type; NumPy for an array without a framework.
+        The framework of the result, as in :func:`zerocopy.convert`. Default: the framework and type of the
+        object that ``to_frames`` got; NumPy if that object was an array without a framework.
 
     Returns
     -------
@@ -31,7 +32,7 @@ def from_frames(header: Any, frames: Sequence[Any], to: Any = None) -> Any:
     Raises
     ------
     UnsupportedConversionError
-        The header is not one, has another version, or does not agree with the frames.
+        The bytes are not a header, have another version, or do not agree with the frames.
     FrameworkNotInstalledError
         The framework is not installed in this process.
 

@@ -1,4 +1,4 @@
-"""The bytes of a header: magic, version, kind, and fields that are parsed strictly."""
+"""The bytes of a header: a magic number, the version, the kind, and fields that are parsed strictly."""
 
 from __future__ import annotations
 
@@ -91,6 +91,6 @@ class Reader:
 
 
 def framework_of(header: bytes) -> str:
-    """Return the framework and form of a header's object; empty for one known by its protocols alone."""
+    """Return the framework and form of a header's object; empty if it had protocols and no framework."""
     kind_of(header)
     return Reader(header).text()

@@ -1,4 +1,4 @@
-"""``FramesHook``: what a framework knows about sending its objects."""
+"""``FramesHook``: which objects of a framework frames can hold, and how tables keep their properties."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class FramesHook:
     Attributes
     ----------
     restores_tables : bool
-        Whether `restore` builds objects from Arrow tables, since ``convert`` would change types.
+        Whether `restore` builds objects from Arrow tables, because ``convert`` would change their types.
     """
 
     restores_tables = False
@@ -29,15 +29,15 @@ class FramesHook:
         return False
 
     def flatten(self, obj: Any) -> tuple[Any, str]:
-        """Return the table that is sent for `obj`, and a note for `restore` or `finish`."""
+        """Return the table to send for `obj`, and a note: text in the header for `restore` or `finish`."""
         return obj, ""
 
     def restore(self, table: Any, note: str) -> Any:
-        """Return the object that `flatten` got, over its table as one of the hub's objects."""
+        """Return the object that `flatten` got, over its table as an object of pyarrow."""
         raise NotImplementedError
 
     def finish(self, obj: Any, note: str) -> Any:
-        """Return a converted object with the properties in a note that is not empty."""
+        """Return a converted object with the properties that its note describes; the note is not empty."""
         raise ValueError(f"the note {note!r} has no meaning")
 
 

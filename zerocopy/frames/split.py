@@ -19,13 +19,13 @@ from zerocopy.source import Array, type_name
 
 @dataclass(slots=True, eq=False)
 class Frames:
-    """One object, split into bytes to send and the memory that they describe.
+    """One object, split into a header and frames: bytes that describe it, and its memory.
 
     Attributes
     ----------
     header : bytes
-        Framework, form, type and shape: versioned, without pickle. An array's is shorter than 60 bytes
-        for usual shapes.
+        The framework, form, type and shape, with the version of the format, and without pickle. The
+        header of an array has less than 60 bytes for usual shapes.
     frames : list of numpy.ndarray
         One-dimensional contiguous arrays of uint8. They alias the object's memory, and keep it
         alive; they are read-only if it is.
@@ -62,13 +62,14 @@ def to_frames(obj: Any) -> Frames:
     Returns
     -------
     Frames
-        A slice of a table has only the bytes that it shows. Arrays in row-major, column-major or
-        another order without gaps alias and keep their order; others become a row-major copy.
+        The frames of a slice of a table have only the bytes of its rows. Arrays in row-major,
+        column-major or another order without gaps are aliased and keep their order; others become a
+        row-major copy.
 
     Raises
     ------
     UnsupportedConversionError
-        The object is not an array or a table, has Python objects, is a query or a stream that has
+        The object is not an array or a table, holds Python objects, is a query or a stream that has
         not been read, requires gradients, or is in the memory of a device.
 
     Examples
@@ -103,13 +104,13 @@ def _asked(obj: Any) -> str:
 
 
 def _array(obj: Any, framework: Framework | None) -> Frames:
-    """Split an array; without a framework it comes back as NumPy's."""
+    """Split an array; without a framework, NumPy is the framework in its header."""
     name = "numpy" if framework is None else framework.name
-    if framework is not None and framework.has_records:  # NumPy, whose types are more than tensors have
+    if framework is not None and framework.has_records:  # NumPy: tensors lack some of its types
         plain = _plain_ndarray(obj)
         return _slowly(obj, name, None) if plain is None else Frames(*array_frame(plain, name))
     try:
-        # The compiled route takes 250 ns; it raises if the memory does not hold the values.
+        # The compiled route takes 250 ns. It raises if the memory does not hold the values.
         array = convert(obj, "numpy", copy=False)
     except ZeroCopyError as error:
         return _slowly(obj, name, error)
@@ -117,13 +118,13 @@ def _array(obj: Any, framework: Framework | None) -> Frames:
 
 
 def _plain_ndarray(obj: Any) -> Array | None:
-    """Return an ndarray itself, if it is one without a subclass's own meaning; a scalar as an array."""
+    """Return an ndarray, a subclass or a scalar as a plain ndarray; None for a masked array."""
     cls = type(obj)
     if cls is np.ndarray:
         return obj  # type: ignore[no-any-return]
     if issubclass(cls, np.generic):
         return np.asarray(obj)
-    if hasattr(obj, "mask"):  # a masked array is described, which refuses masked elements
+    if hasattr(obj, "mask"):  # describe_array() refuses masked elements
         return None
     return np.ndarray.view(obj, np.ndarray)
 

@@ -1,4 +1,4 @@
-"""Tables and columns as frames: Arrow's schema, numbers, and the buffers that hold the shown rows."""
+"""Tables and columns as a header (Arrow's schema and the nodes of its arrays) and frames of their rows."""
 
 from __future__ import annotations
 
@@ -138,9 +138,9 @@ def _columns(pa: Any, arrow: Any) -> tuple[int, Any, int, list[Any]]:
 
 
 def needs_own_framework(header: bytes) -> bool:
-    """Whether a table's header has properties that the hub's objects lack, and its framework is installed.
+    """Whether only the framework of a table's header, which is installed, can hold all properties in it.
 
-    Those are the name of a column, and the types and flags in a note of the framework's hook.
+    Such properties are the name of a column, and the types and flags in a note of the framework's hook.
     """
     fields = Reader(header)
     target, note = fields.text(), fields.text()
@@ -186,7 +186,7 @@ def _read(pa: Any, header: bytes, frames: Any) -> tuple[str, str, Any, Any]:
     form, rows, size, width = fields.unpack("<BQII")
     schema = pa.ipc.read_schema(pa.py_buffer(fields.take(size)))
     if width != len(schema) or width > _MAX_COLUMNS or (form >= _CHUNKED and width != 1):
-        raise invalid(f"the schema has {len(schema)} columns, and the header says {width}")
+        raise invalid(f"the schema has {len(schema)} columns, and the header describes {width}")
     counts = fields.unpack(f"<{width}I")
     nodes = numbers("Q", fields.rest(8))
     reader = ArrowReader(nodes, frames)

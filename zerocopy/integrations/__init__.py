@@ -1,4 +1,4 @@
-"""Other libraries that use zerocopy once their module's ``install`` was called.
+"""Functions that make Dask, Ray, Arrow Flight and multiprocessing send arrays and tables by zerocopy.
 
-Importing a module of this package imports neither its library nor a framework.
+Importing a package of an engine imports neither the engine nor a framework.
 """

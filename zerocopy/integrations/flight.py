@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import struct
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from zerocopy import forks
@@ -21,13 +21,14 @@ from zerocopy._engine.convert import convert
 from zerocopy.errors import ZeroCopyError
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError
 from zerocopy.shared.host import host_id
-from zerocopy.shared.objects import Shared
-from zerocopy.shared.share import share
+
+if TYPE_CHECKING:
+    from zerocopy.shared.objects import Shared
 
 _MAGIC, _VERSION = b"ZCFL", 1
 _HEAD = struct.Struct("<4sBB")
 _HELLO, _HANDLE, _STREAM, _OPENED, _REFUSED = range(1, 6)
-#: Below this size a stream takes less time than a handle.
+#: Smaller tables are streamed, as with the other integrations.
 MIN_BYTES = 512 * 1024
 #: Flight sends each record batch as one message of gRPC, whose length has 31 bits.
 _BATCH_BYTES = 1 << 30
@@ -43,12 +44,13 @@ def serve_exchange(table: Any, reader: Any, writer: Any, *, min_bytes: int = MIN
     Parameters
     ----------
     table : object
-        A table of any framework. A query is read.
+        A table of any framework. A query is executed.
     reader : pyarrow.flight.MetadataRecordBatchReader
+        The argument of ``do_exchange``.
     writer : pyarrow.flight.MetadataRecordBatchWriter
-        The last two arguments of ``do_exchange``.
+        The argument of ``do_exchange``.
     min_bytes : int
-        A smaller table is streamed.
+        Size in bytes; a smaller table is streamed.
 
     Raises
     ------
@@ -127,6 +129,8 @@ class _Kept:
         self._shared: Shared | None = None
 
     def shared(self, table: Any) -> Shared:
+        from zerocopy.shared.share import share
+
         with self._lock:
             if self._shared is None:
                 self._shared = share(table)
@@ -139,6 +143,8 @@ _kept: dict[int, _Kept] = {}
 
 def _shared(table: Any, keep: bool) -> Shared | None:
     """Return the handle of a table, or None if there is no room for its copy."""
+    from zerocopy.shared.share import share
+
     try:
         return _kept.setdefault(id(table), _Kept(table)).shared(table) if keep else share(table)
     except SharedMemoryError:
@@ -159,7 +165,7 @@ def fetch(client: Any, descriptor: Any, to: Any = _TABLE, *, call_options: Any =
     to : str, module or type
         As in :func:`zerocopy.convert`.
     call_options : pyarrow.flight.FlightCallOptions, optional
-        A timeout, headers.
+        For example a timeout or headers.
     **options
         Further options of :func:`zerocopy.convert`, such as ``columns`` and ``nulls``.
 
@@ -213,6 +219,8 @@ def _exchange(client: Any, descriptor: Any, call_options: Any) -> Any:
 
 def _opened(handle: bytes) -> Any:
     """Return the table of a handle, or None if this process cannot open it."""
+    from zerocopy.shared.objects import Shared
+
     try:
         return convert(Shared.from_bytes(handle), _TABLE)
     except ZeroCopyError:
@@ -223,11 +231,11 @@ def _opened(handle: bytes) -> Any:
 
 
 def _place() -> bytes:
-    """Return bytes that are equal in two processes if one can open the other's handles."""
+    """Return the machine, PID namespace and user: equal in two processes that open each other's handles."""
     try:
         return host_id() + struct.pack("<Q", os.geteuid())
-    except OSError:
-        return b""  # without /proc: not Linux
+    except (OSError, SharedMemoryError):
+        return b""  # without /proc, as on other systems than Linux, or without a file descriptor
 
 
 def _message(kind: int, content: bytes = b"") -> bytes:

@@ -1,4 +1,4 @@
-"""Which owner keeps the memory at an address: blocks of this process, and mappings of others' blocks."""
+"""Finds the block of this process, or the mapping of another process's block, that keeps an address."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The broker: a thread that gives other processes of the user the files of this process's segments.
+"""The broker: a thread of the owner that opens its segments for other processes of the user.
 
-A reader in another PID namespace, or without access to ``/proc/PID/fd``, asks it. The reader gets a new
-file description by SCM_RIGHTS (unix(7)), so that its lease is its own, and checks the file as any other.
+A reader in another PID namespace, or without access to ``/proc/PID/fd``, asks the broker. The reader
+receives a new file description by SCM_RIGHTS (unix(7)), so that it has a lease of its own, and checks the
+file like any other.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from zerocopy.shared.host import host_id
 from zerocopy.shared.location import Location
 from zerocopy.shared.segment_file import open_file
 
-#: Connections at a time, and how long one may take to send its request.
+#: Connections at a time, and the seconds within which a client must send its request.
 _MOST = 64
 _SECONDS = 2.0
 
@@ -157,8 +158,8 @@ _broker: Broker | None = None
 def start_broker(directory: str | os.PathLike[str] | None = None) -> None:
     """Let processes in other PID namespaces open this process's shared memory.
 
-    Such are containers of the same machine. Call it in the owner, before or after ``share``. It is needed
-    neither in readers nor between processes of one PID namespace.
+    Containers of one machine have PID namespaces of their own. Call this function in the owner, before or
+    after ``share``. Readers, and processes of one PID namespace, do not need it.
 
     Parameters
     ----------
@@ -175,7 +176,8 @@ def start_broker(directory: str | os.PathLike[str] | None = None) -> None:
     Notes
     -----
     With the environment variable ``ZEROCOPY_BROKER=1``, or a directory in it, the first ``share`` in a
-    process starts the broker. Forked children have none until they call it, or share with the variable set.
+    process starts the broker. A forked child has no broker until it calls this function, or calls ``share``
+    with the variable set.
 
     The broker answers processes of the same user only, which can open only segments of ``share``.
 

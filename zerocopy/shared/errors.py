@@ -22,7 +22,7 @@ class HandleFormatError(ZeroCopyError, ValueError):
 
 
 class StaleHandleError(ZeroCopyError, RuntimeError):
-    """The memory of the handle is gone: its owner freed it, uses it again, or has ended.
+    """The memory of the handle is gone: its owner has freed it, has reused it, or has ended.
 
     Examples
     --------

@@ -42,18 +42,19 @@ class FileMapping(mmap.mmap):
     length: int
 
     @classmethod
-    def shared(cls, fd: int, size: int) -> Self:
+    def shared(cls, fd: int) -> Self:
         """Map a file whose other users see what is written."""
-        return cls._map(fd, size, mmap.MAP_SHARED)
+        return cls._map(fd, mmap.MAP_SHARED)
 
     @classmethod
-    def private(cls, fd: int, size: int) -> Self:
+    def private(cls, fd: int) -> Self:
         """Map a file; a write copies the page for this process, and no memory is reserved for it."""
-        return cls._map(fd, size, mmap.MAP_PRIVATE | _MAP_NORESERVE)
+        return cls._map(fd, mmap.MAP_PRIVATE | _MAP_NORESERVE)
 
     @classmethod
-    def _map(cls, fd: int, size: int, flags: int) -> Self:
-        inode = os.fstat(fd).st_ino
+    def _map(cls, fd: int, flags: int) -> Self:
+        status = os.fstat(fd)
+        size, inode = status.st_size, status.st_ino
         mapped = cls(fd, size, flags=flags, prot=_ACCESS, **_OPTIONS)
         mapped.address = int(np.frombuffer(mapped, np.uint8).__array_interface__["data"][0])
         mapped.length, mapped.inode, mapped.fd = size, inode, fd

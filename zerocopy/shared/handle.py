@@ -14,8 +14,8 @@ from zerocopy.shared.errors import HandleFormatError
 from zerocopy.shared.location import FORMAT as LOCATION, Location
 
 MAGIC, VERSION = b"ZCSH", 1
-#: Magic, version, flags, bytes of the header, bytes of the object; the location; the first byte of the
-#: data in the segment, and its bytes.
+#: Magic number, version, flags, size of the header, size of the object; the location; the first byte of
+#: the data in the segment, and the size of the data.
 _FIELDS = struct.Struct(f"<4sBBHQ{LOCATION}QQ")
 _CHECKSUM = struct.Struct("<I")
 #: The CRC-32 of any bytes followed by their CRC-32.
@@ -26,7 +26,9 @@ TABLE = 1
 SMALL = 2
 #: The data begins with an index of several frames.
 INDEXED = 4
-#: The most bytes of data in a slab. Copying 64 KiB takes less time than mapping a segment.
+#: The array is in CUDA memory; the data is its `zerocopy.shared.cuda.descriptor.Descriptor`.
+DEVICE = 8
+#: The most bytes of a small block's data. Copying 64 KiB takes less time than mapping a segment.
 LARGEST_SMALL = 64 * 1024
 _UNCHANGED = "pass the bytes of a handle unchanged: bytes(shared)"
 
@@ -39,13 +41,13 @@ class Handle(NamedTuple):
     location : Location
         Its block.
     flags : int
-        `TABLE`, `SMALL` and `INDEXED`.
+        `TABLE`, `SMALL`, `INDEXED` and `DEVICE`.
     first, length : int
-        The first byte of its data in the segment, and the bytes of its data.
+        The first byte of its data in the segment, and the size of its data in bytes.
     nbytes : int
-        The bytes of the object, without its index.
+        The size of the object in bytes, without its index.
     header : bytes
-        The header of `zerocopy.frames`, if the data is one frame; else empty.
+        The header of `zerocopy.frames`, unless the data is `INDEXED`; then empty.
     """
 
     location: Location
@@ -87,7 +89,7 @@ def parse(data: bytes) -> Handle:
         raise _invalid(f"its {len(data):,} bytes do not match the length in it")
     if zlib.crc32(data) != _RESIDUE:
         raise _invalid("its checksum does not match: it was damaged on the way")
-    if flags & ~(TABLE | SMALL | INDEXED):
+    if flags & ~(TABLE | SMALL | INDEXED | DEVICE):
         raise _invalid(f"its flags {flags:#x} are unknown")
     return Handle(Location._make(fields[5:-2]), flags, first, length, nbytes, data[_FIELDS.size : end])
 

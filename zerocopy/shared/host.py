@@ -1,4 +1,4 @@
-"""Which machine and PID namespace this process runs in."""
+"""``host_id``: identifies the machine and the PID namespace of this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BOOT_BYTES, SIZE = 16, 24
 
 @cache
 def boot_id() -> bytes:
-    """Return the 16 bytes that the kernel draws at each start; containers of one machine share them."""
+    """Return the 16 random bytes that the kernel chooses at each start, the same in all its containers."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return bytes.fromhex(file.read().strip().replace("-", ""))

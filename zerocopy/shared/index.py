@@ -11,10 +11,11 @@ from zerocopy.shared.location import Location
 
 _COUNTS = struct.Struct("<III")
 _FRAME = struct.Struct("<IQQ")
-#: The position of a frame's block in the list of locations, if it is the block of the index itself.
+#: Stands for the block of the index itself, instead of a position in the list of locations.
 SAME_BLOCK = 0xFFFF_FFFF
 
-#: Position of the block's location; first byte, in its segment or after the start of the index; bytes.
+#: Where a frame lies: the position of its block in the list of locations; its first byte, in the block's
+#: segment or counted from the start of the index; its size in bytes.
 Frame = tuple[int, int, int]
 
 
@@ -56,4 +57,4 @@ def unpack(data: bytes | memoryview) -> tuple[bytes, list[Location], list[Frame]
 
 
 def _damaged() -> HandleFormatError:
-    return HandleFormatError("", "the index of its frames is damaged", "share the object again")
+    return HandleFormatError("", "the index of the frames of the object is damaged", "share the object again")

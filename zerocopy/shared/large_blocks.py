@@ -1,16 +1,17 @@
-"""Blocks with a segment each, which is used again after the block is dropped.
+"""Large blocks: each has a segment, which is reused after the block is dropped.
 
-Sharing 64 MiB in a fresh segment takes 5 times as long as in one that was used before, because the
-kernel zeroes each new page. Segments of dropped blocks are therefore kept, up to `LIMIT` bytes.
+Sharing 64 MiB in a fresh segment takes 5 times as long as in a reused one, because the kernel zeroes
+each new page. Segments of dropped blocks are therefore kept, up to `LIMIT` bytes.
 
-A dropped block first gets another generation, which makes its handles stale. Its segment is used again
-when no reader has a lease. A reader takes its lease before it reads the generation: either the reader
-reads the new generation, or the owner meets the lease.
+A dropped block first gets another generation, which makes its handles stale. Its segment is reused when
+no reader has a lease. A reader takes its lease before it reads the generation. Therefore either the reader
+reads the new generation, or the owner sees the lease and does not reuse the segment.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 from collections import deque
 from collections.abc import Sequence
 
@@ -31,13 +32,14 @@ _TRIES = 8
 class LargeBlocks:
     """The large blocks of this process.
 
-    It has no lock: a finalizer drops blocks within any other call, also of its own thread. The operations
-    of dict and deque that it uses are atomic.
+    It has no lock, because a finalizer can drop a block during any other call of the same thread. The
+    operations of dict and deque that it uses are atomic.
 
     Attributes
     ----------
     limit : int
-        Bytes of idle segments to keep; at most 64 segments are kept.
+        Bytes of idle segments to keep. At most 64 segments are kept, and fewer if the process may have
+        fewer than 1024 file descriptors.
     fresh, recycled : int
         How many blocks had a fresh segment, or one that was used before; approximate with threads.
     """
@@ -66,9 +68,11 @@ class LargeBlocks:
         reused = self._reusable(size)
         if reused is None:
             return self._fresh(size, frames, committed)
-        segment, generation = reused
-        block = self._block(segment, generation)  # a block that is dropped after an error is idle again
-        segment.commit(size if committed else nbytes + HEAD_BYTES)
+        block = self._block(*reused)  # a block that is dropped after an error is idle again
+        del reused
+        if not block.segment.has_room(size if committed else nbytes + HEAD_BYTES):
+            del block
+            return self._fresh(size, frames, committed)  # which frees idle segments
         for offset, frame in frames:
             block.write(offset, frame)
         self.recycled += 1
@@ -81,7 +85,7 @@ class LargeBlocks:
         # A child that was forked meanwhile may have views of it. A daemon may have closed its descriptor.
         if block.forks == self._forks and segment.is_open():
             self._idle.setdefault(segment.size, deque()).append((segment, generation + 2))
-            self.trim(self.limit, _MOST)
+            self.trim(self.limit, _most())
 
     def trim(self, limit: int = 0, count: int = 0) -> None:
         """Free idle segments until at most `limit` bytes and `count` segments of them are left."""
@@ -129,6 +133,12 @@ class LargeBlocks:
     def _forget(self) -> None:
         """In a forked child: the idle segments are the parent's."""
         self._idle.clear()
+
+
+def _most() -> int:
+    """Return how many idle segments may keep their descriptors."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MOST if soft == resource.RLIM_INFINITY else min(_MOST, soft // 16)
 
 
 def _pop(idle: deque[tuple[Segment, int]]) -> tuple[Segment, int] | None:

@@ -1,4 +1,4 @@
-"""``Location``: where a block of shared memory lies, in fields of fixed width."""
+"""``Location``: where a block lies, in fields of fixed width."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from zerocopy.shared import host
 
-#: Machine and namespace, process, file descriptor, inode, generation, first byte of the block.
+#: Host ID, process, file descriptor, inode, generation, first byte of the block.
 FORMAT = f"{host.SIZE}sIIQQQ"
 _FIELDS = struct.Struct(f"<{FORMAT}")
 
@@ -26,11 +26,11 @@ class Location(NamedTuple):
     inode : int
         The inode of the segment.
     generation : int
-        The number in the block's head while the block holds this content. The first one is random and
-        has 63 bits, so that another process's block never has the same one. It is even; the
-        owner adds 1 when it drops the block, and 1 again before it writes other content.
-        An odd number locates a block through a process that holds a lease, or that was forked from the
-        owner: the block keeps its content after the owner has dropped it.
+        The number in the block's head while the block holds this content. The first number is even,
+        and random with 62 bits, so that another process's block does not have the same one. The owner
+        adds 1 when it drops the block, and 1 again before it writes other content. An odd number in a
+        location means that `pid` is not the owner, but holds a lease or was forked from the owner: the
+        block keeps its content after the owner has dropped it.
     start : int
         The first byte of the block's head in the segment.
     """

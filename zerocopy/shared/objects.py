@@ -1,4 +1,4 @@
-"""``Shared``: a handle as users hold it, and as ``convert`` takes it."""
+"""``Shared``: the Python object that has a handle, as ``share`` returns it and ``convert`` takes it."""
 
 from __future__ import annotations
 
@@ -6,28 +6,29 @@ from types import TracebackType
 from typing import Any, Self
 
 from zerocopy import registry
+from zerocopy.describe import describe_array
 from zerocopy.errors import ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.shared.errors import StaleHandleError
-from zerocopy.shared.handle import TABLE, Handle, parse
+from zerocopy.shared.handle import DEVICE, TABLE, Handle, parse
 from zerocopy.shared.opening import framework_of, open_array, open_table
 from zerocopy.source import Source, type_name
 from zerocopy.tables.column import Table
 
 
 class Shared:
-    """A handle of an array or table in shared memory: :func:`zerocopy.share` returns it.
+    """An array or table in shared memory, located by a handle: :func:`zerocopy.share` returns it.
 
-    Other processes of the machine get it by pickle or by `from_bytes`, and open it with
-    :func:`zerocopy.convert`. The memory stays while this object lives in its owner, and while a
-    reader uses a result. A context manager: at its end the handle is closed.
+    Send it to other processes of the machine by pickle, or its handle as ``bytes(shared)`` and
+    `from_bytes`. They open it with :func:`zerocopy.convert`. The memory stays while this object lives in
+    its owner, and while a reader uses a result. As a context manager, it is closed at the end.
 
     Attributes
     ----------
     nbytes : int
         Size of the object's memory in bytes.
     copied_bytes : int
-        Bytes that ``share`` copied; 0 if the object was in shared memory already, and in other processes.
+        Bytes that ``share`` copied: 0 if the object was in shared memory already. 0 in other processes.
 
     Examples
     --------
@@ -46,12 +47,12 @@ class Shared:
 
     @property
     def handle(self) -> Handle:
-        """The fields of the handle.
+        """The handle's fields.
 
         Raises
         ------
         StaleHandleError
-            It was closed.
+            This object was closed.
         """
         if self._closed:
             why, remedy = "the handle was closed in this process", "use it before shared.close()"
@@ -75,7 +76,7 @@ class Shared:
         """Give up the memory, unless results of it are in use; the handle becomes stale everywhere.
 
         A copy of this object (`copy.copy`, `copy.deepcopy`) keeps the memory until it is closed too. In
-        a process that only reads, only this object is closed. Closing again has no effect.
+        a reader, closing has no effect on other processes. Closing again has no effect.
         """
         self._closed, self._keep = True, None
 
@@ -92,7 +93,7 @@ class Shared:
 
     @staticmethod
     def from_bytes(data: bytes) -> Shared:
-        """Return the handle that ``bytes(shared)`` gave in another process; opens nothing.
+        """Return a `Shared` with the handle that ``bytes(shared)`` gave; the memory is not opened yet.
 
         Parameters
         ----------
@@ -146,7 +147,7 @@ class Shared:
 
 
 class SharedArray(Shared):
-    """A handle of an array."""
+    """An array in shared memory."""
 
     __slots__ = ()
 
@@ -156,7 +157,7 @@ class SharedArray(Shared):
 
 
 class SharedTable(Shared):
-    """A handle of a table or a column."""
+    """A table or a column in shared memory."""
 
     __slots__ = ()
 
@@ -165,14 +166,28 @@ class SharedTable(Shared):
         return open_table(self.handle)
 
 
+class SharedDeviceArray(Shared):
+    """An array in CUDA memory."""
+
+    __slots__ = ()
+
+    def __zerocopy_open__(self) -> Any:
+        """Return the array over the memory, as an object of its framework or of CUDA's interface."""
+        from zerocopy.shared.cuda.opening import open_device_array
+
+        return open_device_array(self.handle)
+
+
 def restore(data: bytes) -> Shared:
-    """Return the handle of bytes; see `Shared.from_bytes`. Pickle calls it."""
+    """Return the `Shared` of a handle's bytes; see `Shared.from_bytes`. Pickles name this function."""
     handle = parse(data)
+    if handle.flags & DEVICE:
+        return SharedDeviceArray(handle)
     return (SharedTable if handle.flags & TABLE else SharedArray)(handle)
 
 
 class SharedFramework(Framework):
-    """Makes handles sources of ``convert``, ``explain`` and ``view``; it is not a target."""
+    """Makes `Shared` objects sources of ``convert``, ``explain`` and ``view``; it is not a target."""
 
     name, root_modules = "zerocopy", ("zerocopy",)
 
@@ -181,13 +196,13 @@ class SharedFramework(Framework):
 
     def source(self, obj: Any) -> Source:
         opened = obj.__zerocopy_open__()
-        framework = registry.by_type(type(opened))
-        assert framework is not None
-        source = framework.source(opened)
+        source = describe_array(opened)
         source.name = type_name(obj)
         return source
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
+        if isinstance(obj, SharedDeviceArray):
+            return None
         opened = obj.__zerocopy_open__()
         framework = registry.by_type(type(opened))
         assert framework is not None

@@ -1,4 +1,4 @@
-"""The object of a handle, over mapped memory or over a copy of a small block."""
+"""Opens handles: builds the object over a mapping of its block, or over a copy of a small block."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def open_array(handle: Handle) -> Any:
 
 
 def open_table(handle: Handle) -> Any:
-    """Return the table of a handle as pyarrow's, or its column, over the memory, which it keeps.
+    """Return the table or column of a handle over the memory, which it keeps: as an object of pyarrow.
 
-    Names of columns, and types that Arrow lacks, are kept in the object's own framework.
+    An object whose column's name or types pyarrow would lose is returned in its own framework.
     """
     header, frames = _frames(handle)
     return from_frames(header, frames, None if needs_own_framework(header) else "pyarrow")
@@ -55,14 +55,14 @@ def _frames(handle: Handle, own: bool = False) -> tuple[bytes, list[Array]]:
         return handle.header, [data]
     header, blocks, frames = index.unpack(data.data)
     others = [own_mapping(block) if own else mapping(block) for block in blocks]
-    parts = []
+    opened = []
     for block, first, count in frames:
         if block != index.SAME_BLOCK:
-            parts.append(others[block].part(first, count))
+            opened.append(others[block].part(first, count))
             continue
         check_extent(first, count, data.nbytes)
-        parts.append(data[first : first + count])
-    return header, parts
+        opened.append(data[first : first + count])
+    return header, opened
 
 
 def _data(handle: Handle, own: bool = False) -> Array:

@@ -7,8 +7,8 @@ import os
 
 import numpy as np
 
-#: Bits of an entry (Linux, "pagemap, from the userspace perspective"): the page is in memory, is
-#: swapped out, is a page of a file or of shared memory.
+#: Bits of an entry (Linux, "pagemap, from the userspace perspective"): the page is in memory; it is
+#: swapped out; it belongs to a file or to shared memory.
 _PRESENT, _SWAPPED, _FILE = (np.uint64(1 << bit) for bit in (63, 62, 61))
 
 

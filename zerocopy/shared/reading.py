@@ -1,4 +1,4 @@
-"""How a process reads blocks of others: it maps a large block, and copies a small one.
+"""How a process reads another process's block: it maps a large block, and copies a small one.
 
 No byte is used before the generation has been compared: under a lease, or before and after copying.
 """
@@ -28,10 +28,10 @@ from zerocopy.shared.segment_file import KEEP, open_segment
 _UNCHANGED = "pass the bytes of a handle unchanged: bytes(shared)"
 #: The copy of a small block is aligned as JAX requires.
 _ALIGNMENT = 64
-#: An owner holds the lock for an instant, when it looks for readers.
+#: An owner holds the exclusive lock only while it checks for leases.
 _LEASE_TRIES = 200
 
-#: The owners of shared memory in this process: blocks, and mappings of other processes' blocks.
+#: What keeps shared memory in this process: its own blocks, and mappings of other processes' blocks.
 addresses = AddressBook()
 #: The mapping of a block, and the copy of bytes of a small block, while a result uses it.
 _mappings: WeakValueDictionary[Location, Mapping] = WeakValueDictionary()
@@ -95,7 +95,7 @@ def map_block(location: Location) -> Mapping:
         _lease(fd)
         check_generation(fd, location)
         # The lease ends when the mapping is dropped, which closes the descriptor. The seals keep the size.
-        mapped = Mapping.private(fd, os.fstat(fd).st_size)
+        mapped = Mapping.private(fd)
     except BaseException as error:
         os.close(fd)
         if not isinstance(error, (OSError, OverflowError, ValueError)) or isinstance(error, ZeroCopyError):
@@ -177,7 +177,7 @@ def check_generation(fd: int, location: Location) -> None:
     head = os.pread(fd, HEAD.size, location.start) if location.start < 1 << 62 else b""
     magic, generation = HEAD.unpack(head) if len(head) == HEAD.size else (b"", 0)
     if magic != MAGIC or not location.matches(generation):
-        raise StaleHandleError("", "its owner has freed the memory, or uses it again", KEEP)
+        raise StaleHandleError("", "its owner has freed the memory, or has reused it", KEEP)
 
 
 def _lease(fd: int) -> None:
@@ -188,4 +188,4 @@ def _lease(fd: int) -> None:
             time.sleep(1e-5 * attempt)
         else:
             return
-    raise StaleHandleError("", "its owner uses the memory again", KEEP)
+    raise StaleHandleError("", "its owner has reused the memory", KEEP)

@@ -32,7 +32,10 @@ def _cgroups(root: Path, proc: Path) -> Iterator[tuple[int, str]]:
     except OSError:
         return
     for line in lines:
-        number, controllers, path = line.split(":", 2)
+        fields = line.split(":", 2)
+        if len(fields) != 3:
+            continue
+        number, controllers, path = fields
         if number == "0" and not controllers:  # version 2
             yield from _levels(root, path, "memory.max", "memory.current", "inactive_file")
         elif "memory" in controllers.split(","):  # version 1

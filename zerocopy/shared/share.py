@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy import registry
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.frames import Frames, to_frames
 from zerocopy.frames.header import ARRAY, kind_of
@@ -19,7 +20,7 @@ from zerocopy.shared.broker_client import VARIABLE, directory
 from zerocopy.shared.errors import SharedMemoryError
 from zerocopy.shared.handle import INDEXED, LARGEST_SMALL, SMALL, TABLE, Handle
 from zerocopy.shared.large_blocks import LargeBlocks
-from zerocopy.shared.objects import Shared, SharedArray, SharedTable
+from zerocopy.shared.objects import Shared, SharedArray, SharedDeviceArray, SharedTable
 from zerocopy.shared.reading import addresses
 from zerocopy.shared.segment import Array
 from zerocopy.shared.slabs import Slabs
@@ -34,23 +35,24 @@ _configured = 0  # the process that has read the environment variable of the bro
 
 
 def share(obj: Any) -> Shared:
-    """Return a handle with which other processes of this machine open an array or table without a copy.
+    """Copy an array or table once into shared memory, which other processes open without a copy.
 
     Parameters
     ----------
     obj : object
-        An array in host memory, or a table or column, of any framework.
+        An array in host memory or in CUDA memory, or a table or column in host memory, of any framework.
 
     Returns
     -------
     Shared
-        It is picklable, and its pickle has less than 256 bytes for arrays of usual shapes. Keep it until
-        the readers have opened it.
+        Send it to processes of this machine: it is picklable, and its pickle has less than 256 bytes for
+        arrays of usual shapes. Keep it until the readers have opened it.
 
     Raises
     ------
     UnsupportedConversionError
-        The object is not an array or a table, has Python objects, or is a query that has not been read.
+        The object is not an array or a table, holds Python objects, is a query that has not been read, or
+        is in device memory without a handle of the driver.
     SharedMemoryError
         There is no room, or no free file descriptor.
 
@@ -63,6 +65,9 @@ def share(obj: Any) -> Shared:
     In a reader, ``convert(shared, to=...)`` maps the memory privately. The result is read-only if the
     framework has read-only arrays; a write to any other result changes it for that process only.
     An object of up to 64 KiB is copied when it is opened.
+
+    An array in CUDA memory stays where it is, and its readers use the same memory. The driver must have a
+    handle for it: memory of ``cudaMalloc`` has one, memory of asynchronous pools does not.
 
     Examples
     --------
@@ -81,13 +86,14 @@ def share(obj: Any) -> Shared:
     if _configured != os.getpid():
         _configure()
     try:
-        return share_frames(to_frames(obj))
+        split = _host_frames(obj)
+        return _share_on_device(obj) if split is None else share_frames(split)
     except ZeroCopyError as error:
         raise error.with_context(asked=f"share({type(obj).__qualname__})") from error.__cause__
 
 
 def _configure() -> None:
-    """Start the broker in a process that shares for the first time, if the environment says so."""
+    """Start the broker at the first `share` of a process, if the environment variable asks for it."""
     global _configured
     _configured = os.getpid()
     if os.environ.get(VARIABLE, "0") not in ("", "0"):
@@ -114,7 +120,8 @@ def share_frames(split: Frames, hand_on: bool = True) -> Shared:
     ----------
     split : Frames
     hand_on : bool
-        Whether memory of other processes is shared again as it is, by this process's lease; False copies it.
+        Whether memory that this process has opened from another one is shared again without a copy, by
+        this process's lease. False copies it.
     """
     if kind_of(split.header) == ARRAY and len(split.header) <= _SHORT:
         return _share_array(split, hand_on)
@@ -125,13 +132,33 @@ def _share_array(split: Frames, hand_on: bool) -> Shared:
     """Share one frame, whose header travels in the handle."""
     frame = split.frames[0]
     count = frame.nbytes
-    owner = _owner(frame, hand_on)
+    owner, first = _owner(frame, hand_on)
     if owner is not None:
-        handle = Handle(owner.own_location(), 0, _place(frame, owner), count, count, split.header)
+        handle = Handle(owner.own_location(), 0, first, count, count, split.header)
         return SharedArray(handle, owner, split.copied_bytes)
     block, flags = _allocate(count, [(0, frame)])
     handle = Handle(block.own_location(), flags, block.data, count, count, split.header)
     return SharedArray(handle, block, count)
+
+
+def _host_frames(obj: Any) -> Frames | None:
+    """Split an object; None if its memory is that of a device."""
+    try:
+        return to_frames(obj)
+    except UnsupportedConversionError as error:
+        if error.code != "other-device":
+            raise
+        return None
+
+
+def _share_on_device(obj: Any) -> Shared:
+    """Share an array in CUDA memory by the driver's handle of its allocation."""
+    from zerocopy.shared.cuda.exporting import share_array
+
+    framework = registry.by_type(type(obj))
+    name = "" if framework is None else framework.name
+    handle, ticket, copied = share_array(obj, name, large_blocks)
+    return SharedDeviceArray(handle, ticket, copied)
 
 
 def _share_frames(split: Frames, hand_on: bool) -> Shared:
@@ -151,14 +178,14 @@ def share_buffers(
     """
     owners: dict[Any, int] = {}
     places = [_owner(frame, hand_on) for frame in frames]
-    for owner in places:
+    for owner, _ in places:
         if owner is not None:
             owners.setdefault(owner, len(owners))
     at = index.size(header, len(owners), len(frames))
     entries, written = [], []
-    for frame, owner in zip(frames, places, strict=True):
+    for frame, (owner, first) in zip(frames, places, strict=True):
         if owner is not None:
-            entries.append((owners[owner], _place(frame, owner), frame.nbytes))
+            entries.append((owners[owner], first, frame.nbytes))
             continue
         at += -at % _ALIGNMENT
         entries.append((index.SAME_BLOCK, at, frame.nbytes))
@@ -174,18 +201,16 @@ def share_buffers(
     return (SharedTable if table else SharedArray)(handle, (block, *owners), copied)
 
 
-def _owner(frame: Array, hand_on: bool) -> Any:
-    """Return the block or mapping that has a frame's bytes as they are now, or None."""
+def _owner(frame: Array, hand_on: bool) -> tuple[Any, int]:
+    """Return the block or mapping that has a frame's bytes as they are now, and the first in its segment.
+
+    None, and 0, if there is no such block.
+    """
     first, count = address(frame), frame.nbytes
     owner = addresses.find(first, first + count) if count else None
-    if not hand_on and not isinstance(owner, Block):
-        return None
-    return owner if owner is not None and owner.can_hand_on(first, count) else None
-
-
-def _place(frame: Array, owner: Any) -> int:
-    """Return the first byte of a frame in the segment of its owner."""
-    return address(frame) - owner.extent[0]  # type: ignore[no-any-return]
+    if owner is None or not (hand_on or isinstance(owner, Block)) or not owner.can_hand_on(first, count):
+        return None, 0
+    return owner, first - owner.extent[0]
 
 
 def _allocate(nbytes: int, frames: Sequence[tuple[int, Array]]) -> tuple[Block, int]:
@@ -241,10 +266,12 @@ def shared_empty(shape: int | Sequence[int], dtype: Any = "float64") -> Array:
     """
     counts = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     if any(count < 0 for count in counts):
-        raise ValueError(f"shared_empty({counts}, {dtype!r}): a dimension is negative")
+        raise ValueError(f"shared_empty({counts}, {dtype!r}): a dimension is negative; pass 0 or more")
     element = np.dtype(dtype)
     if element.hasobject:
-        raise TypeError(f"shared_empty({counts}, {dtype!r}): Python objects cannot be shared")
+        raise TypeError(
+            f"shared_empty({counts}, {dtype!r}): Python objects cannot be shared; pass a dtype without them"
+        )
     nbytes = prod(map(int, counts)) * element.itemsize
     try:
         block = _registered(large_blocks.take(nbytes, committed=True))

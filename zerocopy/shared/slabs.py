@@ -1,4 +1,4 @@
-"""Small blocks: many in one segment, so that each needs no file descriptor and no page of its own.
+"""Small blocks: a slab is a segment with many of them, so that none needs a file descriptor of its own.
 
 Readers copy a small block and hold no lease: see :func:`zerocopy.shared.reading.read_small`.
 """
@@ -65,7 +65,7 @@ class Slabs:
                 self.trim(size)
 
     def trim(self, size: int) -> None:
-        """Free the slabs that have no other than free blocks of `size` bytes, except one."""
+        """Free the slabs whose blocks of `size` bytes are all free, except one slab."""
         if not self._lock.acquire(blocking=False):
             return  # another thread, or a call that this finalizer interrupts, is doing so
         try:

@@ -1,12 +1,13 @@
 """Tickets: a sender keeps shared memory until its receiver has opened it.
 
-A pipe or a queue has bytes in it and no object that could own memory. For each handle in flight the
+A pipe or a queue holds bytes, and no object that could keep memory. For each handle in flight the
 sender therefore keeps its `Shared` under a ticket, and sends the ticket with the handle. The receiver
-opens the handle and then redeems the ticket: it writes to the ticket's slot in a page of shared memory
-of the sender. The sender finds redeemed tickets when it issues further ones, a bounded number each time.
+opens the handle and then redeems the ticket: it writes to the ticket's slot, which lies in a memfd of
+the sender. When the sender issues a ticket, it inspects a few earlier ones, and frees the objects of
+those that are redeemed.
 
-A slot is a word of 8 bytes: the number of its ticket, with the highest bit set once that is redeemed.
-Numbers are not used twice, so that bytes that are loaded a second time cannot redeem another ticket.
+A slot has 8 bytes: the number of its ticket, and in the highest bit whether the ticket is redeemed. No
+number is used twice, so that bytes that are loaded a second time cannot redeem another ticket.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from zerocopy.shared.segment import create_memfd, seal_size
 from zerocopy.shared.segment_file import OtherUserError, open_memfd
 
 NAME = "zerocopy-tickets"
-#: How many tickets are inspected when one is issued: twice as many are found as are issued, or more.
+#: How many tickets are inspected when one is issued: more than one, so that their number goes down.
 _INSPECTED = 8
-#: The page is allocated where it is written to.
-_SLOTS = 1 << 20
+#: The kernel allocates only the pages of slots that are written.
+_MAX_SLOTS = 1 << 20
 _WORD = struct.Struct("<Q")
 _REDEEMED = 1 << 63
 
@@ -37,9 +38,9 @@ class Ticket(NamedTuple):
     Attributes
     ----------
     pid, fd, inode : int
-        The sending process, and its descriptor of the page.
+        The sending process, its file descriptor of the memfd of slots, and the memfd's inode.
     slot, number : int
-        The position of the word in the page, and the number of the ticket.
+        The position of the slot, and the number of the ticket.
     """
 
     pid: int
@@ -93,13 +94,13 @@ class Tickets:
         self._pending: deque[tuple[int, bytes, Any]] = deque()
         self._free: list[int] = []
         self._nbytes = self._used = self._number = 0
-        self._page: _Page | None = None
+        self._slots: _Slots | None = None
         os.register_at_fork(after_in_child=self._forget)
 
     def issue(self, shared: Any) -> bytes | None:
         """Keep a `Shared` until the ticket is redeemed, and return the ticket's bytes.
 
-        Returns None if the limit is reached, or if the kernel gives no memory or descriptor for the page:
+        Returns None if the limit is reached, or if the kernel gives no memory or descriptor for slots:
         send the object itself then.
         """
         with self._lock:
@@ -140,8 +141,8 @@ class Tickets:
             pause = min(2 * pause, 0.02)
 
     def _forget(self) -> None:
-        """In a forked child: the tickets are the parent's, and so is the page."""
-        self._pending, self._free, self._page = deque(), [], None
+        """In a forked child: the tickets and their slots are the parent's."""
+        self._pending, self._free, self._slots = deque(), [], None
         self._nbytes = self._used = self._number = 0
 
     def _has_room(self, nbytes: int) -> bool:
@@ -150,15 +151,15 @@ class Tickets:
         most = self.most
         if most is None:
             soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-            most = _SLOTS if soft == resource.RLIM_INFINITY else soft // 4
-        return self._nbytes + nbytes <= self.limit and len(self._pending) < min(most, _SLOTS)
+            most = _MAX_SLOTS if soft == resource.RLIM_INFINITY else soft // 4
+        return self._nbytes + nbytes <= self.limit and len(self._pending) < min(most, _MAX_SLOTS)
 
     def _issue(self, shared: Any) -> bytes | None:
         slot = self._free[-1] if self._free else self._used
         try:
-            if self._page is None:
-                self._page = _Page()
-            os.pwrite(self._page.fd, _WORD.pack(self._number + 1), slot * _WORD.size)
+            if self._slots is None:
+                self._slots = _Slots()
+            os.pwrite(self._slots.fd, _WORD.pack(self._number + 1), slot * _WORD.size)
         except OSError:
             return None
         if self._free:
@@ -168,19 +169,21 @@ class Tickets:
         self._number += 1
         self._pending.append((slot, _WORD.pack(self._number | _REDEEMED), shared))
         self._nbytes += shared.nbytes
-        return _FIELDS.pack(os.getpid(), self._page.fd, self._page.inode, slot, self._number)
+        return _FIELDS.pack(os.getpid(), self._slots.fd, self._slots.inode, slot, self._number)
 
     def _take_redeemed(self, count: int) -> list[Any]:
         """Inspect the tickets inspected longest ago, and return the objects of redeemed ones."""
-        page = self._page
-        if page is not None and not page.is_open():  # the program has closed it, and the segments
+        slots = self._slots
+        if (
+            slots is not None and not slots.is_open()
+        ):  # the program has closed all descriptors, also those of segments
             objects = [shared for _, _, shared in self._pending]
             self._forget()
             return objects
         objects = []
         for _ in range(min(count, len(self._pending))):
             slot, redeemed, shared = self._pending.popleft()
-            if page is None or os.pread(page.fd, _WORD.size, slot * _WORD.size) != redeemed:
+            if slots is None or os.pread(slots.fd, _WORD.size, slot * _WORD.size) != redeemed:
                 self._pending.append((slot, redeemed, shared))
                 continue
             self._free.append(slot)
@@ -189,18 +192,18 @@ class Tickets:
         return objects
 
 
-class _Page:
-    """The words of the tickets, to which other processes of this user may write."""
+class _Slots:
+    """The slots of the tickets, a memfd to which other processes of this user may write."""
 
     def __init__(self) -> None:
         self.fd = self.inode = -1
         self.fd = create_memfd(NAME)
-        os.ftruncate(self.fd, _SLOTS * _WORD.size)
+        os.ftruncate(self.fd, _MAX_SLOTS * _WORD.size)
         seal_size(self.fd)
         self.inode = os.fstat(self.fd).st_ino
 
     def is_open(self) -> bool:
-        """Whether the file descriptor is still that of the page; a daemon may have closed all of them."""
+        """Whether the file descriptor is still that of the slots; a daemon may have closed all of them."""
         try:
             return os.fstat(self.fd).st_ino == self.inode
         except OSError:

@@ -134,7 +134,7 @@ def signed(data: bytes | bytearray) -> bytes:
 
 
 def attempt(data: bytes) -> str:
-    """Open a handle, read all of it, and return what came of it."""
+    """Open a handle, read the whole object, and return the outcome."""
     try:
         shared = zc.Shared.from_bytes(data)
         repr(shared)

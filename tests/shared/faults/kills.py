@@ -1,4 +1,4 @@
-"""Kill owners and readers of shared memory at random points, and count what goes wrong.
+"""Kill owners and readers of shared memory at random points, and count the failures.
 
     python tests/shared/faults/kills.py [count] [seed]
 

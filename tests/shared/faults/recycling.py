@@ -1,4 +1,4 @@
-"""Owners that use memory again while readers open, hold and hand on what was in it.
+"""Owners reuse memory while readers open, hold and share again the objects that were in it.
 
     python tests/shared/faults/recycling.py [rounds] [readers] [owners]
 
@@ -150,7 +150,7 @@ def main(rounds: int = 100_000, readers: int = 16, owners: int = 2) -> dict:
 
 
 def _end_with(stop: int, fds: list[int]) -> None:
-    """Send what is written to descriptors nowhere when the writing end of a pipe is closed everywhere."""
+    """Redirect descriptors to /dev/null when the writing end of a pipe is closed in all processes."""
     from threading import Thread
 
     def wait() -> None:

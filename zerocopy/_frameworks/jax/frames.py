@@ -1,4 +1,4 @@
-"""JAX arrays in pickles."""
+"""JAX arrays as frames."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class JAXFrames(FramesHook):
     """Arrays on one CPU device; JAX pickles others itself."""
 
     def types(self) -> tuple[type, ...]:
-        # ArrayImpl has no public name, and an array of it would start JAX's devices.
+        # ArrayImpl has no public name. Creating an array to read its type would start JAX's devices.
         with suppress(ImportError):
             from jax._src.array import ArrayImpl
 

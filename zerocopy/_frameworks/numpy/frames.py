@@ -1,4 +1,4 @@
-"""NumPy arrays in pickles: those that NumPy itself would copy into the pickle."""
+"""NumPy arrays as frames: those that NumPy itself would copy into the pickle."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Objects of pandas as Arrow tables, and back with their own types.
 
-``convert`` gives Arrow columns to pandas as ``ArrowDtype``. ``pyarrow.Table.to_pandas`` reads the dtypes
-from the schema's metadata, and aliases columns without nulls.
+``convert`` would give the columns the dtype ``ArrowDtype``. ``pyarrow.Table.to_pandas`` reads the original
+dtypes from the schema's metadata, and aliases columns without nulls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNNAMED = "-unnamed"
 
 
 class PandasFrames(FramesHook):
-    """pandas pickles its own objects out of band, rows of slices only."""
+    """pandas itself pickles out of band, and of a slice only its rows: no types to send as frames."""
 
     restores_tables = True
 
@@ -45,12 +45,12 @@ def flatten(pd: Any, obj: Any) -> tuple[Any, str]:
     if isinstance(obj, (pd.Series, pd.Index)):
         form = "Series" if isinstance(obj, pd.Series) else "Index"
         if form == "Index":
-            frame = pd.DataFrame({0: pd.Series(obj, copy=False)}, copy=False)
+            data = pd.DataFrame({0: pd.Series(obj, copy=False)}, copy=False)
         else:
-            frame = obj.to_frame(0)
+            data = obj.to_frame(0)
         if obj.name is not None:
-            frame.columns = pd.Index([obj.name], tupleize_cols=False)
-        return frame, form if obj.name is not None else form + _UNNAMED
+            data.columns = pd.Index([obj.name], tupleize_cols=False)
+        return data, form if obj.name is not None else form + _UNNAMED
     return pd.DataFrame({0: pd.Series(obj, copy=False)}, copy=False), "Array"
 
 
@@ -65,12 +65,12 @@ def restore(pd: Any, table: Any, form: str) -> Any:
     kind = form.removesuffix(_UNNAMED)
     if kind not in ("DataFrame", "Series", "Index", "Array"):
         raise ValueError(f"pandas has no form {form!r}")
-    frame = _frame(pd, table)
+    data = _data_frame(pd, table)
     if kind == "DataFrame":
-        return frame
-    if frame.shape[1] != 1:
-        raise ValueError(f"a {kind} has one column, and the table has {frame.shape[1]}")
-    series = frame.iloc[:, 0]
+        return data
+    if data.shape[1] != 1:
+        raise ValueError(f"a {kind} has one column, and the table has {data.shape[1]}")
+    series = data.iloc[:, 0]
     if form != kind:
         series.name = None
     if kind == "Series":
@@ -78,7 +78,7 @@ def restore(pd: Any, table: Any, form: str) -> Any:
     return series.array if kind == "Array" else pd.Index(series, name=series.name, copy=False)
 
 
-def _frame(pd: Any, table: Any) -> Any:
+def _data_frame(pd: Any, table: Any) -> Any:
     """Return a data frame; pyarrow 26 cannot convert bool8 and raises KeyError."""
     pa = hub().module()
     for column in table.columns:
@@ -88,20 +88,20 @@ def _frame(pd: Any, table: Any) -> Any:
     storage = table
     for place in places:
         storage = storage.set_column(place, table.schema.field(place).name, _storage(pa, table.column(place)))
-    frame = storage.to_pandas(split_blocks=True)
+    data = storage.to_pandas(split_blocks=True)
     described = metadata.read(table.schema.metadata or {})
     if described is not None:
         levels = [entry for entry in described.index if isinstance(entry, str)]
         labels = [name for name in table.schema.names if name not in levels]
-        frame.columns = metadata.labels_index(pd, labels, described)  # pyarrow makes text of tuples
+        data.columns = metadata.labels_index(pd, labels, described)  # pyarrow makes text of tuples
     if not table.num_columns:
-        frame = pd.DataFrame(index=pd.RangeIndex(table.num_rows), columns=frame.columns)
+        data = pd.DataFrame(index=pd.RangeIndex(table.num_rows), columns=data.columns)
     for place in places:
-        values = frame.iloc[:, place].to_numpy()
+        values = data.iloc[:, place].to_numpy()
         # A series, because pandas copies an ndarray here.
-        flags = pd.Series(values.view(np.bool_), index=frame.index, copy=False)
-        frame.isetitem(place, flags)
-    return frame
+        flags = pd.Series(values.view(np.bool_), index=data.index, copy=False)
+        data.isetitem(place, flags)
+    return data
 
 
 def _storage(pa: Any, column: Any) -> Any:

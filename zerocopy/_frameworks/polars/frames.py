@@ -1,4 +1,4 @@
-"""polars' frames and series as frames of bytes, with their flags of sorted columns."""
+"""DataFrame and Series of polars as frames of bytes, with the flags of sorted columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SORTED = {"-": None, "<": False, ">": True}  # the option `descending` of set_s
 
 
 class PolarsFrames(FramesHook):
-    """Frames and series; polars pickles those with objects or categories itself."""
+    """DataFrame and Series; polars pickles those with objects or categories itself."""
 
     def types(self) -> tuple[type, ...]:
         import polars as pl
@@ -18,7 +18,7 @@ class PolarsFrames(FramesHook):
         return (pl.DataFrame, pl.Series)
 
     def keeps_all(self, obj: Any) -> bool:
-        # Categorical's categories can be shared by name in one process; Arrow has no such names.
+        # Series of one process can share named categories (pl.Categories); Arrow has no such names.
         text = str(obj.schema if hasattr(obj, "schema") else obj.dtype)
         return not any(name in text for name in ("Categorical", "Object", "Unknown"))
 

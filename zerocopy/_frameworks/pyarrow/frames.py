@@ -1,4 +1,4 @@
-"""Arrow's tables and arrays in pickles: pyarrow's own pickles have the whole buffers of a slice."""
+"""pyarrow's tables and arrays as frames: its own pickle of a slice has the whole buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TensorFlow's tensors in pickles."""
+"""TensorFlow's tensors as frames."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class TensorFlowFrames(FramesHook):
     def types(self) -> tuple[type, ...]:
         import tensorflow as tf
 
-        # A tensor of it would start TensorFlow's devices.
+        # Creating a tensor to read its type would start TensorFlow's devices.
         eager = getattr(tf.__internal__, "EagerTensor", None)
         return () if eager is None else (eager,)
 

@@ -1,4 +1,4 @@
-"""torch tensors in pickles."""
+"""torch tensors as frames."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ class TorchFrames(FramesHook):
             return False
         if getattr(obj, "has_names", bool)():  # torch 2.13 no longer has named dimensions
             return False
-        # Expanded tensors have more elements than memory: torch sends the memory.
+        # An expanded tensor repeats its memory, which torch's own pickle sends once.
         return bool(obj.numel() * obj.element_size() <= obj.untyped_storage().nbytes())

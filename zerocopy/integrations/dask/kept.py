@@ -1,4 +1,4 @@
-"""Objects with a handle, so that all recipients of one object share one segment."""
+"""Keeps the handles of objects that were sent, so that all recipients of an object share one segment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Entry(NamedTuple):
 class KeptHandles:
     """The handles of objects that are alive, with the messages that contain them.
 
-    A transfer keeps its handles itself. The handles used last are kept up to `limit` bytes.
+    A transfer keeps its handles itself. Afterwards the last ones are kept, up to `limit` bytes of memory.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:

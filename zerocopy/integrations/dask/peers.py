@@ -1,8 +1,8 @@
-"""What processes announce when they connect, and which connections may carry handles.
+"""Announcements of processes when they connect, which decide whether frames and handles are sent.
 
 Dask's handshake gives each end of a connection a dict of the other. A worker or a client adds to it that
-it reads frames, and which memory it can open. The scheduler adds nothing: what it passes on unread, and
-what is written to disk, is serialized as Dask does without zerocopy.
+it reads frames, and which memory it can open. The scheduler adds nothing: messages that it passes on
+unread, and spilled data, are serialized as by Dask without zerocopy.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _recipient(context: Any) -> Any:
 def keep_in_flight(get_data: Any) -> Any:
     """Return a worker's handler ``get_data`` that keeps handles until the recipient has confirmed.
 
-    Of Dask's messages only its replies are confirmed, so that all others are sent without handles.
+    Dask confirms only the replies of this handler, so that all other messages are sent without handles.
     """
 
     @functools.wraps(get_data)  # Dask reads the names of its parameters

@@ -1,4 +1,4 @@
-"""Registers serializers with Dask's dispatch, for frameworks when they are imported; imports none."""
+"""Registers serializers with Dask's dispatch when a framework is imported; imports no framework."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OWN_MODULES = {
     "torch": "distributed.protocol.torch",
     "pyarrow": "distributed.protocol.arrow",
 }
-#: Types that Dask sends without a copy, by its own serializers or by pickle: they only need handles.
+#: Types that Dask itself sends without a copy: zerocopy only replaces their bytes by handles.
 _IN_OWN_WAY = {
     "numpy": ("ndarray", "matrix", "ma.MaskedArray"),
     "pandas": ("DataFrame", "Series"),

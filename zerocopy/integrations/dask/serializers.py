@@ -1,4 +1,4 @@
-"""Serializers for Dask's family "dask": frames, and handles for what a reader on this machine opens."""
+"""Serializers of Dask's family "dask": frames, or a handle if the recipient can open this memory."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from zerocopy.shared.opening import open_frames
 from zerocopy.shared.share import share_buffers
 from zerocopy.source import Array
 
-#: Below this many bytes, sending them takes less time than sharing them.
+#: Smaller objects are sent as bytes; `zerocopy.integrations.multiprocessing.sending` has the measurement.
 SMALLEST = 512 * 1024
 #: The largest alignment of an element; buffers that Dask receives may start at any byte.
 _ALIGNMENT = 16
 _KEY = "zerocopy"
 
-#: Who has installed the serializers in this process: they send frames and handles while there is any.
+#: The program and the workers that have installed the serializers in this process. Frames and handles are
+#: sent while there is one.
 users: set[object] = set()
 
 

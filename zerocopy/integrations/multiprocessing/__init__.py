@@ -1,9 +1,9 @@
-"""multiprocessing, concurrent.futures and PyTorch's DataLoader: arrays and tables by handles.
+"""multiprocessing, concurrent.futures and PyTorch's DataLoader: arrays and tables are sent by handle.
 
 ``install()`` changes how this process sends arrays and tables of 512 KiB or more through
-``multiprocessing.Pipe``, ``Queue`` and ``Pool`` and through ``ProcessPoolExecutor``: by handles of
-shared memory. ``shared_collate()`` is a collate function for DataLoaders with workers, and needs no
-``install()``.
+``multiprocessing.Pipe``, ``Queue`` and ``Pool`` and through ``ProcessPoolExecutor``: it sends handles to
+shared memory. ``shared_collate()`` returns a collate function for DataLoaders with workers, and needs
+no ``install()``.
 """
 
 from zerocopy.integrations.multiprocessing.collating import shared_collate as shared_collate

@@ -22,7 +22,7 @@ from zerocopy.source import Array, type_name
 
 _ASKED = "shared_collate()"
 _PROTOCOLS = ("__dlpack__", "__array_interface__", "__arrow_c_array__", "__arrow_c_stream__")
-#: Not those of `install`: a worker that ends does not wait, because the loader wants no more batches.
+#: Separate from those of `install`: a worker does not wait at its end, because the loader reads no more.
 _tickets = Tickets()
 
 
@@ -35,27 +35,29 @@ def shared_collate(to: Any = "torch", *, stack: bool = True) -> Callable[[Any], 
         The framework of the batches, as in :func:`zerocopy.convert`. Arrays of 512 KiB or more are
         aliased in the main process wherever ``convert`` aliases host memory.
     stack : bool
-        Whether it gets a list of samples and stacks them, as ``torch.utils.data.default_collate`` does.
+        Whether the function gets a list of samples and stacks them, as ``torch.utils.data.default_collate``
+        does.
         False for ``DataLoader(batch_size=None)``, whose dataset returns whole batches: an array is
         then copied once, and one of :func:`zerocopy.shared_empty` not at all.
 
     Returns
     -------
     callable
-        To be passed as ``collate_fn``; picklable. Samples are arrays of any framework, numbers,
+        Pass it as ``collate_fn``; it is picklable. Samples are arrays of any framework, numbers,
         strings, and dicts, lists, tuples and named tuples of them. As with ``default_collate``, a batch
         of tuples is a list, strings stay a list, and Python's floats become float64.
 
     Raises
     ------
     UnsupportedConversionError
-        By the function: samples differ in shape, dtype, length or keys, or are of another type.
+        The returned function raises it if samples differ in shape, dtype, length or keys, or have
+        another type.
 
     Notes
     -----
-    Each sample is copied once, into a segment that the worker uses again when the main process has
-    dropped the batch. A worker needs about ``prefetch_factor + 2`` segments for each array.
-    A write to a batch changes it for the main process alone.
+    Each sample is copied once, into a segment that the worker reuses when the main process has dropped
+    the batch. A worker needs about ``prefetch_factor + 2`` segments for each array.
+    A write to a batch changes it in the main process only.
 
     Examples
     --------

@@ -1,10 +1,10 @@
-"""``install``: multiprocessing sends arrays and tables by handles.
+"""``install``: multiprocessing sends arrays and tables by handle.
 
 The hook is ``reducer_override``, which ``pickle.Pickler`` documents, set on
-``multiprocessing.reduction.ForkingPickler``. ``ForkingPickler.register`` needs the exact types, and hence
-an import of each framework; ``torch.multiprocessing``, imported later, would replace what it registered;
-and a registered reducer cannot decline an object. ``reducer_override`` is asked before the registered
-reducers, and declines with NotImplemented: the object is then sent as before ``install()``.
+``multiprocessing.reduction.ForkingPickler``. ``ForkingPickler.register`` has three disadvantages: it needs
+the exact types, and so an import of each framework; ``torch.multiprocessing``, imported later, replaces
+registered reducers; and a registered reducer cannot decline an object. pickle calls ``reducer_override``
+before registered reducers. If it returns NotImplemented, the object is sent as before ``install()``.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from zerocopy.integrations.multiprocessing.sending import MINIMUM, by_handle
 from zerocopy.pickling import Pickler, restore
 from zerocopy.shared.tickets import InFlight, Tickets
 
-#: How long a process waits at its end for the receivers of its objects.
+#: Seconds that a process waits at its end for the receivers of its objects.
 EXIT_SECONDS = 5.0
-#: Finalizers with higher priorities end first: those of queues, which pickle their last objects, have -5.
+#: Finalizers with higher priorities run first: those of queues, which pickle their last objects, have -5.
 _AFTER_QUEUES = -10
 
 _tickets = Tickets()
 _pickler = Pickler(io.BytesIO())
-#: Whether objects of a type are sent by handles. A framework that is added later clears it.
+#: Whether objects of a type are sent by handle. Registering a framework clears it.
 _selected: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
 registry.on_change(_selected.clear)
 
@@ -47,11 +47,11 @@ class _Installed:
     ----------
     active : bool
     names : frozenset of str or None
-        The frameworks whose objects are sent by handles; None for all.
+        The frameworks whose objects are sent by handle; None for all.
     previous : object
         The hook that was there before.
     watching : int
-        The process that waits for its receivers at its end.
+        The number of the process that has a finalizer to wait for its receivers.
     """
 
     active = False
@@ -61,19 +61,20 @@ class _Installed:
 
 
 def install(frameworks: Sequence[str] | None = None, *, limit: int = 1 << 30) -> None:
-    """Send arrays and tables of 512 KiB or more by handles, through everything of multiprocessing.
+    """Send arrays and tables of 512 KiB or more by handle between processes of multiprocessing.
 
-    It concerns ``Pipe``, ``Queue``, ``SimpleQueue``, ``Pool``, arguments of ``Process``, managers, and
-    ``concurrent.futures.ProcessPoolExecutor``. A receiver needs no ``install()``. It opens the handle
-    when it receives the object, and has the same type as before; each process that sends calls
-    ``install()``, such as the workers of a pool that return arrays.
+    This applies to ``Pipe``, ``Queue``, ``SimpleQueue``, ``Pool``, arguments of ``Process``, managers, and
+    ``concurrent.futures.ProcessPoolExecutor``. Each process that sends calls ``install()``, such as the
+    workers of a pool that return arrays. A process that only receives does not: it opens the handle when
+    it receives the object, which has the same type as before.
 
     Parameters
     ----------
     frameworks : sequence of str, optional
         Names as for ``to=``. Default: all, including those that are imported later.
     limit : int
-        Bytes in flight: sent by this process and not received yet. Further objects are sent as before.
+        The most bytes in flight: sent by this process and not received yet. Further objects are sent as
+        before.
 
     Raises
     ------
@@ -82,13 +83,13 @@ def install(frameworks: Sequence[str] | None = None, *, limit: int = 1 << 30) ->
 
     Notes
     -----
-    The received object has its own memory, as before: its receiver may write to it, and other processes
-    never see that. An array of :func:`zerocopy.shared_empty` is not copied; what its owner writes
-    to it after sending may be visible.
+    The received object has its own memory, as before: a write of the receiver changes no other process's
+    object. An array of :func:`zerocopy.shared_empty` is not copied; the receiver may see what its owner
+    writes to it after sending it.
 
-    An object is sent as before if it has Python objects, requires gradients, is sparse, quantized or on
-    a device, is of a subclass, or is a torch tensor that is in torch's shared memory already. A pandas
-    object is sent as before, with each of its blocks of 512 KiB or more by a handle.
+    An object is sent as before if it holds Python objects, requires gradients, is sparse, quantized or on
+    a device, is of a subclass, or is a torch tensor that is in torch's shared memory already. pandas
+    pickles its objects itself, with a handle in place of each of its blocks of 512 KiB or more.
 
     At its end, a process waits up to 5 seconds for the receivers of its objects. If it ends before, or
     is killed, receiving them raises ``StaleHandleError``. All processes must be on one machine.
@@ -127,7 +128,7 @@ def uninstall() -> None:
 
 
 def in_flight() -> InFlight:
-    """Return how many objects, and of how many bytes, this process has sent and are not received yet.
+    """Return the number and the bytes of the objects that this process has sent and are not received yet.
 
     Returns
     -------
@@ -179,7 +180,7 @@ def _of_ndarray(array: Any) -> Any:
     dtype = array.dtype
     if dtype.hasobject:
         return NotImplemented
-    # NumPy itself gives the buffers of records, and not those of dates.
+    # NumPy's own reducer has out-of-band buffers for records, but not for dates.
     if dtype.fields is not None or dtype.metadata is not None:
         reduced = array.__reduce_ex__(5)
         return reduced if len(reduced) == 2 else NotImplemented
@@ -196,12 +197,12 @@ def _is_selected(cls: type) -> bool:
         return False
     try:
         return cls in hook_of(framework).types()
-    except ZeroCopyError:  # too old a version, for example
+    except ZeroCopyError:  # its version is too old, for example
         return False
 
 
 def _nbytes(obj: Any) -> int:
-    """Return the size of an object, or `MINIMUM` if it does not say: TensorFlow's tensors have no nbytes."""
+    """Return the size of an object in bytes; `MINIMUM` for TensorFlow's tensors, which have no nbytes."""
     try:
         return int(obj.nbytes)
     except (AttributeError, RuntimeError):  # torch raises RuntimeError for sparse tensors

@@ -1,6 +1,6 @@
-"""Ray: ``ray.put`` and ``ray.get`` with one copy into the object store and none out of it.
+"""Ray: ``ray.put`` copies once into the object store, and ``ray.get`` aliases the store.
 
-`install` registers serializers for arrays and tables, `runtime_env` does so in each worker, and
+`install` registers serializers for arrays and tables, `runtime_env` makes each worker install them, and
 `batch` runs a function of any framework in ``map_batches`` of Ray Data.
 """
 

@@ -24,8 +24,8 @@ def batch(fn: Any, to: Any = "jax", **options: Any) -> Any:
     ----------
     fn : callable or class
         Takes a batch: a dict of arrays, or a table if the framework has tables. Returns or yields dicts of
-        arrays of any framework, or tables of any framework. A class is created once for each actor, and its
-        instances are called.
+        arrays of any framework, or tables of any framework. Of a class, Ray Data creates one instance for
+        each actor, and calls it.
     to : str or module, default "jax"
         The framework of the batches that `fn` gets, as in :func:`zerocopy.convert`.
     **options
@@ -46,7 +46,7 @@ def batch(fn: Any, to: Any = "jax", **options: Any) -> Any:
 
     Notes
     -----
-    Batches alias Ray's object store where `convert` aliases. A batch of torch can be written: its memory
+    Batches alias Ray's object store where `convert` aliases. `fn` may write to a batch of torch: its memory
     is private, as after `zerocopy.integrations.ray.install`. The results become a dict of NumPy arrays or a
     ``pyarrow.Table``, which alias the arrays of `fn`; Ray copies them into its store.
 

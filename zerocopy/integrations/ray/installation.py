@@ -12,12 +12,12 @@ from zerocopy import forks
 from zerocopy.errors import FrameworkNotInstalledError
 from zerocopy.pool.imports import cancel, when_imported
 
-#: Frameworks whose import is awaited. Ray stores NumPy's arrays and those in pandas without more copies.
+#: Frameworks whose types are registered once they are imported. Ray itself copies NumPy and pandas once.
 FRAMEWORKS = ("torch", "jax", "tensorflow", "polars", "pyarrow")
 
 _HOOK = "worker_process_setup_hook"
 _INSTALL = "zerocopy.integrations.ray.install"
-#: Ray's serializer with RAY_ENABLE_ZERO_COPY_TORCH_TENSORS=1, whose tensors write to the store.
+#: Ray's serializer with RAY_ENABLE_ZERO_COPY_TORCH_TENSORS=1: a write to its tensors changes the store.
 _REPLACED = "ray._private.tensor_serialization_utils"
 
 
@@ -34,21 +34,21 @@ class _Registration:
 _lock = forks.lock()
 _waiting: list[Callable[[], None]] = []
 _registered: list[_Registration] = []
-_installed: bool | None = None  # None: never asked for in this process
+_installed: bool | None = None  # None: neither install() nor uninstall() was called in this process
 
 
 def install() -> None:
     """Register serializers with Ray, so that arrays and tables are stored without intermediate copies.
 
     ``ray.put``, arguments and results of tasks then copy the memory once, into Ray's object store.
-    ``ray.get`` aliases the store. Types: ``torch.Tensor``, ``jax.Array``, TensorFlow's eager tensors,
-    polars' DataFrame and Series, and pyarrow's arrays, chunked arrays and record batches, of which slices
-    send only their rows. No framework is imported: one that is imported later is registered then.
+    ``ray.get`` aliases the store. The types are ``torch.Tensor``, ``jax.Array``, TensorFlow's eager tensors,
+    polars' DataFrame and Series, and pyarrow's arrays, chunked arrays and record batches. Of a slice only its
+    rows are stored. No framework is imported: one that is imported later is registered then.
 
     Call it before or after ``ray.init``, in the program and in each worker:
-    ``ray.init(runtime_env=zerocopy.integrations.ray.runtime_env())`` does so at each worker's start.
-    Without it, a worker installs by itself when it first receives such an object; until then its results are
-    serialized by Ray. zerocopy must be installed on each node.
+    ``ray.init(runtime_env=zerocopy.integrations.ray.runtime_env())`` calls it at each worker's start.
+    Without that, a worker calls it when it first receives such an object; until then Ray serializes the
+    worker's results. zerocopy must be installed on each node.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def _register(name: str) -> None:
     for cls in serializer.types():
         previous = table.get(cls)
         if previous is not None and previous.__module__ != _REPLACED:
-            continue  # the program's own, or that of Ray for tables of Arrow and for its direct transport
+            continue  # registered by the program, or by Ray for Arrow's tables and its direct transport
         # Not under the lock: Ray imports pyarrow with its first registration.
         ray.util.register_serializer(cls, serializer=serializer, deserializer=open_and_install)
         registrations.append(_Registration(cls, previous, table.get(cls)))

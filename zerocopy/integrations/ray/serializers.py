@@ -1,4 +1,4 @@
-"""Serializers for Ray: an object as frames, which pickle protocol 5 writes into Ray's store directly."""
+"""Serializers for Ray: an object as frames, which pickle protocol 5 copies directly into Ray's store."""
 
 from __future__ import annotations
 

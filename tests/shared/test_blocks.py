@@ -1,0 +1,316 @@
+"""Segments, blocks, slabs, the address book and the room: used again, trimmed, bounded."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.shared_memory import open_memfds, run_reader
+
+import zerocopy as zc
+from zerocopy.shared import room
+from zerocopy.shared.address_book import AddressBook
+from zerocopy.shared.file_mapping import FileMapping
+from zerocopy.shared.handle import LARGEST_SMALL
+from zerocopy.shared.large_blocks import LargeBlocks, size_class
+from zerocopy.shared.page_map import was_written
+from zerocopy.shared.segment import Segment
+from zerocopy.shared.slabs import SLAB_BYTES, Slabs
+
+
+def frame(value: int, nbytes: int) -> tuple[int, np.ndarray]:
+    return 0, np.full(nbytes, value, np.uint8)
+
+
+def data(block) -> np.ndarray:
+    return np.asarray(block)
+
+
+def test_size_classes_waste_an_eighth_at_most() -> None:
+    for size in [1, 4096, 4097, 100_000, 1 << 20, (1 << 20) + 1, 10**9, 1 << 40]:
+        rounded = size_class(size)
+        assert rounded >= size
+        assert rounded % 4096 == 0
+        assert rounded - size <= max(4096, size // 8)
+
+
+def test_large_blocks_are_used_again() -> None:
+    blocks = LargeBlocks()
+    first = blocks.take(100_000, [frame(1, 100_000)])
+    segment, generation = first.segment, first.generation
+    del first
+    assert blocks.idle_bytes == segment.size
+    second = blocks.take(100_001, [frame(2, 100_001)])
+    assert second.segment is segment
+    assert second.generation == generation + 2
+    assert (blocks.fresh, blocks.recycled, blocks.idle_bytes) == (1, 1, 0)
+    assert data(second)[:100_001].tolist() == [2] * 100_001
+
+
+def test_a_block_with_a_reader_is_passed_over() -> None:
+    shared = zc.share(np.arange(100_000))
+    held = zc.convert(shared, "numpy")
+    shared.close()
+    others = [zc.share(np.zeros(100_000)) for _ in range(20)]
+    assert np.array_equal(held, np.arange(100_000))
+    del others
+
+
+def test_idle_bytes_are_limited() -> None:
+    blocks = LargeBlocks(limit=1 << 20)
+    kept = [blocks.take(300_000) for _ in range(6)]
+    kept.clear()
+    assert 0 < blocks.idle_bytes <= 1 << 20
+    blocks.trim()
+    assert blocks.idle_bytes == 0
+
+
+def test_idle_segments_are_limited() -> None:
+    """Each has a file descriptor, of which a process has 1024 by default."""
+    before = open_memfds()
+    blocks = LargeBlocks()
+    kept = [blocks.take(70_000) for _ in range(150)]
+    kept.clear()
+    assert open_memfds() - before <= 2 * 64
+    blocks.trim()
+    gc.collect()
+    assert open_memfds() == before
+
+
+def test_descriptors_are_closed_with_the_memory() -> None:
+    before = open_memfds()
+    segment = Segment(1 << 20)
+    mapped = FileMapping.private(os.dup(segment.fd), 1 << 20)
+    view = np.frombuffer(mapped, np.uint8)
+    del segment, mapped
+    assert open_memfds() > before
+    assert not view.any()
+    del view
+    assert open_memfds() == before
+
+
+def test_slabs_are_used_again_and_freed() -> None:
+    slabs = Slabs()
+    before = open_memfds()
+    kept = [slabs.take(1000, [frame(i % 256, 1000)]) for i in range(5000)]
+    assert all(data(block)[:1000].tolist() == [i % 256] * 1000 for i, block in enumerate(kept[:300]))
+    extents = {(id(block.segment), block.start) for block in kept}
+    assert len(extents) == 5000
+    kept.clear()
+    assert slabs.free_bytes <= 3 * SLAB_BYTES
+    assert open_memfds() - before <= 6
+    slabs.trim(2048)
+    assert slabs.free_bytes == SLAB_BYTES
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 63, 64, 65, 4000, LARGEST_SMALL])
+def test_small_blocks_hold_their_bytes(nbytes: int) -> None:
+    slabs = Slabs()
+    block = slabs.take(nbytes, [frame(7, nbytes)])
+    other = slabs.take(nbytes, [frame(9, nbytes)])
+    assert data(block)[:nbytes].tolist() == [7] * nbytes
+    assert data(other)[:nbytes].tolist() == [9] * nbytes
+    assert block.data % 64 == 0
+
+
+def test_a_segment_cannot_be_resized_or_written_by_a_reader() -> None:
+    segment = Segment(1 << 20)
+    fd = os.open(f"/proc/self/fd/{segment.fd}", os.O_RDWR)
+    try:
+        for change in (
+            lambda: os.ftruncate(fd, 4096),
+            lambda: os.ftruncate(fd, 1 << 21),
+            lambda: os.pwrite(fd, b"x", 0),
+            lambda: FileMapping.shared(fd, 1 << 20),
+        ):
+            with pytest.raises(PermissionError):
+                change()
+    finally:
+        os.close(fd)
+
+
+def test_a_segment_that_fails_leaves_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = open_memfds()
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for name in ("posix_fallocate", "pwrite", "ftruncate"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, refuse)
+            with pytest.raises(zc.SharedMemoryError) as caught:
+                Segment(1 << 20, [frame(1, 10)], committed=True)
+            assert isinstance(caught.value.__cause__, OSError)
+            del caught
+    gc.collect()
+    assert open_memfds() == before
+
+
+# -- the address book --------------------------------------------------------------------------------
+
+
+class Owner:
+    pass
+
+
+def test_the_address_book_finds_and_forgets() -> None:
+    book = AddressBook()
+    owners = [Owner() for _ in range(5000)]
+    for i, owner in enumerate(owners):
+        book.add(i * 100, i * 100 + 90, owner)
+    assert all(book.find(i * 100 + 5, i * 100 + 90) is owner for i, owner in enumerate(owners))
+    assert book.find(495, 505) is None
+    assert book.find(90, 95) is None
+    del owner
+    owners.clear()
+    assert book.find(5, 10) is None
+    for i in range(10_000):
+        book.add(i * 100, i * 100 + 90, Owner())
+    assert len(book) < 10_000
+    new = Owner()
+    book.add(50, 1050, new)  # over the ranges of owners that are gone
+    assert book.find(60, 1050) is new
+    assert book.find(1050, 1060) is None
+
+
+def test_the_address_book_does_not_wait_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finalizer can interrupt the thread that has the lock."""
+    from zerocopy.shared import address_book
+
+    monkeypatch.setattr(address_book, "_SECONDS", 0.01)
+    book, owner = AddressBook(), Owner()
+    book.add(0, 10, owner)
+    with book._lock:
+        assert book.find(0, 10) is None
+        book.add(20, 30, owner)
+    assert book.find(0, 10) is owner
+    assert book.find(20, 30) is None
+
+
+# -- pages that were written -------------------------------------------------------------------------
+
+
+def test_written_pages_are_known() -> None:
+    segment = Segment(1 << 20, committed=True)
+    mapped = FileMapping.private(os.dup(segment.fd), 1 << 20)
+    array, first = np.frombuffer(mapped, np.uint8), mapped.address
+    assert not was_written(first, 1 << 20)  # not in memory
+    assert array.sum() == 0
+    assert not was_written(first, 1 << 20)  # read
+    array[50_000] = 1
+    assert was_written(first, 1 << 20)
+    assert was_written(first + 50_000, 1)
+    assert not was_written(first, 4096)
+    assert not was_written(first + 60_000, 100_000)
+    assert segment.bytes[50_000] == 0
+
+
+def test_pages_are_written_if_the_kernel_gives_no_information(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert was_written(4096, 4096)
+
+
+# -- the room ------------------------------------------------------------------------------------------
+
+
+def tree(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+MEMINFO = {"meminfo": "MemTotal: 9000000 kB\nMemAvailable:    1000 kB\n"}
+
+
+def test_room_of_the_machine(tmp_path: Path) -> None:
+    assert room.available(tmp_path, tree(tmp_path / "proc", MEMINFO)) == (1000 * 1024, "memory")
+
+
+def test_room_of_cgroup_version_2(tmp_path: Path) -> None:
+    proc = tree(tmp_path / "proc", {**MEMINFO, "self/cgroup": "0::/a/b\n"})
+    root = tree(
+        tmp_path / "cgroup",
+        {
+            "a/memory.max": "300000\n",
+            "a/memory.current": "250000\n",
+            "a/memory.stat": "anon 5\ninactive_file 10000\n",
+            "a/b/memory.max": "max\n",
+            "a/b/memory.current": "5\n",
+        },
+    )
+    assert room.available(root, proc) == (60_000, str(root / "a/memory.max"))
+    (root / "a/b/memory.max").write_text("1000")
+    (root / "a/b/memory.stat").write_text("inactive_file 0\n")
+    assert room.available(root, proc) == (995, str(root / "a/b/memory.max"))
+    (root / "a/b/memory.current").write_text("2000")
+    assert room.available(root, proc)[0] == 0
+
+
+def test_room_of_cgroup_version_1(tmp_path: Path) -> None:
+    proc = tree(tmp_path / "proc", {**MEMINFO, "self/cgroup": "5:cpu,memory:/x\n3:pids:/x\n0::/\n"})
+    root = tree(
+        tmp_path / "cgroup",
+        {
+            "memory/memory.limit_in_bytes": "9223372036854771712\n",
+            "memory/memory.usage_in_bytes": "5\n",
+            "memory/memory.stat": "total_inactive_file 0\n",
+            "memory/x/memory.limit_in_bytes": "100000\n",
+            "memory/x/memory.usage_in_bytes": "90000\n",
+            "memory/x/memory.stat": "cache 1\ntotal_inactive_file 20000\n",
+        },
+    )
+    assert room.available(root, proc) == (30_000, str(root / "memory/x/memory.limit_in_bytes"))
+
+
+@pytest.mark.parametrize("line", ["0::/../other", "0::/", "5:memory:/docker/abc", "x", "", "5:memory"])
+def test_room_in_a_container(tmp_path: Path, line: str) -> None:
+    """Paths that do not exist here, and lines that no kernel writes."""
+    proc = tree(tmp_path / "proc", {**MEMINFO, "self/cgroup": line + "\n"})
+    root = tree(
+        tmp_path / "cgroup",
+        {
+            "memory.max": "4096\n",
+            "memory.current": "96\n",
+            "memory.stat": "inactive_file 0\n",
+            "memory/memory.limit_in_bytes": "4096\n",
+            "memory/memory.usage_in_bytes": "96\n",
+            "memory/memory.stat": "total_inactive_file 0\n",
+        },
+    )
+    expected = 4000 if line.count(":") == 2 else 1000 * 1024
+    assert room.available(root, proc)[0] == expected
+
+
+def test_no_room_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "available", lambda: (5000, "a/memory.max"))
+    before = open_memfds()
+    for attempt in (lambda: zc.share(np.zeros(10**6)), lambda: zc.shared_empty(10**6)):
+        with pytest.raises(zc.SharedMemoryError) as caught:
+            attempt()
+        assert "5,000 are available (a/memory.max)" in str(caught.value)
+        assert isinstance(caught.value, MemoryError)
+        del caught
+    gc.collect()
+    assert open_memfds() <= before
+
+
+def test_a_reader_hands_on_after_the_owner_dropped_the_block() -> None:
+    x = np.arange(100_000)
+    shared = zc.share(x)
+    result = zc.convert(shared, "numpy")
+    shared.close()
+    handed = zc.share(result)
+    assert handed.copied_bytes == 0
+    assert int(run_reader(handed).stdout) == x.sum()
+    generation = handed.handle.location.generation
+    del result, handed
+    zc.share(np.zeros(100_000))
+    assert generation % 2 == 1

@@ -1,0 +1,148 @@
+"""The owner's side: the handle of an array in CUDA memory, and how long the owner keeps the array."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from zerocopy.describe import describe_array
+from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM
+from zerocopy.dtype import to_numpy
+from zerocopy.errors import DeviceError, UnsupportedConversionError
+from zerocopy.frames.arrays import array_header, dense_order
+from zerocopy.protocols import cuda_array_interface, cuda_ipc, dlpack
+from zerocopy.shared.block import Block
+from zerocopy.shared.cuda.descriptor import Descriptor
+from zerocopy.shared.cuda.releases import releases
+from zerocopy.shared.handle import DEVICE, Handle
+from zerocopy.shared.large_blocks import LargeBlocks
+from zerocopy.shared.location import Location
+from zerocopy.source import Source
+from zerocopy.strided_view import StridedView
+
+#: The tickets of this process, by their locations: the driver refuses handles of the own process.
+_tickets: WeakValueDictionary[Location, Ticket] = WeakValueDictionary()
+
+
+class Ticket:
+    """An array that is shared, its event, and the host block that readers lease."""
+
+    def __init__(self, array: Any, device: int, event: int, block: Block) -> None:
+        self.array, self._device, self._event, self._block = array, device, event, block
+        self._pid = os.getpid()
+
+    # In a forked child the array is the parent's. At interpreter exit the driver frees it.
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if is_exiting() or self._pid != os.getpid():
+            return
+        device, event, block = self._device, self._event, self._block
+        segment, kept = block.segment, [self.array, block]
+        # From now on no reader takes a lease and finds the block unchanged.
+        segment.set_generation(block.start, block.generation + 1)
+
+        def release() -> bool:
+            if segment.is_open() and not segment.claim(kept[1].generation + 2):
+                return False
+            kept.clear()
+            cuda_ipc.destroy_event(device, event)
+            return True
+
+        releases.add(release)
+
+
+def own_array(location: Location) -> Any:
+    """Return the array of a location in this process, or None."""
+    ticket = _tickets.get(location)
+    return None if ticket is None else ticket.array
+
+
+def share_array(obj: Any, name: str, blocks: LargeBlocks) -> tuple[Handle, Ticket, int]:
+    """Return the handle of an array in CUDA memory, its ticket, and the bytes that were copied.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        The memory is not CUDA memory, or the driver has no handle for it.
+    DeviceError
+        The driver returned an error, also in a child that was forked after CUDA was used.
+    """
+    source = describe_array(obj)
+    if source.view.device.type != CUDA or source.reasons or source.refusal is not None:
+        raise _refused(f"its memory is on {source.view.device} and cannot be shared as it is")
+    kept, copied = obj, 0
+    order = _order(source.view)
+    if order is None:
+        if source.contiguous is None:
+            raise _refused("its elements have gaps, and its framework has no copy without gaps")
+        kept = source.contiguous()
+        source, copied = describe_array(kept), source.view.nbytes
+        order = ()
+    view = source.view
+    if not view.size:
+        raise _refused("it has no elements, and so no memory")
+    device = view.device.id
+    base, size = cuda_ipc.allocation(device, view.ptr)
+    _check_allocation(device, base)
+    memory = cuda_ipc.memory_handle(device, base)
+    event, event_handle = cuda_ipc.record_event(device, _ready_stream(source))
+    descriptor = Descriptor(cuda_ipc.device_uuid(device), memory, event_handle, size, view.ptr - base)
+    data = np.frombuffer(descriptor.pack(), np.uint8)
+    try:
+        block = blocks.take(data.nbytes, [(0, data)])
+    except BaseException:
+        cuda_ipc.destroy_event(device, event)
+        raise
+    location = block.own_location()
+    dtype = to_numpy(view.dtype) or view.dtype.storage
+    header = array_header(name, dtype, view.dtype, view.shape, order)
+    handle = Handle(location, DEVICE, block.data, data.nbytes, view.nbytes, header)
+    ticket = _tickets[location] = Ticket(kept, device, event, block)
+    return handle, ticket, copied
+
+
+def _order(view: StridedView) -> tuple[int, ...] | None:
+    """Return the axes by decreasing stride, empty for row-major; None if the elements have gaps."""
+    if view.c_contiguous:
+        return ()
+    # The strides of an array without memory: one element, which is never read.
+    element = np.empty(1, view.dtype.storage)
+    shaped = np.lib.stride_tricks.as_strided(element, view.shape, view.strides)
+    return dense_order(shaped) or None
+
+
+def _ready_stream(source: Source) -> int:
+    """Return a stream on which the array has its values; the producer's work comes before it."""
+    producer = source.producer
+    if hasattr(type(producer), "__dlpack__"):
+        # The capsule is dropped: exporting makes the stream wait for the producer's work.
+        dlpack.request(producer, stream=LEGACY_DEFAULT_STREAM)
+        return LEGACY_DEFAULT_STREAM
+    _, stream = cuda_array_interface.read(producer, source.view.device.id)
+    return LEGACY_DEFAULT_STREAM if stream is None else stream
+
+
+def _check_allocation(device: int, base: int) -> None:
+    try:
+        if cuda_ipc.has_handle(device, base):
+            return
+        of_pool = cuda_ipc.is_of_pool(device, base)
+    except DeviceError as error:
+        raise _refused(f"the driver does not describe its memory: {error.why}") from error
+    if of_pool:
+        raise _refused("its memory is of an asynchronous pool, for which the driver has no handles")
+    raise _refused(
+        "the driver has no handle for its memory, which is mapped by virtual memory management, "
+        "as expandable segments are"
+    )
+
+
+def _refused(why: str) -> UnsupportedConversionError:
+    remedy = (
+        "allocate it with cudaMalloc; or share a copy in host memory: zc.share(zc.convert(x, to='numpy'))"
+    )
+    return UnsupportedConversionError("", why, remedy, code="no-device-handle")

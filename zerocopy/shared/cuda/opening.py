@@ -1,0 +1,159 @@
+"""The reader's side: memory of another process, mapped while a result uses it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakValueDictionary
+
+from zerocopy import forks, registry
+from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, Device
+from zerocopy.dtype import from_numpy
+from zerocopy.errors import DeviceError
+from zerocopy.frames.arrays import parse_array
+from zerocopy.framework import Framework
+from zerocopy.protocols import cuda_driver, cuda_ipc
+from zerocopy.protocols.cuda_array_interface import interface
+from zerocopy.shared.cuda.descriptor import Descriptor
+from zerocopy.shared.cuda.exporting import own_array
+from zerocopy.shared.cuda.releases import releases
+from zerocopy.shared.errors import HandleFormatError, StaleHandleError
+from zerocopy.shared.handle import Handle
+from zerocopy.shared.reading import Mapping, mapping
+from zerocopy.source import Source
+from zerocopy.strided_view import StridedView, contiguous_strides
+
+_lock = forks.lock()
+_allocations: WeakValueDictionary[tuple[int, bytes], Allocation] = WeakValueDictionary()
+
+
+class Allocation:
+    """An allocation of another process, mapped here; all arrays in it share one mapping."""
+
+    def __init__(self, device: int, memory: bytes) -> None:
+        self.device, self.base = device, cuda_ipc.open_memory(device, memory)
+        self._pid = os.getpid()
+
+    # The last reference is dropped by `_Use`, when the device has finished its work.
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if hasattr(self, "base") and not is_exiting() and self._pid == os.getpid():
+            cuda_ipc.close_memory(self.device, self.base)
+
+
+class _Use:
+    """A result's use of an allocation, under a lease; the owner of the result's memory."""
+
+    def __init__(self, allocation: Allocation, lease: Mapping) -> None:
+        self._kept: list[Any] = [lease, allocation]
+        self._device, self._pid, self.exported = allocation.device, os.getpid(), False
+
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if is_exiting() or self._pid != os.getpid():
+            return
+        kept, device, exported = self._kept, self._device, self.exported
+
+        def release() -> bool:
+            if exported:
+                cuda_ipc.synchronize(device)  # kernels that were launched may still read the memory
+            while kept:
+                kept.pop()  # the allocation first: the owner may free it when the lease ends
+            return True
+
+        releases.add(release)
+
+
+class OpenedArray:
+    """An array of another process, as an object with the CUDA Array Interface."""
+
+    __slots__ = ("_use", "view")
+
+    def __init__(self, view: StridedView, use: _Use) -> None:
+        self.view, self._use = view, use
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        self._use.exported = True
+        return interface(self.view, LEGACY_DEFAULT_STREAM)
+
+
+class OpenedArrays(Framework):
+    """Makes opened arrays sources of ``convert``, with the types that the interface lacks."""
+
+    name, root_modules = "zerocopy.cuda", ("zerocopy",)
+
+    def owns(self, cls: type) -> bool:
+        return issubclass(cls, OpenedArray)
+
+    def source(self, obj: Any) -> Source:
+        source = Source("zerocopy.Shared", obj.view, _not_on_host, "cuda-array-interface", producer=obj)
+        source.to_host = registry.RelayedCopy(source)
+        return source
+
+
+registry.add_source(OpenedArrays())
+
+
+def _not_on_host() -> Any:
+    raise AssertionError("device memory has no host alias")
+
+
+def open_device_array(handle: Handle) -> Any:
+    """Return the array of a handle: in its own process the array itself, elsewhere an `OpenedArray`.
+
+    Raises
+    ------
+    StaleHandleError, OtherHostError, HandleAccessError, HandleFormatError
+    DeviceError
+        This process does not see the device, or the driver returned an error.
+    """
+    own = own_array(handle.location)
+    if own is not None:
+        return own
+    lease = mapping(handle.location)
+    if handle.location.pid == os.getpid():
+        raise StaleHandleError(
+            "", "its array was closed in this process", "keep the Shared until it is opened"
+        )
+    described = parse_array(handle.header)
+    if described.nbytes != handle.nbytes:
+        raise HandleFormatError("", "its header and its size differ", "share the array again")
+    data = lease.part(handle.first, handle.length).tobytes()
+    descriptor = Descriptor.unpack(data, described.nbytes)
+    device = _device(descriptor.uuid)
+    with _lock:
+        allocation = _allocations.get((device, descriptor.memory))
+        if allocation is None:
+            allocation = _allocations[device, descriptor.memory] = Allocation(device, descriptor.memory)
+    use = _Use(allocation, lease)
+    cuda_ipc.wait_for(device, LEGACY_DEFAULT_STREAM, descriptor.event)
+    dtype = described.standard or from_numpy(described.dtype)
+    if dtype is None:
+        raise HandleFormatError("", f"arrays on a device do not have the type {described.dtype}", "")
+    strides = _strides(described.shape, described.order, dtype.itemsize)
+    ptr = allocation.base + descriptor.offset
+    view = StridedView(ptr, described.shape, strides, dtype, Device(CUDA, device), False, use)
+    return OpenedArray(view, use)
+
+
+def _strides(shape: tuple[int, ...], order: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Return the strides of an array whose elements have no gaps in the order of its axes."""
+    if not order:
+        return contiguous_strides(shape, itemsize)
+    dense = contiguous_strides(tuple(shape[axis] for axis in order), itemsize)
+    return tuple(dense[order.index(axis)] for axis in range(len(shape)))
+
+
+def _device(uuid: bytes) -> int:
+    """Return the number of a device in this process."""
+    cuda_driver.require("")
+    for index in range(cuda_driver.count()):
+        if cuda_ipc.device_uuid(index) == uuid:
+            return index
+    raise DeviceError(
+        "",
+        "the array is on a GPU that this process does not see",
+        "add the GPU to CUDA_VISIBLE_DEVICES of this process",
+        code="no-device",
+    )

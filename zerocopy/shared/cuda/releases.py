@@ -1,0 +1,71 @@
+"""Memory that is released later: by an owner when no reader has a lease, by a reader when its work is done.
+
+A thread waits, so that neither the program's threads nor its streams do. It runs while there is something
+to release.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from zerocopy import forks
+from zerocopy.errors import ZeroCopyError
+
+#: Returns whether it has released its memory.
+Release = Callable[[], bool]
+
+_SHORTEST, _LONGEST = 0.001, 0.25  # seconds between two tries
+
+
+class Releases:
+    """Calls functions in a thread until each has returned True."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Release] = deque()
+        self._lock = forks.lock()
+        self._parents = self._waiting  # in a forked child, those of its parent
+        self._running = False
+        os.register_at_fork(after_in_child=self._forget)
+
+    def add(self, release: Release) -> None:
+        """Call a function from now on; finalizers may call this in any thread."""
+        self._waiting.append(release)
+        with self._lock:
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name="zerocopy-releases", daemon=True).start()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def _run(self) -> None:
+        pause = _SHORTEST
+        while True:
+            before = len(self._waiting)
+            for _ in range(before):
+                release = self._waiting.popleft()
+                try:
+                    released = release()
+                except ZeroCopyError:
+                    released = True  # the driver has lost the context, with all memory in it
+                if not released:
+                    self._waiting.append(release)
+                del release  # it keeps memory
+            with self._lock:
+                if not self._waiting:
+                    self._running = False
+                    return
+            pause = _SHORTEST if len(self._waiting) < before else min(2 * pause, _LONGEST)
+            time.sleep(pause)
+
+    def _forget(self) -> None:
+        """In a forked child: the memory is the parent's, and its thread does not exist here."""
+        self._parents, self._waiting = self._waiting, deque()  # finalizers would call the driver
+        self._running = False
+
+
+releases = Releases()
