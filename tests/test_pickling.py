@@ -217,6 +217,49 @@ def test_flags_and_categories_of_polars_stay() -> None:
     assert round_trip(pl.LazyFrame({"x": [1]})).collect().equals(pl.DataFrame({"x": [1]}))
 
 
+def test_types_of_torch_without_a_counterpart_stay_or_raise() -> None:
+    torch = pytest.importorskip("torch")
+    numbers = torch.arange(16, dtype=torch.uint8)
+    for name in ("uint4", "int4", "uint1", "int7"):
+        if hasattr(torch, name):
+            tensor = numbers.view(getattr(torch, name))
+            try:
+                expected = pickle.loads(pickle.dumps(tensor))
+            except KeyError:  # torch 2.13 does not load these types
+                with pytest.raises(KeyError):
+                    round_trip(tensor)
+            else:
+                assert round_trip(tensor).dtype == expected.dtype == tensor.dtype
+
+
+class _Tagged:
+    pass
+
+
+class _OtherPickler(pickle.Pickler):
+    """Has a reducer of its own, as cloudpickle's pickler has for functions."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        return (str, ("tagged",)) if isinstance(obj, _Tagged) else NotImplemented
+
+
+class _BothPicklers(pickling.Pickler, _OtherPickler):
+    pass
+
+
+def test_a_pickler_before_another_one_asks_it() -> None:
+    out, buffers = io.BytesIO(), []
+    objects = [_Tagged(), np.arange(12.0)[::2], {"x": _Tagged()}]
+    _BothPicklers(out, buffer_callback=buffers.append).dump(objects)
+    tagged, array, mapping = pickling.loads(out.getvalue(), buffers=buffers)
+    assert tagged == mapping["x"] == "tagged"
+    assert len(buffers) == 1
+    np.testing.assert_array_equal(array, np.arange(0.0, 12.0, 2.0))
+    below = io.BytesIO()
+    _BothPicklers(below, 4).dump(objects)
+    assert pickle.loads(below.getvalue())[0] == "tagged"
+
+
 def test_types_of_pandas_stay() -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(

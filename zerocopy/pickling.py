@@ -124,7 +124,8 @@ class Pickler(pickle.Pickler):
     """``pickle.Pickler`` that reduces arrays and tables to a header and frames.
 
     A subclass that overrides ``reducer_override`` calls ``super().reducer_override(obj)`` where it has no
-    reducer of its own. ``dispatch_table`` works as usual for all other types.
+    reducer of its own. ``class Both(Pickler, cloudpickle.Pickler)`` has the reducers of both.
+    ``dispatch_table`` works as usual for all other types.
 
     Parameters
     ----------
@@ -154,10 +155,12 @@ class Pickler(pickle.Pickler):
         hook = _hooks.get(type(obj))
         if hook is None:
             hook = _new_hook(type(obj))
-        if hook is None or not self._sends_frames:
-            return NotImplemented
-        reduced = _reduced(hook, obj)
-        return NotImplemented if reduced is None else reduced
+        reduced = _reduced(hook, obj) if hook is not None and self._sends_frames else None
+        if reduced is not None:
+            return reduced
+        # That of a class after this one in the method resolution order, such as cloudpickle's.
+        following = getattr(super(), "reducer_override", None)
+        return NotImplemented if following is None else following(obj)
 
 
 def reducers() -> dict[type, Callable[[Any], Any]]:

@@ -271,6 +271,15 @@ def test_object_columns() -> None:
     assert frame.equals(before)
 
 
+def test_an_index_of_several_levels_is_not_one_column() -> None:
+    pd = pytest.importorskip("pandas")
+    index = pd.MultiIndex.from_product([["a", "b"], [1, 2]], names=["x", "y"])
+    with pytest.raises(zc.UnsupportedConversionError, match=r"x\.to_frame\(index=False\)"):
+        zc.share(index)
+    frame = index.to_frame(index=False)
+    assert zc.convert(zc.share(frame), to="pandas").equals(frame)
+
+
 def test_a_stale_handle_is_refused_by_a_plan_too() -> None:
     shared = zc.share(LARGE)
     data = bytes(shared)

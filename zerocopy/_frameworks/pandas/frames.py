@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from zerocopy._frameworks.pandas import metadata
+from zerocopy.errors import Fix, UnsupportedConversionError
 from zerocopy.frames.hook import FramesHook
 from zerocopy.tables.hub import hub
 
@@ -37,6 +38,10 @@ def flatten(pd: Any, obj: Any) -> tuple[Any, str]:
     """Return a data frame with the content of `obj`, and the form that `restore` takes."""
     if isinstance(obj, pd.DataFrame):
         return obj, "DataFrame"
+    if isinstance(obj, pd.MultiIndex):
+        why = "a MultiIndex is codes and values of each level, and not one column"
+        fix = Fix("{x}.to_frame(index=False)")
+        raise UnsupportedConversionError("", why, code="multi-index", fixes=[fix])
     if isinstance(obj, (pd.Series, pd.Index)):
         form = "Series" if isinstance(obj, pd.Series) else "Index"
         if form == "Index":

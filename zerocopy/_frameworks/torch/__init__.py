@@ -76,7 +76,7 @@ class Torch(Framework):
         refusal = _refusal(torch, obj)
         if refusal is not None:
             raise obstacles.refuse_source(name, refusal)
-        dtype = _dtypes(torch).get(obj.dtype)
+        dtype = dtypes(torch).get(obj.dtype)
         if dtype is None:
             raise obstacles.refuse_source_dtype(name, obj.dtype, "cast it first: x.to(torch.float32)")
         # An alias that only zerocopy holds: `obj.data = ...` and `obj.set_()` do not change its memory.
@@ -120,7 +120,7 @@ class Torch(Framework):
         torch = self.module()
         if cls is not torch.Tensor:
             return {}
-        in_numpy = frozenset(t for t, dtype in _dtypes(torch).items() if dtype.in_numpy)
+        in_numpy = frozenset(t for t, dtype in dtypes(torch).items() if dtype.in_numpy)
         compiled = native.exporter(torch) if core is not None else None
         return fast_path.fast_exporters(torch, in_numpy) | (
             {"native": compiled} if compiled is not None else {}
@@ -131,7 +131,7 @@ class Torch(Framework):
     def copy_reasons(self, view: StridedView) -> list[Reason]:
         if view.ndim > MAX_NDIM:
             raise refuse_ndim("torch", view, MAX_NDIM)
-        if view.dtype not in _dtypes(self.module()).values():
+        if view.dtype not in dtypes(self.module()).values():
             raise refuse_dtype("torch", view.dtype)
         reasons = []
         if view.has_negative_strides:
@@ -200,7 +200,7 @@ class Torch(Framework):
         with torch.cuda.device(obj.device):
             # Of another type, so this is a copy; it is row-major, as all copies on a device.
             result = plain.to(_torch_dtype(torch, dtype), memory_format=torch.contiguous_format)
-            return result, fits(torch, obj, result, _dtypes(torch)[obj.dtype], dtype)
+            return result, fits(torch, obj, result, dtypes(torch)[obj.dtype], dtype)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         compiled = native.importer(self.module()) if core is not None else None
@@ -283,7 +283,7 @@ def _refusal(torch: Any, obj: Any) -> Reason | None:
 
 
 @functools.cache
-def _dtypes(torch: Any) -> dict[Any, DType]:
+def dtypes(torch: Any) -> dict[Any, DType]:
     """Return the dtypes that this torch has, with their standard names.
 
     Built completely before it is cached: another thread must not see half a table (P7).
