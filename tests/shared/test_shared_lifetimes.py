@@ -122,7 +122,11 @@ def test_nothing_is_printed_at_interpreter_exit(run_python, code: str) -> None:
 
 # -- forks ---------------------------------------------------------------------------------------------
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+    # JAX warns at each fork if another test has imported it.
+    pytest.mark.filterwarnings("ignore:.*fork.*:RuntimeWarning"),
+]
 
 
 def test_a_child_sees_the_parents_blocks_after_they_are_dropped(run_python) -> None:

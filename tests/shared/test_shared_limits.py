@@ -20,7 +20,11 @@ import zerocopy as zc
 MEMORY = Path("/sys/fs/cgroup/memory")
 X = np.arange(100_000)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+    # JAX warns at each fork if another test has imported it.
+    pytest.mark.filterwarnings("ignore:.*fork.*:RuntimeWarning"),
+]
 
 
 def run(code: str, *before: str) -> subprocess.CompletedProcess[str]:

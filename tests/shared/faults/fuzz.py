@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 
 import zerocopy as zc
+from zerocopy.shared.cuda import opening  # noqa: F401  # as opening a handle of CUDA memory does
 from zerocopy.shared.handle import Handle, parse
 from zerocopy.shared.location import Location
 

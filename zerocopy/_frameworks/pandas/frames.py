@@ -6,6 +6,7 @@ dtypes from the schema's metadata, and aliases columns without nulls.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,7 @@ def _data_frame(pd: Any, table: Any) -> Any:
         levels = [entry for entry in described.index if isinstance(entry, str)]
         labels = [name for name in table.schema.names if name not in levels]
         data.columns = metadata.labels_index(pd, labels, described)  # pyarrow makes text of tuples
+        _restore_arrow_types(pd, data, table, levels)
     if not table.num_columns:
         data = pd.DataFrame(index=pd.RangeIndex(table.num_rows), columns=data.columns)
     for place in places:
@@ -102,6 +104,17 @@ def _data_frame(pd: Any, table: Any) -> Any:
         flags = pd.Series(values.view(np.bool_), index=data.index, copy=False)
         data.isetitem(place, flags)
     return data
+
+
+def _restore_arrow_types(pd: Any, data: Any, table: Any, levels: list[str]) -> None:
+    """Give columns back their ``ArrowDtype``: pandas cannot parse those with parameters, such as decimals."""
+    entries = json.loads(table.schema.metadata[metadata.KEY]).get("columns", [])
+    arrow = {each.get("field_name") for each in entries if str(each.get("numpy_type")).endswith("[pyarrow]")}
+    names = [(i, name) for i, name in enumerate(table.schema.names) if name not in levels]
+    for place, (i, name) in enumerate(names):
+        if name in arrow and not isinstance(data.dtypes.iloc[place], pd.ArrowDtype):
+            values = pd.arrays.ArrowExtensionArray(table.column(i))
+            data.isetitem(place, pd.Series(values, index=data.index, copy=False))
 
 
 def _storage(pa: Any, column: Any) -> Any:
