@@ -229,3 +229,21 @@ def test_an_arrow_stream_of_another_library_becomes_a_table() -> None:
 
     table = pa.table({"x": [1, 2]})
     assert restored(Foreign(table)).equals(table)
+
+
+@pytest.mark.parametrize("place", ["column", "series", "index", "level"])
+@pytest.mark.parametrize("values", [[{"a": 1}, {"b": 2}], [1, "a"], [[1], [2, 3]], [None, object()]])
+def test_objects_of_pandas_are_refused(place: str, values: list[object]) -> None:
+    """Arrow would guess a type for them, and dicts would come back with the keys of all dicts."""
+    pd = pytest.importorskip("pandas")
+    column = pd.Series(values, dtype=object, name="a")
+    index = pd.Index(range(2), dtype=object, name="a")
+    x = {
+        "column": lambda: column.to_frame(),
+        "series": lambda: column,
+        "index": lambda: pd.DataFrame({"x": [1, 2]}, index=index),
+        "level": lambda: pd.DataFrame({"x": [1, 2]}, index=pd.MultiIndex.from_arrays([[1, 2], index])),
+    }[place]()
+    with pytest.raises(zc.UnsupportedConversionError, match=r"column 'a' holds Python objects") as caught:
+        zc.share(x)
+    assert caught.value.code == "object-dtype"

@@ -70,6 +70,7 @@ def test_idle_bytes_are_limited() -> None:
 
 def test_idle_segments_are_limited() -> None:
     """Each has a file descriptor, of which a process has 1024 by default."""
+    gc.collect()
     before = open_memfds()
     blocks = LargeBlocks()
     kept = [blocks.take(70_000) for _ in range(150)]

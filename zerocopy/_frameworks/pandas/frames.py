@@ -7,6 +7,7 @@ dtypes from the schema's metadata, and aliases columns without nulls.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,17 +28,27 @@ class PandasFrames(FramesHook):
     def flatten(self, obj: Any) -> tuple[Any, str]:
         import pandas as pd
 
-        return flatten(pd, obj)
+        data, form = flatten(pd, obj)
+        places = [str(i) for i, dtype in enumerate(data.dtypes) if _is_arrow_text(pd, dtype)]
+        return data, form + ":" * bool(places) + ",".join(places)
 
-    def restore(self, table: Any, form: str) -> Any:
+    def restore(self, table: Any, note: str) -> Any:
         import pandas as pd
 
-        return restore(pd, table, form)
+        form, _, places = note.partition(":")
+        return restore(pd, table, form, [int(place) for place in places.split(",") if place])
 
 
 def flatten(pd: Any, obj: Any) -> tuple[Any, str]:
-    """Return a data frame with the content of `obj`, and the form that `restore` takes."""
+    """Return a data frame with the content of `obj`, and the form that `restore` takes.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        A column or a level of the index holds Python objects.
+    """
     if isinstance(obj, pd.DataFrame):
+        _refuse_objects(obj)
         return obj, "DataFrame"
     if isinstance(obj, pd.MultiIndex):
         why = "a MultiIndex is codes and values of each level, and not one column"
@@ -51,12 +62,34 @@ def flatten(pd: Any, obj: Any) -> tuple[Any, str]:
             data = obj.to_frame(0)
         if obj.name is not None:
             data.columns = pd.Index([obj.name], tupleize_cols=False)
+        _refuse_objects(data)
         return data, form if obj.name is not None else form + _UNNAMED
     return pd.DataFrame({0: pd.Series(obj, copy=False)}, copy=False), "Array"
 
 
-def restore(pd: Any, table: Any, form: str) -> Any:
+def _refuse_objects(data: Any) -> None:
+    """Refuse columns of Python objects: Arrow would guess their types, and dicts would come back changed."""
+    levels = getattr(data.index, "levels", [data.index])
+    columns = zip(data.columns, data.dtypes, strict=True)
+    for label, dtype in [*columns, *((level.name, level.dtype) for level in levels)]:
+        if getattr(dtype, "kind", "") == "O" and getattr(dtype, "hasobject", False):
+            raise UnsupportedConversionError(
+                "",
+                f"column {label!r} holds Python objects, whose memory cannot be sent",
+                code="object-dtype",
+                fixes=[Fix("{x}.convert_dtypes()", "finds a type for its values")],
+            )
+
+
+def _is_arrow_text(pd: Any, dtype: Any) -> bool:
+    """Whether a type is Arrow's text, whose name is also that of pandas' own ``StringDtype``."""
+    return isinstance(dtype, pd.ArrowDtype) and str(dtype) == "string[pyarrow]"
+
+
+def restore(pd: Any, table: Any, form: str, arrow_text: Sequence[int] = ()) -> Any:
     """Return the object of a form over a table of the hub with the metadata of pandas.
+
+    `arrow_text` has the positions of columns with the ``ArrowDtype`` of text.
 
     Raises
     ------
@@ -66,7 +99,7 @@ def restore(pd: Any, table: Any, form: str) -> Any:
     kind = form.removesuffix(_UNNAMED)
     if kind not in ("DataFrame", "Series", "Index", "Array"):
         raise ValueError(f"pandas has no form {form!r}")
-    data = _data_frame(pd, table)
+    data = _data_frame(pd, table, arrow_text)
     if kind == "DataFrame":
         return data
     if data.shape[1] != 1:
@@ -79,42 +112,48 @@ def restore(pd: Any, table: Any, form: str) -> Any:
     return series.array if kind == "Array" else pd.Index(series, name=series.name, copy=False)
 
 
-def _data_frame(pd: Any, table: Any) -> Any:
+def _data_frame(pd: Any, table: Any, arrow_text: Sequence[int]) -> Any:
     """Return a data frame; pyarrow 26 cannot convert bool8 and raises KeyError."""
     pa = hub().module()
     for column in table.columns:
         if column.type.num_fields or pa.types.is_dictionary(column.type):
             column.validate(full=True)  # to_pandas reads these, and does not check offsets and codes
-    places = [i for i, kind in enumerate(table.schema.types) if kind == pa.bool8()]
-    storage = table
-    for place in places:
-        storage = storage.set_column(place, table.schema.field(place).name, _storage(pa, table.column(place)))
-    data = storage.to_pandas(split_blocks=True)
     described = metadata.read(table.schema.metadata or {})
+    levels = [] if described is None else [entry for entry in described.index if isinstance(entry, str)]
+    labels = [name for name in table.schema.names if name not in levels]
+    flags = [i for i, kind in enumerate(table.schema.types) if kind == pa.bool8()]
+    unparsed = {i for i in _unparsed(table) if table.schema.names[i] in labels}
+    unparsed |= {table.schema.names.index(labels[place]) for place in arrow_text}
+    storage = table
+    for i in flags:
+        storage = storage.set_column(i, table.schema.field(i).name, _storage(pa, table.column(i)))
+    for i in unparsed:
+        field = pa.field(table.schema.field(i).name, pa.int8())
+        storage = storage.set_column(i, field, pa.nulls(len(table), pa.int8()))
+    data = storage.to_pandas(split_blocks=True)
     if described is not None:
-        levels = [entry for entry in described.index if isinstance(entry, str)]
-        labels = [name for name in table.schema.names if name not in levels]
         data.columns = metadata.labels_index(pd, labels, described)  # pyarrow makes text of tuples
-        _restore_arrow_types(pd, data, table, levels)
     if not table.num_columns:
         data = pd.DataFrame(index=pd.RangeIndex(table.num_rows), columns=data.columns)
-    for place in places:
-        values = data.iloc[:, place].to_numpy()
+    for i in flags:
+        values = data.iloc[:, i].to_numpy()
         # A series, because pandas copies an ndarray here.
-        flags = pd.Series(values.view(np.bool_), index=data.index, copy=False)
-        data.isetitem(place, flags)
+        data.isetitem(i, pd.Series(values.view(np.bool_), index=data.index, copy=False))
+    for i in unparsed:
+        values = pd.arrays.ArrowExtensionArray(table.column(i))
+        place = labels.index(table.schema.names[i])
+        data.isetitem(place, pd.Series(values, index=data.index, copy=False))
     return data
 
 
-def _restore_arrow_types(pd: Any, data: Any, table: Any, levels: list[str]) -> None:
-    """Give columns back their ``ArrowDtype``: pandas cannot parse those with parameters, such as decimals."""
-    entries = json.loads(table.schema.metadata[metadata.KEY]).get("columns", [])
-    arrow = {each.get("field_name") for each in entries if str(each.get("numpy_type")).endswith("[pyarrow]")}
-    names = [(i, name) for i, name in enumerate(table.schema.names) if name not in levels]
-    for place, (i, name) in enumerate(names):
-        if name in arrow and not isinstance(data.dtypes.iloc[place], pd.ArrowDtype):
-            values = pd.arrays.ArrowExtensionArray(table.column(i))
-            data.isetitem(place, pd.Series(values, index=data.index, copy=False))
+def _unparsed(table: Any) -> list[int]:
+    """Return the positions of columns whose ``ArrowDtype`` pandas cannot parse, such as decimals.
+
+    Their type is object in the metadata; columns of objects are not sent.
+    """
+    entries = json.loads((table.schema.metadata or {}).get(metadata.KEY, b"{}")).get("columns", [])
+    names = {each.get("field_name") for each in entries if each.get("numpy_type") == "object"}
+    return [i for i, name in enumerate(table.schema.names) if name in names]
 
 
 def _storage(pa: Any, column: Any) -> Any:
