@@ -167,6 +167,53 @@ def test_views_of_one_allocation_are_opened_once(reader: Reader) -> None:
         assert reader.run("x.data.ptr - y.data.ptr") == "16"
 
 
+OWNER_OF_POOL = """
+import gc, subprocess, sys, time
+import zerocopy as zc
+pool = zc.install_pool("rmm:async", ipc=True)
+import cupy
+from zerocopy.shared.cuda.releases import releases
+x, y = cupy.arange(1 << 20, dtype="f4"), cupy.ones(10, "i4")
+first, second = zc.share(x), zc.share(y)
+command = [sys.executable, "-c", sys.argv[1], bytes(first).hex(), bytes(second).hex()]
+with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as process:
+    print(process.stdout.readline().strip())
+    first.close()
+    del x
+    time.sleep(0.5)
+    print(len(releases))  # the owner keeps the array
+    process.communicate(chr(10))
+print(int(y.sum()))
+while len(releases):
+    time.sleep(0.01)
+gc.collect()
+print(pool.stats().current_bytes < 1 << 20)  # only y is left
+"""
+READER_OF_POOL = """
+import sys, zerocopy as zc
+x, y = [zc.convert(zc.Shared.from_bytes(bytes.fromhex(each)), to="cupy") for each in sys.argv[1:]]
+print(float(x[-1]), int(y.sum()), flush=True)
+sys.stdin.readline()
+y[:] = 2
+zc.convert(y, to="numpy")  # waits for the write
+"""
+
+
+def test_memory_of_a_pool_for_other_processes_is_shared() -> None:
+    """The owner is a process of its own, because a process has one pool."""
+    needs("cupy")
+    pytest.importorskip("rmm")
+    done = subprocess.run(
+        [sys.executable, "-c", OWNER_OF_POOL, READER_OF_POOL],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=ROOT,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["1048575.0 10", "1", "20", "True"], done.stderr
+
+
 def test_memory_of_asynchronous_pools_is_refused() -> None:
     needs("cupy")
     cupy = pytest.importorskip("cupy")

@@ -28,6 +28,10 @@ class Driver:
     def __init__(self, machine: SharedMachine) -> None:
         self.machine, self.log, self.events = machine, [], 100
         self.has_handles, self.pool, self.visible = True, 0, {0: 0, 1: 1}
+        #: Whether the pool was created for other processes; imported pools, by the processes they are of.
+        self.exportable, self.pools = False, {}
+        #: Imported allocations: their data, and their pools.
+        self.imports: dict[int, tuple[bytes, int]] = {}
 
     def cuInit(self, flags):
         return 0
@@ -82,6 +86,52 @@ class Driver:
     def cuIpcCloseMemHandle(self, base):
         self.log.append("close")
         self.machine.unmap(base.value)
+        return 0
+
+    def cuMemPoolExportToShareableHandle(self, fd, pool, kind, flags):
+        assert (pool.value, kind.value, flags.value) == (self.pool, 1, 0)
+        if not self.exportable:
+            return 1
+        self.log.append("export-pool")
+        # An eventfd cannot be opened again by its path in /proc, as the driver's files.
+        fd._obj.value = os.eventfd(os.getpid())
+        return 0
+
+    def cuMemPoolExportPointer(self, data, base):
+        start, size, fd = self.machine.allocation(base.value)
+        assert start == base.value
+        _fill(data, _PLACE.pack(os.getpid(), fd, size))
+        return 0
+
+    def cuMemPoolImportFromShareableHandle(self, pool, fd, kind, flags):
+        assert (kind.value, flags.value) == (1, 0)
+        with open(f"/proc/self/fdinfo/{fd.value}") as file:
+            count = next(line for line in file if line.startswith("eventfd-count"))
+        pool._obj.value = 7000 + len(self.log)
+        self.pools[pool._obj.value] = int(count.split()[1], 16)
+        self.log.append("import-pool")
+        return 0
+
+    def cuMemPoolImportPointer(self, base, pool, data):
+        place = bytes(data._obj.reserved)
+        pid, fd, size = _PLACE.unpack_from(place)
+        assert self.pools[pool.value] == pid != os.getpid()
+        assert place not in [each for each, _ in self.imports.values()], "imported twice"
+        base._obj.value = self.machine.map(os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR), size)
+        self.imports[base._obj.value] = place, pool.value
+        self.log.append("import")
+        return 0
+
+    def cuMemFree_v2(self, base):
+        del self.imports[base.value]
+        self.machine.unmap(base.value)
+        self.log.append("free")
+        return 0
+
+    def cuMemPoolDestroy(self, pool):
+        assert pool.value not in [of for _, of in self.imports.values()]
+        del self.pools[pool.value]
+        self.log.append("destroy-pool")
         return 0
 
     def cuCtxSynchronize(self):

@@ -11,7 +11,7 @@ from helpers.pool_stand_ins import HostAllocator
 from hypothesis import given, strategies as st
 
 import zerocopy as zc
-from zerocopy.pool import hooks
+from zerocopy.pool import hooks, rmm_chain
 from zerocopy.pool.options import KINDS, device_number
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.sizes import parse_size, show_size, show_value
@@ -172,6 +172,9 @@ def test_invalid_environment_text_is_refused(text: str, why: str) -> None:
         {"kind": "driver", "reserve": 1},
         {"kind": "driver", "log": "x"},
         {"kind": "rmm", "release_threshold": 1},
+        *({"kind": kind, "ipc": True} for kind in ("auto", "driver", "rmm", "rmm:arena", "managed")),
+        {"allocator": HostAllocator(), "ipc": True},
+        {"kind": "rmm:async", "ipc": 2},
         {"kind": "custom"},
         {"kind": "rmm:arena"},
         {"kind": "rmm", "initial": 2, "limit": 1},
@@ -232,6 +235,28 @@ def test_invalid_environment_text_is_refused(text: str, why: str) -> None:
 def test_invalid_and_contradictory_options_are_refused(options) -> None:
     with pytest.raises(zc.PoolOptionError):
         Settings.read(**options)
+
+
+def test_pools_for_other_processes() -> None:
+    asked = Settings.from_text("rmm:async,ipc=1")
+    assert asked.ipc
+    assert Settings.from_text(str(asked)) == asked != Settings.read("rmm:async")
+    with pytest.raises(zc.PoolOptionError, match=r"default memory pool(.|\n)*kind='rmm:async'"):
+        zc.install_pool("driver", ipc=True)
+    with pytest.raises(zc.PoolOptionError, match=r"cudaMalloc(.|\n)*leave ipc= out"):
+        zc.install_pool("rmm", ipc=True)
+
+
+@pytest.mark.parametrize("ipc", [False, True])
+def test_rmm_is_asked_for_an_exportable_pool(ipc: bool) -> None:
+    """Its class needs a GPU; RMM's own signature is compared with the call."""
+    calls = []
+    asked = {"initial": 5, "ipc": ipc}
+    fake = type("mr", (), {"CudaAsyncMemoryResource": lambda *a, **k: calls.append((a, k))})
+    rmm_chain._base(fake, Settings.read("rmm:async", **asked), None, None)
+    assert calls == [((5, None), {"enable_ipc": ipc})]
+    mr = pytest.importorskip("rmm.mr")
+    assert "enable_ipc" in mr.CudaAsyncMemoryResource.__doc__
 
 
 def test_unknown_option_suggests_similar_names() -> None:

@@ -231,7 +231,8 @@ def answer_with(descriptors: int, text: bytes, send: bool = True) -> object:
                 rights = array.array("i", [0] * descriptors)
                 if send:
                     peer.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if rights else [])
-                return broker_client._ask(client, zc.share(X).handle.location)
+                location = zc.share(X).handle.location
+                return broker_client._ask(client, REQUEST.pack(MAGIC, location.fd, location.inode))
 
 
 def test_false_brokers() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import pickle
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +13,7 @@ import numpy as np
 import pytest
 from helpers import cuda_ipc_driver, cuda_stubs
 from helpers.cuda_ipc_driver import Driver
-from helpers.paths import ROOT
+from helpers.cuda_ipc_reader import Reader, array, destroyed, wait_until
 
 import zerocopy as zc
 from zerocopy.errors import DeviceError
@@ -26,56 +24,6 @@ from zerocopy.shared.errors import HandleFormatError, StaleHandleError
 from zerocopy.shared.share import large_blocks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="Linux only")
-
-
-class Reader:
-    """A process that runs lines of Python."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "helpers.cuda_ipc_driver"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "ZEROCOPY_NATIVE": "0",
-                "PYTHONPATH": os.pathsep.join([str(ROOT), f"{ROOT}/tests"]),
-            },
-        )
-        assert self._answer() == "ready"
-
-    def run(self, line: str) -> str:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        return self._answer()
-
-    def open(self, shared: zc.Shared, to: str = "cupy") -> str:
-        return self.run(
-            f"x = zc.convert(zc.Shared.from_bytes(bytes.fromhex('{bytes(shared).hex()}')), to='{to}')"
-        )
-
-    def drop(self, names: str = "x") -> None:
-        """Delete results, and wait until their leases have ended."""
-        assert self.run(f"del {names}; gc.collect()") == "done"
-        limit = time.monotonic() + 10
-        while self.run("len(releases)") != "0":
-            assert time.monotonic() < limit
-            time.sleep(0.005)
-
-    def _answer(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(60)
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.close()
-        self.process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -91,25 +39,6 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     gc.collect()
     wait_until(lambda: len(releases) == 0)
     cuda_stubs.forget()
-
-
-def wait_until(condition: Any) -> None:
-    limit = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-
-
-def array(shape: Any = (3, 4), dtype: Any = "f4") -> Any:
-    import cupy
-
-    x = cupy.ndarray(shape, dtype)
-    x._host[...] = np.arange(x.size).reshape(x.shape)
-    return x
-
-
-def destroyed(driver: Driver) -> bool:
-    return any(call[0] == "destroy" for call in driver.log if isinstance(call, tuple))
 
 
 # -- values and memory --------------------------------------------------------------------

@@ -45,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--track", action="store_true", help="record each allocation, for check_leaks()")
     parser.add_argument("--log", metavar="FILE", help="file to which RMM writes each allocation")
     parser.add_argument("--strict", action="store_true", help="fail if a framework cannot use the pool")
+    parser.add_argument("--ipc", action="store_true", help="rmm:async: other processes may open its memory")
     parser.add_argument("--report", action="store_true", help="print the report before the program runs")
     return parser
 

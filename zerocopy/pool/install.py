@@ -47,6 +47,7 @@ def install_pool(
     track: bool = False,
     log: Any = None,
     strict: bool = False,
+    ipc: bool = False,
     allocator: Any = None,
     **unknown: Any,
 ) -> Pool:
@@ -88,6 +89,8 @@ def install_pool(
     strict : bool, default False
         Raise and change nothing unless the pool can be attached to every framework that is
         installed, or named in `frameworks`.
+    ipc : bool, default False
+        Only ``"rmm:async"``: `zerocopy.share` gives other processes handles of the pool's memory.
     allocator : object, optional
         Custom allocator instead of a kind: ``allocate(nbytes, stream) -> int`` and
         ``deallocate(ptr, nbytes, stream)`` with stream handles; or an RMM resource.

@@ -37,6 +37,17 @@ def is_rmm_kind(kind: str) -> bool:
     return kind in ("managed", "custom") or kind.startswith("rmm")
 
 
+def ipc_refusal(kind: str) -> tuple[str, str]:
+    """Return why a kind has no ``ipc=``, and what to do."""
+    remedy = "use kind='rmm:async'"
+    if kind in ("rmm", "rmm:arena", "rmm:binning"):
+        why = "zc.share has handles of its memory already, which is that of cudaMalloc"
+        return why, "leave ipc= out, or " + remedy
+    if kind == "driver":
+        return "the driver does not export CUDA's default memory pool to other processes", remedy
+    return "only a pool of kind 'rmm:async' is created for other processes", remedy
+
+
 def read_nbytes(nbytes: Any) -> int:
     """Return a number of bytes."""
     if isinstance(nbytes, bool) or not hasattr(nbytes, "__index__"):

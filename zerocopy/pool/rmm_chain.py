@@ -77,7 +77,9 @@ def _base(mr: Any, settings: Settings, limit: Limit | None, upstream: Any) -> An
             return allocator
         return mr.CallbackMemoryResource(*_callbacks(allocator))
     if kind == "rmm:async":
-        return mr.CudaAsyncMemoryResource(settings.initial, settings.release_threshold)
+        return mr.CudaAsyncMemoryResource(
+            settings.initial, settings.release_threshold, enable_ipc=settings.ipc
+        )
     if upstream is None:
         upstream = mr.ManagedMemoryResource() if kind == "managed" else mr.CudaMemoryResource()
     if kind == "rmm:arena":

@@ -15,6 +15,7 @@ from zerocopy.pool.options import (
     FALSE,
     NONE,
     TRUE,
+    ipc_refusal,
     is_rmm_kind,
     read_devices,
     read_flag,
@@ -29,7 +30,7 @@ from zerocopy.pool.sizes import parse_size, show_value, suggest
 VARIABLE = "ZEROCOPY_POOL"
 
 _SIZES = ("limit", "reserve", "initial", "release_threshold")
-_FLAGS = ("track", "strict")
+_FLAGS = ("track", "strict", "ipc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Settings:
     track: bool = False
     log: str | None = None
     strict: bool = False
+    ipc: bool = False
     allocator: Any = None
 
     @classmethod
@@ -161,6 +163,9 @@ class Settings:
                 "only pools of CUDA's asynchronous allocator have a release threshold",
                 "use kind='driver' or 'rmm:async', or leave it out; trim() returns unused memory",
             )
+        if self.ipc and self.kind != "rmm:async":
+            why, remedy = ipc_refusal(self.kind)
+            raise PoolOptionError(f"kind={self.kind!r}, ipc=True", why, remedy)
         if self.kind == "rmm:arena" and not self.has_limit and self.initial is None:
             raise PoolOptionError(
                 "kind='rmm:arena'",

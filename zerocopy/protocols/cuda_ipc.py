@@ -1,7 +1,8 @@
 """CUDA's handles of memory and events for other processes, through the driver API.
 
 Names and numbers are those of cuda.h (CUDA 12 and 13). A memory handle is that of a whole allocation of
-``cuMemAlloc``; memory of asynchronous pools and of virtual memory management has none.
+``cuMemAlloc``; memory of asynchronous pools (`zerocopy.protocols.cuda_pool_ipc`) and of virtual memory
+management has none.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ def has_handle(device: int, ptr: int) -> bool:
     return bool(value.value)
 
 
-def is_of_pool(device: int, ptr: int) -> bool:
-    """Whether an address is memory of an asynchronous pool."""
+def pool_of(device: int, ptr: int) -> int:
+    """Return the asynchronous pool that has an address, a ``CUmemoryPool``; 0 if none has."""
     pool = ctypes.c_void_p()
     with on_device(device) as library:
         code = library.cuPointerGetAttribute(ctypes.byref(pool), ctypes.c_int(_POOL), ctypes.c_uint64(ptr))
-    return code == 0 and bool(pool.value)
+    return 0 if code else pool.value or 0
 
 
 def memory_handle(device: int, base: int) -> bytes:

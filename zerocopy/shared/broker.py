@@ -1,4 +1,4 @@
-"""The broker: a thread of the owner that opens its segments for other processes of the user.
+"""The broker: a thread of the owner that opens its segments and offers for other processes of the user.
 
 A reader in another PID namespace, or without access to ``/proc/PID/fd``, asks the broker. The reader
 receives a new file description by SCM_RIGHTS (unix(7)), so that it has a lease of its own, and checks the
@@ -23,13 +23,16 @@ from zerocopy.errors import ZeroCopyError
 from zerocopy.shared.broker_client import (
     GRANTED,
     MAGIC,
+    OFFER,
     REFUSED,
     REQUEST,
     address,
+    directory,
     peer_uid,
 )
 from zerocopy.shared.host import host_id
 from zerocopy.shared.location import Location
+from zerocopy.shared.offers import offered
 from zerocopy.shared.segment_file import open_file
 
 #: Connections at a time, and the seconds within which a client must send its request.
@@ -114,11 +117,11 @@ def _serve(peer: Any) -> None:
         data = peer.recv(REQUEST.size + 1)
         if len(data) != REQUEST.size:
             return
-        magic, fd, inode = REQUEST.unpack(data)
-        if magic != MAGIC:
+        magic, fd, number = REQUEST.unpack(data)
+        if magic not in (MAGIC, OFFER):
             return
         try:
-            copy = open_file(f"/proc/self/fd/{fd}", Location(b"", os.getpid(), fd, inode, 0, 0))
+            copy = _offer(number) if magic == OFFER else _segment(fd, number)
         except (OSError, ZeroCopyError):
             peer.send(REFUSED)
             return
@@ -127,6 +130,18 @@ def _serve(peer: Any) -> None:
             peer.sendmsg([GRANTED], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         finally:
             os.close(copy)
+
+
+def _segment(fd: int, inode: int) -> int:
+    """Open a segment again: the reader's lease must be its own."""
+    return open_file(f"/proc/self/fd/{fd}", Location(b"", os.getpid(), fd, inode, 0, 0))
+
+
+def _offer(number: int) -> int:
+    offer = offered(number)
+    if offer is None:
+        raise FileNotFoundError
+    return os.dup(offer.fd)
 
 
 def _listen(name: str) -> socket.socket:
@@ -179,7 +194,7 @@ def start_broker(directory: str | os.PathLike[str] | None = None) -> None:
     process starts the broker. A forked child has no broker until it calls this function, or calls ``share``
     with the variable set.
 
-    The broker answers processes of the same user only, which can open only segments of ``share``.
+    The broker answers processes of the same user only, which can open only memory of ``share``.
 
     Examples
     --------
@@ -195,6 +210,13 @@ def start_broker(directory: str | os.PathLike[str] | None = None) -> None:
                 return
             stop_broker()
         _broker = Broker(folder)
+
+
+def ensure_broker() -> None:
+    """Start a broker if this process has none."""
+    with _lock:
+        if _broker is None:
+            start_broker(directory())
 
 
 def stop_broker() -> None:

@@ -11,6 +11,8 @@ from array import array
 from zerocopy.shared.location import Location
 
 MAGIC = b"ZCBR\x01"
+#: Of a request for an offer: file descriptor 0, and the offer's number instead of an inode.
+OFFER = b"ZCBO\x01"
 #: Magic and version; file descriptor and inode of the segment in the broker's process.
 REQUEST = struct.Struct("<5sIQ")
 GRANTED, REFUSED = b"+", b"-"
@@ -52,11 +54,28 @@ def request(location: Location) -> int | None:
     OSError
         There is no free file descriptor.
     """
+    return _request(location, MAGIC, location.fd, location.inode)
+
+
+def request_offer(location: Location, number: int) -> int | None:
+    """Return the file descriptor of an offer from the broker of a location's process, or None.
+
+    Raises
+    ------
+    FileNotFoundError
+        The broker has no such offer.
+    OSError
+        There is no free file descriptor.
+    """
+    return _request(location, OFFER, 0, number)
+
+
+def _request(location: Location, magic: bytes, fd: int, number: int) -> int | None:
     folder = directory()
     for each in (folder, None) if folder else (None,):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as peer:
             if _connect(peer, address(location.host, location.pid, each)):
-                return _ask(peer, location)
+                return _ask(peer, REQUEST.pack(magic, fd, number))
     return None
 
 
@@ -77,9 +96,9 @@ def _connect(peer: socket.socket, name: str) -> bool:
             return peer_uid(peer) == os.geteuid()
 
 
-def _ask(peer: socket.socket, location: Location) -> int | None:
+def _ask(peer: socket.socket, request: bytes) -> int | None:
     try:
-        peer.send(REQUEST.pack(MAGIC, location.fd, location.inode))
+        peer.send(request)
         space = socket.CMSG_SPACE(array("i").itemsize)
         answer, messages, _, _ = peer.recvmsg(2, space, socket.MSG_CMSG_CLOEXEC)
     except (TimeoutError, ConnectionError):
@@ -93,5 +112,5 @@ def _ask(peer: socket.socket, location: Location) -> int | None:
     for fd in descriptors:
         os.close(fd)
     if answer == REFUSED:
-        raise FileNotFoundError("the broker has no such segment")
+        raise FileNotFoundError("the broker has no such file")
     return None

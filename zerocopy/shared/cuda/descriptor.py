@@ -9,7 +9,7 @@ from zerocopy.protocols.cuda_ipc import HANDLE_BYTES, UUID_BYTES
 from zerocopy.shared.errors import HandleFormatError
 
 _MAGIC = b"ZCCU"
-_FIELDS = struct.Struct(f"<4s{UUID_BYTES}s{HANDLE_BYTES}s{HANDLE_BYTES}sQQ")
+_FIELDS = struct.Struct(f"<4s{UUID_BYTES}s{HANDLE_BYTES}s{HANDLE_BYTES}sQQQ")
 
 
 class Descriptor(NamedTuple):
@@ -20,9 +20,12 @@ class Descriptor(NamedTuple):
     uuid : bytes
         The device's.
     memory, event : bytes
-        The driver's handles of the allocation, and of the event after which the array has its values.
+        The driver's handles of the allocation, and of the event after which the array has its values. In a
+        pool `memory` is the allocation's export data.
     size, offset : int
         Bytes of the allocation, and those before the array.
+    pool : int
+        The number of the pool's offer (:mod:`zerocopy.shared.offers`); 0 for memory of ``cudaMalloc``.
     """
 
     uuid: bytes
@@ -30,6 +33,7 @@ class Descriptor(NamedTuple):
     event: bytes
     size: int
     offset: int
+    pool: int = 0
 
     def pack(self) -> bytes:
         """Return the descriptor as bytes."""

@@ -15,13 +15,15 @@ from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM
 from zerocopy.dtype import to_numpy
 from zerocopy.errors import DeviceError, UnsupportedConversionError
 from zerocopy.frames.arrays import array_header, dense_order
-from zerocopy.protocols import cuda_array_interface, cuda_ipc, dlpack
+from zerocopy.protocols import cuda_array_interface, cuda_ipc, cuda_pool_ipc, dlpack
 from zerocopy.shared.block import Block
 from zerocopy.shared.cuda.descriptor import Descriptor
+from zerocopy.shared.cuda.pools import offer_pool
 from zerocopy.shared.cuda.releases import releases
 from zerocopy.shared.handle import DEVICE, Handle
 from zerocopy.shared.large_blocks import LargeBlocks
 from zerocopy.shared.location import Location
+from zerocopy.shared.offers import Offer
 from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 
@@ -32,8 +34,9 @@ _exports: WeakValueDictionary[Location, Export] = WeakValueDictionary()
 class Export:
     """An array that is shared, its event, and the host block that readers lease."""
 
-    def __init__(self, array: Any, device: int, event: int, block: Block) -> None:
+    def __init__(self, array: Any, device: int, event: int, block: Block, offer: Offer | None) -> None:
         self.array, self._device, self._event, self._block = array, device, event, block
+        self._offer = offer  # of the pool that has the array; None for memory of cudaMalloc
         self._pid = os.getpid()
 
     # In a forked child the array is the parent's. At interpreter exit the driver frees it.
@@ -41,7 +44,7 @@ class Export:
         if is_exiting() or self._pid != os.getpid():
             return
         device, event, block = self._device, self._event, self._block
-        segment, kept = block.segment, [self.array, block]
+        segment, kept = block.segment, [self.array, block, self._offer]
         # From now on no reader takes a lease and finds the block unchanged.
         segment.set_generation(block.start, block.generation + 1)
 
@@ -87,10 +90,11 @@ def share_array(obj: Any, name: str, blocks: LargeBlocks) -> tuple[Handle, Expor
         raise _refused("it has no elements, and so no memory")
     device = view.device.id
     base, size = cuda_ipc.allocation(device, view.ptr)
-    _check_allocation(device, base)
-    memory = cuda_ipc.memory_handle(device, base)
+    memory, offer = _memory(device, base)
     event, event_handle = cuda_ipc.record_event(device, _ready_stream(source))
-    descriptor = Descriptor(cuda_ipc.device_uuid(device), memory, event_handle, size, view.ptr - base)
+    number = 0 if offer is None else offer.number
+    uuid = cuda_ipc.device_uuid(device)
+    descriptor = Descriptor(uuid, memory, event_handle, size, view.ptr - base, number)
     data = np.frombuffer(descriptor.pack(), np.uint8)
     try:
         block = blocks.take(data.nbytes, [(0, data)])
@@ -101,7 +105,7 @@ def share_array(obj: Any, name: str, blocks: LargeBlocks) -> tuple[Handle, Expor
     dtype = to_numpy(view.dtype) or view.dtype.storage
     header = array_header(name, dtype, view.dtype, view.shape, order)
     handle = Handle(location, DEVICE, block.data, data.nbytes, view.nbytes, header)
-    export = _exports[location] = Export(kept, device, event, block)
+    export = _exports[location] = Export(kept, device, event, block, offer)
     return handle, export, copied
 
 
@@ -126,23 +130,34 @@ def _ready_stream(source: Source) -> int:
     return LEGACY_DEFAULT_STREAM if stream is None else stream
 
 
-def _check_allocation(device: int, base: int) -> None:
+def _memory(device: int, base: int) -> tuple[bytes, Offer | None]:
+    """Return the driver's handle of an allocation, or its export data and the offer of its pool."""
     try:
-        if cuda_ipc.has_handle(device, base):
-            return
-        of_pool = cuda_ipc.is_of_pool(device, base)
+        has_handle = cuda_ipc.has_handle(device, base)
+        pool = 0 if has_handle else cuda_ipc.pool_of(device, base)
     except DeviceError as error:
         raise _refused(f"the driver does not describe its memory: {error.why}") from error
-    if of_pool:
-        raise _refused("its memory is of an asynchronous pool, for which the driver has no handles")
+    if has_handle:
+        return cuda_ipc.memory_handle(device, base), None
+    if pool:
+        try:
+            offer = offer_pool(device, pool)
+        except DeviceError as error:
+            raise _refused(
+                f"its memory is of an asynchronous pool that cannot be exported: {error.why}",
+                'allocate it from install_pool("rmm:async", ipc=True) or with cudaMalloc',
+            ) from error
+        except OSError as error:
+            raise _refused(
+                f"the broker, which sends its pool's file to readers, does not start: {error}"
+            ) from error
+        return cuda_pool_ipc.export_pointer(device, base), offer
     raise _refused(
         "the driver has no handle for its memory, which is mapped by virtual memory management, "
         "as expandable segments are"
     )
 
 
-def _refused(why: str) -> UnsupportedConversionError:
-    remedy = (
-        "allocate it with cudaMalloc; or share a copy in host memory: zc.share(zc.convert(x, to='numpy'))"
-    )
+def _refused(why: str, allocate: str = "allocate it with cudaMalloc") -> UnsupportedConversionError:
+    remedy = f"{allocate}; or share a copy in host memory: zc.share(zc.convert(x, to='numpy'))"
     return UnsupportedConversionError("", why, remedy, code="no-device-handle")

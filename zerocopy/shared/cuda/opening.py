@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakValueDictionary
 
 from zerocopy import forks, registry
 from zerocopy.device import CUDA, LEGACY_DEFAULT_STREAM, Device
@@ -14,51 +13,82 @@ from zerocopy.dtype import from_numpy
 from zerocopy.errors import DeviceError
 from zerocopy.frames.arrays import parse_array
 from zerocopy.framework import Framework
-from zerocopy.protocols import cuda_driver, cuda_ipc
+from zerocopy.protocols import cuda_driver, cuda_ipc, cuda_pool_ipc
 from zerocopy.protocols.cuda_array_interface import interface
 from zerocopy.shared.cuda.descriptor import Descriptor
 from zerocopy.shared.cuda.exporting import own_array
+from zerocopy.shared.cuda.pools import drop_pool, import_pool
 from zerocopy.shared.cuda.releases import releases
 from zerocopy.shared.errors import HandleFormatError, StaleHandleError
 from zerocopy.shared.handle import Handle
+from zerocopy.shared.location import Location
 from zerocopy.shared.reading import Mapping, mapping
 from zerocopy.source import Source
 from zerocopy.strided_view import StridedView, contiguous_strides
 
 _lock = forks.lock()
-_allocations: WeakValueDictionary[tuple[int, bytes], Allocation] = WeakValueDictionary()
+#: The allocations that results use. Not weak: a garbage collection clears weak references first.
+_allocations: dict[tuple[int, int, bytes], Allocation] = {}
 
 
 class Allocation:
     """An allocation of another process, mapped here; all arrays in it share one mapping."""
 
-    def __init__(self, device: int, memory: bytes) -> None:
-        self.device, self.base = device, cuda_ipc.open_memory(device, memory)
-        self._pid = os.getpid()
+    def __init__(self, device: int, descriptor: Descriptor, location: Location) -> None:
+        self._key = device, descriptor.pool, descriptor.memory
+        self.device = device
+        self.leases: list[Mapping] = []  # of its uses: reachable, so that no garbage collection ends them
+        self._pool = import_pool(device, location, descriptor.pool) if descriptor.pool else None
+        try:
+            if self._pool is None:
+                self.base = cuda_ipc.open_memory(device, descriptor.memory)
+            else:
+                self.base = cuda_pool_ipc.import_pointer(device, self._pool.handle, descriptor.memory)
+        except BaseException:
+            if self._pool is not None:
+                drop_pool(self._pool)
+            raise
 
-    # The last reference is dropped by `_Use`, when the device has finished its work.
-    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        if hasattr(self, "base") and not is_exiting() and self._pid == os.getpid():
+    def drop(self, lease: Mapping) -> None:
+        """End one use, within the lock; the last one unmaps the memory before its lease ends."""
+        try:
+            if len(self.leases) == 1:
+                self._close()
+        finally:
+            self.leases.remove(lease)
+
+    def _close(self) -> None:
+        del _allocations[self._key]
+        if self._pool is None:
             cuda_ipc.close_memory(self.device, self.base)
+        else:
+            try:
+                cuda_pool_ipc.free(self.device, self.base)
+            finally:
+                drop_pool(self._pool)
 
 
 class _Use:
     """A result's use of an allocation, under a lease; the owner of the result's memory."""
 
     def __init__(self, allocation: Allocation, lease: Mapping) -> None:
-        self._kept: list[Any] = [lease, allocation]
-        self._device, self._pid, self.exported = allocation.device, os.getpid(), False
+        allocation.leases.append(lease)
+        self._allocation, self._lease = allocation, lease
+        self._pid, self.exported = os.getpid(), False
 
+    # A garbage collection may call the finalizers of a whole cycle in any order: only this one acts.
     def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         if is_exiting() or self._pid != os.getpid():
             return
-        kept, device, exported = self._kept, self._device, self.exported
+        allocation, lease, exported = self._allocation, self._lease, self.exported
 
         def release() -> bool:
-            if exported:
-                cuda_ipc.synchronize(device)  # kernels that were launched may still read the memory
-            while kept:
-                kept.pop()  # the allocation first: the owner may free it when the lease ends
+            try:
+                if exported:
+                    cuda_ipc.synchronize(allocation.device)  # kernels that were launched may still read it
+            finally:
+                with _lock:  # no thread opens the allocation while it is closed
+                    allocation.drop(lease)
             return True
 
         releases.add(release)
@@ -123,10 +153,11 @@ def open_device_array(handle: Handle) -> Any:
     descriptor = Descriptor.unpack(data, described.nbytes)
     device = _device(descriptor.uuid)
     with _lock:
-        allocation = _allocations.get((device, descriptor.memory))
+        allocation = _allocations.get((device, descriptor.pool, descriptor.memory))
         if allocation is None:
-            allocation = _allocations[device, descriptor.memory] = Allocation(device, descriptor.memory)
-    use = _Use(allocation, lease)
+            allocation = Allocation(device, descriptor, handle.location)
+            _allocations[device, descriptor.pool, descriptor.memory] = allocation
+        use = _Use(allocation, lease)
     cuda_ipc.wait_for(device, LEGACY_DEFAULT_STREAM, descriptor.event)
     dtype = described.standard or from_numpy(described.dtype)
     if dtype is None:
