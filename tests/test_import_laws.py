@@ -80,6 +80,7 @@ LAYERS: dict[str, set[str]] = {
         "describe",
         "forks",
         "framework",
+        "integrations",
         "notebooks",
         "pool",
         "protocols",

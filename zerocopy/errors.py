@@ -143,6 +143,9 @@ class ZeroCopyError(Exception):
         if code:
             self.code = code
 
+    def __reduce__(self) -> tuple[Any, ...]:  # Dask's tblib cannot restore a MemoryError without it
+        return type(self), (self.asked, self.why, self.remedy), self.__dict__
+
     def __str__(self) -> str:
         text = f"{self.asked}: {self.why.rstrip('.')}." if self.asked else f"{self.why.rstrip('.')}."
         return f"{text}\n  To fix: {self.remedy}" if self.remedy else text

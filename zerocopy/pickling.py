@@ -30,7 +30,7 @@ from zerocopy.errors import ZeroCopyError
 from zerocopy.frames import from_frames, to_frames
 from zerocopy.frames.hook import FramesHook, hook_of
 
-__all__ = ["Pickler", "dumps", "loads", "reducers"]
+__all__ = ["Pickler", "dump", "dumps", "load", "loads", "reducers"]
 
 #: Protocol 5 (PEP 574) is the first with out-of-band buffers.
 PROTOCOL = 5
@@ -118,6 +118,53 @@ def loads(data: Any, *, buffers: Iterable[Any] | None = None) -> Any:
     array([0., 1., 2.])
     """
     return pickle.loads(data, buffers=buffers)
+
+
+def dump(obj: Any, file: Any, protocol: int | None = None) -> None:
+    """Pickle an object into a file, with all its memory.
+
+    Parameters
+    ----------
+    obj : object
+        Anything that ``pickle.dump`` accepts.
+    file : file object
+        Open for writing in binary mode. Memory is written without an intermediate copy.
+    protocol : int, optional
+        As for `dumps`.
+
+    Examples
+    --------
+    >>> import io, numpy as np
+    >>> file = io.BytesIO()
+    >>> dump({"x": np.arange(3)}, file)
+    >>> file.seek(0), load(file)
+    (0, {'x': array([0, 1, 2])})
+    """
+    Pickler(file, protocol).dump(obj)
+
+
+def load(file: Any, *, buffers: Iterable[Any] | None = None) -> Any:
+    """Load an object from a file; as `loads`.
+
+    Parameters
+    ----------
+    file : file object
+        Open for reading in binary mode.
+    buffers : iterable of buffers, optional
+        As for `loads`.
+
+    Returns
+    -------
+    object
+        As from `loads`.
+
+    Examples
+    --------
+    >>> import io, numpy as np
+    >>> load(io.BytesIO(dumps(np.arange(3))))
+    array([0, 1, 2])
+    """
+    return pickle.load(file, buffers=buffers)
 
 
 class Pickler(pickle.Pickler):

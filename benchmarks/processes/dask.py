@@ -59,7 +59,11 @@ class _Cluster:
         import zerocopy.integrations.dask
 
         cluster = LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=":0",  # with None, its HTTP server warns if port 8787 is in use
+            memory_limit=0,
         )
         self._stack.enter_context(cluster)
         self._client = self._stack.enter_context(Client(cluster, set_as_default=False))

@@ -41,6 +41,24 @@ def test_errors_survive_pickling(error: type) -> None:
     assert unpickled.code == original.code == error.code
 
 
+def test_errors_survive_pickling_beside_dask(run_python) -> None:
+    """Importing distributed installs tblib's reducers for all exceptions."""
+    pytest.importorskip("distributed")
+    completed = run_python(
+        """
+        import pickle, distributed, tblib.pickling_support, zerocopy as zc
+        classes = [each for name in zc.__all__ if isinstance(each := getattr(zc, name), type)]
+        errors = [cls for cls in classes if issubclass(cls, zc.ZeroCopyError)]
+        tblib.pickling_support.install()
+        assert len(errors) > 15
+        for cls in errors:
+            unpickled = pickle.loads(pickle.dumps(cls("asked", "why", "remedy")))
+            assert (type(unpickled), unpickled.why, unpickled.remedy) == (cls, "why", "remedy"), cls
+        """
+    )
+    assert completed.returncode == 0, completed.stderr
+
+
 @pytest.mark.parametrize("error", ALL_ERRORS)
 def test_context_and_code_survive_pickling(error: type) -> None:
     original = error("asked", "why", "remedy")

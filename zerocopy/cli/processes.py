@@ -13,14 +13,8 @@ from typing import Any
 from zerocopy.errors import ZeroCopyError
 from zerocopy.forks import installed_version
 from zerocopy.framework import version_numbers
+from zerocopy.integrations.engines import ENGINES
 
-#: Each engine: its import name, its distribution, and the oldest version that is supported, if any.
-ENGINES = (
-    ("dask", "distributed", "distributed", "2026.1"),
-    ("ray", "ray", "ray", "2.50"),
-    ("flight", "pyarrow", "pyarrow", "24"),
-    ("torch DataLoader", "torch", "torch", ""),
-)
 #: File descriptors that should be free: a large object needs one, and a result of it two.
 _FEW_DESCRIPTORS = 256
 #: The inode of the first PID namespace (<linux/proc_ns.h>, PROC_PID_INIT_INO).
@@ -155,7 +149,7 @@ def _dev_shm() -> dict[str, Any]:
 
 def engines(version_of: Callable[[str, str], str | None] = installed_version) -> list[dict[str, Any]]:
     """Return a row for each engine that zerocopy integrates; imports none of them."""
-    rows = [_engine(*engine, version_of(engine[1], engine[2])) for engine in ENGINES]
+    rows = [_engine(*engine, version_of(engine[1], engine[2].partition("[")[0])) for engine in ENGINES]
     standard = {"name": "multiprocessing", "wanted": "", "version": "standard library", "works": True}
     return [*rows, {**standard, "install": ""}]
 

@@ -76,8 +76,8 @@ def _refuse_objects(data: Any) -> None:
             raise UnsupportedConversionError(
                 "",
                 f"column {label!r} holds Python objects, whose memory cannot be sent",
+                "pickle it: zerocopy.pickling.dumps(x); or, if its values have one type, x.convert_dtypes()",
                 code="object-dtype",
-                fixes=[Fix("{x}.convert_dtypes()", "finds a type for its values")],
             )
 
 
