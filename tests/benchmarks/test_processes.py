@@ -121,7 +121,6 @@ def test_scale_is_judged_with_the_most_over_the_fewest():
         ("pipes", "zerocopy.integrations.multiprocessing", "numpy"),
         ("dataloader", "torch", "numpy"),
         ("flight", "pyarrow", "pyarrow"),
-        ("ray", "ray", "torch"),
     ],
 )
 def test_engine_has_rows_with_both_sides(engine, needs, framework):
