@@ -25,7 +25,7 @@ CODES = {
     *("PR04", "PR05", "PR07", "PR10", "RT01", "RT02", "RT03", "YD01"),
 }
 #: Classes that users do not instantiate.
-NOT_CALLED = {"Pool", "Framework"}
+NOT_CALLED = {"Shared", "Pool", "Framework"}
 #: First words that say what a hook of `Framework` returns.
 RESULTS = ("Return", "Whether", "Describe", "Import", "Check")
 

@@ -236,6 +236,7 @@ def shared_empty(shape: int | Sequence[int], dtype: Any = "float64") -> Array:
     Parameters
     ----------
     shape : int or sequence of int
+        The number of elements in each dimension.
     dtype : str or NumPy dtype
         A type without Python objects.
 
