@@ -1,8 +1,13 @@
 /* Columns of any types written as rows at given positions, and rows read into columns. */
 #include "rows.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 #define STAGE 16384   /* bytes; half of the L1 cache of common CPUs */
 #define MIN_HEIGHT 32 /* rows of a tile if rows are wide */
+#define STREAM_BYTES (1 << 23) /* of rows in order, from which the caches hold little of them */
 #define MAX_WIDTH (STAGE / MIN_HEIGHT)
 
 /* Part of a row: columns with equally large items next to each other, or padding if `count` is 0. Only one item, or
@@ -162,6 +167,14 @@ end:
     return status;
 }
 
+/* Returns how many rows go through the stage at once. */
+static size_t
+tile_height(const Rows *rows)
+{
+    size_t height = rows->pitch > 0 ? STAGE / rows->pitch : TILE;
+    return height < MIN_HEIGHT ? MIN_HEIGHT : height >= TILE ? TILE : height - height % 16;
+}
+
 /* Writes `height` rows of some runs to rows that are `pitch` bytes apart; `to` is the start of the first run. */
 static void
 write_runs(char *to, size_t pitch, const Rows *rows, const Run *runs, size_t count, size_t first, size_t height)
@@ -177,14 +190,63 @@ write_runs(char *to, size_t pitch, const Rows *rows, const Run *runs, size_t cou
     }
 }
 
+#if defined(__SSE2__)
+/* Copies whole rows past the caches: memory that is written once need not be read first. */
+static void
+stream(char *to, const char *from, size_t nbytes)
+{
+    size_t byte = -(uintptr_t)to % 16;
+    byte = byte < nbytes ? byte : nbytes;
+    memcpy(to, from, byte);
+    for (; byte + 16 <= nbytes; byte += 16) {
+        _mm_stream_si128((__m128i *)(to + byte), _mm_loadu_si128((const __m128i *)(from + byte)));
+    }
+    memcpy(to + byte, from + byte, nbytes - byte);
+}
+
+/* Writes many rows in order, through the stage. */
+static void
+stream_in_order(char *out, const Rows *rows)
+{
+    _Alignas(4096) char stage[STAGE];
+    size_t height = tile_height(rows);
+    for (size_t first = 0; first < rows->rows; first += height) {
+        size_t some = rows->rows - first < height ? rows->rows - first : height;
+        write_runs(stage, rows->pitch, rows, rows->runs, rows->run_count, first, some);
+        stream(out + first * rows->pitch, stage, some * rows->pitch);
+    }
+    _mm_sfence();
+}
+#endif
+
 /* Writes each row to its place in order. */
 static void
 write_in_order(char *out, const Rows *rows)
 {
+#if defined(__SSE2__)
+    if (rows->pitch <= MAX_WIDTH && rows->rows * rows->pitch >= STREAM_BYTES) {
+        stream_in_order(out, rows);
+        return;
+    }
+#endif
     for (size_t first = 0; first < rows->rows; first += TILE) {
         size_t height = rows->rows - first < TILE ? rows->rows - first : TILE;
         write_runs(out + first * rows->pitch, rows->pitch, rows, rows->runs, rows->run_count, first, height);
     }
+}
+
+/* Copies part of a row; without the call of a library, as rows are short. */
+static inline void
+copy_row(char *to, const char *from, size_t width)
+{
+    if (width < 16) {
+        memcpy(to, from, width);
+        return;
+    }
+    for (size_t byte = 0; byte + 16 <= width; byte += 16) {
+        memcpy(to + byte, from + byte, 16);
+    }
+    memcpy(to + width - 16, from + width - 16, 16);
 }
 
 /* Writes some runs of a tile to rows at `places`, through the stage unless they are one wide run. */
@@ -204,7 +266,7 @@ scatter_runs(char **places, char *stage, const Rows *rows, const Run *runs, size
     write_runs(stage, width, rows, runs, count, first, height);
     for (size_t i = 0; i < height; i++) {
         if (places[i] != NULL) {
-            memcpy(places[i] + offset, stage + i * width, width);
+            copy_row(places[i] + offset, stage + i * width, width);
         }
     }
 }
@@ -213,9 +275,9 @@ scatter_runs(char **places, char *stage, const Rows *rows, const Run *runs, size
 static void
 scatter(char *out, size_t out_rows, const Rows *rows, const int64_t *positions)
 {
-    char stage[STAGE], *places[TILE];
-    size_t height = rows->pitch > 0 ? STAGE / rows->pitch : TILE;
-    height = height < MIN_HEIGHT ? MIN_HEIGHT : height > TILE ? TILE : height;
+    _Alignas(4096) char stage[STAGE];
+    char *places[TILE];
+    size_t height = tile_height(rows);
     for (size_t first = 0; first < rows->rows; first += height) {
         size_t some = rows->rows - first < height ? rows->rows - first : height;
         for (size_t i = 0; i < some; i++) {
@@ -315,6 +377,9 @@ read_rows(PyObject *module, PyObject *args)
     Py_BEGIN_ALLOW_THREADS;
     for (size_t first = 0; first < rows.rows; first += TILE) {
         size_t height = rows.rows - first < TILE ? rows.rows - first : TILE;
+        for (size_t byte = 0; byte < TILE * rows.pitch; byte += LINE) {
+            FETCH((uintptr_t)data + (first + 2 * TILE) * rows.pitch + byte);
+        }
         for (const Run *run = rows.runs; run < rows.runs + rows.run_count; run++) {
             if (run->count > 0) {
                 read_tile(data + first * rows.pitch + run->offset, rows.pitch, rows.columns + run->column, run->count,

