@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     from zerocopy.framework import Framework as Framework
     from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
     from zerocopy.layout.soa_to_aos import soa_to_aos as soa_to_aos
+    from zerocopy.loading.create import loader as loader
+    from zerocopy.loading.errors import ReadError as ReadError
+    from zerocopy.loading.options import LoaderOptionError as LoaderOptionError
+    from zerocopy.loading.state import LoaderStateError as LoaderStateError
     from zerocopy.plan import Plan as Plan
     from zerocopy.pool.install import install_pool as install_pool, installed_pool as installed_pool
     from zerocopy.pool.pool import Pool as Pool
@@ -114,6 +118,10 @@ _HOME = {
     "HandleFormatError": "shared.errors",
     "HandleAccessError": "shared.errors",
     "SharedMemoryError": "shared.errors",
+    "loader": "loading.create",
+    "ReadError": "loading.errors",
+    "LoaderOptionError": "loading.options",
+    "LoaderStateError": "loading.state",
     "Pool": "pool.pool",
     "install_pool": "pool.install",
     "installed_pool": "pool.install",

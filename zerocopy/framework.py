@@ -97,6 +97,8 @@ class Framework:
         Its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty for none.
     frames_hook : str
         Its `zerocopy.frames.hook.FramesHook`, for pickling, in the same form.
+    loading_hook : str
+        Its `zerocopy.loading.hook.LoadingHook`, in the same form.
     actions : mapping of str to Fix
         Expressions over its objects, by the `Fix.action` that they replace in messages.
 
@@ -127,6 +129,7 @@ class Framework:
     can_cast: bool = False
     pool_hook: str = ""
     frames_hook: str = ""
+    loading_hook: str = ""
     actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
 
@@ -171,10 +174,7 @@ class Framework:
         return is_installed(self.name)
 
     def owns(self, cls: type) -> bool:
-        """Whether objects of type `cls` belong to this framework.
-
-        `cls`, or one of its bases, is defined in one of `root_modules`.
-        """
+        """Whether `cls`, or one of its bases, is defined in one of `root_modules`."""
         return False
 
     def source(self, obj: Any) -> Source:

@@ -191,19 +191,6 @@ write_runs(char *to, size_t pitch, const Rows *rows, const Run *runs, size_t cou
 }
 
 #if defined(__SSE2__)
-/* Copies whole rows past the caches: memory that is written once need not be read first. */
-static void
-stream(char *to, const char *from, size_t nbytes)
-{
-    size_t byte = -(uintptr_t)to % 16;
-    byte = byte < nbytes ? byte : nbytes;
-    memcpy(to, from, byte);
-    for (; byte + 16 <= nbytes; byte += 16) {
-        _mm_stream_si128((__m128i *)(to + byte), _mm_loadu_si128((const __m128i *)(from + byte)));
-    }
-    memcpy(to + byte, from + byte, nbytes - byte);
-}
-
 /* Writes many rows in order, through the stage. */
 static void
 stream_in_order(char *out, const Rows *rows)
@@ -213,7 +200,7 @@ stream_in_order(char *out, const Rows *rows)
     for (size_t first = 0; first < rows->rows; first += height) {
         size_t some = rows->rows - first < height ? rows->rows - first : height;
         write_runs(stage, rows->pitch, rows, rows->runs, rows->run_count, first, some);
-        stream(out + first * rows->pitch, stage, some * rows->pitch);
+        copy_past_caches(out + first * rows->pitch, stage, some * rows->pitch);
     }
     _mm_sfence();
 }

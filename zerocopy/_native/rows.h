@@ -28,6 +28,10 @@ void write_tile(char *out, size_t pitch, const Column *columns, size_t count, si
 void read_tile(const char *in, size_t pitch, const Column *columns, size_t count, size_t first, size_t rows,
                size_t size);
 
+/* Copies memory that is written once, which then need not be read first. The caller ends with _mm_sfence. Only with
+   SSE2. */
+void copy_past_caches(char *to, const char *from, size_t nbytes);
+
 /* Writes `rows` items of each of `count` columns to rows that are `pitch` bytes apart. */
 void interleave(char *out, size_t pitch, const Column *columns, size_t count, size_t rows, size_t itemsize);
 

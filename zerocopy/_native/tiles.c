@@ -1,6 +1,22 @@
 /* Transposes tiles of columns to rows, and back. */
 #include "rows.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+
+void
+copy_past_caches(char *to, const char *from, size_t nbytes)
+{
+    size_t byte = -(uintptr_t)to % 16;
+    byte = byte < nbytes ? byte : nbytes;
+    memcpy(to, from, byte);
+    for (; byte + 16 <= nbytes; byte += 16) {
+        _mm_stream_si128((__m128i *)(to + byte), _mm_loadu_si128((const __m128i *)(from + byte)));
+    }
+    memcpy(to + byte, from + byte, nbytes - byte);
+}
+#endif
+
 #define AHEAD 512 /* bytes */
 
 /* A zip interleaves the lanes of two vectors. Compilers reduce these shuffles to one instruction of SSE2 or NEON. */

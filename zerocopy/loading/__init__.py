@@ -1,0 +1,1 @@
+"""``loader``: batches for training from files, tables, queries, streams and arrays."""

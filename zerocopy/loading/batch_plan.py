@@ -1,0 +1,62 @@
+"""``BatchPlan``: how the rows of one schema become batches, planned once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from zerocopy._engine.plan_for import Converter, plan_for
+from zerocopy._engine.target import resolve
+from zerocopy.loading.options import LoaderOptions
+from zerocopy.loading.template import Template, has_fixed_rows
+from zerocopy.source import Array
+
+
+class BatchPlan:
+    """The conversions that make batches.
+
+    Attributes
+    ----------
+    template : Template or None
+        The arrays of a batch. None: each batch is converted from an Arrow table, because the target is a
+        table framework, or because a column has no fixed number of bytes in a row.
+    is_matrix : bool
+        Whether a batch is one tensor.
+    """
+
+    def __init__(self, content: Any, options: LoaderOptions) -> None:
+        """`content` is a table or a dict of arrays, without rows; the plan refuses what targets lack."""
+        #: Converts a whole batch, from a table or a dict of arrays.
+        self.to_target: Converter = plan_for(content, options.to, **options.conversion)
+        self.to_target(content)
+        self.is_matrix = options.is_matrix
+        self.template: Template | None = None
+        self._to_leaf = plan_for(np.ndarray, options.to, **options.placement)
+        if resolve(options.to).kind != "tensor":
+            return
+        self._to_host = plan_for(content, "numpy", **options.decoding)
+        tree = self._to_host(content)
+        if has_fixed_rows(tree):
+            self.template = Template(tree, in_order=self.is_matrix)
+            self._result = self.template.with_constants(self._to_leaf)
+
+    @property
+    def fields(self) -> tuple[Any, ...]:
+        """The arrays of a batch, if it has a template."""
+        return self.template.fields if self.template is not None else ()
+
+    def to_arrays(self, content: Any) -> list[Array]:
+        """Return the arrays of some rows on the host, in the order of the fields; aliases where possible."""
+        assert self.template is not None
+        return self.template.flatten(self._to_host(content))
+
+    def from_arrays(self, arrays: Sequence[Array]) -> Any:
+        """Return a batch of columns from its arrays on the host."""
+        return self._result.build([self._to_leaf(array) for array in arrays])
+
+    def from_matrix(self, rows: Array) -> Any:
+        """Return a batch from rows of a buffer: uint8 of shape (rows, pitch)."""
+        dtype = self.fields[0].dtype
+        return self._to_leaf(rows.view(dtype))

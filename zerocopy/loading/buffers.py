@@ -1,0 +1,66 @@
+"""``BufferCache``: buffers that are used again when no array aliases them any more."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from zerocopy.protocols.array_interface import aligned_empty
+from zerocopy.source import Array
+
+
+class _Buffer(np.ndarray[Any, Any]):
+    """The memory of a lease.
+
+    It is not a plain ndarray, because NumPy replaces the base of a view by the base's own base if that has
+    the view's type. The views of a lease would then not keep the lease alive.
+    """
+
+
+class _Lease(np.ndarray[Any, Any]):
+    """A view of a whole buffer. Arrays made from it keep it alive, and its end frees the buffer."""
+
+    _cache: deque[_Buffer] | None = None
+
+    def __del__(self) -> None:
+        cache, buffer = self._cache, self.base
+        if cache is not None and isinstance(buffer, _Buffer):
+            cache.append(buffer)
+
+
+class BufferCache:
+    """Buffers of one size.
+
+    Examples
+    --------
+    >>> cache = BufferCache(1 << 20)
+    >>> first = cache.take()
+    >>> alias = first[:8]
+    >>> address = first.ctypes.data
+    >>> del first
+    >>> cache.take().ctypes.data == address  # `alias` keeps the first buffer
+    False
+    >>> del alias
+    >>> cache.take().ctypes.data == address
+    True
+    """
+
+    def __init__(self, nbytes: int, keep: int = 2) -> None:
+        """Keep at most `keep` unused buffers of `nbytes` bytes."""
+        self.nbytes = nbytes
+        #: Number of buffers that were allocated.
+        self.allocated = 0
+        self._free: deque[_Buffer] = deque(maxlen=keep)
+
+    def take(self) -> Array:
+        """Return an uninitialised buffer: uint8 of shape (nbytes,), at a multiple of 64 bytes."""
+        try:
+            buffer = self._free.pop()
+        except IndexError:
+            buffer = aligned_empty((self.nbytes,), np.dtype(np.uint8)).view(_Buffer)
+            self.allocated += 1
+        lease = buffer.view(_Lease)
+        lease._cache = self._free
+        return lease.view(np.ndarray)

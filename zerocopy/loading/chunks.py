@@ -1,0 +1,103 @@
+"""Chunks: whole batches that the reader's thread hands to the consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from zerocopy.layout.rows import read_rows
+from zerocopy.loading.batch_plan import BatchPlan
+from zerocopy.protocols.array_interface import aligned_empty
+from zerocopy.source import Array
+
+
+class Cut(NamedTuple):
+    """A batch within a chunk: its rows, and the state after its delivery.
+
+    Attributes
+    ----------
+    low, high : int
+        Rows of the chunk.
+    run : int
+        The number of the run.
+    done : int
+        Rows of the run that have been delivered after this batch.
+    """
+
+    low: int
+    high: int
+    run: int
+    done: int
+
+
+class Chunk:
+    """Rows that make up whole batches.
+
+    Attributes
+    ----------
+    cuts : sequence of Cut
+        Its batches, in the order of delivery.
+    """
+
+    def __init__(self, plan: BatchPlan, cuts: Sequence[Cut]) -> None:
+        self.plan, self.cuts = plan, cuts
+
+    @property
+    def batches(self) -> int:
+        """Number of batches."""
+        return len(self.cuts)
+
+    def batch(self, cut: Cut) -> Any:
+        """Return a batch in the target framework; None if all its rows were skipped."""
+        raise NotImplementedError
+
+
+class TableChunk(Chunk):
+    """Rows of an Arrow table; a batch is converted from a slice."""
+
+    def __init__(self, plan: BatchPlan, cuts: Sequence[Cut], table: Any) -> None:
+        super().__init__(plan, cuts)
+        self._table = table
+
+    def batch(self, cut: Cut) -> Any:
+        """Return a batch: an alias where the target aliases Arrow's columns."""
+        return self.plan.to_target(self._table.slice(cut.low, cut.high - cut.low))
+
+
+class ColumnChunk(Chunk):
+    """Columns on the host; a batch aliases slices of them."""
+
+    def __init__(self, plan: BatchPlan, cuts: Sequence[Cut], arrays: Sequence[Array]) -> None:
+        super().__init__(plan, cuts)
+        self._arrays = arrays
+
+    def batch(self, cut: Cut) -> Any:
+        """Return a batch: an alias where the target aliases NumPy's arrays."""
+        return self.plan.from_arrays([array[cut.low : cut.high] for array in self._arrays])
+
+
+class RowChunk(Chunk):
+    """Rows of a buffer, in the order of delivery.
+
+    With a matrix, a batch aliases the buffer; with columns, a batch is copied out of it.
+    """
+
+    def __init__(self, plan: BatchPlan, cuts: Sequence[Cut], rows: Array, present: Array | None) -> None:
+        """`rows` is uint8 of shape (rows, pitch); `present` has False for rows that could not be read."""
+        super().__init__(plan, cuts)
+        self._rows, self._present = rows, present
+
+    def batch(self, cut: Cut) -> Any:
+        """Return a batch; without the rows that could not be read."""
+        rows = self._rows[cut.low : cut.high]
+        if self._present is not None:
+            rows = np.ascontiguousarray(rows[self._present[cut.low : cut.high]])
+            if not len(rows):
+                return None
+        if self.plan.is_matrix:
+            return self.plan.from_matrix(rows)
+        columns = [aligned_empty((len(rows), *field.shape), field.dtype) for field in self.plan.fields]
+        read_rows(rows, columns, [field.offset for field in self.plan.fields])
+        return self.plan.from_arrays(columns)

@@ -1,0 +1,148 @@
+"""The options of ``loader``, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zerocopy.errors import ZeroCopyError
+
+#: The least number of batches in a window, if the caller passes ``shuffle=True``.
+_WINDOW_BATCHES = 16
+#: Row groups in such a window, and its most bytes.
+_WINDOW_GROUPS, _WINDOW_BYTES = 4, 256 << 20
+
+
+class LoaderOptionError(ZeroCopyError, ValueError):
+    """An option of ``loader`` has an invalid value.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> zc.loader({"x": np.arange(3)}, to="numpy", batch=0)
+    Traceback (most recent call last):
+        ...
+    zerocopy.loading.options.LoaderOptionError: loader(batch=0): it must be an int of at least 1.
+      To fix: pass the number of rows in a batch: batch=8192
+    """
+
+    code = "option-value"
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderOptions:
+    """The options of ``loader``; their meaning is documented there."""
+
+    to: Any
+    batch: int
+    columns: Sequence[Hashable] | None = None
+    nulls: Any = None
+    encode: Any = None
+    layout: str | None = None
+    dtype: Any = None
+    shuffle: bool | int | str = False
+    seed: int = 0
+    prefetch: int = 2
+    device: Any = None
+    drop_last: bool = False
+    shard: tuple[int, int] = (0, 1)
+    epochs: int = 1
+    on_error: str = "raise"
+    schema: Any = None
+    progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values that need no data."""
+        check = _check
+        rows, fix = (
+            "it must be an int of at least 1",
+            "the number of rows in a batch: batch=8192",
+        )
+        check("batch", self.batch, _is_int(self.batch, 1), rows, fix)
+        modes = (False, True, None, "full")
+        known = self.shuffle in modes if not _is_int(self.shuffle) else _is_int(self.shuffle, 1)
+        why = 'it must be True, False, "full", or the number of rows of a window'
+        check("shuffle", self.shuffle, known, why, "shuffle=True")
+        check("seed", self.seed, _is_int(self.seed, 0), "it must be an int of at least 0", "an int: seed=0")
+        why = "the number of batches must be an int of at least 1"
+        check("prefetch", self.prefetch, _is_int(self.prefetch, 1), why, "prefetch=2")
+        why = "the number of epochs must be an int of at least 1"
+        check(
+            "epochs",
+            self.epochs,
+            _is_int(self.epochs, 1),
+            why,
+            "epochs=1, and iterate again for the next epoch",
+        )
+        why = "it must be (rank, world) with 0 <= rank < world"
+        check(
+            "shard",
+            self.shard,
+            _is_shard(self.shard),
+            why,
+            "the number of this process and of all: shard=(0, 4)",
+        )
+        known = self.on_error in ("raise", "skip")
+        check("on_error", self.on_error, known, 'it must be "raise" or "skip"', 'on_error="skip"')
+        layouts = (None, "columns", "matrix")
+        why = 'it must be "columns" or "matrix"'
+        check("layout", self.layout, self.layout in layouts, why, 'layout="matrix"')
+
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether rows are permuted."""
+        return bool(self.shuffle)
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether a batch is one tensor."""
+        return self.layout == "matrix"
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        """Options of the conversion of columns to arrays on the host."""
+        options = {"nulls": self.nulls, "encode": bool(self.encode) or None, "dtype": self.dtype}
+        return {name: value for name, value in options.items() if value is not None}
+
+    @property
+    def placement(self) -> dict[str, Any]:
+        """Options of the conversion of an array on the host to the target."""
+        return {} if self.device is None else {"device": self.device}
+
+    @property
+    def conversion(self) -> dict[str, Any]:
+        """Options of a whole conversion, from a table to a batch."""
+        layout = {"layout": "matrix"} if self.is_matrix else {}
+        return self.decoding | layout | self.placement
+
+    def window_rows(self, rows: int, largest_group: int, row_bytes: int) -> int:
+        """Return the rows of a window, a multiple of `batch`.
+
+        `rows` is the number of rows of the shard, or -1; `largest_group` that of the largest group.
+        """
+        if self.shuffle == "full":
+            wanted = max(rows, 1)
+        elif self.shuffle is True:
+            limit = max(_WINDOW_BYTES // max(row_bytes, 1), 1)
+            wanted = min(max(_WINDOW_BATCHES * self.batch, _WINDOW_GROUPS * largest_group), limit)
+        else:
+            wanted = int(self.shuffle)
+        if rows >= 0:
+            wanted = min(wanted, max(rows, 1))
+        return -(-wanted // self.batch) * self.batch
+
+
+def _is_int(value: Any, least: int | None = None) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
+
+
+def _is_shard(value: Any) -> bool:
+    if not (isinstance(value, tuple) and len(value) == 2 and _is_int(value[0], 0) and _is_int(value[1], 1)):
+        return False
+    return bool(value[0] < value[1])
+
+
+def _check(name: str, value: Any, is_valid: bool, why: str, fix: str) -> None:
+    if not is_valid:
+        raise LoaderOptionError(f"loader({name}={value!r})", why, f"pass {fix}")

@@ -1,0 +1,121 @@
+"""Reads the rows of runs: in the thread, one group after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.errors import ReadError
+from zerocopy.loading.order import Order
+from zerocopy.loading.stats import Counters
+
+
+class Part(NamedTuple):
+    """Rows at consecutive positions.
+
+    Attributes
+    ----------
+    position : int
+        Position of the first row in the epoch.
+    rows : int
+        Number of positions.
+    content : pyarrow.Table, dict of numpy.ndarray or None
+        The rows; None if they could not be read and are skipped.
+    """
+
+    position: int
+    rows: int
+    content: Any
+
+
+Reader = Callable[[int, int], Iterator[Part]]
+
+
+def slice_rows(content: Any, low: int, high: int) -> Any:
+    """Return an alias of some rows."""
+    if isinstance(content, dict):
+        return {name: array[low:high] for name, array in content.items()}
+    return content.slice(low, high - low)
+
+
+class GroupReader:
+    """Reads positions of an epoch from the groups of a dataset.
+
+    A group that two consecutive calls need is read once.
+    """
+
+    def __init__(self, dataset: Dataset, order: Order, skip_errors: bool, counters: Counters) -> None:
+        self._dataset, self._order, self._skip_errors = dataset, order, skip_errors
+        self._counters = counters
+        self._last: tuple[int, Any] = (-1, None)
+
+    def __call__(self, start: int, stop: int) -> Iterator[Part]:
+        """Return the rows at positions from `start` to `stop`; -1 is not a possible end."""
+        for piece in self._order.pieces(start, stop):
+            content, group = self._read(piece.group), self._dataset.groups[piece.group]
+            rows = piece.high - piece.low
+            if content is not None and rows < group.rows:
+                content = slice_rows(content, piece.low, piece.high)
+            else:
+                self._last = (-1, None)  # its memory is freed as soon as its batches are
+            yield Part(piece.position, rows, content)
+
+    def _read(self, index: int) -> Any:
+        if self._last[0] == index:
+            return self._last[1]
+        self._last = (-1, None)
+        group = self._dataset.groups[index]
+        try:
+            with self._counters.reading():
+                content = self._dataset.read(index)
+        except ReadError as error:
+            if not self._skip_errors:
+                raise
+            self._counters.skip(group, error)
+            content = None
+        self._last = (index, content)
+        return content
+
+    def close(self) -> None:
+        """Drop the last group, and close the files."""
+        self._last = (-1, None)
+        self._dataset.close()
+
+
+class StreamReader:
+    """Reads positions of a stream, whose rows before the first position are skipped."""
+
+    def __init__(self, stream: Stream, counters: Counters) -> None:
+        self._counters = counters
+        self._batches: Any = stream.batches()
+        self._position = 0
+        self._rest: Any = None
+
+    def __call__(self, start: int, stop: int) -> Iterator[Part]:
+        """Return the rows at positions from `start` to `stop`, or to the end of the stream if it is -1."""
+        while stop < 0 or self._position < stop:
+            table = self._next()
+            if table is None:
+                return
+            rows, begin = table.num_rows, self._position
+            low, high = max(start - begin, 0), rows if stop < 0 else min(rows, stop - begin)
+            if high < rows:
+                self._rest = table.slice(high, rows - high)
+            self._position = begin + high
+            if low < high:
+                yield Part(begin + low, high - low, table.slice(low, high - low))
+
+    def _next(self) -> Any:
+        if self._rest is not None:
+            table, self._rest = self._rest, None
+            return table
+        with self._counters.reading():
+            return next(self._batches, None)
+
+    def close(self) -> None:
+        """End the stream."""
+        self._rest = None
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()

@@ -1,0 +1,1 @@
+"""What the loader reads: one kind of source in each file."""

@@ -1,0 +1,63 @@
+"""Arrow tables and dicts of arrays in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from zerocopy.loading.dataset import Dataset, Group
+
+#: Rows of a group, so that the consumer does not wait for the whole table.
+_GROUP_ROWS = 1 << 17
+
+
+class TableDataset(Dataset):
+    """The record batches of a ``pyarrow.Table``, in parts of at most 131,072 rows."""
+
+    in_memory = True
+
+    def __init__(self, table: Any, columns: Sequence[Hashable] | None, name: str) -> None:
+        self.name = name
+        self._table = table if columns is None else table.select(list(columns))
+        self.schema = self._table.schema
+        self._starts: list[int] = []
+        groups: list[Group] = []
+        start = 0
+        for batch in self._table.to_batches(max_chunksize=_GROUP_ROWS):
+            groups.append(Group(batch.num_rows, number=len(groups)))
+            self._starts.append(start)
+            start += batch.num_rows
+        self.groups = groups
+
+    def read(self, index: int) -> Any:
+        """Return the rows of a group: an alias."""
+        return self._table.slice(self._starts[index], self.groups[index].rows)
+
+    def fingerprint(self) -> str:
+        """Return the number of rows and the types."""
+        return f"{self._table.num_rows} rows of {', '.join(map(str, self.schema))}"
+
+
+class ArrayDataset(Dataset):
+    """A dict of NumPy arrays whose first dimension is the rows."""
+
+    in_memory = True
+
+    def __init__(self, arrays: Mapping[Hashable, Any], name: str) -> None:
+        self.name = name
+        self._arrays = dict(arrays)
+        rows = len(next(iter(self._arrays.values()))) if self._arrays else 0
+        self.groups = [
+            Group(min(_GROUP_ROWS, rows - start), number=k)
+            for k, start in enumerate(range(0, rows, _GROUP_ROWS))
+        ]
+
+    def read(self, index: int) -> dict[Hashable, Any]:
+        """Return the rows of a group: aliases."""
+        start = index * _GROUP_ROWS
+        return {name: array[start : start + self.groups[index].rows] for name, array in self._arrays.items()}
+
+    def fingerprint(self) -> str:
+        """Return the number of rows and the types."""
+        types = ", ".join(f"{name}: {array.dtype}{array.shape[1:]}" for name, array in self._arrays.items())
+        return f"{sum(group.rows for group in self.groups)} rows of {types}"
