@@ -16,7 +16,7 @@ from zerocopy.loading.dataset import Dataset
 from zerocopy.loading.errors import ReadError
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.sources.files import Files
-from zerocopy.loading.sources.fitting import choose
+from zerocopy.loading.sources.fitting import choose, fitted
 from zerocopy.loading.sources.table import ArrayDataset, TableDataset
 from zerocopy.source import Array
 
@@ -50,7 +50,9 @@ def open_arrays(arrays: Mapping[Hashable, Any], options: LoaderOptions, name: st
     if not needs_table and resolve(options.to).kind == "tensor":
         return ArrayDataset(columns, name)
     table = convert({str(label): array for label, array in columns.items()}, "pyarrow")
-    return TableDataset(table, None, name)
+    opened = fitted(TableDataset(table, None, name), options.columns, options.schema)
+    assert isinstance(opened, Dataset)
+    return opened
 
 
 def _rows_of(label: Hashable, value: Any) -> Array:
@@ -96,26 +98,25 @@ def open_numpy_file(files: Files, options: LoaderOptions) -> Dataset:
         if path.endswith(".npz"):
             arrays: dict[Hashable, Array] = _members(path)
         else:
-            arrays = fields_of(np.load(path, mmap_mode="r", allow_pickle=False), stem)
+            arrays = fields_of(np.lib.format.open_memmap(path, mode="r"), stem)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise files.unreadable(0, error) from error
+        raise files.unreadable(0, error, library="NumPy") from error
     opened = open_arrays(arrays, options, os.path.basename(path))
     return _NumpyFile(opened, files)
 
 
 def _members(path: str) -> dict[Hashable, Array]:
     """Return the arrays of a .npz file."""
-    with np.load(path, allow_pickle=False) as archive:
-        infos = {info.filename: info for info in archive.zip.infolist()}
+    with zipfile.ZipFile(path) as archive:
         return {
-            name: _mapped(path, infos[f"{name}.npy"]) if f"{name}.npy" in infos else archive[name]
-            for name in archive.files
+            member.filename.removesuffix(".npy"): _mapped(path, archive, member)
+            for member in archive.infolist()
         }
 
 
-def _mapped(path: str, member: zipfile.ZipInfo) -> Array:
+def _mapped(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Array:
     """Return an array of an archive: a memory map if it is not compressed."""
-    with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+    with archive.open(member) as stream:
         version = np.lib.format.read_magic(stream)
         header = (
             np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

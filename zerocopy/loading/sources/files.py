@@ -87,13 +87,15 @@ class Files:
             file=path,
         )
 
-    def unreadable(self, file: int, error: Exception, row_group: int | None = None) -> ReadError:
+    def unreadable(
+        self, file: int, error: Exception, row_group: int | None = None, library: str = "pyarrow"
+    ) -> ReadError:
         """Return the error of a file or row group whose bytes cannot be read or decoded."""
         path = self.paths[file]
         if self._marks[file][0] == 0:
             why, fix = "the file is empty: 0 bytes", "remove it, or write it again"
         else:
-            why, fix = f"pyarrow raised {type(error).__name__}: {error}", "replace the file, or remove it"
+            why, fix = f"{library} raised {type(error).__name__}: {error}", "replace the file, or remove it"
         place = path if row_group is None else f"{path}, row group {row_group}"
         if row_group is not None:
             fix = 'replace the file, or skip its unreadable row groups: on_error="skip"'

@@ -64,10 +64,14 @@ class IpcFiles(Dataset):
 
         is_local = self._files.is_local
         handle = pa.memory_map(self._files.paths[file]) if is_local else self._files.open(file)
-        if handle.read(6) == b"ARROW1":
-            return pa.ipc.open_file(handle)
-        handle.seek(0)
-        return _StreamFormat(pa.ipc.open_stream(handle))
+        try:
+            if handle.read(6) == b"ARROW1":
+                return pa.ipc.open_file(handle)
+            handle.seek(0)
+            return _StreamFormat(pa.ipc.open_stream(handle))
+        except BaseException:
+            handle.close()
+            raise
 
     def fingerprint(self) -> str:
         """Return a digest of the names, sizes and times of the files."""

@@ -26,7 +26,12 @@ def partition_values(files: Files) -> list[dict[str, Any]]:
         partition_base_dir=files.base,
     )
     values = {each.path: ds.get_partition_keys(each.partition_expression) for each in found.get_fragments()}
+    schema = found.schema
     return [
-        {name: pa.scalar(value, found.schema.field(name).type) for name, value in values[path].items()}
+        {
+            name: pa.scalar(values[path][name], schema.field(name).type)
+            for name in schema.names
+            if name in values[path]
+        }
         for path in files.paths
     ]
