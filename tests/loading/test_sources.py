@@ -19,6 +19,7 @@ import pytest
 from helpers.source_data import ROWS, columns_of, read, small_table, write_files
 
 import zerocopy as zc
+from zerocopy.loading.errors import ReadError
 
 EXPECTED = small_table().to_pydict()
 BACKWARDS = [*range(ROWS - 1, -1, -1)]
@@ -326,7 +327,7 @@ def test_an_object_that_exports_once_is_refused_in_the_second_epoch() -> None:
     assert raised.value.code == "used-up"
 
 
-def test_an_exception_of_a_reader_is_passed_on() -> None:
+def test_an_exception_of_a_reader_is_the_cause() -> None:
     def batches() -> Any:
         yield small_table().to_batches()[0]
         raise KeyError("producer")
@@ -334,8 +335,33 @@ def test_an_exception_of_a_reader_is_passed_on() -> None:
     loader = zc.loader(
         pa.RecordBatchReader.from_batches(small_table().schema, batches()), to="numpy", batch=4
     )
-    with pytest.raises(KeyError, match="producer"):
+    with pytest.raises(ReadError, match="producer raised KeyError") as raised:
         list(loader)
+    assert isinstance(raised.value.__cause__, KeyError)
+    assert raised.value.code == "producer-raised"
+
+
+def test_a_query_that_fails(tmp_path: Path) -> None:
+    duckdb, pl = pytest.importorskip("duckdb"), pytest.importorskip("polars")
+    text = pl.LazyFrame({"x": ["1"] * 9 + ["a"]})
+    path = str(tmp_path / "a.csv")
+    Path(path).write_text("x\n" + "1\n" * 9 + "a\n")
+    for query in (
+        duckdb.connect().sql(f"select x::int as x from read_csv('{path}')"),
+        text.select(pl.col("x").cast(pl.Int64)),
+    ):
+        with pytest.raises(ReadError) as raised:
+            list(zc.loader(query, to="numpy"))
+        assert raised.value.code == "producer-raised"
+
+
+def test_a_connection_can_be_used_after_a_part_of_a_relation_was_read() -> None:
+    connection = pytest.importorskip("duckdb").connect()
+    relation = connection.sql("select i as x from range(500000) t(i)")
+    iterator = iter(zc.loader(relation, to="numpy", batch=10_000))
+    assert next(iterator)["x"][-1] == 9_999
+    del iterator
+    assert connection.sql("select 42").fetchall() == [(42,)]
 
 
 @pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"layout": "matrix", "dtype": "float64"}])

@@ -60,7 +60,7 @@ class _IndexedTable(Dataset):
     @cached_property
     def _digest(self) -> str:
         indices = np.ascontiguousarray(self._indices)
-        return digest(table_digest(self._table), hashlib.sha256(indices).hexdigest())
+        return digest(table_digest(self._table), hashlib.sha256(indices.data).hexdigest())
 
     def fingerprint(self) -> str:
         return self._digest

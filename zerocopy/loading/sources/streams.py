@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.dataset import Stream
+from zerocopy.loading.errors import ReadError
 from zerocopy.loading.sources.files import Files, digest
 from zerocopy.loading.sources.fitting import as_schema, fit
 
@@ -35,10 +36,25 @@ class BatchStream(Stream):
         """Return the rows as tables of the stream's schema."""
         import pyarrow as pa
 
-        for batch in self._start():
-            table = batch if isinstance(batch, pa.Table) else pa.table(batch)
-            if table.num_rows:
-                yield fit(table, self.schema, self.name)
+        batches = self._translated()
+        try:
+            for batch in batches:
+                table = batch if isinstance(batch, pa.Table) else pa.table(batch)
+                if table.num_rows:
+                    yield fit(table, self.schema, self.name)
+        finally:
+            batches.close()
+
+    def _translated(self) -> Generator[Any, None, None]:
+        """Return the batches; an exception of their producer becomes a `ReadError`."""
+        try:
+            yield from self._start()
+        except (ZeroCopyError, MemoryError):
+            raise
+        except Exception as error:
+            why = f"the producer raised {type(error).__name__}: {error}"
+            fix = "correct the query or the producer; rows of a stream cannot be skipped"
+            raise ReadError(f"reading {self.name}", why, fix, code="producer-raised") from error
 
     def fingerprint(self) -> str:
         """Return a digest of the columns and their types: the rows are not known before they are read."""
