@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from zerocopy._engine.target import resolve
 from zerocopy.errors import ZeroCopyError
 from zerocopy.loading import assembly, state as states
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.chunks import Chunk, Cut
 from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.hook import hook_of
 from zerocopy.loading.iteration import BatchIterator
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Order, Run, shard_run
@@ -33,6 +35,9 @@ class Loader:
         Number of the epoch that the last iterator has begun, or that the next one will begin.
     """
 
+    #: Creates an equal loader, for ``pickle``.
+    create_again: Callable[[], Loader]
+
     def __init__(self, source: Dataset | Stream, options: LoaderOptions, content: Any) -> None:
         self._source, self._options = source, options
         self._plan = BatchPlan(content, options)
@@ -40,6 +45,10 @@ class Loader:
         self.epoch = 0
         self._begun = False
         self._position = (0, 0)  # run, and rows of it that were delivered
+        self._hook = hook_of(resolve(options.to))
+        # A loader that a worker creates is the worker's own: only one from before is divided among workers.
+        self._is_divisible = self._hook.worker()[1] == 1
+        self._part = (0, 1)  # the worker, and the number of workers, among which `_runs` is divided
         self._runs: list[Run] = self._runs_of(0)
         self._until = options.epochs
         if isinstance(source, Dataset):
@@ -65,6 +74,7 @@ class Loader:
             self._start_epoch(self.epoch + 1)
             self._until = self.epoch + self._options.epochs
         self._begun = True
+        self._divide()
         first = (self.epoch, states.rest_of(self._runs, *self._position))
         later = [(epoch, self._runs_of(epoch)) for epoch in range(self.epoch + 1, self._until)]
         # The iterator's callbacks hold no reference to it, so dropping it ends its thread.
@@ -75,18 +85,47 @@ class Loader:
         """Number of batches of one iteration."""
         if isinstance(self._source, Stream):
             raise TypeError(f"the number of rows of {self._source.name} is not known before it is read")
-        run, batch = self._runs_of(self.epoch)[0], self._options.batch
-        batches = run.rows // batch if self._options.drop_last else -(-run.rows // batch)
+        batch, extra = self._options.batch, 0 if self._options.drop_last else self._options.batch - 1
+        batches = sum((run.rows + extra) // batch for run in self._runs_of(self.epoch))
         return batches * self._options.epochs
 
     def _runs_of(self, epoch: int) -> list[Run]:
         if isinstance(self._source, Stream):
             return [Run(0, -1)]
         total = sum(group.rows for group in self._source.groups)
-        return [shard_run(total, *self._options.shard, even=self._options.drop_last)]
+        run = shard_run(total, *self._options.shard, even=self._options.drop_last)
+        return states.part_of_worker([run], *self._part, self._options.batch) if self._part[1] > 1 else [run]
+
+    def _divide(self) -> None:
+        """Keep the batches of this worker process only, if it is one and they are those of all."""
+        part = self._hook.worker() if self._is_divisible else (0, 1)
+        if part == self._part:
+            return
+        if isinstance(self._source, Stream):
+            raise ZeroCopyError(
+                "iter(loader)",
+                f"each of {part[1]} worker processes would read all rows of {self._source.name}",
+                "pass num_workers=0 to the DataLoader: the loader reads in a thread of its own",
+                code="stream-in-workers",
+            )
+        rest = states.rest_of(self._runs, *self._position)
+        self._runs, self._part = states.part_of_worker(rest, *part, self._options.batch), part
+        self._position = (0, self._runs[0].first if self._runs else 0)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin epoch number `epoch` with the next ``iter(loader)``.
+
+        The epoch begins with its first row, or at the position that `load_state_dict` has set for it.
+        A ``DataLoader`` whose workers are not persistent needs the call before each epoch: its new workers
+        get copies of this loader, which has itself not been iterated over.
+        """
+        if self._begun or epoch != self.epoch:
+            self._start_epoch(epoch)
+            self._until, self._begun = epoch + self._options.epochs, False
 
     def _start_epoch(self, epoch: int) -> None:
-        self.epoch, self._position, self._runs = epoch, (0, 0), self._runs_of(epoch)
+        self.epoch, self._runs = epoch, self._runs_of(epoch)
+        self._position = (0, self._runs[0].first if self._runs else 0)
 
     def _delivered(self, epoch: int, cut: Cut | None) -> None:
         if epoch != self.epoch:
@@ -127,6 +166,7 @@ class Loader:
             "epoch": self.epoch,
             "until": self._until,
             "shard": list(self._options.shard),
+            "worker": list(self._part),
             "runs": [list(run) for run in rest],
         }
 
@@ -137,10 +177,23 @@ class Loader:
             states.check(each, self._identity())
         runs = [Run(*run) for each in saved for run in each["runs"]]
         rank, world = self._options.shard
+        # The state of a worker process has the rows of that worker only; those of several are all rows.
+        self._part = tuple(saved[0]["worker"]) if len(saved) == 1 else (0, 1)
         if len(saved) > 1:
             runs = states.split(runs, rank, world)
         self.epoch, self._until, self._begun = saved[0]["epoch"], saved[0]["until"], False
         self._runs, self._position = runs, (0, runs[0].first if runs else 0)
+
+    def __reduce__(self) -> Any:
+        return _created_again, (self.create_again,), self._progress()
+
+    def __setstate__(self, progress: Mapping[str, Any]) -> None:
+        self.__dict__.update(progress)
+
+    def _progress(self) -> dict[str, Any]:
+        """Return the position, for a copy of this loader."""
+        names = ("epoch", "_until", "_begun", "_runs", "_position", "_part")
+        return {name: getattr(self, name) for name in names}
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -150,3 +203,8 @@ class Loader:
             "batch": self._options.batch,
             "window": self._window,
         }
+
+
+def _created_again(create: Callable[[], Loader]) -> Loader:
+    """Return a loader like the one that was pickled."""
+    return create()

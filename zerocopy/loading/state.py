@@ -45,6 +45,30 @@ def split(runs: Sequence[Run], rank: int, world: int) -> list[Run]:
     return parts
 
 
+def part_of_worker(runs: Sequence[Run], number: int, workers: int, batch: int) -> list[Run]:
+    """Return the whole batches of some runs that one of `workers` processes delivers, in their order.
+
+    The parts of all workers are the batches of one process, so that their number is the same.
+
+    Examples
+    --------
+    >>> part_of_worker([Run(0, 10)], 0, 2, 4)
+    [Run(start=0, stop=10, first=0, last=4)]
+    >>> part_of_worker([Run(0, 10)], 1, 2, 4)
+    [Run(start=0, stop=10, first=4, last=10)]
+    """
+    total = sum(-(-run.rows // batch) for run in runs)
+    low, high = total * number // workers, total * (number + 1) // workers
+    parts, begin = [], 0
+    for run in runs:
+        batches = -(-run.rows // batch)
+        first, last = max(low - begin, 0) * batch, min(min(high - begin, batches) * batch, run.rows)
+        if first < last:
+            parts.append(run._replace(first=run.first + first, last=run.first + last))
+        begin += batches
+    return parts
+
+
 def check(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Raise `LoaderStateError` if a state has another version, source, seed, batch size or window."""
     for name, value in expected.items():
