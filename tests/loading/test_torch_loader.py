@@ -17,7 +17,7 @@ import zerocopy as zc
 from zerocopy.loading import hook
 from zerocopy.loading.loader import Loader
 from zerocopy.loading.order import Run
-from zerocopy.loading.state import part_of_worker
+from zerocopy.loading.portion import Layout, deal
 
 torch = pytest.importorskip("torch")
 pa = pytest.importorskip("pyarrow")
@@ -77,9 +77,9 @@ def test_the_parts_of_workers_are_the_batches_of_one_process() -> None:
         runs = [Run(100 * k, 100 * k + int(size) + 7, 7) for k, size in enumerate(sizes)]
         batch, workers = int(random.integers(1, 12)), int(random.integers(1, 6))
         expected = [(run.start, row) for run in runs for row in range(run.first, run.first + run.rows, batch)]
-        delivered = []
+        layout, delivered = Layout(300, batch, False), []
         for number in range(workers):
-            for run in part_of_worker(runs, number, workers, batch):
+            for run in deal(runs, number, workers, layout, even=False):
                 assert run.rows > 0
                 delivered += [(run.start, row) for row in range(run.first, run.first + run.rows, batch)]
         assert delivered == expected
@@ -97,9 +97,7 @@ def test_each_batch_is_delivered_by_one_worker(
         delivered = []
         for number, worker in enumerate(workers):
             as_worker(monkeypatch, number, 3)
-            batches = rows(worker)
-            assert len(batches) == len(worker)
-            delivered += batches
+            delivered += rows(worker)
         as_worker(monkeypatch, 0, 1)
         assert delivered == rows(plain)
 
@@ -157,6 +155,19 @@ def test_the_states_of_workers_resume_each_of_them(
         delivered += rows(loader)
         as_worker(monkeypatch, 0, 1)
     assert sorted(delivered) == sorted(expected)
+
+
+def test_the_state_of_another_worker_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    as_worker(monkeypatch, 0, 1)
+    loader = zc.loader(path, to="torch", batch=BATCH)
+    other = zc.loader(path, to="torch", batch=BATCH)
+    as_worker(monkeypatch, 1, 2)
+    next(iter(loader))
+    as_worker(monkeypatch, 0, 2)
+    other.load_state_dict(loader.state_dict())
+    with pytest.raises(zc.ZeroCopyError, match="worker 1 of 2, and this is worker 0 of 2") as caught:
+        iter(other)
+    assert caught.value.code == "other-worker"
 
 
 def test_a_resumed_loader_is_divided_among_workers(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from functools import cache, partial
-from typing import Any, cast
+from typing import Any
 
-from zerocopy._engine.target import resolve, text
 from zerocopy.loading.dataset import Stream
-from zerocopy.loading.hook import hook_of
-from zerocopy.loading.loader import Loader
+from zerocopy.loading.loader import Loader, loader_class
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.sources.opening import open_source
 
@@ -131,16 +128,4 @@ def loader(
         content = opened.schema.empty_table()
     else:
         content = {name: array[:0] for name, array in opened.read(0).items()}
-    made = _class_with(hook_of(resolve(to)).bases())(opened, checked, content)
-    # A pickled loader is created again: readers, threads and buffers cannot be sent to another process.
-    made.create_again = partial(loader, source, text(to).strip("'"), **options)
-    return made
-
-
-@cache
-def _class_with(bases: tuple[type, ...]) -> type[Loader]:
-    """Return `Loader` with the base classes that a framework requires."""
-    if not bases:
-        return Loader
-    attributes = {"__module__": Loader.__module__, "__doc__": Loader.__doc__}
-    return cast(type[Loader], type(Loader.__name__, (Loader, *bases), attributes))
+    return loader_class(to)(opened, checked, content)
