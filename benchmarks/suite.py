@@ -22,6 +22,7 @@ SUITES = {
     "pool": "benchmarks.pool",
     "pipeline": "benchmarks.pipeline",
     "processes": "benchmarks.processes",
+    "loader": "benchmarks.loader",
 }
 
 #: Sections that a quick run starts with: those of pictures, and one of each suite. conversion/core is one
