@@ -172,7 +172,10 @@ class Windows:
 def shuffled_tables(
     plan: BatchPlan, read: Reader, grid: Grid, window_rows: int, key: tuple[int, int]
 ) -> Iterator[Chunk]:
-    """Return batches of permuted rows of Arrow tables, which are taken from a window, batch by batch."""
+    """Return windows of permuted rows of Arrow tables.
+
+    The rows of a whole window are taken at once: Arrow took four times as long batch by batch.
+    """
     run = grid.run
     end = run.first + run.rows if run.stop >= 0 else -1
     start = run.first - run.first % window_rows
@@ -180,33 +183,33 @@ def shuffled_tables(
         count = window_rows if run.stop < 0 else min(window_rows, run.stop - run.start - start)
         parts = list(read(run.start + start, run.start + start + count))
         filled = sum(part.rows for part in parts)
-        table, source = _table_of(parts, window_positions(*key, run.start + start, count))
+        source = _rows_by_place(parts, window_positions(*key, run.start + start, count))
+        tables = [part.content for part in parts if part.content is not None]
         del parts
-        high = start + filled if end < 0 else min(start + filled, end)
-        low = max(start, run.first)
-        for cut in grid.cuts(start, low, high) if low < high else []:
-            if grid.drop_last and cut.high - cut.low < grid.batch:
-                break
-            rows = source[cut.low : cut.high]
-            rows = rows[rows >= 0]
-            if not len(rows):
-                continue
-            yield TableChunk(plan, [Cut(0, len(rows), cut.run, cut.done)], table.take(rows))
-        del table
+        low, high = max(start, run.first), start + filled if end < 0 else min(start + filled, end)
+        cuts = grid.cuts(start, low, high) if low < high else []
+        if cuts and grid.drop_last and cuts[-1].high - cuts[-1].low < grid.batch:
+            cuts.pop()
+        if cuts and tables:
+            is_read = source >= 0
+            # Arrow takes rows from one chunk five times as fast as from several.
+            table = concatenate(tables).combine_chunks().take(source[is_read])
+            tables.clear()
+            ends = np.concatenate([[0], np.cumsum(is_read)])
+            cuts = [cut._replace(low=int(ends[cut.low]), high=int(ends[cut.high])) for cut in cuts]
+            yield TableChunk(plan, [cut for cut in cuts if cut.low < cut.high], table)
+            del table
         if filled < count:
             return
         start += count
 
 
-def _table_of(parts: Sequence[Part], places: Array) -> tuple[Any, Array]:
-    """Return the rows of a window, and for each place of the window its row; -1 if it is skipped."""
+def _rows_by_place(parts: Sequence[Part], places: Array) -> Array:
+    """Return for each place of a window the row that is delivered there; -1 for one that is skipped."""
     source, row, first = np.full(len(places), -1), 0, 0
     for part in parts:
         if part.content is not None:
             source[places[first : first + part.rows]] = np.arange(row, row + part.rows)
             row += part.rows
         first += part.rows
-    if first < len(places):
-        source = source[np.sort(places[:first])]
-    tables = [part.content for part in parts if part.content is not None]
-    return (concatenate(tables) if tables else None), source
+    return source if first == len(places) else source[np.sort(places[:first])]
