@@ -33,6 +33,7 @@ FIRST = (
     *("layout/to-columns", "layout/to-rows"),
     *("pool/recycle", "pool/aligned"),
     "pipeline/stages",
+    "loader/order",
 )
 
 #: The role of an entry in its case.

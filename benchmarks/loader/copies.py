@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
 import zerocopy as zc
-from benchmarks.loader.data import BATCH, File, numbers, rows_of
+from benchmarks.loader.data import BATCH, File, numbers
 from benchmarks.loader.goals import ELSEWHERE, PER_VALUE, goals
 from benchmarks.loader.targets import MODES
 from benchmarks.suite import Case, Section, Settings, Task
@@ -22,6 +21,8 @@ WINDOW, SPLIT = "bytes in a buffer of rows", "bytes in columns of one batch"
 
 #: Not a divisor of the row groups: batches across their borders are joined.
 _UNEVEN = 6000
+#: Counts do not depend on the number of rows.
+_ROWS = 16 * BATCH
 
 
 class _Record:
@@ -101,11 +102,12 @@ def measure(name: str, file: File, batch: int = BATCH, **options: Any) -> Case:
 def _tasks(settings: Settings) -> list[Task]:
     if not installed("torch", "pyarrow") or not settings.wants("torch"):
         return []
-    return [Task("copies", partial(_all, settings), seconds=2)]
+    return [Task("copies", _all, seconds=2)]
 
 
-def _all(settings: Settings) -> list[Case]:
-    file = numbers(rows_of(settings, slow=True))
+def _all() -> list[Case]:
+    # Whole batches in each row group.
+    file = numbers(_ROWS, 2 * BATCH)
     cases = [measure(mode, file, **options) for mode, options in MODES.items()]
     return [*cases, measure(f"columns, in order, batches of {_UNEVEN:,} rows", file, _UNEVEN)]
 

@@ -10,15 +10,17 @@ import zerocopy as zc
 from benchmarks.loader import rivals
 from benchmarks.loader.checks import all_rows
 from benchmarks.loader.data import BATCH, File, numbers, row_groups, rows_of
-from benchmarks.loader.goals import goals
+from benchmarks.loader.goals import FEWER, HF_TORCH, IN_MEMORY, OURS, goals
 from benchmarks.loader.turns import Contender, contest
 from benchmarks.suite import Case, Section, Settings, Task
 from benchmarks.tables.data import installed
 
-OURS, CREATED, GROUP = "zc.loader", "zc.loader, created for the epoch", "zc.loader, window of a row group"
+CREATED, GROUP = "zc.loader, created for the epoch", "zc.loader, window of a row group"
 
 #: A contender without its file: its label, its role, whether it is slow, and a function of the path.
 Way = tuple[str, str, bool, Callable[[Any], rivals.Batches]]
+
+_SECONDS = 4
 
 
 def columns_in_order() -> list[Way]:
@@ -33,8 +35,13 @@ def columns_in_order() -> list[Way]:
         ways.append(("polars collect_batches", "library", False, partial(rivals.polars, kind="dict")))
     if installed("datasets"):
         ways += [
-            ('datasets, with_format("torch")', "library", True, partial(rivals.hugging_face, form="torch")),
-            ('datasets, with_format("arrow")', "library", True, partial(rivals.hugging_face, form="arrow")),
+            (HF_TORCH, "library", True, partial(rivals.hugging_face, form="torch")),
+            (
+                'datasets, with_format("arrow"), and zc.convert',
+                "library",
+                True,
+                partial(rivals.hugging_face, form="arrow"),
+            ),
         ]
     return ways
 
@@ -57,7 +64,7 @@ def columns_shuffled() -> list[Way]:
     """Return the ways to get columns in a random order."""
     ways: list[Way] = [("Table.take in a row group", "idiom", True, rivals.taken_by_hand)]
     if installed("datasets"):
-        ways.append(("datasets, shuffle", "library", True, rivals.hugging_face_shuffled))
+        ways.append(("datasets, shuffle, and zc.convert", "library", True, rivals.hugging_face_shuffled))
     return ways
 
 
@@ -65,7 +72,7 @@ def matrix_shuffled() -> list[Way]:
     """Return the ways to get a matrix in a random order."""
     return [
         ("torch.stack and a permutation of a row group", "idiom", False, rivals.shuffled_by_hand),
-        ("DataLoader of a TensorDataset in memory", "library", True, rivals.data_loader_in_memory),
+        (IN_MEMORY, "library", True, rivals.data_loader_in_memory),
     ]
 
 
@@ -88,22 +95,20 @@ def _bound(file: File) -> rivals.Batches:
     return partial(row_groups, file.path)
 
 
-def rival(way: Way, settings: Settings) -> Contender:
-    """Return a contender with its file."""
-    label, role, slow, make = way
-    file = numbers(rows_of(settings, slow))
-    return Contender(label, role, make(file.path), _bound(file), file.rows, all_rows(file.rows))
-
-
 def _epochs(
-    name: str, ways: Callable[[], Sequence[Way]], options: dict[str, Any], settings: Settings
+    name: str, ways: Callable[[], Sequence[Way]], options: dict[str, Any], slow: bool, settings: Settings
 ) -> list[Case]:
-    file = numbers(rows_of(settings))
-    contenders = [ours(file, OURS, **options), _created(file, **options)]
-    if options.get("shuffle"):
-        contenders.append(ours(file, GROUP, **options | {"shuffle": file.group_rows}))
-    contenders += [rival(way, settings) for way in ways()]
-    case = contest(name, contenders, settings)
+    file = numbers(rows_of(settings, slow))
+    contenders = [ours(file, OURS, **options)]
+    if not slow:
+        contenders.append(_created(file, **options))
+        if options.get("shuffle"):
+            contenders.append(ours(file, GROUP, **options | {"shuffle": file.group_rows}))
+    for label, role, is_slow, make in ways():
+        if is_slow == slow:
+            batches = make(file.path)
+            contenders.append(Contender(label, role, batches, _bound(file), file.rows, all_rows(file.rows)))
+    case = contest(name + FEWER * slow, contenders, settings)
     if options.get("shuffle"):
         case.figures["rows of the window"] = float(window(file, **options))
     return [case]
@@ -115,13 +120,14 @@ def window(file: File, **options: Any) -> int:
 
 
 def _tasks(
-    ways: dict[str, tuple[Callable[[], Sequence[Way]], dict[str, Any]]], settings: Settings
+    modes: dict[str, tuple[Callable[[], Sequence[Way]], dict[str, Any]]], settings: Settings
 ) -> list[Task]:
     if not installed("torch", "pyarrow") or not settings.wants("torch"):
         return []
     return [
-        Task(name, partial(_epochs, name, make, options, settings), seconds=7)
-        for name, (make, options) in ways.items()
+        Task(name + FEWER * slow, partial(_epochs, name, ways, options, slow, settings), seconds=_SECONDS)
+        for name, (ways, options) in modes.items()
+        for slow in (False, True)
     ]
 
 

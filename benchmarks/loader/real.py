@@ -25,7 +25,10 @@ from benchmarks.suite import Case, Section, Settings, Task
 from benchmarks.tables.data import installed, numeric
 
 OURS = "zc.loader"
-FLIGHTS_NUMBERS, FLIGHTS_ALL = "14 columns of integers, nulls=0", "19 columns with text, encode=True"
+FLIGHTS_NUMBERS, FLIGHTS_ALL = (
+    "14 columns of integers, nulls=0",
+    '19 columns with text, encode=True, nulls="mask"',
+)
 
 
 def _count(settings: Settings) -> int:
@@ -35,7 +38,7 @@ def _count(settings: Settings) -> int:
     return QUICK_SMALL_FILES if settings.quick else SMALL_FILES
 
 
-def _pandas(file: File, columns: list[str]) -> Iterator[Any]:
+def _pandas(file: File, columns: list[str], masks: bool) -> Iterator[Any]:
     """Return columns by pandas: text as codes of each batch, timestamps and numbers as int64."""
     import pyarrow.parquet as pq
     import torch
@@ -46,13 +49,21 @@ def _pandas(file: File, columns: list[str]) -> Iterator[Any]:
             result = {}
             for name, column in frame.items():
                 if column.dtype.kind in "iuf":
-                    values = column.fillna(0).to_numpy("int64")
+                    values = column.fillna(0).astype("int64")
                 elif column.dtype.kind == "M":
-                    values = column.to_numpy().view("int64")
-                else:
-                    values = column.astype("category").cat.codes.to_numpy("int64")
-                result[name] = torch.from_numpy(values)
+                    values = column.astype("int64")
+                else:  # text: numbers of the categories of this batch
+                    values = column.astype("category").cat.codes.astype("int64")
+                result[name] = torch.from_numpy(values.to_numpy())
+                if masks and column.hasnans:
+                    result[f"{name}, null"] = torch.from_numpy(column.isna().to_numpy())
             yield result
+
+
+def _rows(batch: Any) -> int:
+    """Return the rows of a dict of columns."""
+    column = batch["year"]
+    return len(column.values if isinstance(column, zc.Masked) else column)
 
 
 def _flights(name: str, settings: Settings) -> list[Case]:
@@ -61,8 +72,8 @@ def _flights(name: str, settings: Settings) -> list[Case]:
     file = flights_file()
     table = flights()
     columns = numeric(table) if name == FLIGHTS_NUMBERS else table.column_names
-    options: dict[str, Any] = {"nulls": 0} if name == FLIGHTS_NUMBERS else {"nulls": 0, "encode": True}
-    check = count_rows(file.rows, lambda batch: len(batch["year"]))
+    options: dict[str, Any] = {"nulls": 0} if name == FLIGHTS_NUMBERS else {"nulls": "mask", "encode": True}
+    check = count_rows(file.rows, _rows)
     bound = partial(row_groups, file.path, columns)
 
     def one(label: str, role: str, batches: Any) -> Contender:
@@ -75,7 +86,7 @@ def _flights(name: str, settings: Settings) -> list[Case]:
     contenders = [
         one(OURS, "ours", loader()),
         one("zc.loader, shuffled", "reference", loader(shuffle=True)),
-        one("pandas, batch by batch", "idiom", lambda: _pandas(file, columns)),
+        one("pandas, batch by batch", "idiom", lambda: _pandas(file, columns, masks=name == FLIGHTS_ALL)),
         one("zc.convert of iter_batches", "idiom", lambda: _recipe(file, columns, options)),
     ]
     return [contest(name, contenders, settings)]

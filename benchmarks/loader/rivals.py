@@ -73,7 +73,7 @@ def data_loader(path: Path, workers: int) -> Batches:
 
 def data_loader_in_memory(path: Path) -> Batches:
     """Return a shuffled DataLoader over a TensorDataset, which is in memory before the clock runs."""
-    from torch import stack, from_numpy
+    from torch import from_numpy, stack
     from torch.utils.data import DataLoader, TensorDataset
 
     table = pq.read_table(path)
@@ -120,15 +120,22 @@ def _dataset(path: Path) -> Any:
 
 
 def hugging_face(path: Path, form: str) -> Batches:
-    """Return batches of Hugging Face datasets in the order of the file."""
+    """Return batches of Hugging Face datasets in the order of the file; from Arrow, with ``zc.convert``."""
     dataset = _dataset(path).with_format(form)
+    if form == "arrow":
+        return lambda: (zc.convert(table, "torch") for table in dataset.iter(batch_size=BATCH))
     return lambda: dataset.iter(batch_size=BATCH)
 
 
 def hugging_face_shuffled(path: Path) -> Batches:
-    """Return batches of Hugging Face datasets, shuffled anew for each epoch, as Arrow tables."""
+    """Return batches of Hugging Face datasets, shuffled anew for each epoch; with ``zc.convert``."""
     dataset = _dataset(path)
-    return lambda: dataset.shuffle().with_format("arrow").iter(batch_size=BATCH)
+
+    def batches() -> Iterator[Any]:
+        for table in dataset.shuffle().with_format("arrow").iter(batch_size=BATCH):
+            yield zc.convert(table, "torch")
+
+    return batches
 
 
 def tf_data(path: Path) -> Batches:

@@ -2,8 +2,7 @@
 
 The bound of a file is pyarrow reading it row group by row group, one thread ahead. A turn of a contender is
 an epoch of the bound and an epoch of the contender; which comes first changes from turn to turn. The figure
-of a contender is the median of the ratios of its turns. A slow contender has a smaller file, whose bound is
-timed in the same turns, so that a ratio always compares equal numbers of rows.
+of a contender is the median of the ratios of its turns. All contenders of a case read the same file.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from benchmarks.timing import Raised, Timing, undisturbed
 
 #: The label of the bound.
 BOUND = "pyarrow reads, and does nothing"
-#: Start of the names of figures: the ratio to the bound, and the rows of a contender with a smaller file.
-TIMES, ROWS = "times the bound, ", "rows, "
+#: Start of the names of figures: the ratio to the bound.
+TIMES = "times the bound, "
 
 _TURNS, _QUICK_TURNS = 15, 3
 #: Nanoseconds of all turns of one contender; it has at least three turns, or one in a quick run.
@@ -64,11 +63,10 @@ class Contender:
 
 def contest(name: str, contenders: Sequence[Contender], settings: Settings, bound: str = BOUND) -> Case:
     """Time contenders in turns with the bound and return the case."""
-    case = Case(name, figures={"rows": float(max((one.rows for one in contenders), default=0))})
+    (rows,) = {one.rows for one in contenders}
+    case = Case(name, figures={"rows": float(rows)})
     samples = take_turns(contenders, settings)
-    bounds = [
-        each for one in contenders if one.rows == case.figures["rows"] for each, _ in samples[one.label][0]
-    ]
+    bounds = [each for pairs, _ in samples.values() for each, _ in pairs]
     if bounds:
         case.entries.append(Entry(bound, "reference", Timing.of(bounds)))
     for one in contenders:
@@ -77,8 +75,6 @@ def contest(name: str, contenders: Sequence[Contender], settings: Settings, boun
         case.entries.append(Entry(one.label, one.role, timing, one.note))
         if raised is None:
             case.figures[TIMES + one.label] = median(own / each for each, own in turns)
-            if one.rows != case.figures["rows"]:
-                case.figures[ROWS + one.label] = one.rows
     return case
 
 
