@@ -44,8 +44,8 @@ _METHOD = """\
   of the system, so that no figure includes a disk. A batch has 8,192 rows.
 - **Turns.** A turn of a contender is an epoch of the bound and an epoch of the contender, one after the
   other; which comes first changes from turn to turn. A ratio is the median of the ratios of the turns. An
-  epoch drops its batches. Before it is timed, an epoch of each contender must have all rows: their number, and for
-  the numbers the sum of their labels.
+  epoch drops its batches. Before it is timed, an epoch of each contender must have all rows: their number,
+  and for the numbers the sum of their labels.
 - **Outside of the clock.** `zc.loader` is created before the clock runs, and each turn is its next epoch,
   with the buffers of the epoch before. *created for the epoch* has its creation within the clock: footer,
   plan, new buffers. Workers of DataLoader run before the clock does, and so does the conversion of the file
@@ -79,11 +79,14 @@ def body(data: dict[str, Any]) -> list[str]:
     parts = [picture("loader", _ALT), _UNITS, f"## Goals\n\n{goals_table(cases)}\n"]
     for name, title in _SECTIONS.items():
         parts.append(f"## {title}\n\n{_contests(sections.get(name, []))}")
-    parts.append(f"## Targets\n\n{_targets(sections.get('targets', []))}\n")
-    parts.append(f"## Real files\n\n{_contests(sections.get('flights', []) + sections.get('files', []))}")
-    parts.append(f"## A consumer that computes\n\n{_waiting(sections.get('waiting', []))}")
-    parts.append(f"## Bytes written after decoding\n\n{_copies(sections.get('copies', []))}\n")
-    parts.append(f"## Memory\n\n{_memory(sections.get('memory', []))}\n")
+    real = [*sections.get("flights", []), *sections.get("files", [])]
+    parts += [
+        f"## Targets\n\n{_targets(sections.get('targets', []))}\n",
+        f"## Real files\n\n{_contests(real)}",
+        f"## A consumer that computes\n\n{_waiting(sections.get('waiting', []))}\n",
+        f"## Bytes written after decoding\n\n{_copies(sections.get('copies', []))}\n",
+        f"## Memory\n\n{_memory(sections.get('memory', []))}\n",
+    ]
     return [*parts, _METHOD, f"## What falls short\n\n{shortfalls(cases)}"]
 
 

@@ -23,8 +23,8 @@ def draw(results: Results) -> Any:
     cases = {case.name: case for section in sections for case in section}
     panels = {mode: rows for mode in MODES if (rows := _rows(cases, mode))}
     count = sum(map(len, panels.values()))
-    figure = style.new_figure(_ROW * count + _PANEL * len(panels) + 1.25)
-    style.reserve(figure, above=0.6, below=0.4)
+    figure = style.new_figure(_ROW * count + _PANEL * len(panels) + 1.35)
+    style.reserve(figure, above=0.72, below=0.4)
     heights = [len(rows) + _PANEL / _ROW for rows in panels.values()]
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     for axis, (mode, rows) in zip(axes, panels.items(), strict=True):
