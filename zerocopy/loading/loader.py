@@ -6,16 +6,19 @@ import copy
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from zerocopy import forks
+from zerocopy._engine.target import resolve
 from zerocopy.loading import assembly, state as states
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.chunks import Chunk
 from zerocopy.loading.dataset import Dataset, Stream
 from zerocopy.loading.errors import LoaderIterationError, LoaderPickleError, UnknownLengthError
+from zerocopy.loading.hook import hook_of
 from zerocopy.loading.iteration import BatchIterator, Tracker
 from zerocopy.loading.options import LoaderOptionError, LoaderOptions
 from zerocopy.loading.order import Order
@@ -56,6 +59,9 @@ class Loader:
         self._fresh = Portion(layout, 0, window, options.shard, None)
         self._buffers: BufferCache | None = None
         self._is_begun = False
+        self._hook = hook_of(resolve(options.to))
+        # A loader that a worker creates is the worker's own: only one from before is divided among workers.
+        self._is_divisible = self._hook.worker()[1] == 1
         self._tracker = Tracker(states.Progress(self._fresh, 0, options.epochs))
 
     @property
@@ -70,7 +76,7 @@ class Loader:
             if self._pid != os.getpid():
                 # The parent's threads may hold locks of the open files.
                 self._source, self._pid = copy.copy(self._source), os.getpid()
-            progress = self._next_progress()
+            progress = self._part_of_worker(self._next_progress())
             # The iterator's tracker refers to neither the iterator nor its thread.
             tracker = Tracker(progress)
             batches = BatchIterator(self._chunks, self._epochs(progress), self._options.prefetch, tracker)
@@ -110,11 +116,50 @@ class Loader:
         epoch = progress.portion.epoch + 1
         return states.Progress(self._fresh._replace(epoch=epoch), 0, epoch + self._options.epochs)
 
+    def _part_of_worker(self, progress: states.Progress) -> states.Progress:
+        """Return the part of a worker process that iterates over a copy of the loader; else all."""
+        number, workers = self._hook.worker() if self._is_divisible else (0, 1)
+        if workers == 1:
+            return progress
+        if isinstance(self._source, Stream):
+            raise LoaderIterationError(
+                "iter(loader)",
+                f"each of {workers} worker processes would read all rows of {self._source.name}",
+                "pass num_workers=0 to the DataLoader: the loader reads in a thread of its own",
+                code="stream-in-workers",
+            )
+        part = progress.portion.worker
+        if part[:2] == (number, workers):
+            return progress  # a worker continues its own state
+        if part[1] > 1:
+            raise LoaderIterationError(
+                "iter(loader)",
+                f"the state is of worker {part[0]} of {part[1]}, and this is worker {number} of {workers}",
+                "load each worker's state in that worker, as torchdata's StatefulDataLoader does",
+                code="other-worker",
+            )
+        portion = progress.portion.of_worker(number, workers, progress.done)
+        return states.Progress(portion, 0, progress.until)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin epoch number `epoch` with the next ``iter(loader)``.
+
+        The epoch begins with its first row, or at the position that `load_state_dict` has set for it.
+        A ``DataLoader`` whose workers are not persistent needs the call before each epoch: its new workers
+        get copies of this loader, which has itself not been iterated over.
+        """
+        with self._lock:
+            if self._is_begun or epoch != self.epoch:
+                fresh = self._fresh._replace(epoch=epoch)
+                progress = states.Progress(fresh, 0, epoch + self._options.epochs)
+                self._tracker, self._is_begun = Tracker(progress), False
+
     def _epochs(self, progress: states.Progress) -> Iterator[tuple[Portion, int]]:
         """Return the epochs of an iteration, and how many batches of each have been delivered."""
         yield progress.portion, progress.done
+        number, workers, _ = progress.portion.worker
         for epoch in range(progress.portion.epoch + 1, progress.until):
-            yield self._fresh._replace(epoch=epoch), 0
+            yield self._fresh._replace(epoch=epoch).of_worker(number, workers, 0), 0
 
     def _chunks(self, portion: Portion, done: int) -> Generator[Chunk]:
         """Return the chunks of an epoch after some batches; called in the reader's thread."""
@@ -209,11 +254,25 @@ class Loader:
         return _restored, (source, options, self._content, self._tracker.progress, self._is_begun)
 
 
+def loader_class(to: Any) -> type[Loader]:
+    """Return `Loader`, or its subclass with the base classes that a framework requires."""
+    return _class_with(hook_of(resolve(to)).bases())
+
+
+@cache
+def _class_with(bases: tuple[type, ...]) -> type[Loader]:
+    """Return `Loader` with further base classes."""
+    if not bases:
+        return Loader
+    attributes = {"__module__": Loader.__module__, "__doc__": Loader.__doc__}
+    return cast(type[Loader], type(Loader.__name__, (Loader, *bases), attributes))
+
+
 def _restored(
     source: Any, options: LoaderOptions, content: Any, progress: states.Progress, is_begun: bool
 ) -> Loader:
     """Return a copy of a loader with its progress."""
-    loader = Loader(source, options, content)
+    loader = loader_class(options.to)(source, options, content)
     loader._tracker, loader._is_begun = Tracker(progress), is_begun
     return loader
 

@@ -46,6 +46,9 @@ class Portion(NamedTuple):
     dealt : tuple of Run or None
         The rows that are dealt to all shards: the rest of an epoch that other shards have begun. None:
         the whole epoch, by positions.
+    worker : (int, int, int)
+        Number of the worker process that delivers a part of the shard's batches, number of all workers, and
+        how many batches of the shard were delivered before the rest was dealt to the workers.
 
     Examples
     --------
@@ -61,9 +64,21 @@ class Portion(NamedTuple):
     window: int
     shard: tuple[int, int]
     dealt: tuple[Run, ...] | None
+    worker: tuple[int, int, int] = (0, 1, 0)
 
     def runs(self) -> list[Run]:
-        """Return the rows of the shard."""
+        """Return the rows of the shard, or of a worker's part of it."""
+        number, workers, skipped = self.worker
+        if workers == 1:
+            return self._runs_of_shard()
+        whole = self._replace(worker=(0, 1, 0))
+        return deal([run for _, run in whole.rest(skipped)], number, workers, self.layout, even=False)
+
+    def of_worker(self, number: int, workers: int, done: int) -> Portion:
+        """Return a worker's part of the batches after the first `done`; the parts have whole batches."""
+        return self._replace(worker=(number, workers, done))
+
+    def _runs_of_shard(self) -> list[Run]:
         layout, (rank, world) = self.layout, self.shard
         if self.dealt is not None:
             return deal(self.dealt, rank, world, layout)
@@ -91,11 +106,11 @@ class Portion(NamedTuple):
         return self._replace(shard=(rank, world))
 
 
-def deal(runs: Sequence[Run], rank: int, world: int, layout: Layout) -> list[Run]:
+def deal(runs: Sequence[Run], rank: int, world: int, layout: Layout, even: bool = True) -> list[Run]:
     """Return the batches of `runs` that one of `world` shards delivers, in their order.
 
     Each batch stays as it is, and goes to one shard. With ``drop_last``, the shards have equally many: at
-    most ``world - 1`` batches at the end are left out.
+    most ``world - 1`` batches at the end are left out, unless `even` is False.
 
     Examples
     --------
@@ -106,7 +121,7 @@ def deal(runs: Sequence[Run], rank: int, world: int, layout: Layout) -> list[Run
     """
     counts = [layout.batches(run) for run in runs]
     total = sum(counts)
-    if layout.drop_last:
+    if layout.drop_last and even:
         total -= total % world
     low, high = total * rank // world, total * (rank + 1) // world
     parts, before = [], 0

@@ -64,6 +64,7 @@ def dump(progress: Progress, identity: Mapping[str, Any]) -> dict[str, Any]:
         "window": portion.window,
         "shard": list(portion.shard),
         "dealt": None if portion.dealt is None else [list(run) for run in portion.dealt],
+        "worker": list(portion.worker),
         "done": progress.done,
     }
 
@@ -126,10 +127,23 @@ def _parse(state: Any, identity: Mapping[str, Any], fresh: Portion, epochs: int)
         raise _damaged("shard", shard)
     if not 0 <= shard[0] < shard[1] <= _MOST_SHARDS or (layout.rows < 0 and shard[1] != 1):
         raise _damaged("shard", shard)
-    portion = Portion(layout, epoch, _window(state, fresh), (shard[0], shard[1]), _dealt(state, layout))
+    dealt, worker = _dealt(state, layout), _worker(state, layout)
+    portion = Portion(layout, epoch, _window(state, fresh), (shard[0], shard[1]), dealt, worker)
     batches = portion.batches()
     done = _integer(state, "done", 0, _LARGEST // layout.batch if batches < 0 else batches)
     return Progress(portion, done, until)
+
+
+def _worker(state: Mapping[str, Any], layout: Layout) -> tuple[int, int, int]:
+    """Return the worker process to whose batches a state belongs."""
+    worker: Any = state.get("worker")
+    known = isinstance(worker, (list, tuple)) and len(worker) == 3
+    if not known or not all(type(part) is int and part >= 0 for part in worker):
+        raise _damaged("worker", worker)
+    number, workers, skipped = worker
+    if not number < workers <= _MOST_SHARDS or skipped > _LARGEST or (layout.rows < 0 and workers > 1):
+        raise _damaged("worker", worker)
+    return number, workers, skipped
 
 
 def _window(state: Mapping[str, Any], fresh: Portion) -> int:
