@@ -158,7 +158,7 @@ def leaves(batch: Any) -> Any:
     if hasattr(batch, "to_dict"):
         return (type(batch), str(batch.to_dict()))
     array = zc.convert(batch, "numpy")
-    return (type(batch), str(batch.dtype), array.shape, array.tolist())
+    return (type(batch), str(batch.dtype), array.shape, str(array.tolist()))  # NaN is not equal to NaN
 
 
 @pytest.mark.parametrize("shuffle", [False, 6])

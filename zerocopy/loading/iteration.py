@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -41,7 +42,7 @@ class BatchIterator:
 
     def __init__(
         self,
-        chunks: Callable[[Portion, int], Iterator[Chunk]],
+        chunks: Callable[[Portion, int], Generator[Chunk]],
         epochs: Iterable[tuple[Portion, int]],
         ahead: int,
         tracker: Tracker,
@@ -105,13 +106,14 @@ class _Item:
 
 
 def _all_chunks(
-    chunks: Callable[[Portion, int], Iterator[Chunk]], epochs: Iterable[tuple[Portion, int]]
+    chunks: Callable[[Portion, int], Generator[Chunk]], epochs: Iterable[tuple[Portion, int]]
 ) -> Iterator[_Item]:
     """Return the chunks of all epochs, and the end of each epoch."""
     for portion, done in epochs:
-        for chunk in chunks(portion, done):
-            item = _Item(portion, chunk)
-            del chunk  # the consumer alone keeps it
-            yield item
-            del item
+        with closing(chunks(portion, done)) as made:  # an error at the close of files is raised here
+            for chunk in made:
+                item = _Item(portion, chunk)
+                del chunk  # the consumer alone keeps it
+                yield item
+                del item
         yield _Item(portion, None)

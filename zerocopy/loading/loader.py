@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import ModuleType
@@ -161,7 +161,7 @@ class Loader:
         for epoch in range(progress.portion.epoch + 1, progress.until):
             yield self._fresh._replace(epoch=epoch).of_worker(number, workers, 0), 0
 
-    def _chunks(self, portion: Portion, done: int) -> Iterator[Chunk]:
+    def _chunks(self, portion: Portion, done: int) -> Generator[Chunk]:
         """Return the chunks of an epoch after some batches; called in the reader's thread."""
         options, plan = self._options, self._plan
         key = (options.seed, portion.epoch) if options.is_shuffled else None
