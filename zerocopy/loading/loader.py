@@ -11,6 +11,7 @@ from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.chunks import Chunk, Cut
 from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.dictionaries import digest
 from zerocopy.loading.iteration import BatchIterator
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Order, Run, shard_run
@@ -37,6 +38,7 @@ class Loader:
         self._source, self._options = source, options
         self._plan = BatchPlan(content, options)
         self._counters = Counters()
+        self._digest = digest(source.dictionaries)
         self.epoch = 0
         self._begun = False
         self._position = (0, 0)  # run, and rows of it that were delivered
@@ -50,6 +52,14 @@ class Loader:
         self._window = options.window_rows(rows, largest, pitch) if options.is_shuffled else 0
         in_order_rows = max(1, _IN_ORDER_BYTES // max(1, pitch * options.batch)) * options.batch
         self._buffers = BufferCache((self._window or in_order_rows) * pitch)
+
+    @property
+    def dictionaries(self) -> dict[str, Any]:
+        """The words of each column that is read as codes, as a ``pyarrow.Array``.
+
+        ``encode=loader.dictionaries`` gives another loader the same codes without a pass over its source.
+        """
+        return dict(self._source.dictionaries)
 
     # -- iteration ----------------------------------------------------------------------
 
@@ -146,6 +156,7 @@ class Loader:
         return {
             "version": states.VERSION,
             "source": self._source.fingerprint(),
+            "dictionaries": self._digest,
             "seed": self._options.seed,
             "batch": self._options.batch,
             "window": self._window,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
 from collections.abc import Hashable, Sequence
@@ -65,8 +66,19 @@ class ParquetFiles(Dataset):
                     f"reading {path}", "the file has changed since the loader was created",
                     "create the loader again", code="changed-file", file=path,
                 )  # fmt: skip
-            self._open = (file, pq.ParquetFile(path, metadata=self._metadata[file]))
+            self._open = (
+                file,
+                pq.ParquetFile(
+                    path, metadata=self._metadata[file], read_dictionary=list(self.dictionary_columns)
+                ),
+            )
         return self._open[1]
+
+    def select(self, columns: Sequence[str]) -> ParquetFiles:
+        """Return the same files with some of the columns, which alone are read."""
+        selected = copy.copy(self)
+        selected._columns, selected._open = list(columns), (-1, None)
+        return selected
 
     def fingerprint(self) -> str:
         """Return a digest of the names, sizes and times of the files."""
