@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +50,15 @@ class Chunk:
         """Number of batches."""
         return len(self.cuts)
 
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of a row; the mean, if rows differ."""
+        return 0.0 if self.plan.template is None else self.plan.template.pitch
+
+    def rows_of(self, cut: Cut) -> int:
+        """Return the number of rows of a batch, without those that were skipped."""
+        return cut.high - cut.low
+
     def batch(self, cut: Cut) -> Any:
         """Return a batch in the target framework; None if all its rows were skipped."""
         raise NotImplementedError
@@ -60,6 +70,11 @@ class TableChunk(Chunk):
     def __init__(self, plan: BatchPlan, cuts: Sequence[Cut], table: Any) -> None:
         super().__init__(plan, cuts)
         self._table = table
+
+    @cached_property
+    def row_bytes(self) -> float:
+        """Mean bytes of a row: of codes, without their words."""
+        return table_bytes(self._table) / max(1, int(self._table.num_rows))
 
     def batch(self, cut: Cut) -> Any:
         """Return a batch: an alias where the target aliases Arrow's columns."""
@@ -89,6 +104,12 @@ class RowChunk(Chunk):
         super().__init__(plan, cuts)
         self._rows, self._present = rows, present
 
+    def rows_of(self, cut: Cut) -> int:
+        """Return the number of rows of a batch, without those that were skipped."""
+        if self._present is None:
+            return cut.high - cut.low
+        return int(np.count_nonzero(self._present[cut.low : cut.high]))
+
     def batch(self, cut: Cut) -> Any:
         """Return a batch; without the rows that could not be read."""
         rows = self._rows[cut.low : cut.high]
@@ -101,3 +122,15 @@ class RowChunk(Chunk):
         columns = [aligned_empty((len(rows), *field.shape), field.dtype) for field in self.plan.fields]
         read_rows(rows, columns, [field.offset for field in self.plan.fields])
         return self.plan.from_arrays(columns)
+
+
+def table_bytes(table: Any) -> int:
+    """Return the bytes of the rows of an Arrow table: of codes, without their words."""
+    import pyarrow as pa
+
+    return sum(
+        sum(chunk.indices.nbytes for chunk in column.chunks)
+        if pa.types.is_dictionary(column.type)
+        else int(column.nbytes)
+        for column in table.columns
+    )

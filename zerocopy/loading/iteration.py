@@ -8,6 +8,7 @@ from typing import Any
 from zerocopy.loading.chunks import Chunk, Cut
 from zerocopy.loading.order import Run
 from zerocopy.loading.prefetcher import Prefetcher
+from zerocopy.loading.stats import Delivered
 
 
 class BatchIterator:
@@ -38,6 +39,7 @@ class BatchIterator:
         self._chunk: tuple[int, Chunk] | None = None
         self._cuts: Iterator[Cut] = iter(())
         self.prefetcher = Prefetcher(lambda: _all_chunks(chunks, epochs), ahead)
+        self.counts = Delivered(self.prefetcher)
 
     def __iter__(self) -> BatchIterator:
         return self
@@ -50,6 +52,7 @@ class BatchIterator:
                 batch = chunk.batch(cut)
                 self._delivered(epoch, cut)
                 if batch is not None:
+                    self.counts.add(chunk, cut)
                     return batch
             self._chunk = None
             item = next(self.prefetcher)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from zerocopy._engine.target import text
 from zerocopy.errors import ZeroCopyError
 from zerocopy.loading import assembly, state as states
 from zerocopy.loading.batch_plan import BatchPlan
@@ -16,7 +17,7 @@ from zerocopy.loading.iteration import BatchIterator
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Order, Run, shard_run
 from zerocopy.loading.reading import GroupReader, StreamReader
-from zerocopy.loading.stats import Counters
+from zerocopy.loading.stats import Counters, LoaderStats
 
 #: Bytes of a window of a matrix in the order of the source: a part of the cache of the last level.
 _IN_ORDER_BYTES = 16 << 20
@@ -79,7 +80,10 @@ class Loader:
         later = [(epoch, self._runs_of(epoch)) for epoch in range(self.epoch + 1, self._until)]
         # The iterator's callbacks hold no reference to it, so dropping it ends its thread.
         self._runs, self._position = first[1], (0, first[1][0].first if first[1] else 0)
-        return BatchIterator(self._chunks, [first, *later], self._options.prefetch, self._delivered)
+        chunks = self._counters.timed(self._chunks)
+        iterator = BatchIterator(chunks, [first, *later], self._options.prefetch, self._delivered)
+        self._counters.attach(iterator.counts)
+        return iterator
 
     def __len__(self) -> int:
         """Number of batches of one iteration."""
@@ -126,6 +130,18 @@ class Loader:
                     yield from assembly.in_order(plan, reader, grid)
         finally:
             reader.close()
+
+    # -- reports --------------------------------------------------------------------------
+
+    def stats(self) -> LoaderStats:
+        """Return what was read and delivered up to now, and who waited for whom; for all iterators."""
+        return self._counters.stats(self._buffers.allocated)
+
+    def __repr__(self) -> str:
+        options = self._options
+        order = "" if not options.is_shuffled else f", shuffle={options.shuffle!r}, seed={options.seed}"
+        shard = "" if options.shard == (0, 1) else f", shard={options.shard}"
+        return f"<Loader: {self._source.name} -> {text(options.to)}, batch={options.batch}{order}{shard}>"
 
     # -- state ----------------------------------------------------------------------------
 

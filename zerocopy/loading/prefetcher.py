@@ -72,7 +72,13 @@ class Prefetcher:
     @property
     def depth(self) -> int:
         """Number of batches that are ready."""
-        return self._channel.weight
+        return 0 if self.is_closed else self._channel.weight
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the thread has been ended, or has made all items and they were taken."""
+        channel = self._channel
+        return channel.stopped or (channel.ended and not channel.items)
 
     @property
     def waited(self) -> tuple[float, float]:

@@ -69,6 +69,7 @@ class GroupReader:
         try:
             with self._counters.reading():
                 content = self._dataset.read(index)
+            self._counters.count_group()
         except ReadError as error:
             if not self._skip_errors:
                 raise
@@ -111,7 +112,10 @@ class StreamReader:
             table, self._rest = self._rest, None
             return table
         with self._counters.reading():
-            return next(self._batches, None)
+            table = next(self._batches, None)
+        if table is not None:
+            self._counters.count_group()
+        return table
 
     def close(self) -> None:
         """End the stream."""
