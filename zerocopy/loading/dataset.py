@@ -93,6 +93,7 @@ class Stream:
     name = ""
     schema: Any = None
     once = False
+    in_memory = False
     dictionaries: Mapping[str, Any] = _NONE
 
     def batches(self) -> Iterator[Any]:

@@ -13,6 +13,7 @@ from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.chunks import Chunk, Cut
 from zerocopy.loading.dataset import Dataset, Stream
 from zerocopy.loading.dictionaries import digest
+from zerocopy.loading.explain import LoaderPlan, explain
 from zerocopy.loading.iteration import BatchIterator
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Order, Run, shard_run
@@ -132,6 +133,11 @@ class Loader:
             reader.close()
 
     # -- reports --------------------------------------------------------------------------
+
+    def explain(self) -> LoaderPlan:
+        """Return what an epoch delivers, what is copied for a batch, and why; reads no file."""
+        run, nbytes = self._runs_of(self.epoch)[0], self._buffers.nbytes
+        return explain(self._source, self._options, self._plan, run, self._window, nbytes)
 
     def stats(self) -> LoaderStats:
         """Return what was read and delivered up to now, and who waited for whom; for all iterators."""
