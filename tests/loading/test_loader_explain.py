@@ -86,6 +86,13 @@ def test_a_shuffled_matrix_is_copied_once(to):
     assert loader.stats().buffers == 1
 
 
+def test_unaligned_rows_of_a_window_are_copied_again():
+    pytest.importorskip("jax")
+    table = arrow_table().select(["f"])
+    copies = [zc.loader(table, "jax", batch=b, layout="matrix").explain().copied_bytes for b in (16, 10)]
+    assert copies == [64, 80]
+
+
 def test_shuffled_columns_are_copied_twice():
     plan = zc.loader(arrow_table(), "torch", batch=64, shuffle=True).explain()
     assert plan.batch_bytes == 64 * 9

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.dataset import Dataset, Stream
 from zerocopy.loading.reading import slice_rows
 from zerocopy.protocols.array_interface import aligned_empty
@@ -74,6 +75,7 @@ def zeros(shape: tuple[int, ...], dtype: Any) -> Array:
     return aligned_empty(shape, np.dtype(dtype))
 
 
-def rows(nbytes: int, count: int) -> Array:
+def rows(count: int, plan: BatchPlan) -> Array:
     """Return rows of a window."""
-    return aligned_empty((count, nbytes // max(1, count)), np.dtype(np.uint8))
+    assert plan.template is not None
+    return aligned_empty((count, plan.template.pitch), np.dtype(np.uint8))

@@ -231,8 +231,11 @@ def _array_columns(
         scattered = count * (plan.template.pitch if plan.template is not None else 0)
         copies["rows to their places in a window"] = scattered
         if plan.is_matrix:
-            rows = blank.rows(scattered, count)
-            copies["the target's copy"] = plan.explain_array(rows.view(plan.fields[0].dtype)).copied_bytes
+            rows = blank.rows(count + _ALIGNMENT, plan).view(plan.fields[0].dtype)
+            copies["the target's copy"] = max(
+                plan.explain_array(rows[low : low + count]).copied_bytes
+                for low in {k * count % _ALIGNMENT for k in range(_ALIGNMENT)}
+            )
         else:
             copies["rows of a window to columns"] = scattered
             fresh = [blank.zeros((count, *field.shape), field.dtype) for field in plan.fields]
