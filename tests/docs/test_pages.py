@@ -180,6 +180,7 @@ NOT_MEASURED: dict[str, dict[str, str]] = {
         **dict.fromkeys(("1001 ns", "1000 ns"), "a duration that is converted"),
         **dict.fromkeys(("64 MiB", "1 GiB"), "a limit"),
     },
+    "loader.md": {"256 MiB": "the most bytes of a window", "10 s": "how long a loop waits for a read"},
     "layouts.md": {
         "4 KiB": "the size of a tile",
         "16 MiB": "output size from which stores bypass the caches",

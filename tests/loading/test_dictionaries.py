@@ -1,6 +1,7 @@
 """Text as codes: one dictionary for all batches of a source, and what is refused."""
 
 import json
+import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,8 @@ from zerocopy.loading.dataset import Stream
 from zerocopy.loading.dictionaries import encode_source
 from zerocopy.loading.encoded import Codes
 from zerocopy.loading.options import LoaderOptionError, LoaderOptions
+from zerocopy.loading.sources.files import Files
+from zerocopy.loading.sources.parquet import ParquetFiles
 from zerocopy.loading.state import LoaderStateError
 
 CITIES = ["Oslo", "Bern", None, "Rome", "Bern", "Paris", "Oslo", None, "Accra"]
@@ -25,6 +28,12 @@ TEXT_TYPES = {
     "dictionary": pa.dictionary(pa.int8(), pa.string()),
     "dictionary of large": pa.dictionary(pa.int64(), pa.large_string()),
 }
+
+
+@pytest.fixture(autouse=True)
+def _small_groups(monkeypatch):
+    """Read each row group on its own."""
+    monkeypatch.setattr("zerocopy.loading.sources.parquet._LEAST_ROWS", 1)
 
 
 @pytest.fixture
@@ -289,3 +298,24 @@ def test_a_bar_is_shown_on_request(path, capsys):
     assert "Collecting words" in capsys.readouterr().err
     zc.loader(path, "numpy", batch=4, encode=True)
     assert capsys.readouterr().err == ""
+
+
+def test_dictionary_pages_are_read_in_file_types_that_have_them(tmp_path):
+    paths = [str(tmp_path / name) for name in ("a.parquet", "b.parquet")]
+    pq.write_table(pa.table({"w": ["b", "a"], "n": [1, 2]}), paths[0])
+    pq.write_table(pa.table({"w": pa.array(["c", "a"], pa.large_string()), "n": [3, 4]}), paths[1])
+    schema = pa.schema({"w": pa.string(), "n": pa.int64()})
+    source = ParquetFiles(Files(paths[:1], "loader"), None).with_dictionaries(["w", "n"])
+    assert pa.types.is_dictionary(source.read(0).schema.field("w").type)
+    assert pa.types.is_integer(source.read(0).schema.field("n").type)
+    loader = zc.loader(str(tmp_path / "*.parquet"), "numpy", batch=4, encode=True, schema=schema)
+    assert loader.dictionaries["w"].to_pylist() == ["a", "b", "c"]
+    assert next(iter(loader))["w"].to_pylist() == ["b", "a", "c", "a"]
+
+
+def test_a_loader_of_codes_can_be_pickled(path):
+    loader = zc.loader(path, "numpy", batch=4, encode=True, nulls=-1)
+    next(iter(loader))
+    copy = pickle.loads(pickle.dumps(loader))
+    assert copy.state_dict() == loader.state_dict()
+    assert rows_of(copy) == CITIES

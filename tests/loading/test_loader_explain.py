@@ -11,6 +11,12 @@ from zerocopy.protocols.array_interface import aligned_empty
 TENSORS = ["numpy", "torch", "jax", "tensorflow"]
 
 
+@pytest.fixture(autouse=True)
+def _small_groups(monkeypatch):
+    """Read each row group on its own."""
+    monkeypatch.setattr("zerocopy.loading.sources.parquet._LEAST_ROWS", 1)
+
+
 def column_of(batch, name):
     """Return the values of a column of a batch in any framework."""
     column = batch[name]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from zerocopy.loading.batch_plan import BatchPlan
+from zerocopy.loading.contents import slice_rows
 from zerocopy.loading.dataset import Dataset, Stream
-from zerocopy.loading.reading import slice_rows
 from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.source import Array
 

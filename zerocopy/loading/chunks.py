@@ -10,26 +10,24 @@ import numpy as np
 
 from zerocopy.layout.rows import read_rows
 from zerocopy.loading.batch_plan import BatchPlan
+from zerocopy.loading.contents import count_rows, slice_rows
 from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.source import Array
 
 
 class Cut(NamedTuple):
-    """A batch within a chunk: its rows, and the state after its delivery.
+    """A batch within a chunk.
 
     Attributes
     ----------
     low, high : int
         Rows of the chunk.
-    run : int
-        The number of the run.
     done : int
-        Rows of the run that have been delivered after this batch.
+        Number of batches of the epoch that the shard has delivered after this one.
     """
 
     low: int
     high: int
-    run: int
     done: int
 
 
@@ -60,25 +58,26 @@ class Chunk:
         return cut.high - cut.low
 
     def batch(self, cut: Cut) -> Any:
-        """Return a batch in the target framework; None if all its rows were skipped."""
+        """Return a batch in the target framework; None if too few of its rows could be read."""
         raise NotImplementedError
 
 
 class TableChunk(Chunk):
-    """Rows of an Arrow table; a batch is converted from a slice."""
+    """Rows of an Arrow table or of a dict of arrays; a batch is converted from a slice."""
 
-    def __init__(self, plan: BatchPlan, cuts: Sequence[Cut], table: Any) -> None:
+    def __init__(self, plan: BatchPlan, cuts: Sequence[Cut], content: Any) -> None:
         super().__init__(plan, cuts)
-        self._table = table
+        self._content = content
 
     @cached_property
     def row_bytes(self) -> float:
         """Mean bytes of a row: of codes, without their words."""
-        return table_bytes(self._table) / max(1, int(self._table.num_rows))
+        rows = count_rows(self._content)
+        return table_bytes(self._content) / max(1, rows)
 
     def batch(self, cut: Cut) -> Any:
-        """Return a batch: an alias where the target aliases Arrow's columns."""
-        return self.plan.to_target(self._table.slice(cut.low, cut.high - cut.low))
+        """Return a batch: an alias where the target aliases the columns."""
+        return self.plan.to_target(slice_rows(self._content, cut.low, cut.high))
 
 
 class ColumnChunk(Chunk):
@@ -99,10 +98,15 @@ class RowChunk(Chunk):
     With a matrix, a batch aliases the buffer; with columns, a batch is copied out of it.
     """
 
-    def __init__(self, plan: BatchPlan, cuts: Sequence[Cut], rows: Array, present: Array | None) -> None:
-        """`rows` is uint8 of shape (rows, pitch); `present` has False for rows that could not be read."""
+    def __init__(
+        self, plan: BatchPlan, cuts: Sequence[Cut], rows: Array, present: Array | None, least: int
+    ) -> None:
+        """`rows` is uint8 of shape (rows, pitch); `present` has False for rows that could not be read.
+
+        A batch with fewer than `least` rows that could be read is left out.
+        """
         super().__init__(plan, cuts)
-        self._rows, self._present = rows, present
+        self._rows, self._present, self._least = rows, present, least
 
     def rows_of(self, cut: Cut) -> int:
         """Return the number of rows of a batch, without those that were skipped."""
@@ -115,7 +119,7 @@ class RowChunk(Chunk):
         rows = self._rows[cut.low : cut.high]
         if self._present is not None:
             rows = np.ascontiguousarray(rows[self._present[cut.low : cut.high]])
-            if not len(rows):
+            if len(rows) < self._least:
                 return None
         if self.plan.is_matrix:
             return self.plan.from_matrix(rows)
@@ -125,7 +129,9 @@ class RowChunk(Chunk):
 
 
 def table_bytes(table: Any) -> int:
-    """Return the bytes of the rows of an Arrow table: of codes, without their words."""
+    """Return the bytes of the rows of an Arrow table, or of a dict: of codes, without their words."""
+    if isinstance(table, dict):
+        return sum(int(array.nbytes) for array in table.values())
     import pyarrow as pa
 
     return sum(

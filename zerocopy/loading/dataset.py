@@ -43,8 +43,6 @@ class Dataset:
         All groups, in the order of the source.
     in_memory : bool
         Whether `read` returns aliases of memory that exists already.
-    dictionary_columns : sequence of str
-        Columns that `read` may return as dictionaries of the rows' values, which need less decoding.
     dictionaries : mapping of str to pyarrow.Array
         The words of columns that `read` returns as codes.
     """
@@ -53,8 +51,13 @@ class Dataset:
     schema: Any = None
     groups: Sequence[Group] = ()
     in_memory = False
-    dictionary_columns: Sequence[str] = ()
     dictionaries: Mapping[str, Any] = _NONE
+    #: The number of the open file, or -1, and what reads it.
+    _open: Any = (-1, None, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy or another process needs: without the open file, which `read` opens again."""
+        return {name: value for name, value in self.__dict__.items() if name != "_open"}
 
     def read(self, index: int) -> Any:
         """Return the rows of a group: a ``pyarrow.Table``, or a dict of NumPy arrays.
@@ -66,6 +69,10 @@ class Dataset:
     def select(self, columns: Sequence[str]) -> Dataset:
         """Return a dataset of the same groups with some of the columns."""
         return _Selected(self, columns)
+
+    def with_dictionaries(self, columns: Sequence[str]) -> Dataset:
+        """Return a dataset that may read some columns of text as dictionaries, which need less decoding."""
+        return self
 
     def fingerprint(self) -> str:
         """Return a digest of the source: it changes if the rows, or their order, may have changed."""

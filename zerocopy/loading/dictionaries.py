@@ -193,8 +193,7 @@ def _contents(source: Dataset | Stream, names: list[str], show: bool | None) -> 
     if isinstance(source, Stream):
         yield from source.batches()
         return
-    source.dictionary_columns = tuple(names)
-    columns = source.select(names)
+    columns = source.select(names).with_dictionaries(names)
     try:
         for index in progress(range(len(columns.groups)), "Collecting words", show):
             yield columns.read(index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -182,8 +183,8 @@ class EncodedDataset(Dataset):
     """A dataset with codes in place of text."""
 
     def __init__(self, source: Dataset, codes: Mapping[str, Codes], decoded: frozenset[str]) -> None:
-        source.dictionary_columns = tuple(codes)
-        self._source, self._encoder = source, _Encoder(source.schema, codes, decoded)
+        self._source = source.with_dictionaries(list(codes))
+        self._encoder = _Encoder(source.schema, codes, decoded)
         self.name, self.groups, self.schema = source.name, source.groups, self._encoder.schema
         self.dictionaries = {name: column.words for name, column in codes.items()}
 
@@ -191,6 +192,10 @@ class EncodedDataset(Dataset):
         """Return the rows of a group, with codes."""
         group = self.groups[index]
         return self._encoder.encode(self._source.read(index), str(group))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy or another process needs: a copy of the source, without open files."""
+        return {**self.__dict__, "_source": copy.copy(self._source)}
 
     def empty(self) -> Any:
         """Return the columns without rows, with their dictionaries."""
@@ -223,6 +228,10 @@ class EncodedStream(Stream):
             close = getattr(tables, "close", None)
             if close is not None:
                 close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy or another process needs: a copy of the source, without open files."""
+        return {**self.__dict__, "_source": copy.copy(self._source)}
 
     def empty(self) -> Any:
         """Return the columns without rows, with their dictionaries."""

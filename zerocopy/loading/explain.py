@@ -12,10 +12,11 @@ from zerocopy.errors import Reason
 from zerocopy.loading import blank
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.chunks import table_bytes
+from zerocopy.loading.contents import slice_rows
 from zerocopy.loading.dataset import Dataset, Stream
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Run
-from zerocopy.loading.reading import slice_rows
+from zerocopy.loading.portion import Portion
 
 #: The largest alignment that targets require, in bytes; rows this far apart are aligned alike.
 _ALIGNMENT = 64
@@ -61,7 +62,7 @@ class LoaderPlan:
     rows, batches : int
         Of one epoch of this shard; -1 for a stream, whose rows are not known before it is read.
     groups, files : int
-        Row groups, and files, of the source; 0 for a stream.
+        Groups of rows that are read at once, and files; 0 for a stream.
     batch : int
         Rows of a batch.
     order : str
@@ -108,7 +109,7 @@ class LoaderPlan:
         yield from _wrapped(f"{self.source} -> {self.target}", "")
         if self.rows >= 0:
             files = f" of {_count(self.files, 'file')}" if self.files else ""
-            yield from _item("rows", f"{self.rows:,} in {_count(self.groups, 'row group')}{files}")
+            yield from _item("rows", f"{self.rows:,} in {_count(self.groups, 'group')}{files}")
         number = f"{self.batches:,} of" if self.batches >= 0 else "of"
         yield from _item("batches", f"{number} {self.batch:,} rows, {self.batch_bytes:,} bytes each")
         yield from _item("order", self.order)
@@ -116,9 +117,7 @@ class LoaderPlan:
         for name, nbytes in self.copies.items():
             yield f"              {nbytes:>13,}  {name}"
         if self.joined > 0:
-            yield from _item(
-                "joined", f"{_count(self.joined, 'batch', 'es')} with rows of several row groups"
-            )
+            yield from _item("joined", f"{_count(self.joined, 'batch', 'es')} with rows of several groups")
         if self.memory_bytes >= 0:
             yield from _item("memory", f"at most about {self.memory_bytes:,} bytes for rows in advance")
         for note in self.notes:
@@ -138,9 +137,8 @@ def explain(
     source: Dataset | Stream,
     options: LoaderOptions,
     plan: BatchPlan,
-    run: Run,
-    window: int,
-    buffer_bytes: int,
+    portion: Portion,
+    window_rows: int,
 ) -> LoaderPlan:
     """Return the plan of a loader.
 
@@ -148,13 +146,12 @@ def explain(
     ----------
     source, options, plan
         Those of the loader.
-    run : Run
+    portion : Portion
         The rows of an epoch.
-    window : int
-        Rows of a window; 0 without shuffling.
-    buffer_bytes : int
-        Bytes of a window's buffer.
+    window_rows : int
+        Rows of a window, if there are windows.
     """
+    run = (portion.runs() or [Run(0, 0)])[0]
     is_stream = isinstance(source, Stream)
     groups = [] if isinstance(source, Stream) else source.groups
     rows = -1 if is_stream else run.rows
@@ -174,13 +171,11 @@ def explain(
         source=source.name,
         target=text(options.to).strip("'"),
         rows=rows,
-        batches=-1
-        if is_stream
-        else (rows // options.batch if options.drop_last else -(-rows // options.batch)),
+        batches=portion.batches(),
         groups=len(groups),
         files=len({group.file for group in groups if group.file}),
         batch=options.batch,
-        order=_order(options, window),
+        order=_order(options, portion.window),
         columns=columns,
         batch_bytes=batch_bytes,
         copies=copies,
@@ -189,7 +184,9 @@ def explain(
         else 0
         if uses_windows or options.is_shuffled
         else _joined(groups, run, options),
-        memory_bytes=_memory(buffer_bytes if uses_windows else 0, largest * row_bytes, is_stream, row_bytes),
+        memory_bytes=_memory(
+            window_rows * row_bytes if uses_windows else 0, largest * row_bytes, is_stream, row_bytes
+        ),
         notes=_notes(source, options, plan),
     )
 
@@ -352,7 +349,7 @@ def _memory(window_bytes: int, group_bytes: int, is_stream: bool, row_bytes: int
 def _order(options: LoaderOptions, window: int) -> str:
     if not options.is_shuffled:
         return "that of the source"
-    return f"row groups permuted, rows shuffled in windows of {window:,}; seed {options.seed}"
+    return f"groups permuted, rows shuffled in windows of {window:,}; seed {options.seed}"
 
 
 def _notes(source: Dataset | Stream, options: LoaderOptions, plan: BatchPlan) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,7 +49,8 @@ class LoaderStats(NamedTuple):
     nbytes : int
         Bytes of the rows that were delivered; for text and lists, a window's or row group's mean.
     groups : int
-        Row groups, or record batches, that were read. Reading ahead is included.
+        Groups of rows that were read: row groups of a file that are read together, or record batches.
+        Reading ahead is included.
     read_seconds : float
         Time in which the thread read and decoded.
     assemble_seconds : float
@@ -98,7 +99,7 @@ class LoaderStats(NamedTuple):
             text = f"{self.batches:,} batches, {self.rows:,} rows at {rate:,.0f} rows/s. {self._bottleneck()}"
         if self.skipped:
             rows = sum(group.rows for group in self.skipped)
-            groups = f"{len(self.skipped):,} row group{'s' * (len(self.skipped) != 1)}"
+            groups = f"{len(self.skipped):,} group{'s' * (len(self.skipped) != 1)}"
             text += f" {groups} with {rows:,} rows could not be read."
         return text
 
@@ -168,11 +169,11 @@ class Counters:
         with self._lock:
             self.skipped.append(Skipped(group.file, group.number, group.rows, str(error)))
 
-    def timed(self, chunks: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+    def timed(self, chunks: Callable[..., Generator[Any]]) -> Callable[..., Generator[Any]]:
         """Return a function with the same chunks, which counts the time in which they are made."""
 
-        def make(*arguments: Any) -> Iterator[Any]:
-            made: Any = chunks(*arguments)
+        def make(*arguments: Any) -> Generator[Any]:
+            made = chunks(*arguments)
             try:
                 while True:
                     began = time.perf_counter()
