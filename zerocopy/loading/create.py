@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from zerocopy.loading.dataset import Stream
+from zerocopy.loading.dictionaries import encode_source
+from zerocopy.loading.encoded import empty_content
 from zerocopy.loading.loader import Loader, loader_class
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.sources.opening import open_source
@@ -123,9 +124,5 @@ def loader(
     """
     options = {name: value for name, value in locals().items() if name not in ("source", "to")}
     checked = LoaderOptions(to, **options)
-    opened = open_source(source, checked)
-    if isinstance(opened, Stream) or opened.schema is not None:
-        content = opened.schema.empty_table()
-    else:
-        content = {name: array[:0] for name, array in opened.read(0).items()}
-    return loader_class(to)(opened, checked, content)
+    opened = encode_source(open_source(source, checked), checked)
+    return loader_class(to)(opened, checked, empty_content(opened))

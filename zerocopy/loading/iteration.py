@@ -12,6 +12,7 @@ from zerocopy.loading.chunks import Chunk
 from zerocopy.loading.portion import Portion
 from zerocopy.loading.prefetcher import Prefetcher
 from zerocopy.loading.state import Progress
+from zerocopy.loading.stats import Delivered
 
 
 class Tracker:
@@ -51,6 +52,7 @@ class BatchIterator:
         self._lock = forks.lock()
         self._item: _Item | None = None
         self.prefetcher = Prefetcher(partial(_all_chunks, chunks, epochs), ahead)
+        self.counts = Delivered(self.prefetcher)
 
     def __iter__(self) -> BatchIterator:
         return self
@@ -69,6 +71,8 @@ class BatchIterator:
                     cut = item.chunk.cuts[item.delivered]
                     batch = item.chunk.batch(cut)
                     item.delivered += 1
+                    if batch is not None:
+                        self.counts.add(item.chunk, cut)
                     self._track(item, cut.done)
                 elif item.chunk is None:
                     self._track(item, self._done_at_end(item.portion))

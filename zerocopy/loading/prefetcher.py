@@ -96,6 +96,12 @@ class Prefetcher:
             return self._channel.weight
 
     @property
+    def is_closed(self) -> bool:
+        """Whether the thread has been ended, or has made all items and they were taken."""
+        channel = self._channel
+        return channel.stopped or (channel.ended and not channel.items)
+
+    @property
     def waited(self) -> tuple[float, float]:
         """Seconds that the thread waited for the consumer, and the consumer for the thread."""
         return self._channel.reader_waited, self._channel.consumer_waited
