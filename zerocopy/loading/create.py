@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from zerocopy.framework import while_forks_wait
 from zerocopy.loading.dictionaries import encode_source
 from zerocopy.loading.encoded import empty_content
 from zerocopy.loading.loader import Loader, loader_class
@@ -124,5 +126,11 @@ def loader(
     """
     options = {name: value for name, value in locals().items() if name not in ("source", "to")}
     checked = LoaderOptions(to, **options)
-    opened = encode_source(open_source(source, checked), checked)
-    return loader_class(to)(opened, checked, empty_content(opened))
+    # It imports modules, whose locks a child that another thread forks would inherit.
+    created: Loader = while_forks_wait(partial(_create, source, checked))
+    return created
+
+
+def _create(source: Any, options: LoaderOptions) -> Loader:
+    opened = encode_source(open_source(source, options), options)
+    return loader_class(options.to)(opened, options, empty_content(opened))
