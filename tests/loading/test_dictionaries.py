@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 import zerocopy as zc
 from zerocopy.errors import LossyConversionError, UnsupportedConversionError
@@ -305,7 +306,9 @@ def test_dictionary_pages_are_read_in_file_types_that_have_them(tmp_path):
     pq.write_table(pa.table({"w": ["b", "a"], "n": [1, 2]}), paths[0])
     pq.write_table(pa.table({"w": pa.array(["c", "a"], pa.large_string()), "n": [3, 4]}), paths[1])
     schema = pa.schema({"w": pa.string(), "n": pa.int64()})
-    source = ParquetFiles(Files(paths[:1], "loader"), None).with_dictionaries(["w", "n"])
+    local = fs.LocalFileSystem()
+    files = Files("loader", local.get_file_info(paths[:1]), local)
+    source = ParquetFiles(files, None).with_dictionaries(["w", "n"])
     assert pa.types.is_dictionary(source.read(0).schema.field("w").type)
     assert pa.types.is_integer(source.read(0).schema.field("n").type)
     loader = zc.loader(str(tmp_path / "*.parquet"), "numpy", batch=4, encode=True, schema=schema)
