@@ -43,6 +43,14 @@ class ColumnPlan:
         that the target does not alias. If `aliased` is None, those of a batch that is copied.
     reasons : tuple of Reason
         Why, each with its remedy.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, zerocopy as zc
+    >>> table = pa.table({"late": [True, False]})
+    >>> late = zc.loader(table, to="numpy", batch=2).explain().columns["late"]
+    >>> late.aliased, late.copied_bytes, late.reasons[0].why
+    (False, 2, 'Arrow packs booleans into bits')
     """
 
     aliased: bool | None
@@ -80,6 +88,15 @@ class LoaderPlan:
         Memory for windows, or for row groups, that the loader uses at most; -1 if it is unknown.
     notes : tuple of str
         What depends on the data.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> plan = zc.loader({"x": np.arange(8.0)}, to="numpy", batch=4, shuffle=True).explain()
+    >>> plan.batches, plan.batch_bytes, plan.copied_bytes
+    (2, 32, 64)
+    >>> plan.copies
+    {'rows to their places in a window': 32, 'rows of a window to columns': 32}
     """
 
     source: str
