@@ -9,8 +9,10 @@ import numpy as np
 
 from zerocopy._engine.plan_for import Converter, plan_for
 from zerocopy._engine.target import resolve
+from zerocopy.loading.device import DeviceCopies, device_copies
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.template import Template, has_fixed_rows
+from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.source import Array
 
 
@@ -22,6 +24,8 @@ class BatchPlan:
     template : Template or None
         The arrays of a batch. None: each batch is converted from an Arrow table, because the target is a
         table framework, or because a column has no fixed number of bytes in a row.
+    copies : DeviceCopies or None
+        Copies batches to a device in advance.
     is_matrix : bool
         Whether a batch is one tensor.
     """
@@ -34,6 +38,7 @@ class BatchPlan:
         self.is_matrix = options.is_matrix
         self.template: Template | None = None
         self._to_leaf = plan_for(np.ndarray, options.to, **options.placement)
+        self.copies: DeviceCopies | None = None
         if resolve(options.to).kind != "tensor":
             return
         self._to_host = plan_for(content, "numpy", **options.decoding)
@@ -41,6 +46,7 @@ class BatchPlan:
         if has_fixed_rows(tree):
             self.template = Template(tree, in_order=self.is_matrix)
             self._result = self.template.with_constants(self._to_leaf)
+            self.copies = device_copies(options, self.template)
 
     @property
     def fields(self) -> tuple[Any, ...]:
@@ -54,9 +60,21 @@ class BatchPlan:
 
     def from_arrays(self, arrays: Sequence[Array]) -> Any:
         """Return a batch of columns from its arrays on the host."""
-        return self._result.build([self._to_leaf(array) for array in arrays])
+        return self._result.build(self._place(arrays))
 
     def from_matrix(self, rows: Array) -> Any:
         """Return a batch from rows of a buffer: uint8 of shape (rows, pitch)."""
         dtype = self.fields[0].dtype
-        return self._to_leaf(rows.view(dtype))
+        return self._place([rows.view(dtype)])[0]
+
+    def empty_columns(self, rows: int) -> list[Array]:
+        """Return uninitialised arrays of some rows on the host, in the order of the fields."""
+        likes = [((rows, *field.shape), field.dtype) for field in self.fields]
+        if self.copies is not None:
+            return self.copies.host_arrays(likes)
+        return [aligned_empty(*like) for like in likes]
+
+    def _place(self, arrays: Sequence[Array]) -> list[Any]:
+        if self.copies is not None:
+            return self.copies.place(arrays)
+        return [self._to_leaf(array) for array in arrays]

@@ -9,7 +9,6 @@ import numpy as np
 
 from zerocopy.layout.rows import read_rows
 from zerocopy.loading.batch_plan import BatchPlan
-from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.source import Array
 
 
@@ -98,6 +97,6 @@ class RowChunk(Chunk):
                 return None
         if self.plan.is_matrix:
             return self.plan.from_matrix(rows)
-        columns = [aligned_empty((len(rows), *field.shape), field.dtype) for field in self.plan.fields]
+        columns = self.plan.empty_columns(len(rows))
         read_rows(rows, columns, [field.offset for field in self.plan.fields])
         return self.plan.from_arrays(columns)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import length_hint
 from typing import Any
 
+from zerocopy.loading.ahead import Ahead, Step
 from zerocopy.loading.chunks import Chunk, Cut
+from zerocopy.loading.device import DeviceCopies
 from zerocopy.loading.order import Run
 from zerocopy.loading.prefetcher import Prefetcher
 
@@ -25,6 +28,8 @@ class BatchIterator:
         Number of batches that the thread makes in advance.
     delivered : callable
         ``delivered(epoch, cut)`` is called with each batch, and with None at the end of an epoch.
+    copies : DeviceCopies, optional
+        Copies batches to a device in advance.
     """
 
     def __init__(
@@ -33,10 +38,12 @@ class BatchIterator:
         epochs: Sequence[tuple[int, Sequence[Run]]],
         ahead: int,
         delivered: Callable[[int, Cut | None], None],
+        copies: DeviceCopies | None = None,
     ) -> None:
         self._delivered = delivered
         self._chunk: tuple[int, Chunk] | None = None
         self._cuts: Iterator[Cut] = iter(())
+        self._ahead = None if copies is None else Ahead(copies)
         self.prefetcher = Prefetcher(lambda: _all_chunks(chunks, epochs), ahead)
 
     def __iter__(self) -> BatchIterator:
@@ -44,23 +51,36 @@ class BatchIterator:
 
     def __next__(self) -> Any:
         while True:
+            if self._ahead is None:
+                step = self._next_step()
+                batch = step.batch()
+            else:
+                step, batch = self._ahead.next(self._next_step, self._is_ready)
+            self._delivered(step.epoch, step.cut)
+            if batch is not None:
+                return batch
+
+    def _next_step(self) -> Step:
+        """Return the next batch, or the end of an epoch; waits for the thread."""
+        while True:
             for cut in self._cuts:
                 assert self._chunk is not None
-                epoch, chunk = self._chunk
-                batch = chunk.batch(cut)
-                self._delivered(epoch, cut)
-                if batch is not None:
-                    return batch
+                return Step(*self._chunk, cut)
             self._chunk = None
             item = next(self.prefetcher)
             if item.chunk is None:
-                self._delivered(item.epoch, None)
-            else:
-                self._chunk, self._cuts = (item.epoch, item.chunk), iter(item.chunk.cuts)
+                return Step(item.epoch, None, None)
+            self._chunk, self._cuts = (item.epoch, item.chunk), iter(item.chunk.cuts)
+
+    def _is_ready(self) -> bool:
+        """Whether `_next_step` returns at once."""
+        return length_hint(self._cuts) > 0 or self.prefetcher.depth > 0
 
     def close(self) -> None:
         """End the reader's thread; the loader's state keeps the position."""
         self._cuts, self._chunk = iter(()), None
+        if self._ahead is not None:
+            self._ahead.clear()
         self.prefetcher.close()
 
 

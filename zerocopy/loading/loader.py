@@ -49,7 +49,11 @@ class Loader:
         pitch = self._plan.template.pitch if self._plan.template is not None else 0
         self._window = options.window_rows(rows, largest, pitch) if options.is_shuffled else 0
         in_order_rows = max(1, _IN_ORDER_BYTES // max(1, pitch * options.batch)) * options.batch
-        self._buffers = BufferCache((self._window or in_order_rows) * pitch)
+        nbytes, copies = (self._window or in_order_rows) * pitch, self._plan.copies
+        if copies is not None and self._plan.is_matrix:
+            self._buffers = copies.window_cache(nbytes)  # its rows are copied to the device
+        else:
+            self._buffers = BufferCache(nbytes)
 
     # -- iteration ----------------------------------------------------------------------
 
@@ -69,7 +73,8 @@ class Loader:
         later = [(epoch, self._runs_of(epoch)) for epoch in range(self.epoch + 1, self._until)]
         # The iterator's callbacks hold no reference to it, so dropping it ends its thread.
         self._runs, self._position = first[1], (0, first[1][0].first if first[1] else 0)
-        return BatchIterator(self._chunks, [first, *later], self._options.prefetch, self._delivered)
+        epochs, ahead = [first, *later], self._options.prefetch
+        return BatchIterator(self._chunks, epochs, ahead, self._delivered, self._plan.copies)
 
     def __len__(self) -> int:
         """Number of batches of one iteration."""

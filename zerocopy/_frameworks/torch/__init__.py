@@ -50,6 +50,7 @@ class Torch(Framework):
     types = ("Tensor",)
     pool_hook = "zerocopy._frameworks.torch.pool:TorchHook"
     frames_hook = "zerocopy._frameworks.torch.frames:TorchFrames"
+    loading_hook = "zerocopy._frameworks.torch.loading:TorchLoading"
     root_modules = ("torch",)
     distribution = "torch"
     device_kinds = ("cpu", "cuda")
