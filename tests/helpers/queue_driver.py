@@ -19,6 +19,7 @@ import pytest
 from zerocopy.protocols import cuda_copies, cuda_driver
 
 _NOT_READY = 600
+_FIRST = 1 << 20  # the first handle of the driver; other stand-ins use lower ones
 
 
 class _Stream:
@@ -43,6 +44,8 @@ class QueueDriver:
     ----------
     eager : set of int
         Streams whose work runs at once.
+    own_streams_alone : bool
+        Whether all streams are eager except those that ``cuStreamCreate`` returned.
     calls : list of str
         The names of the functions that were called.
     refuses_to_lock : bool
@@ -53,10 +56,10 @@ class QueueDriver:
         self.streams: dict[int, _Stream] = defaultdict(_Stream)
         self.eager: set[int] = set()
         self.calls: list[str] = []
-        self.refuses_to_lock = False
+        self.own_streams_alone = self.refuses_to_lock = False
         self.locked: dict[int, Any] = {}
         self._events: dict[int, tuple[_Stream, int]] = {}
-        self._handles = iter(range(1 << 20, 1 << 30))
+        self._handles = iter(range(_FIRST, 1 << 30))
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("cu"):
@@ -72,7 +75,7 @@ class QueueDriver:
         self.streams[stream].run(self.streams[stream].added)
 
     def _progress(self, stream: int) -> None:
-        if stream in self.eager:
+        if stream in self.eager or (self.own_streams_alone and stream < _FIRST):
             self.synchronize(stream)
 
     def is_locked(self, ptr: int) -> bool:
