@@ -175,6 +175,7 @@ UNITS = {"µs": "us", "second": "s", "seconds": "s", "percent": "%", "kB": "KB",
 
 #: Figures that are not measurements, by page: sizes that the code or an example chooses.
 NOT_MEASURED: dict[str, dict[str, str]] = {
+    "loader.md": {"256 MiB": "a limit of the loader"},
     "faq.md": {"128 KiB": "the threshold from which glibc's malloc maps pages"},
     "hazards.md": {
         **dict.fromkeys(("1001 ns", "1000 ns"), "a duration that is converted"),
