@@ -79,15 +79,4 @@ PyObject *table_route_make(PyTypeObject *type, PyObject *args, PyObject *keyword
                            PyObject *(*run)(Route *self, PyObject *obj));
 void table_route_dealloc(PyObject *self);
 
-/* ---- interleave.c ---- */
-
-typedef struct {
-    const char *data;
-    ptrdiff_t stride; /* in bytes */
-} Column;
-
-/* Writes `rows` items of each of `count` columns to row-major memory. Returns false unless items have 1, 2, 4, 8 or
-   16 bytes. */
-bool interleave(char *out, const Column *columns, size_t count, size_t rows, size_t itemsize);
-
 #endif

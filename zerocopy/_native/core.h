@@ -256,6 +256,7 @@ int add_allocator(PyObject *module);
 int add_arrow_tables(PyObject *module);
 int add_table_routes(PyObject *module);
 int add_interleave(PyObject *module);
+int add_rows(PyObject *module);
 int add_matrix_routes(PyObject *module);
 
 #endif

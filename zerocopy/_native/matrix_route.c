@@ -1,6 +1,7 @@
 /* Routes of layout="matrix": a table whose columns have one type, through Arrow's C data interface, as one
    row-major array. */
 #include "arrow_table.h"
+#include "rows.h"
 
 /* From this size on, in bytes, the slow path is faster: it fills the matrix in several threads. */
 #define MAX_BYTES (1 << 22)
@@ -83,7 +84,7 @@ fill(char *out, const Chunks *chunks, const TablePlan *plan)
     PyThreadState *unlocked = nbytes >= UNLOCK_BYTES ? PyEval_SaveThread() : NULL;
     for (int i = 0; i < chunks->count; i++) {
         size_t rows = (size_t)chunks->chunks[i].length;
-        interleave(out, columns + (size_t)i * count, count, rows, itemsize);
+        interleave(out, count * itemsize, columns + (size_t)i * count, count, rows, itemsize);
         out += rows * count * itemsize;
     }
     if (unlocked != NULL) {

@@ -60,7 +60,7 @@ def write_rows(
     >>> out.view([("a", "i4"), ("b", "f4")])[:, 0].tolist()
     [(2, 0.25), (0, 0.0), (1, 0.5)]
     """
-    write = getattr(core, "write_rows", _write_plain)
+    write = _write_plain if core is None else core.write_rows
     parts = _split(out, columns, threads)
     if len(parts) == 1:
         write(out, columns, offsets, positions)
@@ -110,7 +110,7 @@ def read_rows(
     >>> a.tolist(), b.tolist()
     ([1, 2], [0.5, 0.25])
     """
-    read = getattr(core, "read_rows", _read_plain)
+    read = _read_plain if core is None else core.read_rows
     parts = _split(records, columns, threads)
     if len(parts) == 1:
         read(records, columns, offsets)
