@@ -51,7 +51,7 @@ LAYERS: dict[str, set[str]] = {
     "tables": NOUNS | {"_native", "casting", "forks", "framework", "layout", "protocols", "registry"},
     "describe": NOUNS | {"framework", "protocols", "registry", "tables"},
     "_frameworks": NOUNS
-    | {"_native", "forks", "casting", "frames", "framework", "layout", "pool"}
+    | {"_native", "forks", "casting", "frames", "framework", "layout", "loading", "pool"}
     | {"protocols", "registry", "tables"},
     "_engine": NOUNS | {"_native", "casting", "describe", "framework", "protocols", "registry", "tables"},
     "shared": NOUNS

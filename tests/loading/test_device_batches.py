@@ -156,9 +156,7 @@ def test_memory_that_cannot_be_locked_is_replaced_and_reported(driver: QueueDriv
     driver.refuses_to_lock = True
     loader = zc.loader(TABLE, to="lanes", batch=BATCH, shuffle=True)
     check(consume(driver, loader), TABLE, shuffle=True)
-    copies = loader._plan.copies
-    assert copies is not None
-    [warning] = copies.memory.warnings
+    [warning] = loader._plan.warnings
     assert "page-locked" in warning
     assert driver.calls.count("cuMemHostAlloc") == 1
 
@@ -213,6 +211,38 @@ def test_other_byte_orders_are_swapped(driver: QueueDriver) -> None:
     source = {"x": np.arange(200, dtype=">f8")}
     read = consume(driver, zc.loader(source, to="lanes", batch=100))
     np.testing.assert_equal([part["x"].sum() for part in read], [4950.0, 14950.0])
+
+
+def test_missing_device_is_refused_when_the_loader_is_created() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("torch has a device")
+    with pytest.raises(zc.DeviceError, match="CUDA"):
+        zc.loader(TABLE, to="torch", batch=BATCH, device="cuda")
+
+
+def test_errors_are_raised_after_the_batches_before_them(
+    driver: QueueDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty, calls = lane_framework.LaneLoading.empty, []
+
+    def third_fails(self: Any, *arguments: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise ValueError("the third")
+        return empty(self, *arguments)
+
+    monkeypatch.setattr(lane_framework.LaneLoading, "empty", third_fails)
+    batches = iter(zc.loader({"x": np.arange(40.0)}, to="lanes", batch=10, prefetch=3))
+    next(batches)
+    next(batches)
+    with pytest.raises(ValueError, match="the third"):
+        next(batches)
+    last = next(batches)
+    driver.synchronize(1)
+    np.testing.assert_equal(values(last)["x"], np.arange(30.0, 40.0))
+    with pytest.raises(StopIteration):
+        next(batches)
 
 
 def test_host_targets_have_no_copies(driver: QueueDriver) -> None:

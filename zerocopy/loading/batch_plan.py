@@ -53,6 +53,11 @@ class BatchPlan:
         """The arrays of a batch, if it has a template."""
         return self.template.fields if self.template is not None else ()
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings for ``explain``: why host memory is not page-locked."""
+        return self.copies.memory.warnings if self.copies is not None else ()
+
     def to_arrays(self, content: Any) -> list[Array]:
         """Return the arrays of some rows on the host, in the order of the fields; aliases where possible."""
         assert self.template is not None

@@ -33,7 +33,7 @@ from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.template import Template
 from zerocopy.protocols import cuda_driver
 from zerocopy.protocols.array_interface import ALIGNMENT, address
-from zerocopy.protocols.cuda_copies import Event, copy_stream, copy_to_device
+from zerocopy.protocols.cuda_copies import CopyEvent, copy_stream, copy_to_device
 from zerocopy.source import Array
 
 #: Larger windows are not page-locked: their batches are copied to a page-locked buffer first.
@@ -46,7 +46,7 @@ class Transfer:
 
     Attributes
     ----------
-    event : Event
+    event : CopyEvent
         Marks the end of the copies.
     stream : int
         The consumer's stream, in whose order the arrays were allocated.
@@ -56,7 +56,7 @@ class Transfer:
         What the copies write, until the consumer has it.
     """
 
-    event: Event
+    event: CopyEvent
     stream: int
     hosts: list[Array]
     arrays: list[Any]
@@ -107,7 +107,7 @@ class DeviceCopies:
         # After the allocation: what frees memory before it has already started its work.
         consumer = self._hook.current_stream(self._device)
         cuda_driver.order(consumer, stream, self._device)
-        transfer = Transfer(Event(self._device), consumer, hosts, [array for array, _ in fresh])
+        transfer = Transfer(CopyEvent(self._device), consumer, hosts, [array for array, _ in fresh])
         self._started.append(transfer)
         try:
             for host, (_, ptr) in zip(hosts, fresh, strict=True):

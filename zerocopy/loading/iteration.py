@@ -50,12 +50,26 @@ class BatchIterator:
         return self
 
     def __next__(self) -> Any:
+        if self._ahead is not None:
+            return self._next_on_device(self._ahead)
         while True:
-            if self._ahead is None:
-                step = self._next_step()
-                batch = step.batch()
+            for cut in self._cuts:
+                assert self._chunk is not None
+                epoch, chunk = self._chunk
+                batch = chunk.batch(cut)
+                self._delivered(epoch, cut)
+                if batch is not None:
+                    return batch
+            self._chunk = None
+            item = next(self.prefetcher)
+            if item.chunk is None:
+                self._delivered(item.epoch, None)
             else:
-                step, batch = self._ahead.next(self._next_step, self._is_ready)
+                self._chunk, self._cuts = (item.epoch, item.chunk), iter(item.chunk.cuts)
+
+    def _next_on_device(self, ahead: Ahead) -> Any:
+        while True:
+            step, batch = ahead.next(self._next_step, self._is_ready)
             self._delivered(step.epoch, step.cut)
             if batch is not None:
                 return batch

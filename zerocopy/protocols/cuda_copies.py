@@ -38,7 +38,7 @@ def copy_to_device(ptr: int, host: int, nbytes: int, device: int, stream: int) -
         )
 
 
-class Event:
+class CopyEvent:
     """An event of a device, for one point of one stream."""
 
     def __init__(self, device: int) -> None:
