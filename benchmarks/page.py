@@ -37,6 +37,7 @@ PAGES = {
     "pool": "pool-benchmarks.md",
     "pipeline": "pipeline-benchmarks.md",
     "processes": "processes-benchmarks.md",
+    "loader": "loader-benchmarks.md",
 }
 
 #: Descriptions of the GPU pages in ``docs/index.md``.

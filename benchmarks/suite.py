@@ -22,6 +22,7 @@ SUITES = {
     "pool": "benchmarks.pool",
     "pipeline": "benchmarks.pipeline",
     "processes": "benchmarks.processes",
+    "loader": "benchmarks.loader",
 }
 
 #: Sections that a quick run starts with: those of pictures, and one of each suite. conversion/core is one
@@ -32,6 +33,7 @@ FIRST = (
     *("layout/to-columns", "layout/to-rows"),
     *("pool/recycle", "pool/aligned"),
     "pipeline/stages",
+    "loader/order",
 )
 
 #: The role of an entry in its case.

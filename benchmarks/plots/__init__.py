@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.plots import core, grid, layouts, pipeline, pool, processes, sizes
+from benchmarks.plots import core, grid, layouts, loader, pipeline, pool, processes, sizes
 from benchmarks.plots.style import save, style_context
 from benchmarks.results import Results
 
@@ -46,6 +46,7 @@ PICTURES = (
     Picture("layouts", ("layout/to-columns", "layout/to-rows"), layouts.draw),
     Picture("pool", ("pool/recycle", "pool/aligned"), pool.draw),
     Picture("pipeline", ("pipeline/stages",), pipeline.draw),
+    Picture("loader", ("loader/order", "loader/shuffle"), loader.draw),
     Picture("processes", ("processes/share",), processes.draw),
     Picture(
         "processes-scale",

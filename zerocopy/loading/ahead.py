@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 from zerocopy.loading.chunks import Chunk, Cut
 from zerocopy.loading.device import DeviceCopies, Transfer
+from zerocopy.loading.portion import Portion
 
 
 class Step(NamedTuple):
-    """A batch of an epoch, not yet made; `chunk` and `cut` are None at the end of the epoch."""
+    """A batch of an epoch; `chunk` and `cut` are None at the end of the epoch."""
 
-    epoch: int
+    portion: Portion
     chunk: Chunk | None
     cut: Cut | None
 
@@ -35,37 +36,41 @@ class Ahead:
         self._copies = copies
         self._queue: deque[_Started | Exception] = deque()
 
-    def next(self, next_step: Callable[[], Step], is_ready: Callable[[], bool]) -> tuple[Step, Any]:
+    def next(self, make: Callable[[], tuple[Step, Any]], is_ready: Callable[[], bool]) -> tuple[Step, Any]:
         """Return a step and its batch, for which the consumer's current stream waits.
 
-        ``next_step()`` may wait for the reader's thread; ``is_ready()`` is whether it returns at once.
+        ``make()`` may wait for the reader's thread; ``is_ready()`` is whether it does not. A batch that
+        could not be made is tried again after its error was raised.
         """
-        if not self._queue:
-            self._start(next_step)
-        first = self._queue.popleft()
+        queue = self._queue  # another thread may call `clear`
+        if not queue:
+            self._start(queue, make)
+        while len(queue) <= self._copies.ahead and isinstance(queue[-1], _Started) and is_ready():
+            self._start(queue, make)
+        first = queue[0]
         if isinstance(first, Exception):
+            queue.popleft()
             try:
                 raise first
             finally:
                 del first  # its traceback refers to this frame
-        while len(self._queue) < self._copies.ahead and is_ready():
-            self._start(next_step)
         step, batch, transfer = first
         while transfer is not None and not self._copies.deliver(transfer):
             # The consumer has changed its stream since the copy was started.
             batch = step.batch()
             transfer = self._copies.take_latest()
+        queue.popleft()
         return step, batch
 
     def clear(self) -> None:
         """Drop the batches; `DeviceCopies` keeps their memory until the copies are done."""
-        self._queue.clear()
+        self._queue = deque()
 
-    def _start(self, next_step: Callable[[], Step]) -> None:
+    def _start(self, queue: deque[_Started | Exception], make: Callable[[], tuple[Step, Any]]) -> None:
         """Start the copies of one batch; an error is raised after the batches before it."""
         try:
-            step = next_step()
             self._copies.take_latest()
-            self._queue.append(_Started(step, step.batch(), self._copies.take_latest()))
+            step, batch = make()
+            queue.append(_Started(step, batch, self._copies.take_latest()))
         except Exception as error:  # noqa: BLE001 - the consumer raises it
-            self._queue.append(error)
+            queue.append(error)

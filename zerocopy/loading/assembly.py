@@ -11,40 +11,50 @@ from zerocopy.layout.rows import write_rows
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.chunks import Chunk, ColumnChunk, Cut, RowChunk, TableChunk
+from zerocopy.loading.contents import concatenate, count_rows, slice_rows, take_rows
 from zerocopy.loading.order import Run, window_positions
-from zerocopy.loading.reading import Part, Reader, slice_rows
+from zerocopy.loading.reading import Part, Reader
 from zerocopy.source import Array
 
 
 class Grid:
-    """The batches of one run: `batch` rows each, from the run's first row.
+    """The batches of one run: `batch` rows each, counted from the start of the run.
 
     Parameters
     ----------
-    number : int
-        The number of the run.
     run : Run
-        Its rows.
+        Its rows; the first one is the first row of a batch.
+    before : int
+        Number of batches of the epoch that the shard delivers before this run.
     batch : int
         Rows of a batch.
     drop_last : bool
-        Whether a last batch with fewer rows is left out.
+        Whether a batch with fewer rows is left out.
     """
 
-    def __init__(self, number: int, run: Run, batch: int, drop_last: bool) -> None:
-        self.number, self.run, self.batch, self.drop_last = number, run, batch, drop_last
+    def __init__(self, run: Run, before: int, batch: int, drop_last: bool) -> None:
+        self.run, self.before, self.batch, self.drop_last = run, before, batch, drop_last
 
-    def boundary(self, row: int) -> int:
-        """Return the end of the batch that has a row, counted from the run's start."""
-        return row + self.batch - (row - self.run.first) % self.batch
+    def done(self, row: int) -> int:
+        """Return the number of batches that the shard has delivered after the one that ends at a row."""
+        return self.before + -(-(row - self.run.first) // self.batch)
 
     def cuts(self, begin: int, low: int, high: int) -> list[Cut]:
-        """Return the batches from row `low` to `high` of the run, in a chunk that starts at row `begin`."""
-        ends = [*range(self.boundary(low), high, self.batch), high]
-        return [
-            Cut(start - begin, end - begin, self.number, end)
-            for start, end in zip([low, *ends], ends, strict=False)
+        """Return the batches from row `low` to `high` of the run, in a chunk that starts at row `begin`.
+
+        `low` is the first row of a batch.
+        """
+        cuts = [
+            Cut(row - begin, min(row + self.batch, high) - begin, self.done(min(row + self.batch, high)))
+            for row in range(low, high, self.batch)
         ]
+        if cuts and not self.accepts(cuts[-1].high - cuts[-1].low):
+            cuts.pop()
+        return cuts
+
+    def accepts(self, rows: int) -> bool:
+        """Whether a batch with so many rows is delivered."""
+        return rows >= (self.batch if self.drop_last else 1)
 
 
 def in_order(plan: BatchPlan, read: Reader, grid: Grid) -> Iterator[Chunk]:
@@ -52,33 +62,27 @@ def in_order(plan: BatchPlan, read: Reader, grid: Grid) -> Iterator[Chunk]:
 
     Only a batch whose rows are in several groups is copied together.
     """
-    run = grid.run
-    pending: list[Any] = []
-    row = run.first
-    stop = -1 if run.stop < 0 else run.start + (run.last if run.last >= 0 else run.stop - run.start)
-    for part in read(run.start + run.first, stop):
+    run, batch = grid.run, grid.batch
+    pending: list[Any] = []  # the rows of a batch whose other rows are in the next parts
+    end = run.first
+    for part in read(run.start + run.first, -1 if run.end < 0 else run.start + run.end):
         content, begin = part.content, part.position - run.start
-        row, end = begin, begin + part.rows
-        head = min(end, grid.boundary(row))
-        if pending or (row - run.first) % grid.batch or head < grid.boundary(row):
-            if content is not None:
-                pending.append(slice_rows(content, 0, head - row))
-            row = head
-            if head < grid.boundary(begin):
-                continue
-            yield from _joined(plan, pending, grid, row)
+        end = begin + part.rows
+        head = min(-(-begin // batch) * batch, end)  # the end of the batch that has begun
+        tail = max(end // batch * batch, head)  # the start of the batch that the next part continues
+        if content is not None and begin < head:
+            pending.append(slice_rows(content, 0, head - begin))
+        if begin < head and head % batch == 0:
+            yield from _joined(plan, pending, grid, head)
             pending = []
-        whole = end - (end - run.first) % grid.batch
-        if row < whole and content is not None:
-            cuts = grid.cuts(row, row, whole)
-            yield _chunk(plan, cuts, slice_rows(content, row - begin, whole - begin))
-        row = max(row, whole)
-        if row < end and content is not None:
-            pending.append(slice_rows(content, row - begin, end - begin))
-        row = end
+        if content is not None and head < tail:
+            whole = slice_rows(content, head - begin, tail - begin)
+            yield _chunk(plan, grid.cuts(head, head, tail), whole)
+            del whole
+        if content is not None and tail < end:
+            pending.append(slice_rows(content, tail - begin, end - begin))
         del part, content
-    if not grid.drop_last:
-        yield from _joined(plan, pending, grid, row)
+    yield from _joined(plan, pending, grid, end)
 
 
 def _chunk(plan: BatchPlan, cuts: Sequence[Cut], content: Any) -> Chunk:
@@ -88,23 +92,17 @@ def _chunk(plan: BatchPlan, cuts: Sequence[Cut], content: Any) -> Chunk:
 
 
 def _joined(plan: BatchPlan, pending: list[Any], grid: Grid, end: int) -> Iterator[Chunk]:
-    """Return one batch of rows from several groups, which ends at row `end` of the run."""
-    if not pending:
+    """Return the batch of rows from several groups that ends at row `end` of the run, if it has rows."""
+    rows = sum(map(count_rows, pending))
+    if not grid.accepts(rows):
         return
+    cuts = [Cut(0, rows, grid.done(end))]
     if plan.template is None:
-        content = concatenate(pending)
-        yield TableChunk(plan, [Cut(0, content.num_rows, grid.number, end)], content)
+        yield TableChunk(plan, cuts, concatenate(pending))
         return
     parts = [plan.to_arrays(content) for content in pending]
     arrays = [np.concatenate(pieces) if len(parts) > 1 else pieces[0] for pieces in zip(*parts, strict=True)]
-    yield ColumnChunk(plan, [Cut(0, len(arrays[0]), grid.number, end)], arrays)
-
-
-def concatenate(tables: Sequence[Any]) -> Any:
-    """Return the rows of several Arrow tables; without a copy."""
-    import pyarrow as pa
-
-    return pa.concat_tables(tables) if len(tables) > 1 else tables[0]
+    yield ColumnChunk(plan, cuts, arrays)
 
 
 class Windows:
@@ -128,24 +126,18 @@ class Windows:
 
     def __call__(self, read: Reader, grid: Grid) -> Iterator[Chunk]:
         """Return the windows of a run."""
-        run = grid.run
-        end = run.first + run.rows if run.stop >= 0 else -1
-        # A window of an epoch in the source's order may start anywhere; a permuted one starts at its place.
-        start = run.first if self._key is None else run.first - run.first % self._rows
-        while end < 0 or start < end:
-            last = self._rows if run.stop < 0 else min(self._rows, run.stop - run.start - start)
-            rows, filled, present = self._fill(read, run.start + start, last)
-            high = start + filled if end < 0 else min(start + filled, end)
-            low = max(start, run.first)
-            cuts = grid.cuts(start, low, high) if low < high else []
-            if cuts and grid.drop_last and cuts[-1].high - cuts[-1].low < grid.batch:
-                cuts.pop()
+        # A permuted window starts at its place; one in the order of the source may start anywhere.
+        for start, count in _windows(grid.run, self._rows, is_aligned=self._key is not None):
+            rows, filled, present = self._fill(read, grid.run.start + start, count)
+            low, high = max(start, grid.run.first), start + filled
+            if grid.run.end >= 0:
+                high = min(high, grid.run.end)
+            cuts = grid.cuts(start, low, high)
             if cuts:
-                yield RowChunk(self._plan, cuts, rows, present)
+                yield RowChunk(self._plan, cuts, rows, present, grid.batch if grid.drop_last else 1)
             del rows
-            if filled < last:
+            if filled < count:
                 return  # the end of a stream
-            start += last
 
     def _fill(self, read: Reader, position: int, count: int) -> tuple[Array, int, Array | None]:
         """Return a window of rows, how many there are, and which of them are present (None: all)."""
@@ -176,32 +168,35 @@ def shuffled_tables(
 
     The rows of a whole window are taken at once: Arrow took four times as long batch by batch.
     """
-    run = grid.run
-    end = run.first + run.rows if run.stop >= 0 else -1
-    start = run.first - run.first % window_rows
-    while end < 0 or start < end:
-        count = window_rows if run.stop < 0 else min(window_rows, run.stop - run.start - start)
-        parts = list(read(run.start + start, run.start + start + count))
+    for start, count in _windows(grid.run, window_rows, is_aligned=True):
+        parts = list(read(grid.run.start + start, grid.run.start + start + count))
         filled = sum(part.rows for part in parts)
-        source = _rows_by_place(parts, window_positions(*key, run.start + start, count))
-        tables = [part.content for part in parts if part.content is not None]
+        source = _rows_by_place(parts, window_positions(*key, grid.run.start + start, count))
+        contents = [part.content for part in parts if part.content is not None]
         del parts
-        low, high = max(start, run.first), start + filled if end < 0 else min(start + filled, end)
-        cuts = grid.cuts(start, low, high) if low < high else []
-        if cuts and grid.drop_last and cuts[-1].high - cuts[-1].low < grid.batch:
-            cuts.pop()
-        if cuts and tables:
+        low, high = max(start, grid.run.first), start + filled
+        if grid.run.end >= 0:
+            high = min(high, grid.run.end)
+        cuts = grid.cuts(start, low, high)
+        if cuts and contents:
             is_read = source >= 0
-            # Arrow takes rows from one chunk five times as fast as from several.
-            table = concatenate(tables).combine_chunks().take(source[is_read])
-            tables.clear()
+            content = take_rows(contents, source[is_read])
+            contents.clear()
             ends = np.concatenate([[0], np.cumsum(is_read)])
             cuts = [cut._replace(low=int(ends[cut.low]), high=int(ends[cut.high])) for cut in cuts]
-            yield TableChunk(plan, [cut for cut in cuts if cut.low < cut.high], table)
-            del table
+            yield TableChunk(plan, [cut for cut in cuts if grid.accepts(cut.high - cut.low)], content)
+            del content
         if filled < count:
-            return
-        start += count
+            return  # the end of a stream
+
+
+def _windows(run: Run, rows: int, is_aligned: bool) -> Iterator[tuple[int, int]]:
+    """Return the first row and the number of rows of each window of a run."""
+    start = run.first - run.first % rows if is_aligned else run.first
+    stop = run.stop - run.start if is_aligned else run.end
+    while run.stop < 0 or start < run.end:
+        yield start, rows if run.stop < 0 else min(rows, stop - start)
+        start += rows
 
 
 def _rows_by_place(parts: Sequence[Part], places: Array) -> Array:

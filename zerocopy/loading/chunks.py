@@ -9,25 +9,23 @@ import numpy as np
 
 from zerocopy.layout.rows import read_rows
 from zerocopy.loading.batch_plan import BatchPlan
+from zerocopy.loading.contents import slice_rows
 from zerocopy.source import Array
 
 
 class Cut(NamedTuple):
-    """A batch within a chunk: its rows, and the state after its delivery.
+    """A batch within a chunk.
 
     Attributes
     ----------
     low, high : int
         Rows of the chunk.
-    run : int
-        The number of the run.
     done : int
-        Rows of the run that have been delivered after this batch.
+        Number of batches of the epoch that the shard has delivered after this one.
     """
 
     low: int
     high: int
-    run: int
     done: int
 
 
@@ -49,20 +47,20 @@ class Chunk:
         return len(self.cuts)
 
     def batch(self, cut: Cut) -> Any:
-        """Return a batch in the target framework; None if all its rows were skipped."""
+        """Return a batch in the target framework; None if too few of its rows could be read."""
         raise NotImplementedError
 
 
 class TableChunk(Chunk):
-    """Rows of an Arrow table; a batch is converted from a slice."""
+    """Rows of an Arrow table or of a dict of arrays; a batch is converted from a slice."""
 
-    def __init__(self, plan: BatchPlan, cuts: Sequence[Cut], table: Any) -> None:
+    def __init__(self, plan: BatchPlan, cuts: Sequence[Cut], content: Any) -> None:
         super().__init__(plan, cuts)
-        self._table = table
+        self._content = content
 
     def batch(self, cut: Cut) -> Any:
-        """Return a batch: an alias where the target aliases Arrow's columns."""
-        return self.plan.to_target(self._table.slice(cut.low, cut.high - cut.low))
+        """Return a batch: an alias where the target aliases the columns."""
+        return self.plan.to_target(slice_rows(self._content, cut.low, cut.high))
 
 
 class ColumnChunk(Chunk):
@@ -83,17 +81,22 @@ class RowChunk(Chunk):
     With a matrix, a batch aliases the buffer; with columns, a batch is copied out of it.
     """
 
-    def __init__(self, plan: BatchPlan, cuts: Sequence[Cut], rows: Array, present: Array | None) -> None:
-        """`rows` is uint8 of shape (rows, pitch); `present` has False for rows that could not be read."""
+    def __init__(
+        self, plan: BatchPlan, cuts: Sequence[Cut], rows: Array, present: Array | None, least: int
+    ) -> None:
+        """`rows` is uint8 of shape (rows, pitch); `present` has False for rows that could not be read.
+
+        A batch with fewer than `least` rows that could be read is left out.
+        """
         super().__init__(plan, cuts)
-        self._rows, self._present = rows, present
+        self._rows, self._present, self._least = rows, present, least
 
     def batch(self, cut: Cut) -> Any:
         """Return a batch; without the rows that could not be read."""
         rows = self._rows[cut.low : cut.high]
         if self._present is not None:
             rows = np.ascontiguousarray(rows[self._present[cut.low : cut.high]])
-            if not len(rows):
+            if len(rows) < self._least:
                 return None
         if self.plan.is_matrix:
             return self.plan.from_matrix(rows)

@@ -2,20 +2,130 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from zerocopy.loading.dataset import Stream
-from zerocopy.loading.loader import Loader
+from zerocopy.loading.loader import Loader, loader_class
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.sources.opening import open_source
 
 
-def loader(source: Any, to: Any, *, batch: int = 8192, **options: Any) -> Loader:
-    """Return an iterable of the batches of files, tables, queries, streams or arrays."""
-    checked = LoaderOptions(to, batch, **options)
+def loader(
+    source: Any,
+    to: Any,
+    *,
+    batch: int = 8192,
+    columns: Sequence[Hashable] | None = None,
+    nulls: Any = None,
+    encode: bool | Mapping[Hashable, Any] | None = None,
+    layout: str | None = None,
+    dtype: Any = None,
+    shuffle: bool | int | str = False,
+    seed: int = 0,
+    prefetch: int = 2,
+    device: Any = None,
+    drop_last: bool = False,
+    shard: tuple[int, int] = (0, 1),
+    epochs: int = 1,
+    on_error: str = "raise",
+    schema: Any = None,
+    progress: bool | None = None,
+) -> Loader:
+    """Return an iterable of the batches of files, tables, queries, streams or arrays.
+
+    Each ``iter(loader)`` is an epoch. One thread reads row groups ahead of the consumer; it ends when the
+    iterator is exhausted, closed or dropped.
+
+    Parameters
+    ----------
+    source : path, str, table, stream, query or mapping
+        A Parquet file, a glob pattern or a URL, a table of any framework, an object with an Arrow stream,
+        or a dict of arrays whose first dimension is the rows. The page on the loader lists all sources.
+    to : str, module or type
+        The framework of the batches, as in `convert`: ``"torch"``.
+    batch : int, default 8192
+        Rows of a batch. The last batch of an epoch may have fewer.
+    columns : sequence of labels, optional
+        Columns to read, in this order; others are not read. None reads all.
+    nulls : str, number, bool or dict, optional
+        What nulls become, as in `convert`: ``"mask"``, ``"nan"``, a value, or a dict by column.
+    encode : bool or dict, optional
+        Represent dates, categories and text as numbers, as in `convert`. The code of a word is the same in
+        all batches.
+    layout : {"columns", "matrix"}, optional
+        ``"columns"``, the default, gives a dict of columns, or a table if `to` is a table framework.
+        ``"matrix"`` gives one tensor of shape (rows, columns).
+    dtype : str or dtype, optional
+        Cast the columns to this dtype.
+    shuffle : bool, int or "full", default False
+        True permutes the row groups, and the rows within a window of several row groups. An int is the
+        number of rows of a window. ``"full"`` has one window, of all rows. The order depends only on
+        `seed` and the epoch.
+    seed : int, default 0
+        Seed of the order.
+    prefetch : int, default 2
+        Batches that the reader's thread makes ahead. It stops reading when so many are ready.
+    device : str, optional
+        The device of the batches, as in `convert`: ``"cuda:0"``.
+    drop_last : bool, default False
+        Leave out a last batch with fewer than `batch` rows, and rows that would make shards unequal. All
+        shards then have the same number of batches.
+    shard : (int, int), default (0, 1)
+        Rank and number of processes: each reads another part of the rows.
+    epochs : int, default 1
+        Number of epochs of one iteration. The thread reads the next epoch during the end of the last.
+    on_error : {"raise", "skip"}, default "raise"
+        ``"skip"`` leaves out row groups that cannot be read, and counts them.
+    schema : pyarrow.Schema, optional
+        The columns and types of all files, to which their own are cast.
+    progress : bool, optional
+        Whether to show the progress of an iteration. None shows it in a terminal.
+
+    Returns
+    -------
+    Loader
+        An iterable with ``len``, ``state_dict`` and ``load_state_dict``. For ``to="torch"`` it is also a
+        ``torch.utils.data.IterableDataset``, and each worker of a ``DataLoader`` delivers a part of it.
+
+    Raises
+    ------
+    LoaderOptionError
+        An option has an invalid value.
+    ReadError
+        A file does not exist or cannot be read; also raised during the iteration.
+    UnknownFrameworkError, FrameworkNotInstalledError, DeviceError
+        As in `convert`.
+    UnsupportedConversionError
+        `source` is not a source of rows, or the target does not have the type of a column.
+    LossyConversionError
+        A column has nulls or values that the target cannot hold; raised during the iteration.
+
+    Notes
+    -----
+    A batch stays valid as long as the caller keeps it. Without `shuffle`, a column of a batch aliases the
+    row group that was decoded, if the target aliases Arrow's memory; a kept batch then keeps the memory of
+    the whole row group. Only batches whose rows are in several row groups are copied together. A matrix
+    aliases a buffer, which the loader uses again when no batch aliases it any more. Columns of shuffled
+    batches have memory of their own. Do not write to a batch that aliases `source`.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> data = {"x": np.arange(5.0), "y": np.arange(5)}
+    >>> for batch in zc.loader(data, to="numpy", batch=3):
+    ...     print(batch)
+    {'x': array([0., 1., 2.]), 'y': array([0, 1, 2])}
+    {'x': array([3., 4.]), 'y': array([3, 4])}
+    >>> loader = zc.loader(data, to="numpy", batch=2, layout="matrix", dtype="float32", drop_last=True)
+    >>> len(loader), [batch.shape for batch in loader]
+    (2, [(2, 2), (2, 2)])
+    """
+    options = {name: value for name, value in locals().items() if name not in ("source", "to")}
+    checked = LoaderOptions(to, **options)
     opened = open_source(source, checked)
     if isinstance(opened, Stream) or opened.schema is not None:
         content = opened.schema.empty_table()
     else:
         content = {name: array[:0] for name, array in opened.read(0).items()}
-    return Loader(opened, checked, content)
+    return loader_class(to)(opened, checked, content)

@@ -46,6 +46,12 @@ class Dataset:
     schema: Any = None
     groups: Sequence[Group] = ()
     in_memory = False
+    #: The number of the open file, or -1, and what reads it.
+    _open: Any = (-1, None, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy or another process needs: without the open file, which `read` opens again."""
+        return {name: value for name, value in self.__dict__.items() if name != "_open"}
 
     def read(self, index: int) -> Any:
         """Return the rows of a group: a ``pyarrow.Table``, or a dict of NumPy arrays.

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy import forks
 from zerocopy._engine.target import resolve
 from zerocopy.errors import ZeroCopyError
 from zerocopy.framework import Framework
@@ -81,6 +82,8 @@ class DeviceCopies:
         rounding = ALIGNMENT * (len(template.fields) + 1)
         nbytes = options.batch * template.pitch + rounding
         self._staging = BufferCache(nbytes, options.prefetch + 2, self.memory.allocate)
+        #: Several iterators of a loader, in several threads, use the copies.
+        self._lock = forks.lock()
         self._started: deque[Transfer] = deque()
         self._latest = threading.local()
         weakref.finalize(self, _drain, self._started, os.getpid())
@@ -155,9 +158,10 @@ class DeviceCopies:
 
     def _release(self, limit: int) -> None:
         """Drop finished transfers; wait for the oldest ones if more than `limit` are left."""
-        while self._started and (len(self._started) > limit or self._started[0].event.is_done()):
-            self._started[0].event.wait()
-            self._started.popleft()
+        with self._lock:
+            while self._started and (len(self._started) > limit or self._started[0].event.is_done()):
+                self._started[0].event.wait()
+                self._started.popleft()
 
 
 def device_copies(options: LoaderOptions, template: Template) -> DeviceCopies | None:

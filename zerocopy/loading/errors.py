@@ -39,3 +39,24 @@ class ReadError(ZeroCopyError, OSError):
     ) -> None:
         super().__init__(asked, why, remedy, code=code)
         self.file, self.row_group = file, row_group
+
+
+class LoaderIterationError(ZeroCopyError, RuntimeError):
+    """An iterator of a loader cannot go on, or a loader cannot be iterated again."""
+
+    code = "loader-iteration"
+
+
+class UnknownLengthError(ZeroCopyError, TypeError):
+    """The number of batches of a stream is not known before it is read.
+
+    It is a TypeError, so ``list(loader)`` and ``tqdm(loader)`` work without a length.
+    """
+
+    code = "unknown-length"
+
+
+class LoaderPickleError(ZeroCopyError, TypeError):
+    """A loader whose source can be read once cannot be copied to another process."""
+
+    code = "unpicklable-loader"

@@ -2,117 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from operator import length_hint
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from functools import partial
 from typing import Any
 
+from zerocopy import forks
 from zerocopy.loading.ahead import Ahead, Step
-from zerocopy.loading.chunks import Chunk, Cut
+from zerocopy.loading.chunks import Chunk
 from zerocopy.loading.device import DeviceCopies
-from zerocopy.loading.order import Run
+from zerocopy.loading.portion import Portion
 from zerocopy.loading.prefetcher import Prefetcher
+from zerocopy.loading.state import Progress
+
+
+class Tracker:
+    """Holds the progress of an iteration, which the iterator replaces and the loader reads."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
 
 
 class BatchIterator:
     """Iterates over the batches of one epoch or several.
 
-    Dropping the last reference, or `close`, ends the reader's thread.
+    Dropping the last reference, or `close`, ends the reader's thread. Several threads may call ``next``:
+    each batch goes to one of them. A batch that could not be made is tried again by the next call.
 
     Parameters
     ----------
     chunks : callable
-        ``chunks(epoch, runs)`` returns the chunks of an epoch; called in the reader's thread.
-    epochs : iterable of (int, list of Run)
-        Each epoch's number and runs.
+        ``chunks(portion, done)`` returns the chunks of an epoch after the first `done` batches; called in the
+        reader's thread.
+    epochs : iterable of (Portion, int)
+        The batches of each epoch, and how many of them have been delivered.
     ahead : int
         Number of batches that the thread makes in advance.
-    delivered : callable
-        ``delivered(epoch, cut)`` is called with each batch, and with None at the end of an epoch.
+    tracker : Tracker
+        Its progress is replaced with each batch, and at the end of an epoch.
     copies : DeviceCopies, optional
         Copies batches to a device in advance.
     """
 
     def __init__(
         self,
-        chunks: Callable[[int, Sequence[Run]], Iterator[Chunk]],
-        epochs: Sequence[tuple[int, Sequence[Run]]],
+        chunks: Callable[[Portion, int], Generator[Chunk]],
+        epochs: Iterable[tuple[Portion, int]],
         ahead: int,
-        delivered: Callable[[int, Cut | None], None],
+        tracker: Tracker,
         copies: DeviceCopies | None = None,
     ) -> None:
-        self._delivered = delivered
-        self._chunk: tuple[int, Chunk] | None = None
-        self._cuts: Iterator[Cut] = iter(())
+        self._tracker = tracker
         self._ahead = None if copies is None else Ahead(copies)
-        self.prefetcher = Prefetcher(lambda: _all_chunks(chunks, epochs), ahead)
+        self._lock = forks.lock()
+        self._item: _Item | None = None
+        self.prefetcher = Prefetcher(partial(_all_chunks, chunks, epochs), ahead)
 
     def __iter__(self) -> BatchIterator:
         return self
 
     def __next__(self) -> Any:
-        if self._ahead is not None:
-            return self._next_on_device(self._ahead)
-        while True:
-            for cut in self._cuts:
-                assert self._chunk is not None
-                epoch, chunk = self._chunk
-                batch = chunk.batch(cut)
-                self._delivered(epoch, cut)
+        with self._lock:
+            self.prefetcher.check_process()
+            while True:
+                if self._ahead is None:
+                    step, batch = self._make()
+                else:
+                    step, batch = self._ahead.next(self._make, self._is_ready)
+                self._track(step)
                 if batch is not None:
                     return batch
-            self._chunk = None
-            item = next(self.prefetcher)
-            if item.chunk is None:
-                self._delivered(item.epoch, None)
-            else:
-                self._chunk, self._cuts = (item.epoch, item.chunk), iter(item.chunk.cuts)
 
-    def _next_on_device(self, ahead: Ahead) -> Any:
-        while True:
-            step, batch = ahead.next(self._next_step, self._is_ready)
-            self._delivered(step.epoch, step.cut)
-            if batch is not None:
-                return batch
-
-    def _next_step(self) -> Step:
-        """Return the next batch, or the end of an epoch; waits for the thread."""
-        while True:
-            for cut in self._cuts:
-                assert self._chunk is not None
-                return Step(*self._chunk, cut)
-            self._chunk = None
-            item = next(self.prefetcher)
-            if item.chunk is None:
-                return Step(item.epoch, None, None)
-            self._chunk, self._cuts = (item.epoch, item.chunk), iter(item.chunk.cuts)
+    def _make(self) -> tuple[Step, Any]:
+        """Make the next batch; wait for the thread. An error leaves the position as it is."""
+        item = self._item
+        if item is None:
+            item = self._item = self.prefetcher.first()
+            if item is None:
+                raise StopIteration
+        cut = item.chunk.cuts[item.made] if item.chunk is not None and item.made < item.batches else None
+        step = Step(item.portion, item.chunk, cut)
+        batch = step.batch()
+        item.made += 1
+        if item.made >= item.batches:
+            # The chunk's memory is used again as soon as the consumer drops its batches.
+            self._item = None
+            self.prefetcher.drop_first()
+        return step, batch
 
     def _is_ready(self) -> bool:
-        """Whether `_next_step` returns at once."""
-        return length_hint(self._cuts) > 0 or self.prefetcher.depth > 0
+        """Whether `_make` does not wait."""
+        return self._item is not None or self.prefetcher.depth > 0
+
+    def _done_at_end(self, portion: Portion) -> int:
+        """Return the number of batches of an epoch, of which the last ones may have been skipped."""
+        progress, batches = self._tracker.progress, portion.batches()
+        if batches >= 0:
+            return batches
+        return progress.done if progress.portion.epoch == portion.epoch else 0  # a stream
+
+    def _track(self, step: Step) -> None:
+        """Count a batch that is delivered, or the end of an epoch."""
+        if step.cut is not None:
+            done = step.cut.done
+        elif step.chunk is None:
+            done = self._done_at_end(step.portion)
+        else:
+            return  # a chunk without batches
+        self._tracker.progress = Progress(step.portion, done, self._tracker.progress.until)
 
     def close(self) -> None:
         """End the reader's thread; the loader's state keeps the position."""
-        self._cuts, self._chunk = iter(()), None
         if self._ahead is not None:
             self._ahead.clear()
         self.prefetcher.close()
+        self._item = None
 
 
 class _Item:
-    """A chunk of an epoch, or the end of an epoch."""
+    """A chunk of an epoch, and how many of its batches were made; or the end of an epoch."""
 
-    def __init__(self, epoch: int, chunk: Chunk | None) -> None:
-        self.epoch, self.chunk = epoch, chunk
+    def __init__(self, portion: Portion, chunk: Chunk | None) -> None:
+        self.portion, self.chunk = portion, chunk
         self.batches = 0 if chunk is None else chunk.batches
+        self.made = 0
 
 
 def _all_chunks(
-    chunks: Callable[[int, Sequence[Run]], Iterator[Chunk]], epochs: Sequence[tuple[int, Sequence[Run]]]
+    chunks: Callable[[Portion, int], Generator[Chunk]], epochs: Iterable[tuple[Portion, int]]
 ) -> Iterator[_Item]:
-    for epoch, runs in epochs:
-        for chunk in chunks(epoch, runs):
-            item = _Item(epoch, chunk)
-            del chunk  # the consumer alone keeps it
-            yield item
-            del item
-        yield _Item(epoch, None)
+    """Return the chunks of all epochs, and the end of each epoch."""
+    for portion, done in epochs:
+        with closing(chunks(portion, done)) as made:  # an error at the close of files is raised here
+            for chunk in made:
+                item = _Item(portion, chunk)
+                del chunk  # the consumer alone keeps it
+                yield item
+                del item
+        yield _Item(portion, None)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import copy
+import os
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from types import ModuleType
+from typing import Any, cast
 
-from zerocopy.errors import ZeroCopyError
+from zerocopy import forks
+from zerocopy._engine.target import resolve
 from zerocopy.loading import assembly, state as states
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.buffers import BufferCache
-from zerocopy.loading.chunks import Chunk, Cut
+from zerocopy.loading.chunks import Chunk
 from zerocopy.loading.dataset import Dataset, Stream
-from zerocopy.loading.iteration import BatchIterator
-from zerocopy.loading.options import LoaderOptions
-from zerocopy.loading.order import Order, Run, shard_run
+from zerocopy.loading.errors import LoaderIterationError, LoaderPickleError, UnknownLengthError
+from zerocopy.loading.hook import hook_of
+from zerocopy.loading.iteration import BatchIterator, Tracker
+from zerocopy.loading.options import LoaderOptionError, LoaderOptions
+from zerocopy.loading.order import Order
+from zerocopy.loading.portion import Layout, Portion
 from zerocopy.loading.reading import GroupReader, StreamReader
 from zerocopy.loading.stats import Counters
 
@@ -25,133 +34,267 @@ class Loader:
     """The batches of a source; returned by :func:`zerocopy.loader`.
 
     Each ``iter(loader)`` starts the next epoch; the first one after `load_state_dict` continues at the
-    saved position.
-
-    Attributes
-    ----------
-    epoch : int
-        Number of the epoch that the last iterator has begun, or that the next one will begin.
+    saved position. Several iterators may be in use: each is an epoch of its own, and the state is that of
+    the last one. A loader can be pickled if its source can; the copy continues where the loader is.
     """
 
     def __init__(self, source: Dataset | Stream, options: LoaderOptions, content: Any) -> None:
-        self._source, self._options = source, options
+        self._source, self._options, self._content = source, options, content
+        if isinstance(source, Stream):
+            _check_stream(options)
         self._plan = BatchPlan(content, options)
         self._counters = Counters()
-        self.epoch = 0
-        self._begun = False
-        self._position = (0, 0)  # run, and rows of it that were delivered
-        self._runs: list[Run] = self._runs_of(0)
-        self._until = options.epochs
-        if isinstance(source, Dataset):
-            rows, largest = self._runs[0].rows, max((group.rows for group in source.groups), default=0)
-        else:
-            rows, largest = -1, 0
-        pitch = self._plan.template.pitch if self._plan.template is not None else 0
-        self._window = options.window_rows(rows, largest, pitch) if options.is_shuffled else 0
-        in_order_rows = max(1, _IN_ORDER_BYTES // max(1, pitch * options.batch)) * options.batch
-        nbytes, copies = (self._window or in_order_rows) * pitch, self._plan.copies
-        if copies is not None and self._plan.is_matrix:
-            self._buffers = copies.window_cache(nbytes)  # its rows are copied to the device
-        else:
-            self._buffers = BufferCache(nbytes)
+        self._lock, self._read_lock = forks.lock(), forks.plain_lock()
+        self._pid = os.getpid()
+        groups: Sequence[Any] = () if isinstance(source, Stream) else source.groups
+        rows = -1 if isinstance(source, Stream) else int(sum(group.rows for group in groups))
+        largest = max((group.rows for group in groups), default=0)
+        template = self._plan.template
+        #: Bytes of a row of a buffer.
+        self._pitch = template.pitch if template is not None else 0
+        # All shards have windows of the same size, so that they can continue each other's states.
+        shard_rows = -(-rows // options.shard[1]) if rows >= 0 else -1
+        window = options.window_rows(shard_rows, largest, self._pitch) if options.is_shuffled else 0
+        layout = Layout(rows, options.batch, options.drop_last)
+        self._fresh = Portion(layout, 0, window, options.shard, None)
+        self._buffers: BufferCache | None = None
+        self._is_begun = False
+        self._hook = hook_of(resolve(options.to))
+        # A loader that a worker creates is the worker's own: only one from before is divided among workers.
+        self._is_divisible = self._hook.worker()[1] == 1
+        self._tracker = Tracker(states.Progress(self._fresh, 0, options.epochs))
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch of the last iterator, or of the next one before the first."""
+        return self._tracker.progress.portion.epoch
 
     # -- iteration ----------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
-        if self._begun:
-            if isinstance(self._source, Stream) and self._source.once:
-                raise ZeroCopyError(
-                    "iter(loader)",
-                    f"{self._source.name} can be read once, and has been",
-                    "pass a source that can be read again, such as a path or a table",
-                    code="used-up",
-                )
-            self._start_epoch(self.epoch + 1)
-            self._until = self.epoch + self._options.epochs
-        self._begun = True
-        first = (self.epoch, states.rest_of(self._runs, *self._position))
-        later = [(epoch, self._runs_of(epoch)) for epoch in range(self.epoch + 1, self._until)]
-        # The iterator's callbacks hold no reference to it, so dropping it ends its thread.
-        self._runs, self._position = first[1], (0, first[1][0].first if first[1] else 0)
-        epochs, ahead = [first, *later], self._options.prefetch
-        return BatchIterator(self._chunks, epochs, ahead, self._delivered, self._plan.copies)
+        with self._lock:
+            if self._pid != os.getpid():
+                # The parent's threads may hold locks of the open files.
+                self._source, self._pid = copy.copy(self._source), os.getpid()
+            progress = self._part_of_worker(self._next_progress())
+            # The iterator's tracker refers to neither the iterator nor its thread.
+            tracker = Tracker(progress)
+            epochs, ahead = self._epochs(progress), self._options.prefetch
+            batches = BatchIterator(self._chunks, epochs, ahead, tracker, self._plan.copies)
+            self._tracker, self._is_begun = tracker, True
+        return batches
 
     def __len__(self) -> int:
-        """Number of batches of one iteration."""
+        """Return the number of batches of the next ``iter(loader)``.
+
+        After `load_state_dict` it is the number that is left. With ``on_error="skip"``, batches whose rows
+        cannot be read are counted too.
+        """
         if isinstance(self._source, Stream):
-            raise TypeError(f"the number of rows of {self._source.name} is not known before it is read")
-        run, batch = self._runs_of(self.epoch)[0], self._options.batch
-        batches = run.rows // batch if self._options.drop_last else -(-run.rows // batch)
-        return batches * self._options.epochs
+            raise UnknownLengthError(
+                "len(loader)",
+                f"the number of rows of {self._source.name} is not known before it is read",
+                "count the batches while iterating, or pass a source in files or in memory",
+            )
+        progress, batches = self._tracker.progress, self._fresh.batches()
+        if self._is_begun:
+            return batches * self._options.epochs
+        later = progress.until - progress.portion.epoch - 1
+        return progress.portion.batches() - progress.done + batches * later
 
-    def _runs_of(self, epoch: int) -> list[Run]:
+    def _next_progress(self) -> states.Progress:
+        """Return the start of the next iteration."""
+        progress = self._tracker.progress
+        if not self._is_begun:
+            return progress
+        if isinstance(self._source, Stream) and self._source.once:
+            raise LoaderIterationError(
+                "iter(loader)",
+                f"{self._source.name} can be read once, and has been",
+                "pass a source that can be read again, such as a path or a table",
+                code="used-up",
+            )
+        epoch = progress.portion.epoch + 1
+        return states.Progress(self._fresh._replace(epoch=epoch), 0, epoch + self._options.epochs)
+
+    def _part_of_worker(self, progress: states.Progress) -> states.Progress:
+        """Return the part of a worker process that iterates over a copy of the loader; else all."""
+        number, workers = self._hook.worker() if self._is_divisible else (0, 1)
+        if workers == 1:
+            return progress
         if isinstance(self._source, Stream):
-            return [Run(0, -1)]
-        total = sum(group.rows for group in self._source.groups)
-        return [shard_run(total, *self._options.shard, even=self._options.drop_last)]
+            raise LoaderIterationError(
+                "iter(loader)",
+                f"each of {workers} worker processes would read all rows of {self._source.name}",
+                "pass num_workers=0 to the DataLoader: the loader reads in a thread of its own",
+                code="stream-in-workers",
+            )
+        part = progress.portion.worker
+        if part[:2] == (number, workers):
+            return progress  # a worker continues its own state
+        if part[1] > 1:
+            raise LoaderIterationError(
+                "iter(loader)",
+                f"the state is of worker {part[0]} of {part[1]}, and this is worker {number} of {workers}",
+                "load each worker's state in that worker, as torchdata's StatefulDataLoader does",
+                code="other-worker",
+            )
+        portion = progress.portion.of_worker(number, workers, progress.done)
+        return states.Progress(portion, 0, progress.until)
 
-    def _start_epoch(self, epoch: int) -> None:
-        self.epoch, self._position, self._runs = epoch, (0, 0), self._runs_of(epoch)
+    def set_epoch(self, epoch: int) -> None:
+        """Begin epoch number `epoch` with the next ``iter(loader)``.
 
-    def _delivered(self, epoch: int, cut: Cut | None) -> None:
-        if epoch != self.epoch:
-            self._start_epoch(epoch)
-        self._position = (cut.run, cut.done) if cut is not None else (len(self._runs), 0)
+        The epoch begins with its first row, or at the position that `load_state_dict` has set for it.
+        A ``DataLoader`` whose workers are not persistent needs the call before each epoch: its new workers
+        get copies of this loader, which has itself not been iterated over.
+        """
+        with self._lock:
+            if self._is_begun or epoch != self.epoch:
+                fresh = self._fresh._replace(epoch=epoch)
+                progress = states.Progress(fresh, 0, epoch + self._options.epochs)
+                self._tracker, self._is_begun = Tracker(progress), False
 
-    def _chunks(self, epoch: int, runs: Sequence[Run]) -> Iterator[Chunk]:
-        """Return the chunks of an epoch; called in the reader's thread."""
+    def _epochs(self, progress: states.Progress) -> Iterator[tuple[Portion, int]]:
+        """Return the epochs of an iteration, and how many batches of each have been delivered."""
+        yield progress.portion, progress.done
+        number, workers, _ = progress.portion.worker
+        for epoch in range(progress.portion.epoch + 1, progress.until):
+            yield self._fresh._replace(epoch=epoch).of_worker(number, workers, 0), 0
+
+    def _chunks(self, portion: Portion, done: int) -> Generator[Chunk]:
+        """Return the chunks of an epoch after some batches; called in the reader's thread."""
         options, plan = self._options, self._plan
-        reader: GroupReader | StreamReader
-        if isinstance(self._source, Stream):
-            reader = StreamReader(self._source, self._counters)
-        else:
-            rows = [group.rows for group in self._source.groups]
-            order = Order(rows, options.seed, epoch) if options.is_shuffled else Order(rows)
-            reader = GroupReader(self._source, order, options.on_error == "skip", self._counters)
-        key = (options.seed, epoch) if options.is_shuffled else None
+        key = (options.seed, portion.epoch) if options.is_shuffled else None
+        reader = self._reader(key)
         try:
-            for number, run in enumerate(runs):
-                grid = assembly.Grid(number, run, options.batch, options.drop_last)
+            for before, run in portion.rest(done):
+                grid = assembly.Grid(run, before, options.batch, options.drop_last)
                 if plan.template is not None and (key is not None or plan.is_matrix):
-                    rows_of_window = self._window or self._buffers.nbytes // max(1, plan.template.pitch)
-                    yield from assembly.Windows(plan, rows_of_window, key, self._buffers)(reader, grid)
+                    rows = portion.window or self._in_order_rows()
+                    yield from assembly.Windows(plan, rows, key, self._buffers_of(rows))(reader, grid)
                 elif key is not None:
-                    yield from assembly.shuffled_tables(plan, reader, grid, self._window, key)
+                    yield from assembly.shuffled_tables(plan, reader, grid, portion.window, key)
                 else:
                     yield from assembly.in_order(plan, reader, grid)
         finally:
             reader.close()
 
+    def _reader(self, key: tuple[int, int] | None) -> GroupReader | StreamReader:
+        """Return what reads the rows of an epoch by their positions."""
+        if isinstance(self._source, Stream):
+            return StreamReader(self._source, self._counters)
+        rows = [group.rows for group in self._source.groups]
+        order = Order(rows) if key is None else Order(rows, *key)
+        skips_errors = self._options.on_error == "skip"
+        return GroupReader(self._source, order, skips_errors, self._counters, self._read_lock)
+
+    def _in_order_rows(self) -> int:
+        """Return the rows of a window of a matrix in the order of the source."""
+        batch = self._options.batch
+        return max(1, _IN_ORDER_BYTES // max(1, self._pitch * batch)) * batch
+
+    def _buffers_of(self, rows: int) -> BufferCache:
+        """Return the buffers of windows of so many rows."""
+        nbytes, copies = rows * self._pitch, self._plan.copies
+        if self._buffers is None or self._buffers.nbytes != nbytes:
+            if copies is not None and self._plan.is_matrix:
+                self._buffers = copies.window_cache(nbytes)  # its rows are copied to the device
+            else:
+                self._buffers = BufferCache(nbytes)
+        return self._buffers
+
     # -- state ----------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position as plain data, for ``json``, ``pickle`` and ``torch.save``."""
-        rest = states.rest_of(self._runs, *self._position)
-        return {
-            **self._identity(),
-            "epoch": self.epoch,
-            "until": self._until,
-            "shard": list(self._options.shard),
-            "runs": [list(run) for run in rest],
-        }
+        """Return the position as plain data, for ``json``, ``pickle`` and ``torch.save``.
+
+        It is that of the last iterator, after the batch that it returned last. The caller may change it.
+        """
+        return states.dump(self._tracker.progress, self._identity())
 
     def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
-        """Continue at a saved position with the next ``iter(loader)``."""
-        saved = [state] if isinstance(state, Mapping) else list(state)
-        for each in saved:
-            states.check(each, self._identity())
-        runs = [Run(*run) for each in saved for run in each["runs"]]
-        rank, world = self._options.shard
-        if len(saved) > 1:
-            runs = states.split(runs, rank, world)
-        self.epoch, self._until, self._begun = saved[0]["epoch"], saved[0]["until"], False
-        self._runs, self._position = runs, (0, runs[0].first if runs else 0)
+        """Continue at a saved position with the next ``iter(loader)``.
+
+        Parameters
+        ----------
+        state : dict, or list of dict
+            What `state_dict` returned. If it is of another shard, or of another number of shards, all shards
+            continue as if each had delivered as many batches as this one. The states of all shards, in any
+            order, continue exactly: each batch that no shard has delivered goes to one of the new shards.
+
+        Raises
+        ------
+        LoaderStateError
+            The state has another source, seed, batch size, shuffling, ``drop_last`` or version, or is
+            damaged. The loader stays as it is.
+        """
+        progress = states.load(state, self._identity(), self._fresh, self._options.epochs)
+        with self._lock:
+            self._tracker, self._is_begun = Tracker(progress), False
 
     def _identity(self) -> dict[str, Any]:
+        """Return the properties that a state and a loader must share."""
+        options = self._options
         return {
             "version": states.VERSION,
             "source": self._source.fingerprint(),
-            "seed": self._options.seed,
-            "batch": self._options.batch,
-            "window": self._window,
+            "rows": self._fresh.layout.rows,
+            "seed": options.seed,
+            "batch": options.batch,
+            "shuffle": options.shuffle or False,
+            "drop_last": bool(options.drop_last),
         }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        source, options = self._source, self._options
+        if isinstance(source, Stream) and source.once:
+            raise LoaderPickleError(
+                "pickle.dumps(loader)",
+                f"{source.name} can be read once, so that two processes cannot read it",
+                "create the loader in the other process, or pass a source that can be read again",
+            )
+        if isinstance(options.to, ModuleType):
+            options = replace(options, to=options.to.__name__)
+        return _restored, (source, options, self._content, self._tracker.progress, self._is_begun)
+
+
+def loader_class(to: Any) -> type[Loader]:
+    """Return `Loader`, or its subclass with the base classes that a framework requires."""
+    return _class_with(hook_of(resolve(to)).bases())
+
+
+@cache
+def _class_with(bases: tuple[type, ...]) -> type[Loader]:
+    """Return `Loader` with further base classes."""
+    if not bases:
+        return Loader
+    attributes = {"__module__": Loader.__module__, "__doc__": Loader.__doc__}
+    return cast(type[Loader], type(Loader.__name__, (Loader, *bases), attributes))
+
+
+def _restored(
+    source: Any, options: LoaderOptions, content: Any, progress: states.Progress, is_begun: bool
+) -> Loader:
+    """Return a copy of a loader with its progress."""
+    loader = loader_class(options.to)(source, options, content)
+    loader._tracker, loader._is_begun = Tracker(progress), is_begun
+    return loader
+
+
+def _check_stream(options: LoaderOptions) -> None:
+    """Refuse options that need the number of rows."""
+    if options.shard[1] > 1:
+        raise LoaderOptionError(
+            f"loader(shard={options.shard!r})",
+            "the source is a stream, whose rows cannot be divided before they are read",
+            "pass a source in files or in memory, or a part of the stream to each process",
+            code="stream-shard",
+        )
+    if options.shuffle == "full":
+        raise LoaderOptionError(
+            'loader(shuffle="full")',
+            "the source is a stream, whose number of rows is not known before it is read",
+            "pass the number of rows of a window: shuffle=1_000_000",
+            code="stream-shuffle",
+        )

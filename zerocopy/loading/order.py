@@ -7,9 +7,12 @@ shard is a range of positions. With shuffling, a run is cut into windows, whose 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+# At import of this file: NumPy would otherwise import it in the reader's thread, where a fork may meet it.
+from numpy.random import PCG64, Generator, SeedSequence
 
 from zerocopy.source import Array
 
@@ -18,6 +21,8 @@ _GROUPS, _ROWS = 0, 1  # what a random generator permutes: two generators of one
 
 class Run(NamedTuple):
     """Rows to deliver: those from `first` to `last` of the sequence over positions `start` to `stop`.
+
+    The batches of a run begin at multiples of the batch size, counted from `start`.
 
     Attributes
     ----------
@@ -33,9 +38,14 @@ class Run(NamedTuple):
     last: int = -1
 
     @property
+    def end(self) -> int:
+        """The row after the last one; -1 for the end of a stream."""
+        return self.stop - self.start if self.last < 0 <= self.stop else self.last
+
+    @property
     def rows(self) -> int:
-        """Number of rows that are still to be delivered."""
-        return (self.stop - self.start if self.last < 0 else self.last) - self.first
+        """Number of rows to deliver; negative for a stream."""
+        return self.end - self.first
 
 
 class Piece(NamedTuple):
@@ -59,7 +69,7 @@ class Order:
     """
 
     def __init__(self, rows: Sequence[int], seed: int | None = None, epoch: int = 0) -> None:
-        """`rows` are the sizes of the groups; with a `seed`, they are permuted."""
+        """`rows` are the sizes of the groups, which a `seed` permutes."""
         sizes = np.asarray(rows, np.int64)
         self.groups = np.arange(len(sizes))
         if seed is not None:
@@ -96,9 +106,12 @@ def shard_run(rows: int, rank: int, world: int, even: bool = False) -> Run:
 
 def window_positions(seed: int, epoch: int, start: int, rows: int) -> Array:
     """Return the row within the window at which each of its rows is delivered: int64 of shape (rows,)."""
-    positions: Array = _generator(seed, epoch, _ROWS, start).permutation(rows)
+    # `permutation(rows)` has the type int32 on Windows with NumPy 1.
+    positions = np.arange(rows, dtype=np.int64)
+    _generator(seed, epoch, _ROWS, start).shuffle(positions)
     return positions
 
 
-def _generator(*key: int) -> Any:
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
+def _generator(seed: int, *key: int) -> Generator:
+    """Return a generator for a key; a seed and a key never give the numbers of another seed and key."""
+    return Generator(PCG64(SeedSequence(seed, spawn_key=key)))

@@ -11,7 +11,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from zerocopy.errors import ZeroCopyError
+from zerocopy.loading.errors import LoaderIterationError
+
+#: Seconds that `close` waits for the thread. A read that takes longer ends the thread when it returns.
+PATIENCE = 10.0
 
 _live: weakref.WeakSet[_Channel] = weakref.WeakSet()
 
@@ -21,9 +24,11 @@ class _Channel:
 
     def __init__(self, ahead: int) -> None:
         self.ahead = ahead
-        self.changed = threading.Condition(threading.Lock())
+        #: Its lock is re-entrant: the collector of garbage may call `stop` in a thread that holds it.
+        self.changed = threading.Condition(threading.RLock())
+        #: What the thread has made. The first one stays until the consumer has used it up.
         self.items: deque[Any] = deque()
-        self.weight = 0
+        self.begun: Any = None
         self.stopped = self.ended = False
         self.error: BaseException | None = None
         self.thread: threading.Thread | None = None
@@ -31,21 +36,34 @@ class _Channel:
         #: Seconds that the thread waited for the consumer, and the consumer for the thread.
         self.reader_waited = self.consumer_waited = 0.0
 
+    @property
+    def weight(self) -> int:
+        """Number of batches of the items that the consumer has not begun."""
+        return sum(item.batches for item in self.items if item is not self.begun)
+
+    def is_full(self) -> bool:
+        """Whether the thread waits; ends of epochs have no batches, and are limited too."""
+        return not self.stopped and (self.weight >= self.ahead or len(self.items) > self.ahead + 1)
+
     def stop(self) -> None:
-        """End the thread and wait until it has ended."""
+        """End the thread, drop what it made, and wait until it has ended."""
         if os.getpid() != self.pid:
             return  # the thread does not exist in a forked child
         with self.changed:
             self.stopped = True
-            self.items.clear()
             self.changed.notify_all()
         thread = self.thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+        # A thread without an identity was not started, and one that starts now ends at once.
+        if thread is not None and thread.ident is not None and thread is not threading.current_thread():
+            thread.join(PATIENCE)
+        with self.changed:
+            # The frames of an error's traceback refer to the channel, which refers to the error.
+            self.begun = self.error = None
+            self.items.clear()
 
 
 class Prefetcher:
-    """Iterates over the items that a thread makes.
+    """Holds the items that a thread makes, of which the consumer takes the first.
 
     The thread makes the next item when fewer than `ahead` batches are ready. Dropping the last reference,
     or `close`, ends the thread.
@@ -54,9 +72,11 @@ class Prefetcher:
     --------
     >>> class Item:
     ...     batches = 1
-    >>> with Prefetcher(lambda: iter([Item(), Item()]), 2) as items:
-    ...     len(list(items))
-    2
+    >>> items = Prefetcher(lambda: iter([Item(), Item()]), 2)
+    >>> while items.first() is not None:
+    ...     items.drop_first()
+    >>> items.depth
+    0
     """
 
     def __init__(self, items: Callable[[], Iterator[Any]], ahead: int) -> None:
@@ -72,25 +92,37 @@ class Prefetcher:
     @property
     def depth(self) -> int:
         """Number of batches that are ready."""
-        return self._channel.weight
+        with self._channel.changed:
+            return self._channel.weight
 
     @property
     def waited(self) -> tuple[float, float]:
         """Seconds that the thread waited for the consumer, and the consumer for the thread."""
         return self._channel.reader_waited, self._channel.consumer_waited
 
-    def __iter__(self) -> Prefetcher:
-        return self
-
-    def __next__(self) -> Any:
-        channel = self._channel
-        if os.getpid() != channel.pid:
-            raise ZeroCopyError(
+    def check_process(self) -> None:
+        """Raise `LoaderIterationError` in a forked child, where the thread does not exist."""
+        if os.getpid() != self._channel.pid:
+            raise LoaderIterationError(
                 "next(batches)",
                 "the iterator was created before a fork, and its thread is not in this process",
                 "call iter(loader) in the child process",
                 code="forked-iterator",
             )
+
+    def first(self) -> Any:
+        """Return the first item, and wait for it; None at the end.
+
+        The item stays the first one until `drop_first`, so that none is lost if a signal's handler raises
+        an error here.
+
+        Raises
+        ------
+        BaseException
+            What the thread raised after the items before it, or `LoaderIterationError` in a forked child.
+        """
+        self.check_process()
+        channel = self._channel
         with channel.changed:
             if not channel.items and not channel.ended and not channel.stopped:
                 began = time.perf_counter()
@@ -99,50 +131,59 @@ class Prefetcher:
                         channel.changed.wait()
                 finally:
                     channel.consumer_waited += time.perf_counter() - began
-            if channel.items:
-                item = channel.items.popleft()
-                channel.weight -= item.batches
-                channel.changed.notify_all()
-                return item
-            error, channel.error = channel.error, None
-        self.close()
-        if error is not None:
-            raise error
-        raise StopIteration
+            if channel.items and not channel.stopped:
+                first = channel.items[0]
+                if channel.begun is not first:
+                    channel.begun = first
+                    channel.changed.notify_all()
+                return first
+            error = channel.error
+        try:
+            if error is not None:
+                raise error
+        finally:
+            self.close()
+            del error  # its traceback refers to this frame
+        return None
+
+    def drop_first(self) -> None:
+        """Drop the item that `first` returned."""
+        channel = self._channel
+        with channel.changed:
+            if channel.items and channel.items[0] is channel.begun:
+                channel.items.popleft()
+            channel.begun = None
+            channel.changed.notify_all()
 
     def close(self) -> None:
         """End the thread; what it has made is dropped."""
         self._finalizer()
-
-    def __enter__(self) -> Prefetcher:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def _run(channel: _Channel, make_items: Callable[[], Iterator[Any]]) -> None:
     """Make items until the channel is stopped; an error reaches the consumer after the items before it."""
     items: Any = iter(())
     try:
-        items = make_items()
-        while _wait_for_room(channel):
-            item = next(items, None)
-            if item is None:
-                break
-            with channel.changed:
-                if channel.stopped:
+        try:
+            items = make_items()
+            while _wait_for_room(channel):
+                item = next(items, None)
+                if item is None:
                     break
-                channel.items.append(item)
-                channel.weight += item.batches
-                channel.changed.notify_all()
-            del item
+                with channel.changed:
+                    if channel.stopped:
+                        break
+                    channel.items.append(item)
+                    channel.changed.notify_all()
+                del item
+        finally:
+            close = getattr(items, "close", None)
+            if close is not None:
+                close()
     except BaseException as error:  # noqa: BLE001 - the consumer raises it
-        channel.error = error
+        with channel.changed:
+            channel.error = None if channel.stopped else error
     finally:
-        close = getattr(items, "close", None)
-        if close is not None:
-            close()
         with channel.changed:
             channel.ended = True
             channel.changed.notify_all()
@@ -151,9 +192,9 @@ def _run(channel: _Channel, make_items: Callable[[], Iterator[Any]]) -> None:
 def _wait_for_room(channel: _Channel) -> bool:
     """Wait until fewer batches are ready than the limit; return False if the channel is stopped."""
     with channel.changed:
-        if channel.weight >= channel.ahead and not channel.stopped:
+        if channel.is_full():
             began = time.perf_counter()
-            while channel.weight >= channel.ahead and not channel.stopped:
+            while channel.is_full():
                 channel.changed.wait()
             channel.reader_waited += time.perf_counter() - began
         return not channel.stopped

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.contents import count_rows, slice_rows
+from zerocopy.loading.dataset import Dataset, Group, Stream
 from zerocopy.loading.errors import ReadError
 from zerocopy.loading.order import Order
 from zerocopy.loading.stats import Counters
@@ -32,43 +33,56 @@ class Part(NamedTuple):
 Reader = Callable[[int, int], Iterator[Part]]
 
 
-def slice_rows(content: Any, low: int, high: int) -> Any:
-    """Return an alias of some rows."""
-    if isinstance(content, dict):
-        return {name: array[low:high] for name, array in content.items()}
-    return content.slice(low, high - low)
-
-
 class GroupReader:
     """Reads positions of an epoch from the groups of a dataset.
 
     A group that two consecutive calls need is read once.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        What is read.
+    order : Order
+        The groups of the epoch in their order.
+    skip_errors : bool
+        Whether groups that cannot be read are skipped.
+    counters : Counters
+        Counts reads and skipped groups.
+    lock : lock
+        Held while the dataset reads or closes, because several iterators may use it at once.
     """
 
-    def __init__(self, dataset: Dataset, order: Order, skip_errors: bool, counters: Counters) -> None:
+    def __init__(
+        self, dataset: Dataset, order: Order, skip_errors: bool, counters: Counters, lock: Any
+    ) -> None:
         self._dataset, self._order, self._skip_errors = dataset, order, skip_errors
-        self._counters = counters
+        self._counters, self._lock = counters, lock
         self._last: tuple[int, Any] = (-1, None)
 
     def __call__(self, start: int, stop: int) -> Iterator[Part]:
         """Return the rows at positions from `start` to `stop`; -1 is not a possible end."""
         for piece in self._order.pieces(start, stop):
             content, group = self._read(piece.group), self._dataset.groups[piece.group]
+            if piece.high == group.rows:
+                self._last = (-1, None)  # its memory is freed as soon as its batches are
             rows = piece.high - piece.low
             if content is not None and rows < group.rows:
                 content = slice_rows(content, piece.low, piece.high)
-            else:
-                self._last = (-1, None)  # its memory is freed as soon as its batches are
-            yield Part(piece.position, rows, content)
+            part = Part(piece.position, rows, content)
+            del content
+            yield part
+            del part  # before the next group is read
 
     def _read(self, index: int) -> Any:
+        """Return the rows of a group; None if it cannot be read and is skipped."""
         if self._last[0] == index:
             return self._last[1]
         self._last = (-1, None)
         group = self._dataset.groups[index]
         try:
-            with self._counters.reading():
+            with self._lock, self._counters.reading():
                 content = self._dataset.read(index)
+            _check_rows(content, group)
         except ReadError as error:
             if not self._skip_errors:
                 raise
@@ -80,7 +94,22 @@ class GroupReader:
     def close(self) -> None:
         """Drop the last group, and close the files."""
         self._last = (-1, None)
-        self._dataset.close()
+        with self._lock:
+            self._dataset.close()
+
+
+def _check_rows(content: Any, group: Group) -> None:
+    """Refuse a group that has another number of rows than when the loader was created."""
+    rows = count_rows(content)
+    if rows != group.rows:
+        raise ReadError(
+            f"reading {group}",
+            f"it has {rows} rows, and had {group.rows} when the loader was created",
+            "create the loader again",
+            code="changed-file",
+            file=group.file,
+            row_group=group.number,
+        )
 
 
 class StreamReader:

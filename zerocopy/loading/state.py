@@ -1,56 +1,207 @@
-"""The state of a loader as plain data: what is left of an epoch."""
+"""The state of a loader as plain data: the part of an iteration that has been delivered."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.order import Run
+from zerocopy.loading.portion import Layout, Portion
 
 VERSION = 1
+_LARGEST = 2**53  # the integers that all readers of JSON keep
+_MOST_SHARDS = 1 << 20
+_FIX_SHARDS = (
+    "pass the states of all shards, saved after the same number of epochs: "
+    "loader.load_state_dict([state of rank 0, state of rank 1, ...])"
+)
 
 
 class LoaderStateError(ZeroCopyError, ValueError):
-    """A state does not belong to this loader: it has another source, seed or batch size."""
+    """A state does not belong to this loader: it has another source, seed or batch size, or is damaged.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> loader = zc.loader({"x": np.arange(9)}, to="numpy", batch=2)
+    >>> loader.load_state_dict(zc.loader({"x": np.arange(9)}, to="numpy", batch=3).state_dict())
+    Traceback (most recent call last):
+        ...
+    zerocopy.loading.state.LoaderStateError: load_state_dict(state): the state has batch=3, and this loader...
+      To fix: create the loader with the source and the options of the one that made the state
+    """
 
     code = "loader-state"
 
 
-def rest_of(runs: Sequence[Run], number: int, done: int) -> list[Run]:
-    """Return the runs without the rows that were delivered: those before row `done` of run `number`."""
-    if number >= len(runs):
-        return []
-    current = runs[number]._replace(first=done)
-    rest = [current, *runs[number + 1 :]]
-    return [run for run in rest if run.stop < 0 or run.rows > 0]
+class Progress(NamedTuple):
+    """How far an iteration is.
 
-
-def split(runs: Sequence[Run], rank: int, world: int) -> list[Run]:
-    """Return one of `world` equal parts of the rows of some runs, in their order.
-
-    Examples
-    --------
-    >>> split([Run(0, 10, 4), Run(10, 20, 6)], 0, 2)
-    [Run(start=0, stop=10, first=4, last=9)]
+    Attributes
+    ----------
+    portion : Portion
+        The batches of the current epoch.
+    done : int
+        How many of them have been delivered.
+    until : int
+        The epoch before which the iteration ends.
     """
-    total = sum(run.rows for run in runs)
-    low, high = total * rank // world, total * (rank + 1) // world
-    parts, begin = [], 0
+
+    portion: Portion
+    done: int
+    until: int
+
+
+def dump(progress: Progress, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the progress of a loader with this identity as plain data."""
+    portion = progress.portion
+    return {
+        **identity,
+        "epoch": portion.epoch,
+        "until": progress.until,
+        "window": portion.window,
+        "shard": list(portion.shard),
+        "dealt": None if portion.dealt is None else [list(run) for run in portion.dealt],
+        "worker": list(portion.worker),
+        "done": progress.done,
+    }
+
+
+def load(given: Any, identity: Mapping[str, Any], fresh: Portion, epochs: int) -> Progress:
+    """Return the progress of a shard that continues a state, or the states of all shards.
+
+    `fresh` is an epoch of the loader; `epochs` is the number of epochs of its iterations.
+    """
+    states = [given] if isinstance(given, Mapping) else given
+    if not isinstance(states, Sequence) or isinstance(states, (str, bytes)) or not states:
+        raise _refusal(f"it must be a dict or a list of dicts, not {type(given).__name__}", _fix_state())
+    saved = [_parse(state, identity, fresh, epochs) for state in states]
+    first = saved[0]
+    rank, world = fresh.shard
+    if len(saved) == 1:
+        if first.portion.shard == (rank, world):
+            return first
+        saved = list(_lockstep(first))
+    saved.sort(key=lambda progress: progress.portion.shard)
+    if [progress.portion.shard for progress in saved] != [(k, len(saved)) for k in range(len(saved))]:
+        shards = ", ".join(str(progress.portion.shard) for progress in saved)
+        raise _refusal(f"the states are of the shards {shards}", _FIX_SHARDS)
+    for progress in saved:
+        shared = progress.portion._replace(shard=first.portion.shard)
+        if (shared, progress.until) != (first.portion, first.until):
+            raise _refusal("the states are of different epochs or iterations", _FIX_SHARDS)
+    if len(saved) == world:
+        return saved[rank]
+    rest = [run for progress in saved for _, run in progress.portion.rest(progress.done)]
+    portion = first.portion._replace(shard=fresh.shard, dealt=tuple(rest))
+    return Progress(portion, 0, first.until)
+
+
+def _lockstep(progress: Progress) -> Iterator[Progress]:
+    """Return the progress of all shards, of which each has delivered as many batches as this one."""
+    world = progress.portion.shard[1]
+    for rank in range(world):
+        portion = progress.portion.of_shard(rank, world)
+        yield Progress(portion, min(progress.done, portion.batches()), progress.until)
+
+
+def _parse(state: Any, identity: Mapping[str, Any], fresh: Portion, epochs: int) -> Progress:
+    """Return the progress of one state, which must fit the loader and be possible."""
+    if not isinstance(state, Mapping):
+        raise _refusal(f"it must be a dict, not {type(state).__name__}", _fix_state())
+    for name, value in identity.items():
+        saved = state.get(name)
+        if type(saved) is not type(value) or saved != value:
+            why = f"the state has {name}={saved!r}, and this loader has {name}={value!r}"
+            fix = "create the loader with the source and the options of the one that made the state"
+            raise _refusal(why, fix)
+    layout = fresh.layout
+    epoch = _integer(state, "epoch", 0, _LARGEST)
+    until = _integer(state, "until", epoch + 1, epoch + epochs)
+    shard = state.get("shard")
+    if not (
+        isinstance(shard, (list, tuple)) and len(shard) == 2 and all(type(part) is int for part in shard)
+    ):
+        raise _damaged("shard", shard)
+    if not 0 <= shard[0] < shard[1] <= _MOST_SHARDS or (layout.rows < 0 and shard[1] != 1):
+        raise _damaged("shard", shard)
+    dealt, worker = _dealt(state, layout), _worker(state, layout)
+    portion = Portion(layout, epoch, _window(state, fresh), (shard[0], shard[1]), dealt, worker)
+    batches = portion.batches()
+    done = _integer(state, "done", 0, _LARGEST // layout.batch if batches < 0 else batches)
+    return Progress(portion, done, until)
+
+
+def _worker(state: Mapping[str, Any], layout: Layout) -> tuple[int, int, int]:
+    """Return the worker process to whose batches a state belongs."""
+    worker: Any = state.get("worker")
+    known = isinstance(worker, (list, tuple)) and len(worker) == 3
+    if not known or not all(type(part) is int and part >= 0 for part in worker):
+        raise _damaged("worker", worker)
+    number, workers, skipped = worker
+    if not number < workers <= _MOST_SHARDS or skipped > _LARGEST or (layout.rows < 0 and workers > 1):
+        raise _damaged("worker", worker)
+    return number, workers, skipped
+
+
+def _window(state: Mapping[str, Any], fresh: Portion) -> int:
+    """Return the rows of a window, which may be those of other shards."""
+    batch, rows = fresh.layout.batch, fresh.layout.rows
+    if fresh.window == 0 or rows < 0:
+        return _integer(state, "window", fresh.window, fresh.window)
+    window = _integer(state, "window", batch, max(fresh.window, -(-rows // batch) * batch))
+    if window % batch:
+        raise _damaged("window", window)
+    return window
+
+
+def _dealt(state: Mapping[str, Any], layout: Layout) -> tuple[Run, ...] | None:
+    """Return the rows that are dealt to all shards; they must be in order, and cut between batches."""
+    dealt = state.get("dealt")
+    if dealt is None and "dealt" in state:
+        return None
+    if not isinstance(dealt, (list, tuple)) or layout.rows < 0:
+        raise _damaged("dealt", dealt)
+    for run in dealt:
+        if not (isinstance(run, (list, tuple)) and len(run) == 4 and all(type(part) is int for part in run)):
+            raise _damaged("dealt", dealt)
+    runs = tuple(Run(*run) for run in dealt)
     for run in runs:
-        first, last = max(low - begin, 0), min(high - begin, run.rows)
-        if first < last:
-            parts.append(run._replace(first=run.first + first, last=run.first + last))
-        begin += run.rows
-    return parts
+        if not (0 <= run.start < run.stop <= layout.rows and run.last >= -1):
+            raise _damaged("dealt", dealt)
+        if not 0 <= run.first < run.end <= run.stop - run.start or run.first % layout.batch:
+            raise _damaged("dealt", dealt)
+        if run.end % layout.batch and run.end != run.stop - run.start:
+            raise _damaged("dealt", dealt)
+    for run, later in pairwise(runs):
+        is_same = (run.start, run.stop) == (later.start, later.stop) and run.end <= later.first
+        if not is_same and run.stop > later.start:
+            raise _damaged("dealt", dealt)
+    return runs
 
 
-def check(state: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Raise `LoaderStateError` if a state has another version, source, seed, batch size or window."""
-    for name, value in expected.items():
-        if state.get(name) != value:
-            raise LoaderStateError(
-                "load_state_dict(state)",
-                f"the state has {name}={state.get(name)!r}, and this loader has {value!r}",
-                "create the loader with the source and the options of the one that made the state",
-            )
+def _integer(state: Mapping[str, Any], name: str, least: int, most: int) -> int:
+    value = state.get(name)
+    if type(value) is not int or not least <= value <= most:
+        raise _damaged(name, value)
+    return value
+
+
+def _damaged(name: str, value: Any) -> LoaderStateError:
+    text = repr(value)
+    if len(text) > 100:
+        text = f"{text[:97]}..."
+    return _refusal(
+        f"the state has {name}={text}, which this loader cannot have",
+        "create the loader with the options of the one that made the state; " + _fix_state(),
+    )
+
+
+def _fix_state() -> str:
+    return "pass what loader.state_dict() returned, unchanged"
+
+
+def _refusal(why: str, fix: str) -> LoaderStateError:
+    return LoaderStateError("load_state_dict(state)", why, fix)

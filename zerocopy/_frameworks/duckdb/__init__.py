@@ -88,6 +88,7 @@ class DuckDB(Framework):
         "fill-nulls": Fix("coalesce({x}, 0)"),
     }
     mutable = False
+    loading_hook = "zerocopy._frameworks.duckdb.loading:DuckDBLoading"
 
     def owns(self, cls: type) -> bool:
         duckdb = self.module()
@@ -116,7 +117,7 @@ class DuckDB(Framework):
             why = f"the relation cannot be used any more: {error}"
             asked = f"convert({name})"
             raise UnsupportedConversionError(asked, why, "create it again", code="framework-error") from error
-        _refuse((label, _changed(kind)) for label, kind in zip(labels, types, strict=True))
+        refuse((label, _changed(kind)) for label, kind in zip(labels, types, strict=True))
         columns = [UnreadColumn(name, _field_of(kind), (COPIES,)) for kind in types]
         return Table(name, labels, columns, 0, read=lambda: self._read(obj, name), obj=obj)
 
@@ -132,7 +133,7 @@ class DuckDB(Framework):
             remedy = "fix the query; if the connection is busy, use con.cursor() for one of the two"
             raise UnsupportedConversionError(asked, why, remedy, code="framework-error") from error
         try:
-            _refuse((n, _wrong(c)) for n, c in zip(result.column_names, result.columns, strict=True))
+            refuse((n, wrong(c)) for n, c in zip(result.column_names, result.columns, strict=True))
         except ZeroCopyError as error:
             raise error.with_context(asked=f"convert({name})") from error.__cause__
         table: Table = hub().table(result)
@@ -210,7 +211,7 @@ def _no_result(name: str) -> UnsupportedConversionError:
     return UnsupportedConversionError(f"convert({name})", why, remedy, code="not-an-array")
 
 
-def _refuse(errors: Iterable[tuple[Hashable, ZeroCopyError | None]]) -> None:
+def refuse(errors: Iterable[tuple[Hashable, ZeroCopyError | None]]) -> None:
     if refused := {label: error for label, error in errors if error is not None}:
         raise combine_errors(refused)
 
@@ -292,7 +293,7 @@ def _too_wide(leaf: Any) -> bool:
     return False
 
 
-def _wrong(column: Any) -> ZeroCopyError | None:
+def wrong(column: Any) -> ZeroCopyError | None:
     """Return the error for a column of a result whose values are not those of the query, or None."""
     arrays = list(leaves(column, hub().module()))
     if count := sum(map(_infinite, arrays)):

@@ -1,7 +1,8 @@
-"""PyTorch's part of ``zerocopy.loader``."""
+"""PyTorch's part of ``zerocopy.loader``: the ``DataLoader``, and tensors of a device."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,24 @@ from zerocopy.loading.hook import LoadingHook
 
 
 class TorchLoading(LoadingHook):
-    """Tensors of torch's caching allocator, and torch's current stream."""
+    """A loader of tensors is an ``IterableDataset``, of which each worker delivers a part.
+
+    Tensors of a device belong to torch's caching allocator and to torch's current stream.
+    """
 
     can_allocate = True
+
+    def bases(self) -> tuple[type, ...]:
+        """Return ``IterableDataset``, which the ``DataLoader`` requires of a data set without indices."""
+        from torch.utils.data import IterableDataset
+
+        return (IterableDataset,)
+
+    def worker(self) -> tuple[int, int]:
+        """Return the number of this worker of a ``DataLoader``, and the number of its workers."""
+        data = sys.modules.get("torch.utils.data")
+        info = data.get_worker_info() if data is not None else None
+        return (0, 1) if info is None else (info.id, info.num_workers)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], index: int) -> tuple[Any, int]:
         torch = registry.by_name("torch").module()

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from zerocopy import registry
+from zerocopy._engine.convert import convert
+from zerocopy.describe import opened as opened_handle
+from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.loading.dataset import Dataset, Stream
 from zerocopy.loading.errors import ReadError
+from zerocopy.loading.hook import hook_of
 from zerocopy.loading.options import LoaderOptions
+from zerocopy.loading.sources import huggingface
+from zerocopy.loading.sources.arrays import fields_of, open_arrays, open_numpy_file
+from zerocopy.loading.sources.files import Files, find_files
+from zerocopy.loading.sources.fitting import fitted
+from zerocopy.loading.sources.ipc import IpcFiles
 from zerocopy.loading.sources.parquet import ParquetFiles
-from zerocopy.loading.sources.table import ArrayDataset, TableDataset
+from zerocopy.loading.sources.streams import CapsuleStream, FileStream
+from zerocopy.loading.sources.table import TableDataset
+from zerocopy.source import type_name
+
+#: Formats of files by the end of their names. A file with another name is read as Parquet.
+_FORMATS = {
+    "parquet": "parquet", "pq": "parquet", "parq": "parquet",
+    "arrow": "ipc", "feather": "ipc", "ipc": "ipc", "arrows": "ipc",
+    "csv": "csv", "json": "json", "jsonl": "json", "ndjson": "json", "orc": "orc",
+    "npy": "numpy", "npz": "numpy",
+}  # fmt: skip
 
 
 def open_source(source: Any, options: LoaderOptions) -> Dataset | Stream:
@@ -20,27 +41,81 @@ def open_source(source: Any, options: LoaderOptions) -> Dataset | Stream:
     Raises
     ------
     UnsupportedConversionError
-        `source` is not a source of rows.
+        `source` is not a source of rows, or lacks one of the columns.
     ReadError
-        A file does not exist or cannot be read.
+        A file does not exist or cannot be read, or files differ in their columns.
     """
     if isinstance(source, (str, os.PathLike)):
-        return _files(os.fspath(source), options)
+        return _open_files(find_files(os.fspath(source)), options)
+    if isinstance(source, (list, tuple)):
+        return _open_list(list(source), options)
     if isinstance(source, Mapping):
-        return ArrayDataset(source, "a dict of arrays")
-    import pyarrow as pa
+        return open_arrays(source, options, "a dict of arrays")
+    if isinstance(source, np.ndarray):
+        return open_arrays(fields_of(source), options, "numpy.ndarray")
+    return fitted(_open_object(opened_handle(source), options), options.columns, options.schema)
 
-    return TableDataset(pa.table(source), options.columns, type(source).__name__)
 
-
-def _files(path: str, options: LoaderOptions) -> Dataset:
-    paths = sorted(glob.glob(path)) if glob.has_magic(path) else [path]
-    if not paths or not os.path.exists(paths[0]):
-        raise ReadError(
-            f"loader({path!r})",
-            "no file matches the pattern" if glob.has_magic(path) else "the file does not exist",
-            'pass an existing path, a glob such as "data/*.parquet", or a URL',
-            code="missing-file",
-            file=path,
+def _open_list(paths: list[Any], options: LoaderOptions) -> Dataset | Stream:
+    if not all(isinstance(path, (str, os.PathLike)) for path in paths):
+        kinds = sorted({type(path).__name__ for path in paths})
+        raise UnsupportedConversionError(
+            "loader([...])",
+            f"a list must have paths of files; this one has {', '.join(kinds)}",
+            "concatenate tables before: pyarrow.concat_tables(tables)",
+            code="not-a-source",
         )
-    return ParquetFiles(paths, options.columns)
+    return _open_files(find_files([os.fspath(path) for path in paths]), options)
+
+
+def _open_files(files: Files, options: LoaderOptions) -> Dataset | Stream:
+    format = _format(files)
+    if format == "parquet":
+        return ParquetFiles(files, options.columns, options.schema)
+    if format == "numpy":
+        return open_numpy_file(files, options)
+    opened: Dataset | Stream
+    opened = IpcFiles(files) if format == "ipc" else FileStream(files, format, schema=options.schema)
+    return fitted(opened, options.columns, options.schema)
+
+
+def _format(files: Files) -> str:
+    """Return the format of the files; in a folder, files whose names end otherwise are left out."""
+    formats = [_FORMATS.get(path.rpartition(".")[2].lower(), "") for path in files.paths]
+    if files.base and any(formats):
+        files.keep([bool(format) for format in formats])
+        formats = [format for format in formats if format]
+    known = sorted({format or "parquet" for format in formats})
+    if len(known) > 1:
+        why = f"the files have several formats: {', '.join(known)}"
+        fix = 'pass those of one format, such as "data/*.parquet"'
+        raise ReadError(files.asked, why, fix, code="several-formats", file=files.paths[0])
+    return known[0]
+
+
+def _open_object(source: Any, options: LoaderOptions) -> Dataset | Stream:
+    """Return an object in memory, a query or a stream."""
+    if huggingface.is_data_set(source):
+        return huggingface.open_data_set(source)
+    columns = options.columns if options.schema is None else None
+    for owner in registry.by_root(type(source)):
+        opened = hook_of(owner).open(source, columns)
+        if opened is not None:
+            return opened
+    framework, name = registry.by_type(type(source)), type_name(source)
+    if framework is not None and framework.tables:
+        try:
+            if framework.table(source) is not None:
+                return TableDataset(convert(source, "pyarrow.Table"), None, name)
+        except ZeroCopyError as error:
+            raise error.with_context(asked=f"loader({name})") from error.__cause__
+    if hasattr(type(source), "__arrow_c_stream__"):
+        return CapsuleStream(source, name)
+    if framework is not None:
+        return open_arrays(fields_of(convert(source, "numpy")), options, name)
+    raise UnsupportedConversionError(
+        f"loader({name})",
+        "it is not a source of rows",
+        'pass a path, a table, a query, a stream, or a dict of arrays: {"x": x, "y": y}',
+        code="not-a-source",
+    )

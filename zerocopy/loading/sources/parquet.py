@@ -2,87 +2,200 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.dataset import Dataset, Group
 from zerocopy.loading.errors import ReadError
+from zerocopy.loading.sources.files import Files, digest
+from zerocopy.loading.sources.fitting import as_schema, choose, fit, type_of
+from zerocopy.loading.sources.partitions import partition_values
+
+#: Consecutive row groups of a file are read together up to this number of rows: 1,000 row groups of 1,000
+#: rows are read in 0.07 s and not in 0.20 s.
+_LEAST_ROWS = 1 << 16
+#: Row groups with fewer rows are decoded in one thread, which is faster.
+_THREADED_ROWS = 1 << 15
+#: Threads that read the metadata of remote files. Those of local files take 65 us each in one thread.
+_METADATA_THREADS = 8
 
 
 class ParquetFiles(Dataset):
-    """The row groups of Parquet files of one schema.
+    """The row groups of Parquet files.
 
-    Reading releases the GIL; Arrow decodes the columns of a row group in its own threads.
+    Reading releases the GIL; Arrow decodes the columns of a row group in its own threads. One file is open
+    at a time. Files are not mapped into memory: truncating a mapped file ends the process.
     """
 
-    def __init__(self, paths: Sequence[str], columns: Sequence[Hashable] | None) -> None:
-        import pyarrow.parquet as pq
+    def __init__(self, files: Files, columns: Sequence[Hashable] | None, schema: Any = None) -> None:
+        self.name = f"{len(files)} Parquet file{'s' * (len(files) != 1)}"
+        self._files = files
+        self._metadata = _read_metadata(files)
+        self._constants = partition_values(files)
+        self._schemas = _schemas(self._metadata)
+        self.schema = self._unified(columns, schema)
+        #: The row groups of each group: file, first row group, and the one after the last.
+        self._places: list[tuple[int, int, int]] = []
+        self.groups: list[Group] = []
+        for file, metadata in enumerate(self._metadata):
+            self._add_groups(file, metadata)
+        self._open: tuple[int, Any, Any] = (-1, None, None)
 
-        self.name = f"{len(paths)} Parquet file{'s' * (len(paths) != 1)}"
-        self._paths = list(paths)
-        self._metadata = [pq.read_metadata(path) for path in paths]
-        self._marks = [_mark(path) for path in paths]
-        first = self._metadata[0].schema.to_arrow_schema()
-        self._columns = list(first.names if columns is None else columns)
-        self.schema = first.empty_table().select(self._columns).schema
-        self._places = [
-            (file, number)
-            for file, metadata in enumerate(self._metadata)
-            for number in range(metadata.num_row_groups)
-        ]
-        self.groups = [
-            Group(self._metadata[file].row_group(number).num_rows, paths[file], number)
-            for file, number in self._places
-        ]
-        self._open: tuple[int, Any] = (-1, None)
+    def _unified(self, columns: Sequence[Hashable] | None, schema: Any) -> Any:
+        """Return the schema of the rows; refuse files of different columns, unless `schema` unifies them."""
+        import pyarrow as pa
+
+        if schema is not None:
+            target = as_schema(schema)
+            return type_of(target, choose(columns, target.names))
+        full = self._schemas[0]
+        for name, value in self._constants[0].items():
+            if name not in full.names:
+                full = full.append(pa.field(name, value.type))
+        target = type_of(full, choose(columns, full.names))
+        if columns is None:
+            target = target.with_metadata(full.metadata)
+        checked = {id(self._schemas[0])}
+        for file, other in enumerate(self._schemas):
+            if id(other) not in checked:
+                checked.add(id(other))
+                self._check(file, target, all_columns=columns is None)
+        return target
+
+    def _check(self, file: int, target: Any, all_columns: bool) -> None:
+        """Raise `ReadError` if the columns of a file are not those of the first file."""
+        first, here = self._schemas[0], self._schemas[file]
+        paths = self._files.paths
+        for name in target.names:
+            if name not in here.names and name not in self._constants[file]:
+                raise self._drift(file, f"column {name!r} of {paths[0]} is missing in {paths[file]}")
+            if name in here.names and name in first.names and here.field(name).type != first.field(name).type:
+                types = first.field(name).type, here.field(name).type
+                why = f"column {name!r} is {types[0]} in {paths[0]} and {types[1]} in {paths[file]}"
+                raise self._drift(file, why)
+        extra = [name for name in here.names if name not in first.names and name not in target.names]
+        if extra and all_columns:
+            why = f"column {extra[0]!r} of {paths[file]} is missing in {paths[0]}"
+            raise self._drift(file, why)
+
+    def _drift(self, file: int, why: str) -> ReadError:
+        fix = (
+            "pass the types of all columns, to which the files are cast: schema=pyarrow.unify_schemas("
+            f"[pyarrow.parquet.read_schema(path) for path in ({self._files.paths[0]!r}, "
+            f'{self._files.paths[file]!r})], promote_options="permissive")'
+        )
+        path = self._files.paths[file]
+        return ReadError(self._files.asked, why, fix, code="schema-drift", file=path)
+
+    def _add_groups(self, file: int, metadata: Any) -> None:
+        """Add the groups of a file: row groups that are read together."""
+        first, rows = 0, 0
+        for number in range(metadata.num_row_groups):
+            count = metadata.row_group(number).num_rows
+            if rows and rows + count > _LEAST_ROWS:
+                self._add_group(file, first, number, rows)
+                first, rows = number, 0
+            rows += count
+        if rows:
+            self._add_group(file, first, metadata.num_row_groups, rows)
+
+    def _add_group(self, file: int, first: int, stop: int, rows: int) -> None:
+        self._places.append((file, first, stop))
+        self.groups.append(Group(rows, self._files.paths[file], first))
 
     def read(self, index: int) -> Any:
-        """Return the columns of a row group as a table of one chunk."""
-        file, number = self._places[index]
+        """Return the columns of a group as a table of one chunk."""
+        file, first, stop = self._places[index]
         try:
-            table = self._file(file).read_row_group(number, columns=self._columns)
+            table = self._read(file, list(range(first, stop)))
+        except ZeroCopyError:
+            self.close()
+            raise
+        except MemoryError:
+            raise
         except Exception as error:
-            path = self._paths[file]
-            raise ReadError(
-                f"reading {path}, row group {number}",
-                f"pyarrow raised {type(error).__name__}: {error}",
-                'replace the file, or skip its unreadable row groups: on_error="skip"',
-                file=path,
-                row_group=number,
-            ) from error
-        return table.combine_chunks()
+            raise self._failure(file, first, stop, error) from error
+        return fit(table, self.schema, str(self.groups[index]), self._constants[file]).combine_chunks()
 
-    def _file(self, file: int) -> Any:
+    def _read(self, file: int, numbers: list[int]) -> Any:
+        reader = self._reader(file)
+        names = [name for name in self.schema.names if name in self._schemas[file].names]
+        rows = sum(self._metadata[file].row_group(number).num_rows for number in numbers)
+        table = reader.read_row_groups(numbers, columns=names, use_threads=rows >= _THREADED_ROWS)
+        if self._files.is_local:
+            self._files.check(file)
+        return table
+
+    def _failure(self, file: int, first: int, stop: int, error: Exception) -> ReadError:
+        """Return the error of a failed read, which names the first row group that cannot be read."""
+        number = first
+        try:
+            if self._files.has_changed(file):
+                return self._files.changed(file)
+            for number in range(first, stop if stop - first > 1 else first):
+                self._read(file, [number])
+        except Exception as other:  # noqa: BLE001 - it becomes the error that is returned
+            if isinstance(other, ReadError):
+                return other
+            error = other
+        finally:
+            self.close()  # the next read opens the file again
+        return self._files.unreadable(file, error, number)
+
+    def _reader(self, file: int) -> Any:
+        """Return an open file, which has not changed."""
         if self._open[0] != file:
             import pyarrow.parquet as pq
 
             self.close()
-            path = self._paths[file]
-            if _mark(path) != self._marks[file]:
-                raise ReadError(
-                    f"reading {path}", "the file has changed since the loader was created",
-                    "create the loader again", code="changed-file", file=path,
-                )  # fmt: skip
-            self._open = (file, pq.ParquetFile(path, metadata=self._metadata[file]))
+            self._files.check(file)
+            handle = self._files.open(file)
+            self._open = (file, pq.ParquetFile(handle, metadata=self._metadata[file]), handle)
         return self._open[1]
 
     def fingerprint(self) -> str:
-        """Return a digest of the names, sizes and times of the files."""
-        text = repr(
-            [(os.path.basename(path), *mark) for path, mark in zip(self._paths, self._marks, strict=True)]
-        )
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """Return a digest of the files and of their row groups."""
+        return digest(self._files.fingerprint(), [group.rows for group in self.groups])
 
     def close(self) -> None:
         """Close the open file."""
-        if self._open[1] is not None:
-            self._open[1].close()
-        self._open = (-1, None)
+        _, reader, handle = self._open
+        self._open = (-1, None, None)
+        if reader is not None:
+            reader.close()
+            handle.close()
 
 
-def _mark(path: str) -> tuple[int, int]:
-    """Return the size and the time of the last change of a file."""
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
+def _read_metadata(files: Files) -> list[Any]:
+    """Return the metadata of all files; remote files are read in several threads."""
+    import pyarrow.parquet as pq
+
+    def read(file: int) -> Any:
+        try:
+            with files.open(file) as handle:
+                return pq.read_metadata(handle)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise files.unreadable(file, error) from error
+
+    if files.is_local or len(files) == 1:
+        return [read(file) for file in range(len(files))]
+    with ThreadPoolExecutor(_METADATA_THREADS) as pool:
+        return list(pool.map(read, range(len(files))))
+
+
+def _schemas(metadata: Sequence[Any]) -> list[Any]:
+    """Return the Arrow schema of each file: one object for equal schemas that follow each other."""
+    schemas: list[Any] = []
+    last, last_text = None, None
+    for each in metadata:
+        text = (each.metadata or {}).get(b"ARROW:schema")
+        if last is None or text != last_text or not each.schema.equals(last):
+            schemas.append(each.schema.to_arrow_schema())
+            last, last_text = each.schema, text
+        else:
+            schemas.append(schemas[-1])
+    return schemas

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from zerocopy.loading.dataset import Dataset, Group
+from zerocopy.loading.sources.files import digest
 
 #: Rows of a group, so that the consumer does not wait for the whole table.
 _GROUP_ROWS = 1 << 17
@@ -33,9 +35,13 @@ class TableDataset(Dataset):
         """Return the rows of a group: an alias."""
         return self._table.slice(self._starts[index], self.groups[index].rows)
 
+    @cached_property
+    def _digest(self) -> str:
+        return table_digest(self._table)
+
     def fingerprint(self) -> str:
-        """Return the number of rows and the types."""
-        return f"{self._table.num_rows} rows of {', '.join(map(str, self.schema))}"
+        """Return a digest of the types, the number of rows and some of the rows."""
+        return self._digest
 
 
 class ArrayDataset(Dataset):
@@ -49,7 +55,7 @@ class ArrayDataset(Dataset):
         rows = len(next(iter(self._arrays.values()))) if self._arrays else 0
         self.groups = [
             Group(min(_GROUP_ROWS, rows - start), number=k)
-            for k, start in enumerate(range(0, rows, _GROUP_ROWS))
+            for k, start in enumerate(range(0, max(rows, 1), _GROUP_ROWS))
         ]
 
     def read(self, index: int) -> dict[Hashable, Any]:
@@ -57,7 +63,31 @@ class ArrayDataset(Dataset):
         start = index * _GROUP_ROWS
         return {name: array[start : start + self.groups[index].rows] for name, array in self._arrays.items()}
 
+    @cached_property
+    def _digest(self) -> str:
+        rows = sum(group.rows for group in self.groups)
+        places = _sampled(rows)
+        return digest(
+            rows,
+            [(name, str(array.dtype), array.shape[1:]) for name, array in self._arrays.items()],
+            [array[places].tobytes() for array in self._arrays.values()],
+        )
+
     def fingerprint(self) -> str:
-        """Return the number of rows and the types."""
-        types = ", ".join(f"{name}: {array.dtype}{array.shape[1:]}" for name, array in self._arrays.items())
-        return f"{sum(group.rows for group in self.groups)} rows of {types}"
+        """Return a digest of the types, the number of rows and some of the rows."""
+        return self._digest
+
+
+def table_digest(table: Any) -> str:
+    """Return a digest of the types of a table, its number of rows and some of the rows."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.take(_sampled(table.num_rows)).combine_chunks())
+    return digest(table.num_rows, sink.getvalue().to_pybytes())
+
+
+def _sampled(rows: int) -> list[int]:
+    """Return rows by which two sources are distinguished: the first, the last and some between."""
+    return sorted({rows * part // 8 for part in range(8)} | {rows - 1}) if rows else []

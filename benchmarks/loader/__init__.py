@@ -1,0 +1,22 @@
+"""Batches for training from files: `loader`, compared with pyarrow that only reads."""
+
+from benchmarks.loader import copies, epochs, memory, real, targets, waiting
+from benchmarks.suite import Suite
+
+SUITE = Suite(
+    "loader",
+    "batches from files: zc.loader and others as multiples of pyarrow that only reads",
+    (
+        *epochs.SECTIONS,
+        *copies.SECTIONS,
+        *memory.SECTIONS,
+        *waiting.SECTIONS,
+        *targets.SECTIONS,
+        *real.SECTIONS,
+    ),
+    frameworks=("torch", "jax", "tensorflow", "numpy", "polars"),
+    distributions=(
+        *("numpy", "torch", "jax", "jaxlib", "tensorflow", "tensorflow-cpu", "pyarrow", "pandas", "polars"),
+        "datasets",
+    ),
+)

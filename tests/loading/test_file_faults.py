@@ -1,0 +1,342 @@
+"""``loader``: files that are missing, change, are corrupt or differ in their columns."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.fs
+import pyarrow.parquet as pq
+import pytest
+from helpers.failing_filesystem import FailingHandler
+from helpers.source_data import read, small_table, write_files
+
+import zerocopy as zc
+from zerocopy.loading.errors import ReadError
+from zerocopy.loading.options import LoaderOptions
+from zerocopy.loading.sources.files import Files
+from zerocopy.loading.sources.parquet import ParquetFiles
+
+
+def refused(source: Any, **options: Any) -> ReadError:
+    """Return the error of creating a loader."""
+    with pytest.raises(ReadError) as raised:
+        zc.loader(source, to="numpy", batch=4, **options)
+    assert raised.value.remedy
+    return raised.value
+
+
+def failed(loader: Any) -> ReadError:
+    """Return the error of reading all rows."""
+    with pytest.raises(ReadError) as raised:
+        list(loader)
+    assert isinstance(raised.value, OSError)
+    return raised.value
+
+
+def open_files() -> list[str]:
+    """Return the data files that this process has open."""
+    folder = Path("/proc/self/fd")
+    links = [os.readlink(link) for link in folder.iterdir() if link.is_symlink() and os.path.lexists(link)]
+    return [link for link in links if link.endswith((".parquet", ".feather"))]
+
+
+def corrupt(path: str, row_group: int) -> None:
+    """Overwrite the data of a row group, without a change of its size."""
+    column = pq.read_metadata(path).row_group(row_group).column(0)
+    start = column.dictionary_page_offset or column.data_page_offset
+    with open(path, "r+b") as file:
+        file.seek(start)
+        file.write(b"\xff" * column.total_compressed_size)
+
+
+# -- creation -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "why"),
+    [
+        ("missing.parquet", "missing-file", "does not exist"),
+        ("*.missing", "missing-file", "no file matches"),
+        ("empty", "no-files", "the folder has no files"),
+        ("zero.parquet", "unreadable-file", "the file is empty: 0 bytes"),
+        ("zero.csv", "unreadable-file", "the file is empty: 0 bytes"),
+        ("zero.feather", "unreadable-file", "the file is empty: 0 bytes"),
+        ("zero.npy", "unreadable-file", "the file is empty: 0 bytes"),
+        ("text.parquet", "unreadable-file", "Parquet magic bytes not found"),
+        ("text.feather", "unreadable-file", "pyarrow raised"),
+        ("text.npz", "unreadable-file", "File is not a zip file"),
+        ("short.parquet", "unreadable-file", "Parquet"),
+        ("objects.npy", "unreadable-file", "NumPy raised ValueError"),
+        ("mixed", "several-formats", "csv, parquet"),
+    ],
+)
+def test_files_that_cannot_be_opened(name: str, code: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "mixed").mkdir()
+    for path in ("mixed/a.parquet", "mixed/a.csv", "zero.parquet", "zero.csv", "zero.feather", "zero.npy"):
+        (tmp_path / path).write_bytes(b"")
+    for path in ("text.parquet", "text.feather", "text.npz"):
+        (tmp_path / path).write_text("This is not a file of columns." * 9)
+    np.save(tmp_path / "objects.npy", np.array([None]), allow_pickle=True)
+    pq.write_table(small_table(), tmp_path / "short.parquet")
+    os.truncate(tmp_path / "short.parquet", (tmp_path / "short.parquet").stat().st_size - 40)
+    error = refused(str(tmp_path / name))
+    assert error.code == code
+    assert why in error.why
+    assert name.rstrip("*") in error.file
+    assert not open_files()
+
+
+def test_a_missing_file_of_a_list(tmp_path: Path) -> None:
+    paths = [*write_files(tmp_path, 1), str(tmp_path / "b.parquet")]
+    error = refused(paths)
+    assert (error.code, error.file) == ("missing-file", paths[1])
+    assert refused([]).code == "no-files"
+    assert refused([str(tmp_path)]).why == "it is not a file"
+
+
+def test_a_protocol_without_a_file_system() -> None:
+    assert refused("unheardof://bucket/a.parquet").code == "unknown-protocol"
+
+
+def test_a_corrupt_footer_names_the_file(tmp_path: Path) -> None:
+    paths = write_files(tmp_path, 3)
+    with open(paths[1], "r+b") as file:
+        file.seek(-30, os.SEEK_END)
+        file.write(b"\xff" * 20)
+    error = refused(str(tmp_path))
+    assert (error.code, error.file, error.row_group) == ("unreadable-file", paths[1], None)
+
+
+@pytest.mark.parametrize("rows", [0, 10])
+def test_files_without_rows_among_others(rows: int, tmp_path: Path) -> None:
+    pq.write_table(small_table(0, 0), tmp_path / "a.parquet")
+    pq.write_table(small_table(0, rows), tmp_path / "b.parquet")
+    with pq.ParquetWriter(tmp_path / "c.parquet", small_table().schema):
+        pass  # no row group
+    for options in ({}, {"shuffle": True}):
+        assert sorted(read(str(tmp_path), **options).get("y", [])) == [*range(rows)]
+    assert len(zc.loader(str(tmp_path), to="numpy", batch=4)) == -(-rows // 4)
+
+
+# -- changes while reading ----------------------------------------------------------------
+
+
+def rewrite(path: Path) -> None:
+    pq.write_table(small_table(5), path, row_group_size=4)
+    os.utime(path, (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (os.remove, "was removed"),
+        (rewrite, "has changed"),
+        (lambda path: os.truncate(path, 50), "has changed"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"layout": "matrix", "dtype": "float64"}])
+def test_a_file_that_changes(
+    change: Callable[[Any], None], why: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    paths = write_files(tmp_path, 3)
+    loader = zc.loader(paths, to="numpy", batch=4, **options)
+    change(Path(paths[1]))
+    error = failed(loader)
+    assert (error.code, error.file) == ("changed-file", paths[1])
+    assert why in error.why
+    assert not open_files()
+
+
+def test_a_file_that_changes_while_it_is_open(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(small_table(0, 200_000), path, row_group_size=70_000)
+    files = zc.loader(path, to="numpy")._source
+    files.read(0)
+    rewrite(path)
+    with pytest.raises(ReadError, match="has changed"):
+        files.read(1)
+    assert not open_files()
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.feather", "a.csv"])
+def test_other_files_that_change(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    write = {
+        "a.npy": lambda: np.save(path, np.arange(10)),
+        "a.feather": lambda: pyarrow.feather.write_feather(small_table(), str(path)),
+        "a.csv": lambda: path.write_text("x\n1\n2\n"),
+    }[name]
+    write()
+    loader = zc.loader(path, to="numpy")
+    os.utime(path, (1, 1))
+    assert failed(loader).code == "changed-file"
+
+
+# -- corrupt data ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}])
+def test_a_corrupt_row_group_is_named(options: dict[str, Any], tmp_path: Path) -> None:
+    paths = write_files(tmp_path, 3)
+    corrupt(paths[1], 1)
+    error = failed(zc.loader(paths, to="numpy", batch=4, **options))
+    assert (error.file, error.row_group, error.code) == (paths[1], 1, "unreadable-file")
+    assert error.__cause__ is not None
+    assert not open_files()
+
+
+def test_a_corrupt_group_is_skipped_and_the_others_are_read(tmp_path: Path) -> None:
+    paths = write_files(tmp_path, 3)
+    corrupt(paths[1], 1)
+    assert read(paths, on_error="skip")["y"] == [*range(10), *range(20, 30)]
+
+
+def test_a_value_that_cannot_be_parsed_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x\n1\n2\n")
+    (tmp_path / "b.csv").write_text("x\n3\nword\n")
+    error = failed(zc.loader(str(tmp_path), to="numpy"))
+    assert error.file.endswith("b.csv")
+
+
+# -- file systems that fail -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failure", [PermissionError(13, "denied"), OSError(5, "Input/output error")])
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_file_system_that_fails(failure: OSError, skip: bool, tmp_path: Path) -> None:
+    paths = write_files(tmp_path, 3)
+    handler = FailingHandler(failure)
+    filesystem = pa.fs.PyFileSystem(handler)
+    files = Files("loader(...)", filesystem.get_file_info(paths), filesystem)
+    handler.failing = paths[1]
+    with pytest.raises(ReadError) as raised:
+        ParquetFiles(files, None)
+    assert (raised.value.file, raised.value.row_group) == (paths[1], None)
+    handler.failing = ""
+    source = ParquetFiles(files, None)
+    handler.failing = paths[1]
+    loader = zc.loading.loader.Loader(
+        source, LoaderOptions("numpy", 4, on_error="skip" if skip else "raise"), source.schema.empty_table()
+    )
+    if skip:
+        assert sum(len(batch["y"]) for batch in loader) == 20
+    else:
+        error = failed(loader)
+        assert (error.file, error.code) == (paths[1], "unreadable-file")
+        assert str(failure.strerror) in error.why
+    source.close()
+
+
+def test_running_out_of_memory_is_not_a_fault_of_the_file(tmp_path: Path) -> None:
+    paths = write_files(tmp_path, 2)
+    handler = FailingHandler(MemoryError("no memory"))
+    filesystem = pa.fs.PyFileSystem(handler)
+    source = ParquetFiles(Files("loader(...)", filesystem.get_file_info(paths), filesystem), None)
+    handler.failing = paths[0]
+    with pytest.raises(MemoryError):
+        source.read(0)
+
+
+def test_few_files_are_open_at_a_time(tmp_path: Path) -> None:
+    paths = write_files(tmp_path, 30)
+    most = 0
+    for _ in zc.loader(paths, to="numpy", batch=4, prefetch=1):
+        most = max(most, len(open_files()))
+    assert most <= 1
+    assert not open_files()
+
+
+# -- schemas ------------------------------------------------------------------------------------
+
+
+def test_a_type_that_differs_names_column_types_and_files(tmp_path: Path) -> None:
+    first, second = str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")
+    pq.write_table(pa.table({"x": [1.0], "y": [1]}), first)
+    pq.write_table(pa.table({"y": [2], "x": [2]}), second)
+    error = refused([first, second])
+    assert error.code == "schema-drift"
+    assert error.why == f"column 'x' is double in {first} and int64 in {second}"
+    assert error.file == second
+    schema = eval(error.remedy.partition("schema=")[2], {"pyarrow": pa})
+    assert read([first, second], schema=schema) == {"x": [1, 2], "y": [1, 2]}
+    assert read([first, second], columns=["y"]) == {"y": [1, 2]}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_column_that_one_file_lacks(reverse: bool, tmp_path: Path) -> None:
+    tables = [pa.table({"x": [1.0], "y": [1]}), pa.table({"x": [2.0]})]
+    for name, table in zip("ab", tables[::-1] if reverse else tables, strict=True):
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    error = refused(str(tmp_path))
+    assert error.code == "schema-drift"
+    assert "column 'y'" in error.why
+    assert "is missing in" in error.why
+    assert read(str(tmp_path), columns=["x"])["x"] == ([2, 1] if reverse else [1, 2])
+    assert read(str(tmp_path), schema={"y": "int64"}, nulls=-1) == {"y": [-1, 1] if reverse else [1, -1]}
+
+
+def test_the_order_of_columns_may_differ(tmp_path: Path) -> None:
+    table = small_table()
+    pq.write_table(table, tmp_path / "a.parquet")
+    pq.write_table(table.select(["y", "x"]), tmp_path / "b.parquet")
+    columns = read(str(tmp_path))
+    assert list(columns) == ["x", "y"]
+    assert columns["y"] == [*range(10)] * 2
+
+
+def test_types_that_only_arrow_distinguishes(tmp_path: Path) -> None:
+    text = pa.array(["a", "b"])
+    pq.write_table(pa.table({"x": text}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": text.dictionary_encode()}), tmp_path / "b.parquet")
+    assert "column 'x' is string in" in refused(str(tmp_path)).why
+    tables = zc.loader(str(tmp_path), to="pyarrow", batch=9, schema={"x": "string"})
+    assert pa.concat_tables(tables)["x"].to_pylist() == ["a", "b"] * 2
+
+
+@pytest.mark.parametrize("to", ["numpy", "pyarrow"])
+def test_a_value_that_does_not_fit_the_schema_raises(to: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1, 300]}), tmp_path / "a.parquet")
+    for source in (str(tmp_path), pa.table({"x": [1, 300]}), {"x": np.array([1, 300])}):
+        loader = zc.loader(source, to=to, schema={"x": "int8"}, on_error="skip")
+        with pytest.raises(zc.LossyConversionError, match="column 'x' is int64") as raised:
+            list(loader)
+        assert raised.value.code == "value-range"
+
+
+@pytest.mark.parametrize("schema", [3, {"x": "no-type"}, {"x": object()}])
+def test_a_schema_of_invalid_types_is_refused(schema: Any, tmp_path: Path) -> None:
+    write_files(tmp_path, 1)
+    with pytest.raises(zc.UnsupportedConversionError):
+        zc.loader(str(tmp_path), to="numpy", schema=schema)
+
+
+def test_feather_files_of_different_columns_are_refused(tmp_path: Path) -> None:
+    pyarrow.feather.write_feather(small_table(), str(tmp_path / "a.feather"))
+    pyarrow.feather.write_feather(small_table().select(["x"]), str(tmp_path / "b.feather"))
+    error = refused(str(tmp_path))
+    assert error.code == "schema-drift"
+    assert "column 'y' is int64 and missing" in error.why
+
+
+def test_the_loader_of_a_moved_folder_continues(tmp_path: Path) -> None:
+    folder = tmp_path / "first"
+    folder.mkdir()
+    write_files(folder, 3)
+    loader = zc.loader(str(folder), to="numpy", batch=4)
+    iterator = iter(loader)
+    head = [next(iterator)["y"].tolist() for _ in range(3)]
+    state = loader.state_dict()
+    del iterator
+    shutil.move(folder, tmp_path / "second")
+    other = zc.loader(str(tmp_path / "second"), to="numpy", batch=4)
+    other.load_state_dict(state)
+    rest = [batch["y"].tolist() for batch in other]
+    assert [value for batch in (*head, *rest) for value in batch] == [*range(30)]

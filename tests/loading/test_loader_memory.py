@@ -1,0 +1,108 @@
+"""Memory of batches: they stay valid, buffers are used again, and aliases copy nothing."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers.frameworks import HOST
+from helpers.loader_cases import Groups, ids, loader_of, parquet_file
+
+import zerocopy as zc
+from zerocopy.loading.buffers import BufferCache
+
+TARGETS = sorted({"numpy", "torch", "jax", "tensorflow", "pyarrow"} & set(HOST))
+
+
+@pytest.mark.parametrize("to", TARGETS)
+@pytest.mark.parametrize(
+    "options", [{}, {"shuffle": 16}, {"layout": "matrix", "shuffle": 16}, {"layout": "matrix"}]
+)
+def test_kept_batches_stay_valid(to: str, options: dict[str, Any], tmp_path: Path) -> None:
+    """The consumer keeps every batch of two epochs; no buffer is written again."""
+    if to == "pyarrow" and "layout" in options:
+        return
+    path = parquet_file(tmp_path, 3000, 25)
+    extra = {"dtype": "float64"} if "layout" in options else {}
+    loader = zc.loader(path, to=to, batch=8, epochs=2, **options, **extra)
+    expected = zc.loader(path, to="numpy", batch=8, epochs=2, **options, **extra)
+    assert [ids(batch) for batch in list(loader)] == [ids(batch) for batch in expected]
+
+
+@pytest.mark.parametrize("options", [{"layout": "matrix", "dtype": "float64"}, {}])
+@pytest.mark.parametrize("to", sorted({"numpy", "torch", "jax"} & set(HOST)))
+def test_buffers_are_used_again(to: str, options: dict[str, Any]) -> None:
+    """Twenty windows need three buffers: of the thread, of the queue and of the consumer."""
+    loader = loader_of(Groups([40] * 32), to, batch=8, shuffle=64, **options)
+    for _ in loader:
+        pass
+    gc.collect()
+    assert loader._buffers is not None
+    assert 1 <= loader._buffers.allocated <= 3
+    for _ in loader:
+        pass
+    assert loader._buffers.allocated <= 4  # the last batch of the first epoch was still there
+
+
+def test_buffer_of_a_kept_batch_is_not_used_again() -> None:
+    cache = BufferCache(1 << 10)
+    buffer = cache.take()
+    kept = buffer[:16].view(np.float64).reshape(1, 2)
+    kept[...] = 5
+    del buffer
+    others = [cache.take() for _ in range(4)]
+    assert all(not np.shares_memory(kept, other) for other in others)
+    addresses = {other.ctypes.data for other in others}
+    assert all(address % 64 == 0 for address in addresses)
+    del others, kept
+    assert cache.allocated == 5
+    assert len(cache._free) == 2
+
+
+def most_bytes(loader: Any) -> int:
+    """Return the most bytes that Arrow has allocated while an epoch was consumed."""
+    pool = pa.default_memory_pool()
+    before = pool.bytes_allocated()
+    return max(pool.bytes_allocated() - before for _ in loader)
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": 20_000}, {"to": "pyarrow"}])
+def test_memory_of_an_epoch_is_constant(options: dict[str, Any], tmp_path: Path) -> None:
+    """A file of 32 row groups needs the memory of a few, and is four times as large as the bound."""
+    path = parquet_file(tmp_path, 320_000, 10_000)
+    gc.collect()
+    before = pa.total_allocated_bytes()
+    loader = zc.loader(path, **({"to": "numpy", "batch": 1000} | options))
+    assert most_bytes(loader) < 320_000 * 16 / 4
+    assert pa.total_allocated_bytes() == before
+    if loader._buffers is not None:
+        assert loader._buffers.allocated <= 3
+
+
+def address(array: Any) -> int:
+    return int(zc.convert(array, "numpy", copy=False).__array_interface__["data"][0])
+
+
+def test_columns_in_order_alias_the_source() -> None:
+    table = pa.table({"id": np.arange(64), "x": np.arange(64) / 2})
+    starts = [address(table["id"].chunk(0)), address(table["x"].chunk(0))]
+    for to in sorted({"numpy", "torch"} & set(HOST)):
+        for k, batch in enumerate(zc.loader(table, to=to, batch=8)):
+            assert [address(batch["id"]), address(batch["x"])] == [start + 64 * k for start in starts]
+    arrays = {"id": np.arange(64), "x": np.arange(64) / 2}
+    for batch in zc.loader(arrays, to="numpy", batch=8):
+        assert all(np.shares_memory(batch[name], arrays[name]) for name in arrays)
+
+
+@pytest.mark.parametrize("to", sorted({"numpy", "torch", "jax"} & set(HOST)))
+def test_matrix_batches_alias_their_window(to: str) -> None:
+    """The batches of a window follow each other in memory."""
+    loader = loader_of(Groups([32, 32]), to, batch=8, shuffle=32, layout="matrix", dtype="float64")
+    batches = list(loader)
+    places = [address(batch) for batch in batches]
+    for window in (places[:4], places[4:]):
+        assert [place - window[0] for place in window] == [0, 128, 256, 384]

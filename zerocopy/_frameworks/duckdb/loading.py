@@ -1,0 +1,43 @@
+"""Relations of DuckDB as streams of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from zerocopy._frameworks.duckdb import refuse, wrong
+from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.hook import LoadingHook
+from zerocopy.loading.sources.fitting import choose
+from zerocopy.loading.sources.streams import BatchStream
+
+#: Rows of a batch.
+_ROWS = 1 << 17
+
+
+class DuckDBLoading(LoadingHook):
+    """A relation runs anew in each epoch."""
+
+    def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
+        """Return the batches of a relation, of the chosen columns only."""
+        if not hasattr(obj, "to_arrow_table"):
+            return None  # a connection, which convert() refuses
+        relation = obj
+        if columns is not None:
+            names = choose(columns, obj.columns)
+            relation = obj.project(", ".join('"' + str(name).replace('"', '""') + '"' for name in names))
+        schema = relation.limit(0).to_arrow_table().schema
+        return BatchStream("duckdb.DuckDBPyRelation", schema, lambda: _batches(relation))
+
+
+def _batches(relation: Any) -> Iterator[Any]:
+    """Run the query; its connection is busy until the last batch has been read."""
+    make_reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+    reader = make_reader(_ROWS)
+    try:
+        for batch in reader:
+            columns = zip(batch.schema.names, batch.columns, strict=True)
+            refuse((name, wrong(column)) for name, column in columns)
+            yield batch
+    finally:
+        reader.close()

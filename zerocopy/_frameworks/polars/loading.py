@@ -1,0 +1,37 @@
+"""Queries of polars as streams of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.hook import LoadingHook
+from zerocopy.loading.sources.fitting import choose
+from zerocopy.loading.sources.streams import BatchStream
+
+#: Rows of a batch of a query, if polars has to collect it at once.
+_ROWS = 1 << 17
+
+
+class PolarsLoading(LoadingHook):
+    """A LazyFrame runs anew in each epoch; a DataFrame is a table."""
+
+    def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
+        """Return the batches of a LazyFrame, of the chosen columns only."""
+        import polars as pl
+        import pyarrow as pa
+
+        if not isinstance(obj, pl.LazyFrame):
+            return None
+        query = obj if columns is None else obj.select(choose(columns, obj.collect_schema().names()))
+        schema = pa.table(pl.DataFrame(schema=query.collect_schema())).schema
+        return BatchStream("polars.LazyFrame", schema, lambda: _batches(query))
+
+
+def _batches(query: Any) -> Iterator[Any]:
+    """Return the batches of a query in the order of its rows."""
+    if hasattr(query, "collect_batches"):  # polars 1.34
+        return iter(query.collect_batches(maintain_order=True))
+    frames: Iterator[Any] = query.collect().iter_slices(_ROWS)
+    return frames

@@ -1,0 +1,56 @@
+"""pyarrow's data sets, Parquet files, scanners and readers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.hook import LoadingHook
+from zerocopy.loading.sources.files import Files
+from zerocopy.loading.sources.fitting import choose
+from zerocopy.loading.sources.open_parquet import OpenParquet
+from zerocopy.loading.sources.parquet import ParquetFiles
+from zerocopy.loading.sources.streams import BatchStream
+
+
+class PyArrowLoading(LoadingHook):
+    """Tables and record batches are tables; the others are read in parts."""
+
+    def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
+        """Return a data set, a ParquetFile, a Scanner or a RecordBatchReader."""
+        import pyarrow as pa
+        from pyarrow import dataset as ds, parquet as pq
+
+        name = f"pyarrow.{type(obj).__name__}"
+        if isinstance(obj, pa.RecordBatchReader):
+            return BatchStream(name, obj.schema, lambda: obj, once=True)
+        if isinstance(obj, pq.ParquetFile):
+            return OpenParquet(obj, columns)
+        if isinstance(obj, ds.Scanner):
+            return BatchStream(name, obj.projected_schema, obj.to_batches)
+        if isinstance(obj, ds.Dataset):
+            return _data_set(obj, columns, name)
+        return None
+
+
+def _data_set(data: Any, columns: Any, name: str) -> Dataset | Stream:
+    """Return the row groups of Parquet files; another data set, or one with a filter, is a stream."""
+    from pyarrow import dataset as ds
+
+    if isinstance(data, ds.FileSystemDataset) and isinstance(data.format, ds.ParquetFileFormat):
+        try:
+            fragments = list(data.get_fragments())
+        except ValueError:
+            fragments = []  # the data set has a filter
+        if fragments and all(fragment.row_groups is None or _is_whole(fragment) for fragment in fragments):
+            infos = data.filesystem.get_file_info([fragment.path for fragment in fragments])
+            files = Files(f"loader({name})", infos, data.filesystem)
+            files.partitions = [ds.get_partition_keys(each.partition_expression) for each in fragments]
+            return ParquetFiles(files, columns, data.schema)
+    names = choose(columns, data.schema.names)
+    schema = data.scanner(columns=names).projected_schema
+    return BatchStream(name, schema, lambda: data.to_batches(columns=names))
+
+
+def _is_whole(fragment: Any) -> bool:
+    return bool(len(fragment.row_groups) == fragment.metadata.num_row_groups)

@@ -1,0 +1,44 @@
+"""Rows as the sources return them: Arrow tables, or dicts of NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from zerocopy.source import Array
+
+
+def count_rows(content: Any) -> int:
+    """Return the number of rows."""
+    if isinstance(content, dict):
+        return len(next(iter(content.values()))) if content else 0
+    return int(content.num_rows)
+
+
+def slice_rows(content: Any, low: int, high: int) -> Any:
+    """Return an alias of some rows."""
+    if isinstance(content, dict):
+        return {name: array[low:high] for name, array in content.items()}
+    return content.slice(low, high - low)
+
+
+def concatenate(contents: Sequence[Any]) -> Any:
+    """Return the rows of several contents; those of Arrow tables without a copy."""
+    if len(contents) == 1:
+        return contents[0]
+    if isinstance(contents[0], dict):
+        return {name: np.concatenate([content[name] for content in contents]) for name in contents[0]}
+    import pyarrow as pa
+
+    return pa.concat_tables(contents)
+
+
+def take_rows(contents: Sequence[Any], rows: Array) -> Any:
+    """Return a copy of some rows of several contents, numbered through all of them."""
+    content = concatenate(contents)
+    if isinstance(content, dict):
+        return {name: array[rows] for name, array in content.items()}
+    # Arrow takes rows from one chunk five times as fast as from several.
+    return content.combine_chunks().take(rows)
