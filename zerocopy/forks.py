@@ -43,14 +43,30 @@ def _free() -> None:
 
 
 def _acquire() -> None:
-    """Acquire `LOADING` when no other thread imports a package of `IMPORTING`."""
+    """Acquire `LOADING` when no other thread imports a package of `IMPORTING`, or a module of zerocopy."""
     LOADING.acquire()
-    while any(thread != get_ident() for thread in tuple(IMPORTING.values())):
+    polls = 0
+    while any(thread != get_ident() for thread in tuple(IMPORTING.values())) or (
+        # The bound is for a fork in a module that this thread imports.
+        polls < _MOST_POLLS and _is_loading()
+    ):
         LOADING.release()  # the package may need it
         time.sleep(0.001)
         LOADING.acquire()
+        polls += 1
 
 
+def _is_loading() -> bool:
+    """Whether a module of zerocopy is being imported, such as by a function's first call."""
+    return any(
+        getattr(spec_of(module), "_initializing", False)
+        for name, module in tuple(sys.modules.items())
+        if name.startswith("zerocopy.")
+    )
+
+
+#: Milliseconds that a fork waits for imports of zerocopy's own modules.
+_MOST_POLLS = 2000
 #: Held while zerocopy's modules are imported and kernels loaded. The thread that holds it may fork.
 LOADING = RLock()
 #: The thread of each import of another package, by any object. Holding `LOADING`, add an entry before

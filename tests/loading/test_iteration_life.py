@@ -429,43 +429,6 @@ while True: next(iterator)
     assert (completed.returncode, completed.stderr) == (status, "")
 
 
-def test_interrupts_lose_no_rows(run_python) -> None:
-    """Signals at any point of next(): the order is kept, and each loses at most one batch."""
-    completed = run_python(
-        SIGNALS
-        + """
-gone.set()
-loader = loader_of(Groups([3] * 4000), batch=4, shuffle=8)
-class Stop(Exception): pass
-armed, count = False, 0
-def handle(*_):
-    if armed: raise Stop
-signal.signal(signal.SIGALRM, handle)
-signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0007)
-expected = [ids(batch) for batch in loader_of(Groups([3] * 4000), batch=4, shuffle=8)]
-iterator, seen = iter(loader), []
-while True:
-    try:
-        armed = True
-        batch = next(iterator)
-        armed = False
-    except Stop:
-        armed = False
-        count += 1
-        continue
-    except StopIteration:
-        armed = False
-        break
-    seen.append(ids(batch))
-signal.setitimer(signal.ITIMER_REAL, 0)
-places = {tuple(batch): k for k, batch in enumerate(expected)}
-numbers = [places[tuple(batch)] for batch in seen]
-print(numbers == sorted(set(numbers)), len(expected) - len(numbers) <= count, count > 0, names())
-"""
-    )
-    assert completed.stdout == "True True True []\n", completed.stderr
-
-
 # -- forks ---------------------------------------------------------------------------------------------
 
 FORKS = """

@@ -70,14 +70,14 @@ def most_bytes(loader: Any) -> int:
     return max(pool.bytes_allocated() - before for _ in loader)
 
 
-@pytest.mark.parametrize("options", [{}, {"shuffle": 20_000}, {"to": "pyarrow"}])
+@pytest.mark.parametrize("options", [{}, {"shuffle": 80_000}, {"to": "pyarrow"}])
 def test_memory_of_an_epoch_is_constant(options: dict[str, Any], tmp_path: Path) -> None:
     """A file of 32 row groups needs the memory of a few, and is four times as large as the bound."""
-    path = parquet_file(tmp_path, 320_000, 10_000)
+    path = parquet_file(tmp_path, 1_280_000, 40_000)
     gc.collect()
     before = pa.total_allocated_bytes()
-    loader = zc.loader(path, **({"to": "numpy", "batch": 1000} | options))
-    assert most_bytes(loader) < 320_000 * 16 / 4
+    loader = zc.loader(path, **({"to": "numpy", "batch": 4000} | options))
+    assert most_bytes(loader) < 1_280_000 * 16 / 4
     assert pa.total_allocated_bytes() == before
     if loader._buffers is not None:
         assert loader._buffers.allocated <= 3

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from zerocopy._engine.plan_for import Converter, plan_for
+from zerocopy._engine.plan_for import plan_for
 from zerocopy._engine.target import resolve
 from zerocopy.loading.device import DeviceCopies, device_copies
 from zerocopy.loading.options import LoaderOptions
-from zerocopy.loading.template import Template, has_fixed_rows
+from zerocopy.loading.template import SharedCategories, Template, has_fixed_rows
 from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.source import Array
 
@@ -28,25 +28,33 @@ class BatchPlan:
         Copies batches to a device in advance.
     is_matrix : bool
         Whether a batch is one tensor.
+    explain_batch, explain_host, explain_array : callable
+        The plans of a whole conversion, of that to arrays on the host, and of an array to the target.
     """
 
     def __init__(self, content: Any, options: LoaderOptions) -> None:
         """`content` is a table or a dict of arrays, without rows; the plan refuses what targets lack."""
         #: Converts a whole batch, from a table or a dict of arrays.
-        self.to_target: Converter = plan_for(content, options.to, **options.conversion)
-        self.to_target(content)
+        converter = plan_for(content, options.to, **options.conversion)
+        self.explain_batch = converter.explain
+        self.to_target: Callable[[Any], Any] = converter
+        empty = converter(content)
         self.is_matrix = options.is_matrix
         self.template: Template | None = None
         self._to_leaf = plan_for(np.ndarray, options.to, **options.placement)
         self.copies: DeviceCopies | None = None
+        self.explain_array = self._to_leaf.explain
         if resolve(options.to).kind != "tensor":
             return
         self._to_host = plan_for(content, "numpy", **options.decoding)
+        self.explain_host = self._to_host.explain
         tree = self._to_host(content)
         if has_fixed_rows(tree):
             self.template = Template(tree, in_order=self.is_matrix)
             self._result = self.template.with_constants(self._to_leaf)
             self.copies = device_copies(options, self.template)
+        elif options.is_encoded:
+            self.to_target = SharedCategories(converter, empty)
 
     @property
     def fields(self) -> tuple[Any, ...]:
@@ -55,7 +63,7 @@ class BatchPlan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings for ``explain``: why host memory is not page-locked."""
+        """Notes of ``explain``: why host memory is not page-locked."""
         return self.copies.memory.warnings if self.copies is not None else ()
 
     def to_arrays(self, content: Any) -> list[Array]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from zerocopy.layout.rows import read_rows
 from zerocopy.loading.batch_plan import BatchPlan
-from zerocopy.loading.contents import slice_rows
+from zerocopy.loading.contents import count_rows, slice_rows
 from zerocopy.source import Array
 
 
@@ -46,6 +47,15 @@ class Chunk:
         """Number of batches."""
         return len(self.cuts)
 
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of a row; the mean, if rows differ."""
+        return 0.0 if self.plan.template is None else self.plan.template.pitch
+
+    def rows_of(self, cut: Cut) -> int:
+        """Return the number of rows of a batch, without those that were skipped."""
+        return cut.high - cut.low
+
     def batch(self, cut: Cut) -> Any:
         """Return a batch in the target framework; None if too few of its rows could be read."""
         raise NotImplementedError
@@ -57,6 +67,12 @@ class TableChunk(Chunk):
     def __init__(self, plan: BatchPlan, cuts: Sequence[Cut], content: Any) -> None:
         super().__init__(plan, cuts)
         self._content = content
+
+    @cached_property
+    def row_bytes(self) -> float:
+        """Mean bytes of a row: of codes, without their words."""
+        rows = count_rows(self._content)
+        return table_bytes(self._content) / max(1, rows)
 
     def batch(self, cut: Cut) -> Any:
         """Return a batch: an alias where the target aliases the columns."""
@@ -91,6 +107,12 @@ class RowChunk(Chunk):
         super().__init__(plan, cuts)
         self._rows, self._present, self._least = rows, present, least
 
+    def rows_of(self, cut: Cut) -> int:
+        """Return the number of rows of a batch, without those that were skipped."""
+        if self._present is None:
+            return cut.high - cut.low
+        return int(np.count_nonzero(self._present[cut.low : cut.high]))
+
     def batch(self, cut: Cut) -> Any:
         """Return a batch; without the rows that could not be read."""
         rows = self._rows[cut.low : cut.high]
@@ -103,3 +125,17 @@ class RowChunk(Chunk):
         columns = self.plan.empty_columns(len(rows))
         read_rows(rows, columns, [field.offset for field in self.plan.fields])
         return self.plan.from_arrays(columns)
+
+
+def table_bytes(table: Any) -> int:
+    """Return the bytes of the rows of an Arrow table, or of a dict: of codes, without their words."""
+    if isinstance(table, dict):
+        return sum(int(array.nbytes) for array in table.values())
+    import pyarrow as pa
+
+    return sum(
+        sum(chunk.indices.nbytes for chunk in column.chunks)
+        if pa.types.is_dictionary(column.type)
+        else int(column.nbytes)
+        for column in table.columns
+    )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from zerocopy.loading.dataset import Stream
+from zerocopy.framework import while_forks_wait
+from zerocopy.loading.dictionaries import encode_source
+from zerocopy.loading.encoded import empty_content
 from zerocopy.loading.loader import Loader, loader_class
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.sources.opening import open_source
@@ -123,9 +126,11 @@ def loader(
     """
     options = {name: value for name, value in locals().items() if name not in ("source", "to")}
     checked = LoaderOptions(to, **options)
-    opened = open_source(source, checked)
-    if isinstance(opened, Stream) or opened.schema is not None:
-        content = opened.schema.empty_table()
-    else:
-        content = {name: array[:0] for name, array in opened.read(0).items()}
-    return loader_class(to)(opened, checked, content)
+    # It imports modules, whose locks a child that another thread forks would inherit.
+    created: Loader = while_forks_wait(partial(_create, source, checked))
+    return created
+
+
+def _create(source: Any, options: LoaderOptions) -> Loader:
+    opened = encode_source(open_source(source, options), options)
+    return loader_class(options.to)(opened, options, empty_content(opened))

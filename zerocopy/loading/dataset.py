@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Group(NamedTuple):
@@ -40,12 +43,15 @@ class Dataset:
         All groups, in the order of the source.
     in_memory : bool
         Whether `read` returns aliases of memory that exists already.
+    dictionaries : mapping of str to pyarrow.Array
+        The words of columns that `read` returns as codes.
     """
 
     name = ""
     schema: Any = None
     groups: Sequence[Group] = ()
     in_memory = False
+    dictionaries: Mapping[str, Any] = _NONE
     #: The number of the open file, or -1, and what reads it.
     _open: Any = (-1, None, None)
 
@@ -59,6 +65,14 @@ class Dataset:
         Called in the reader's thread, one group at a time.
         """
         raise NotImplementedError
+
+    def select(self, columns: Sequence[str]) -> Dataset:
+        """Return a dataset of the same groups with some of the columns."""
+        return _Selected(self, columns)
+
+    def with_dictionaries(self, columns: Sequence[str]) -> Dataset:
+        """Return a dataset that may read some columns of text as dictionaries, which need less decoding."""
+        return self
 
     def fingerprint(self) -> str:
         """Return a digest of the source: it changes if the rows, or their order, may have changed."""
@@ -79,11 +93,15 @@ class Stream:
         The types of the columns.
     once : bool
         Whether `batches` can be called only once.
+    dictionaries : mapping of str to pyarrow.Array
+        The words of columns that are codes.
     """
 
     name = ""
     schema: Any = None
     once = False
+    in_memory = False
+    dictionaries: Mapping[str, Any] = _NONE
 
     def batches(self) -> Iterator[Any]:
         """Return an iterator of ``pyarrow.Table`` objects, from the first row; closed with ``close()``."""
@@ -92,3 +110,22 @@ class Stream:
     def fingerprint(self) -> str:
         """Return a digest of the source, as far as it is known before reading."""
         raise NotImplementedError
+
+
+class _Selected(Dataset):
+    """Some of the columns of a dataset that reads all of them."""
+
+    def __init__(self, source: Dataset, columns: Sequence[str]) -> None:
+        self._source, self._columns = source, list(columns)
+        self.groups = source.groups
+
+    def read(self, index: int) -> Any:
+        """Return these columns of a group."""
+        content = self._source.read(index)
+        if isinstance(content, dict):
+            return {name: content[name] for name in self._columns}
+        return content.select(self._columns)
+
+    def close(self) -> None:
+        """Close open files."""
+        self._source.close()

@@ -14,6 +14,7 @@ from zerocopy.loading.device import DeviceCopies
 from zerocopy.loading.portion import Portion
 from zerocopy.loading.prefetcher import Prefetcher
 from zerocopy.loading.state import Progress
+from zerocopy.loading.stats import Delivered
 
 
 class Tracker:
@@ -57,6 +58,7 @@ class BatchIterator:
         self._lock = forks.lock()
         self._item: _Item | None = None
         self.prefetcher = Prefetcher(partial(_all_chunks, chunks, epochs), ahead)
+        self.counts = Delivered(self.prefetcher.channel)
 
     def __iter__(self) -> BatchIterator:
         return self
@@ -69,7 +71,7 @@ class BatchIterator:
                     step, batch = self._make()
                 else:
                     step, batch = self._ahead.next(self._make, self._is_ready)
-                self._track(step)
+                self._track(step, batch)
                 if batch is not None:
                     return batch
 
@@ -101,10 +103,12 @@ class BatchIterator:
             return batches
         return progress.done if progress.portion.epoch == portion.epoch else 0  # a stream
 
-    def _track(self, step: Step) -> None:
+    def _track(self, step: Step, batch: Any) -> None:
         """Count a batch that is delivered, or the end of an epoch."""
-        if step.cut is not None:
+        if step.chunk is not None and step.cut is not None:
             done = step.cut.done
+            if batch is not None:
+                self.counts.add(step.chunk, step.cut)
         elif step.chunk is None:
             done = self._done_at_end(step.portion)
         else:

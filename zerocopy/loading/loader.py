@@ -11,20 +11,22 @@ from types import ModuleType
 from typing import Any, cast
 
 from zerocopy import forks
-from zerocopy._engine.target import resolve
+from zerocopy._engine.target import resolve, text
 from zerocopy.loading import assembly, state as states
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.chunks import Chunk
 from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.dictionaries import digest
 from zerocopy.loading.errors import LoaderIterationError, LoaderPickleError, UnknownLengthError
+from zerocopy.loading.explain import LoaderPlan, explain
 from zerocopy.loading.hook import hook_of
 from zerocopy.loading.iteration import BatchIterator, Tracker
 from zerocopy.loading.options import LoaderOptionError, LoaderOptions
 from zerocopy.loading.order import Order
 from zerocopy.loading.portion import Layout, Portion
 from zerocopy.loading.reading import GroupReader, StreamReader
-from zerocopy.loading.stats import Counters
+from zerocopy.loading.stats import Counters, LoaderStats
 
 #: Bytes of a window of a matrix in the order of the source: a part of the cache of the last level.
 _IN_ORDER_BYTES = 16 << 20
@@ -44,6 +46,7 @@ class Loader:
             _check_stream(options)
         self._plan = BatchPlan(content, options)
         self._counters = Counters()
+        self._digest = digest(source.dictionaries)
         self._lock, self._read_lock = forks.lock(), forks.plain_lock()
         self._pid = os.getpid()
         groups: Sequence[Any] = () if isinstance(source, Stream) else source.groups
@@ -69,6 +72,14 @@ class Loader:
         """Number of the epoch of the last iterator, or of the next one before the first."""
         return self._tracker.progress.portion.epoch
 
+    @property
+    def dictionaries(self) -> dict[str, Any]:
+        """The words of each column that is read as codes, as a ``pyarrow.Array``.
+
+        ``encode=loader.dictionaries`` gives another loader the same codes without a pass over its source.
+        """
+        return dict(self._source.dictionaries)
+
     # -- iteration ----------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Any]:
@@ -79,8 +90,10 @@ class Loader:
             progress = self._part_of_worker(self._next_progress())
             # The iterator's tracker refers to neither the iterator nor its thread.
             tracker = Tracker(progress)
+            chunks = self._counters.timed(self._chunks)
             epochs, ahead = self._epochs(progress), self._options.prefetch
-            batches = BatchIterator(self._chunks, epochs, ahead, tracker, self._plan.copies)
+            batches = BatchIterator(chunks, epochs, ahead, tracker, self._plan.copies)
+            self._counters.attach(batches.counts)
             self._tracker, self._is_begun = tracker, True
         return batches
 
@@ -204,6 +217,23 @@ class Loader:
                 self._buffers = BufferCache(nbytes)
         return self._buffers
 
+    # -- reports --------------------------------------------------------------------------
+
+    def explain(self) -> LoaderPlan:
+        """Return what an epoch delivers, what is copied for a batch, and why; reads no file."""
+        window_rows = self._fresh.window or self._in_order_rows()
+        return explain(self._source, self._options, self._plan, self._fresh, window_rows)
+
+    def stats(self) -> LoaderStats:
+        """Return what was read and delivered up to now, and who waited for whom; for all iterators."""
+        return self._counters.stats(0 if self._buffers is None else self._buffers.allocated)
+
+    def __repr__(self) -> str:
+        options = self._options
+        order = "" if not options.is_shuffled else f", shuffle={options.shuffle!r}, seed={options.seed}"
+        shard = "" if options.shard == (0, 1) else f", shard={options.shard}"
+        return f"<Loader: {self._source.name} -> {text(options.to)}, batch={options.batch}{order}{shard}>"
+
     # -- state ----------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
@@ -239,6 +269,7 @@ class Loader:
         return {
             "version": states.VERSION,
             "source": self._source.fingerprint(),
+            "dictionaries": self._digest,
             "rows": self._fresh.layout.rows,
             "seed": options.seed,
             "batch": options.batch,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +85,9 @@ class LoaderOptions:
         )
         known = self.on_error in ("raise", "skip")
         check("on_error", self.on_error, known, 'it must be "raise" or "skip"', 'on_error="skip"')
+        known = self.encode in (None, True, False) if not isinstance(self.encode, Mapping) else True
+        why = "it must be True, False or a dict of words by column"
+        check("encode", self.encode, known, why, 'encode=True, or encode={"city": ["Bern", "Oslo"]}')
         layouts = (None, "columns", "matrix")
         why = 'it must be "columns" or "matrix"'
         check("layout", self.layout, self.layout in layouts, why, 'layout="matrix"')
@@ -95,6 +98,11 @@ class LoaderOptions:
         return bool(self.shuffle)
 
     @property
+    def is_encoded(self) -> bool:
+        """Whether types that tensors lack become numbers."""
+        return self.encode is not None and self.encode is not False
+
+    @property
     def is_matrix(self) -> bool:
         """Whether a batch is one tensor."""
         return self.layout == "matrix"
@@ -102,7 +110,7 @@ class LoaderOptions:
     @property
     def decoding(self) -> dict[str, Any]:
         """Options of the conversion of columns to arrays on the host."""
-        options = {"nulls": self.nulls, "encode": bool(self.encode) or None, "dtype": self.dtype}
+        options = {"nulls": self.nulls, "encode": self.is_encoded or None, "dtype": self.dtype}
         return {name: value for name, value in options.items() if value is not None}
 
     @property

@@ -83,6 +83,7 @@ class GroupReader:
             with self._lock, self._counters.reading():
                 content = self._dataset.read(index)
             _check_rows(content, group)
+            self._counters.count_group()
         except ReadError as error:
             if not self._skip_errors:
                 raise
@@ -140,7 +141,10 @@ class StreamReader:
             table, self._rest = self._rest, None
             return table
         with self._counters.reading():
-            return next(self._batches, None)
+            table = next(self._batches, None)
+        if table is not None:
+            self._counters.count_group()
+        return table
 
     def close(self) -> None:
         """End the stream."""

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zerocopy import forks
 from zerocopy.loading.dataset import Group
 from zerocopy.loading.errors import ReadError
 
+if TYPE_CHECKING:
+    from zerocopy.loading.chunks import Chunk, Cut
+    from zerocopy.loading.prefetcher import Channel
+
+#: The consumer's share of waiting from which reading is the bottleneck.
+_WAITS = 0.05
+
 
 class Skipped(NamedTuple):
-    """A group that could not be read, with ``on_error="skip"``."""
+    """A group that could not be read, with ``on_error="skip"``.
+
+    Attributes
+    ----------
+    file : str
+        Path or URL of the file; empty for memory.
+    row_group : int
+        Its number in the file.
+    rows : int
+        Its rows.
+    error : str
+        The message of the error.
+    """
 
     file: str
     row_group: int
@@ -21,24 +40,188 @@ class Skipped(NamedTuple):
     error: str
 
 
-@dataclass
-class Counters:
-    """Counts of one loader; the reader's thread writes some of them, the consumer others."""
+class LoaderStats(NamedTuple):
+    """What a loader has done since it was created, in all of its iterators; returned by ``loader.stats()``.
 
-    read_seconds: float = 0.0
+    Attributes
+    ----------
+    batches, rows : int
+        What was delivered.
+    nbytes : int
+        Bytes of the rows that were delivered; for text and lists, a window's or row group's mean.
+    groups : int
+        Groups of rows that were read: row groups of a file that are read together, or record batches.
+        Reading ahead is included.
+    read_seconds : float
+        Time in which the thread read and decoded.
+    assemble_seconds : float
+        Time in which the thread converted, shuffled and copied rows.
+    reader_waited, consumer_waited : float
+        Seconds in which the thread waited for the consumer, because enough batches were ready, and the
+        consumer for the thread, because no batch was ready.
+    seconds : float
+        Time from the start of an iterator to its last batch, of all iterators.
+    ready : int
+        Batches that are ready now.
+    buffers : int
+        Buffers of windows that were allocated; they are used again.
+    skipped : tuple of Skipped
+        Groups that could not be read.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> loader = zc.loader({"x": np.arange(10.0)}, to="numpy", batch=4)
+    >>> print(loader.stats())
+    No batch has been delivered.
+    >>> batches = list(loader)
+    >>> loader.stats().batches, loader.stats().rows, loader.stats().nbytes
+    (3, 10, 80)
+    """
+
+    batches: int = 0
+    rows: int = 0
+    nbytes: int = 0
     groups: int = 0
-    skipped: list[Skipped] = field(default_factory=list)
+    read_seconds: float = 0.0
+    assemble_seconds: float = 0.0
+    reader_waited: float = 0.0
+    consumer_waited: float = 0.0
+    seconds: float = 0.0
+    ready: int = 0
+    buffers: int = 0
+    skipped: tuple[Skipped, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.batches:
+            text = "No batch has been delivered."
+        else:
+            rate = self.rows / self.seconds if self.seconds else 0.0
+            text = f"{self.batches:,} batches, {self.rows:,} rows at {rate:,.0f} rows/s. {self._bottleneck()}"
+        if self.skipped:
+            rows = sum(group.rows for group in self.skipped)
+            groups = f"{len(self.skipped):,} group{'s' * (len(self.skipped) != 1)}"
+            text += f" {groups} with {rows:,} rows could not be read."
+        return text
+
+    def _bottleneck(self) -> str:
+        share = self.consumer_waited / self.seconds if self.seconds else 0.0
+        if share < _WAITS:
+            return (
+                f"The consumer waited {share:.0%} of the time, and the reader {self.reader_waited:,.1f} s: "
+                "the loader is not the bottleneck."
+            )
+        parts = {"reading and decoding": self.read_seconds, "assembling batches": self.assemble_seconds}
+        slowest = max(parts, key=lambda part: parts[part])
+        return (
+            f"The consumer waited {share:.0%} of the time: {slowest} is the bottleneck "
+            f"(reading {self.read_seconds:,.1f} s, assembling {self.assemble_seconds:,.1f} s)."
+        )
+
+
+class Delivered:
+    """What one iterator has delivered; its consumer's thread alone writes it.
+
+    It refers to the prefetcher's channel only: dropping the iterator ends the thread.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.batches = self.rows = self.nbytes = 0
+        self.began = self.last = time.perf_counter()
+
+    def add(self, chunk: Chunk, cut: Cut) -> None:
+        """Count a batch."""
+        rows = chunk.rows_of(cut)
+        self.batches += 1
+        self.rows += rows
+        self.nbytes += int(rows * chunk.row_bytes)
+        self.last = time.perf_counter()
+
+
+class Counters:
+    """Counts of one loader, in all of its iterators. Their pickle is empty."""
+
+    def __init__(self) -> None:
+        self._lock = forks.lock()
+        self.groups = 0
+        self.skipped: list[Skipped] = []
+        self._read_seconds = self._make_seconds = 0.0
+        self._iterators: list[Delivered] = []
+        self._ended = LoaderStats()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Counters, ()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Count one read and its time."""
+        """Count the time of one read."""
         began = time.perf_counter()
         try:
             yield
         finally:
-            self.read_seconds += time.perf_counter() - began
+            with self._lock:
+                self._read_seconds += time.perf_counter() - began
+
+    def count_group(self) -> None:
+        """Count a group that was read."""
+        with self._lock:
             self.groups += 1
 
     def skip(self, group: Group, error: ReadError) -> None:
         """Count a group that could not be read."""
-        self.skipped.append(Skipped(group.file, group.number, group.rows, str(error)))
+        with self._lock:
+            self.skipped.append(Skipped(group.file, group.number, group.rows, str(error)))
+
+    def timed(self, chunks: Callable[..., Generator[Any]]) -> Callable[..., Generator[Any]]:
+        """Return a function with the same chunks, which counts the time in which they are made."""
+
+        def make(*arguments: Any) -> Generator[Any]:
+            made = chunks(*arguments)
+            try:
+                while True:
+                    began = time.perf_counter()
+                    chunk = next(made, None)
+                    with self._lock:
+                        self._make_seconds += time.perf_counter() - began
+                    if chunk is None:
+                        return
+                    yield chunk
+                    del chunk  # the consumer alone keeps it
+            finally:
+                made.close()
+
+        return make
+
+    def attach(self, delivered: Delivered) -> None:
+        """Count an iterator too."""
+        with self._lock:
+            ended = [each for each in self._iterators if each.channel.is_closed]
+            self._ended = _sum(self._ended, ended)
+            self._iterators = [each for each in self._iterators if each not in ended]
+            self._iterators.append(delivered)
+
+    def stats(self, buffers: int) -> LoaderStats:
+        """Return the counts up to now."""
+        with self._lock:
+            return _sum(self._ended, self._iterators)._replace(
+                groups=self.groups,
+                read_seconds=self._read_seconds,
+                assemble_seconds=max(0.0, self._make_seconds - self._read_seconds),
+                ready=sum(each.channel.depth for each in self._iterators),
+                buffers=buffers,
+                skipped=tuple(self.skipped),
+            )
+
+
+def _sum(stats: LoaderStats, iterators: list[Delivered]) -> LoaderStats:
+    """Return the counts with those of some iterators added."""
+    waits = [each.channel.waited for each in iterators]
+    return stats._replace(
+        batches=stats.batches + sum(each.batches for each in iterators),
+        rows=stats.rows + sum(each.rows for each in iterators),
+        nbytes=stats.nbytes + sum(each.nbytes for each in iterators),
+        reader_waited=stats.reader_waited + sum(wait[0] for wait in waits),
+        consumer_waited=stats.consumer_waited + sum(wait[1] for wait in waits),
+        seconds=stats.seconds + sum(each.last - each.began for each in iterators),
+    )

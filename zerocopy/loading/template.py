@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,7 @@ class Template:
 
     def __init__(self, tree: Any, in_order: bool) -> None:
         self._tree = tree
-        leaves = [(path, leaf) for path, leaf in _leaves(tree) if not _is_constant(path)]
+        leaves = _leaves(tree)
         if not in_order:
             leaves.sort(key=lambda leaf: -leaf[1].dtype.itemsize)
         fields, offset = [], 0
@@ -97,7 +97,7 @@ class Template:
         if self._names is not None:
             return {name: arrays[place] for name, place in zip(self._names, self._places, strict=True)}
         by_path = {field.path: array for field, array in zip(self.fields, arrays, strict=True)}
-        return rebuild(self._tree, lambda leaf, path: by_path.get(path, leaf))
+        return _replaced(self._tree, lambda leaf, path: by_path[path])
 
     def with_constants(self, convert: Callable[[Any], Any]) -> Template:
         """Return the template with the categories of its codes converted."""
@@ -105,27 +105,74 @@ class Template:
             return self
         result = object.__new__(Template)
         result.__dict__.update(self.__dict__)
-        result._tree = rebuild(self._tree, lambda leaf, path: convert(leaf) if _is_constant(path) else leaf)
+        result._tree = _with_categories(
+            self._tree, lambda part: rebuild(part, lambda leaf, path: convert(leaf))
+        )
         return result
 
 
-def has_fixed_rows(tree: Any) -> bool:
-    """Whether each row has the same number of bytes: no text, no lists."""
+class SharedCategories:
+    """Converts batches of tables whose codes have the same categories: one object for all batches."""
+
+    def __init__(self, convert: Callable[[Any], Any], empty: Any) -> None:
+        """`empty` is a batch without rows, with the categories."""
+        self._convert = convert
+        self._categories = {
+            name: part.categories
+            for name, column in empty.items()
+            if isinstance(part := column.values if isinstance(column, Masked) else column, Encoded)
+            and part.categories is not None
+        }
+
+    def __call__(self, content: Any) -> Any:
+        """Return a batch."""
+        batch = self._convert(content)
+        for name, categories in self._categories.items():
+            batch[name] = _with_categories(batch[name], lambda old, shared=categories: shared)  # type: ignore[misc]
+        return batch
+
+
+def has_fixed_rows(tree: Any, inner: bool = False) -> bool:
+    """Whether each row has the same number of bytes: no text, no lists.
+
+    Codes within structs have the words of their row group, so their batches are converted one by one.
+    """
     if isinstance(tree, dict):
-        return all(has_fixed_rows(part) for part in tree.values())
+        return all(has_fixed_rows(part, inner) for part in tree.values())
     if isinstance(tree, Masked):
-        return has_fixed_rows(tree.values)
+        return has_fixed_rows(tree.values, inner)
     if isinstance(tree, Encoded):
-        return tree.offsets is None and has_fixed_rows(tree.values)
+        if tree.offsets is not None or (inner and tree.categories is not None):
+            return False
+        return has_fixed_rows(tree.values, inner=True)
     return isinstance(tree, np.ndarray) and not tree.dtype.hasobject
 
 
 def _leaves(tree: Any) -> list[tuple[str, Any]]:
+    """Return the arrays of a result that have rows: not the categories of codes, which batches share."""
     leaves: list[tuple[str, Any]] = []
-    rebuild(tree, lambda leaf, path: leaves.append((path, leaf)))
+    _replaced(tree, lambda leaf, path: leaves.append((path, leaf)))
     return leaves
 
 
-def _is_constant(path: str) -> bool:
-    """Whether a leaf is part of the categories of codes, which all batches share."""
-    return ".categories" in path
+def _replaced(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any:
+    """Return the same result with ``leaf(array, path)`` in place of arrays that have rows."""
+    if isinstance(tree, dict):
+        return {name: _replaced(part, leaf, f"{path}[{name!r}]") for name, part in tree.items()}
+    if isinstance(tree, Masked):
+        values = _replaced(tree.values, leaf, path + ".values")
+        return Masked(values, leaf(tree.mask, path + ".mask"))
+    if isinstance(tree, Encoded):
+        return replace(tree, values=_replaced(tree.values, leaf, path + ".values"))
+    return leaf(tree, path)
+
+
+def _with_categories(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """Return the same result with ``change(categories)`` in place of the categories of columns of codes."""
+    if isinstance(tree, dict):
+        return {name: _with_categories(part, change) for name, part in tree.items()}
+    if isinstance(tree, Masked):
+        return Masked(_with_categories(tree.values, change), tree.mask)
+    if isinstance(tree, Encoded):
+        return tree if tree.categories is None else replace(tree, categories=change(tree.categories))
+    return tree

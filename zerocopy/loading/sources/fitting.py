@@ -97,7 +97,7 @@ def _cast(column: Any, field: Any, place: str) -> Any:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         why = f"column {field.name!r} is {column.type}, which cannot be cast to {field.type}: {error}"
         fix = "pass a type that holds all values in schema="
-        raise LossyConversionError(f"reading {place}", why, fix, code="value-range") from error
+        raise LossyConversionError(f"reading {place}", why, fix, code="lossy-cast") from error
 
 
 def fitted(source: Dataset | Stream, columns: Sequence[Hashable] | None, schema: Any) -> Dataset | Stream:

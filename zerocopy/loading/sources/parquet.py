@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -28,6 +29,8 @@ class ParquetFiles(Dataset):
     Reading releases the GIL; Arrow decodes the columns of a row group in its own threads. One file is open
     at a time. Files are not mapped into memory: truncating a mapped file ends the process.
     """
+
+    _dictionary_names: Sequence[str] = ()
 
     def __init__(self, files: Files, columns: Sequence[Hashable] | None, schema: Any = None) -> None:
         self.name = f"{len(files)} Parquet file{'s' * (len(files) != 1)}"
@@ -152,8 +155,36 @@ class ParquetFiles(Dataset):
             self.close()
             self._files.check(file)
             handle = self._files.open(file)
-            self._open = (file, pq.ParquetFile(handle, metadata=self._metadata[file]), handle)
+            names = self._dictionary_names
+            reader = pq.ParquetFile(handle, metadata=self._metadata[file], read_dictionary=names)
+            self._open = (file, reader, handle)
         return self._open[1]
+
+    def select(self, columns: Sequence[str]) -> ParquetFiles:
+        """Return the same files with some of the columns, which alone are read."""
+        import pyarrow as pa
+
+        selected = copy.copy(self)
+        selected.schema = pa.schema([self.schema.field(name) for name in columns])
+        return selected
+
+    def with_dictionaries(self, columns: Sequence[str]) -> ParquetFiles:
+        """Return the same files with columns of text as dictionaries: Arrow decodes each word once."""
+        import pyarrow as pa
+
+        result = copy.copy(self)
+        texts = (pa.string(), pa.large_string())
+        for place, field in enumerate(self.schema):
+            types = [schema.field(field.name).type for schema in self._schemas if field.name in schema.names]
+            if (
+                field.name in columns
+                and len(types) == len(self._schemas)
+                and {*types, field.type} <= {*texts}
+            ):
+                type_ = pa.dictionary(pa.int32(), field.type)
+                result.schema = result.schema.set(place, field.with_type(type_))
+                result._dictionary_names = [*result._dictionary_names, field.name]
+        return result
 
     def fingerprint(self) -> str:
         """Return a digest of the files and of their row groups."""

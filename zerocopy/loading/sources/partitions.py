@@ -18,15 +18,15 @@ def partition_values(files: Files) -> list[dict[str, Any]]:
     depth = len(files.base)
     if not files.base or not any("=" in os.path.dirname(path[depth:]) for path in files.paths):
         return [{} for _ in files.paths]
-    found = ds.dataset(
+    data = ds.dataset(
         files.paths,
         format="parquet",
         filesystem=files.filesystem,
         partitioning="hive",
         partition_base_dir=files.base,
     )
-    values = {each.path: ds.get_partition_keys(each.partition_expression) for each in found.get_fragments()}
-    schema = found.schema
+    values = {each.path: ds.get_partition_keys(each.partition_expression) for each in data.get_fragments()}
+    schema = data.schema
     return [
         {
             name: pa.scalar(values[path][name], schema.field(name).type)
