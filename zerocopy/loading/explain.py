@@ -364,7 +364,7 @@ def _notes(source: Dataset | Stream, options: LoaderOptions, plan: BatchPlan) ->
         notes.append("the bytes of text and lists are not known before they are read")
     if source.dictionaries:
         notes.append(f"text is read as codes: {', '.join(source.dictionaries)}")
-    return tuple(notes)
+    return (*notes, *plan.warnings)
 
 
 def _verdict(column: ColumnPlan) -> str:
