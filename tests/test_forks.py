@@ -111,6 +111,8 @@ LOCKS = {
 FREE_OF_FORKS = {
     # Each belongs to one call of `threads.run`, whose thread waits in it and does not fork.
     "layout/threads.py": {"Event", "Lock", "ThreadPoolExecutor"},
+    # It belongs to one call, which reads the metadata of files and does not fork.
+    "loading/sources/parquet.py": {"ThreadPoolExecutor"},
     # Each belongs to one iterator, which refuses to work in a forked child before it waits.
     "loading/prefetcher.py": {"Condition", "RLock"},
 }

@@ -11,11 +11,13 @@ from collections.abc import Iterable
 import pytest
 from helpers.paths import ROOT
 
-FILES = ("values", "dtype", "semantics", "routes", "streams", "memory", "hazards")
+FILES = ("values", "dtype", "semantics", "routes", "streams", "memory", "hazards", "loader")
 
 #: Tests that stand-ins cannot run, and why.
 EXCLUDED = {
     "test_gpu_streams.py::test_no_sync_stream_reads_old_values": "no work is asynchronous",
+    "test_gpu_loader.py::test_loader_host_memory_is_page_locked": "no memory is page-locked",
+    "test_gpu_loader.py::test_loader_copies_overlap_with_kernels": "no work is asynchronous",
     "test_gpu_memory.py::test_interpreter_exits_with_live_arrays": "runs a process without stand-ins",
     "test_gpu_hazards.py::test_jax_exports_without_synchronisation": "runs a process without stand-ins",
     "test_gpu_hazards.py::test_earlier_device_error_is_raised_by_the_transfer": "no device that can fail",
@@ -37,7 +39,7 @@ SKIPS = (
 
 
 #: Least number of tests, including those skipped for a missing dtype.
-AT_LEAST = 1691
+AT_LEAST = 1714
 
 
 def run(*arguments: str) -> tuple[int, dict[str, int]]:

@@ -67,7 +67,7 @@ def in_order(plan: BatchPlan, read: Reader, grid: Grid) -> Iterator[Chunk]:
     end = run.first
     stop = -1 if run.end < 0 else run.start + run.end
     for part in read(run.start + run.first, stop, stop):
-        content, begin = part.content, part.position - run.start
+        content, begin = _prepared(plan, part.content), part.position - run.start
         end = begin + part.rows
         head = min(-(-begin // batch) * batch, end)  # the end of the batch that has begun
         tail = max(end // batch * batch, head)  # the start of the batch that the next part continues
@@ -86,10 +86,18 @@ def in_order(plan: BatchPlan, read: Reader, grid: Grid) -> Iterator[Chunk]:
     yield from _joined(plan, pending, grid, end)
 
 
+def _prepared(plan: BatchPlan, content: Any) -> Any:
+    """Return rows as arrays by path, if batches are made of arrays: once for all batches of a group."""
+    if content is None or plan.template is None:
+        return content
+    paths = [field.path for field in plan.fields]
+    return dict(zip(paths, plan.to_arrays(content), strict=True))
+
+
 def _chunk(plan: BatchPlan, cuts: Sequence[Cut], content: Any) -> Chunk:
     if plan.template is None:
         return TableChunk(plan, cuts, content)
-    return ColumnChunk(plan, cuts, plan.to_arrays(content))
+    return ColumnChunk(plan, cuts, list(content.values()))
 
 
 def _joined(plan: BatchPlan, pending: list[Any], grid: Grid, end: int) -> Iterator[Chunk]:
@@ -97,13 +105,7 @@ def _joined(plan: BatchPlan, pending: list[Any], grid: Grid, end: int) -> Iterat
     rows = sum(map(count_rows, pending))
     if not grid.accepts(rows):
         return
-    cuts = [Cut(0, rows, grid.done(end))]
-    if plan.template is None:
-        yield TableChunk(plan, cuts, concatenate(pending))
-        return
-    parts = [plan.to_arrays(content) for content in pending]
-    arrays = [np.concatenate(pieces) if len(parts) > 1 else pieces[0] for pieces in zip(*parts, strict=True)]
-    yield ColumnChunk(plan, cuts, arrays)
+    yield _chunk(plan, [Cut(0, rows, grid.done(end))], concatenate(pending))
 
 
 class Windows:

@@ -9,6 +9,8 @@ import numpy as np
 
 from zerocopy._engine.plan_for import plan_for
 from zerocopy._engine.target import resolve
+from zerocopy.loading.buffers import empty_columns
+from zerocopy.loading.device import DeviceCopies, device_copies
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.template import SharedCategories, Template, has_fixed_rows
 from zerocopy.source import Array
@@ -22,6 +24,8 @@ class BatchPlan:
     template : Template or None
         The arrays of a batch. None: each batch is converted from an Arrow table, because the target is a
         table framework, or because a column has no fixed number of bytes in a row.
+    copies : DeviceCopies or None
+        Copies batches to a device in advance.
     is_matrix : bool
         Whether a batch is one tensor.
     explain_batch, explain_host, explain_array : callable
@@ -38,6 +42,7 @@ class BatchPlan:
         self.is_matrix = options.is_matrix
         self.template: Template | None = None
         self._to_leaf = plan_for(np.ndarray, options.to, **options.placement)
+        self.copies: DeviceCopies | None = None
         self.explain_array = self._to_leaf.explain
         if resolve(options.to).kind != "tensor":
             return
@@ -47,6 +52,7 @@ class BatchPlan:
         if has_fixed_rows(tree):
             self.template = Template(tree, in_order=self.is_matrix)
             self._result = self.template.with_constants(self._to_leaf)
+            self.copies = device_copies(options, self.template)
         elif options.is_encoded:
             self.to_target = SharedCategories(converter, empty)
 
@@ -55,6 +61,11 @@ class BatchPlan:
         """The arrays of a batch, if it has a template."""
         return self.template.fields if self.template is not None else ()
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Notes of ``explain``: why host memory is not page-locked."""
+        return self.copies.memory.warnings if self.copies is not None else ()
+
     def to_arrays(self, content: Any) -> list[Array]:
         """Return the arrays of some rows on the host, in the order of the fields; aliases where possible."""
         assert self.template is not None
@@ -62,9 +73,21 @@ class BatchPlan:
 
     def from_arrays(self, arrays: Sequence[Array]) -> Any:
         """Return a batch of columns from its arrays on the host."""
-        return self._result.build([self._to_leaf(array) for array in arrays])
+        return self._result.build(self._place(arrays))
 
     def from_matrix(self, rows: Array) -> Any:
         """Return a batch from rows of a buffer: uint8 of shape (rows, pitch)."""
         dtype = self.fields[0].dtype
-        return self._to_leaf(rows.view(dtype))
+        return self._place([rows.view(dtype)])[0]
+
+    def empty_columns(self, rows: int) -> list[Array]:
+        """Return uninitialised arrays of some rows on the host, in the order of the fields."""
+        likes = [((rows, *field.shape), field.dtype) for field in self.fields]
+        if self.copies is not None:
+            return self.copies.host_arrays(likes)
+        return empty_columns(likes)
+
+    def _place(self, arrays: Sequence[Array]) -> list[Any]:
+        if self.copies is not None:
+            return self.copies.place(arrays)
+        return [self._to_leaf(array) for array in arrays]

@@ -11,11 +11,7 @@ import numpy as np
 from zerocopy.layout.rows import read_rows
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.contents import count_rows, slice_rows
-from zerocopy.loading.template import Field
-from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.source import Array
-
-_ALIGNMENT = 64
 
 
 class Cut(NamedTuple):
@@ -126,24 +122,9 @@ class RowChunk(Chunk):
                 return None
         if self.plan.is_matrix:
             return self.plan.from_matrix(rows)
-        columns = _columns(self.plan.fields, len(rows))
+        columns = self.plan.empty_columns(len(rows))
         read_rows(rows, columns, [field.offset for field in self.plan.fields])
         return self.plan.from_arrays(columns)
-
-
-def _columns(fields: Sequence[Field], rows: int) -> list[Array]:
-    """Return uninitialised columns, each at a multiple of 64 bytes.
-
-    One allocation for all takes 2 us instead of 41 for 29 columns.
-    """
-    starts = [0]
-    for field in fields:
-        starts.append(starts[-1] + -(-field.nbytes * rows // _ALIGNMENT) * _ALIGNMENT)
-    memory = aligned_empty((starts[-1],), np.dtype(np.uint8))
-    return [
-        np.ndarray((rows, *field.shape), field.dtype, memory, start)
-        for field, start in zip(fields, starts, strict=False)
-    ]
 
 
 def table_bytes(table: Any) -> int:

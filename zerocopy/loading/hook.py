@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pkgutil
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocopy.framework import Framework
 from zerocopy.loading.dataset import Dataset, Stream
 
+if TYPE_CHECKING:
+    import numpy as np
+
 
 class LoadingHook:
     """Base class of the hooks that `Framework.loading_hook` names."""
+
+    #: Whether it has `empty` and `current_stream`. The loader then copies batches to a device in advance.
+    can_allocate = False
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
         """Return an object of the framework as rows to read; None if its Arrow stream serves.
@@ -27,6 +33,18 @@ class LoadingHook:
     def worker(self) -> tuple[int, int]:
         """Return the number of this worker process of the framework, and the number of all."""
         return 0, 1
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], index: int) -> tuple[Any, int]:
+        """Return an uninitialised row-major array of a CUDA device, and its address.
+
+        Its memory belongs to the device's current stream: the framework uses it again, after the array is
+        dropped, in the order of that stream.
+        """
+        raise NotImplementedError
+
+    def current_stream(self, index: int) -> int:
+        """Return the current stream of a CUDA device in this thread, by DLPack's number."""
+        raise NotImplementedError
 
 
 def hook_of(framework: Framework | None) -> LoadingHook:

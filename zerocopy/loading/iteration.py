@@ -8,7 +8,9 @@ from functools import partial
 from typing import Any
 
 from zerocopy import forks
+from zerocopy.loading.ahead import Ahead, Step
 from zerocopy.loading.chunks import Chunk
+from zerocopy.loading.device import DeviceCopies
 from zerocopy.loading.portion import Portion
 from zerocopy.loading.prefetcher import Prefetcher
 from zerocopy.loading.state import Progress
@@ -39,6 +41,8 @@ class BatchIterator:
         Number of batches that the thread makes in advance.
     tracker : Tracker
         Its progress is replaced with each batch, and at the end of an epoch.
+    copies : DeviceCopies, optional
+        Copies batches to a device in advance.
     """
 
     def __init__(
@@ -47,12 +51,14 @@ class BatchIterator:
         epochs: Iterable[tuple[Portion, int]],
         ahead: int,
         tracker: Tracker,
+        copies: DeviceCopies | None = None,
     ) -> None:
         self._tracker = tracker
+        self._ahead = None if copies is None else Ahead(copies)
         self._lock = forks.lock()
         self._item: _Item | None = None
         self.prefetcher = Prefetcher(partial(_all_chunks, chunks, epochs), ahead)
-        self.counts = Delivered(self.prefetcher)
+        self.counts = Delivered(self.prefetcher.channel)
 
     def __iter__(self) -> BatchIterator:
         return self
@@ -61,27 +67,34 @@ class BatchIterator:
         with self._lock:
             self.prefetcher.check_process()
             while True:
-                item = self._item
-                if item is None:
-                    item = self._item = self.prefetcher.first()
-                    if item is None:
-                        raise StopIteration
-                batch = None
-                if item.chunk is not None and item.delivered < item.batches:
-                    cut = item.chunk.cuts[item.delivered]
-                    batch = item.chunk.batch(cut)
-                    item.delivered += 1
-                    if batch is not None:
-                        self.counts.add(item.chunk, cut)
-                    self._track(item, cut.done)
-                elif item.chunk is None:
-                    self._track(item, self._done_at_end(item.portion))
-                if item.delivered >= item.batches:
-                    # The chunk's memory is used again as soon as the consumer drops its batches.
-                    self._item = None
-                    self.prefetcher.drop_first()
+                if self._ahead is None:
+                    step, batch = self._make()
+                else:
+                    step, batch = self._ahead.next(self._make, self._is_ready)
+                self._track(step, batch)
                 if batch is not None:
                     return batch
+
+    def _make(self) -> tuple[Step, Any]:
+        """Make the next batch; wait for the thread. An error leaves the position as it is."""
+        item = self._item
+        if item is None:
+            item = self._item = self.prefetcher.first()
+            if item is None:
+                raise StopIteration
+        cut = item.chunk.cuts[item.made] if item.chunk is not None and item.made < item.batches else None
+        step = Step(item.portion, item.chunk, cut)
+        batch = step.batch()
+        item.made += 1
+        if item.made >= item.batches:
+            # The chunk's memory is used again as soon as the consumer drops its batches.
+            self._item = None
+            self.prefetcher.drop_first()
+        return step, batch
+
+    def _is_ready(self) -> bool:
+        """Whether `_make` does not wait."""
+        return self._item is not None or self.prefetcher.depth > 0
 
     def _done_at_end(self, portion: Portion) -> int:
         """Return the number of batches of an epoch, of which the last ones may have been skipped."""
@@ -90,23 +103,33 @@ class BatchIterator:
             return batches
         return progress.done if progress.portion.epoch == portion.epoch else 0  # a stream
 
-    def _track(self, item: _Item, done: int) -> None:
-        tracker = self._tracker
-        tracker.progress = Progress(item.portion, done, tracker.progress.until)
+    def _track(self, step: Step, batch: Any) -> None:
+        """Count a batch that is delivered, or the end of an epoch."""
+        if step.chunk is not None and step.cut is not None:
+            done = step.cut.done
+            if batch is not None:
+                self.counts.add(step.chunk, step.cut)
+        elif step.chunk is None:
+            done = self._done_at_end(step.portion)
+        else:
+            return  # a chunk without batches
+        self._tracker.progress = Progress(step.portion, done, self._tracker.progress.until)
 
     def close(self) -> None:
         """End the reader's thread; the loader's state keeps the position."""
+        if self._ahead is not None:
+            self._ahead.clear()
         self.prefetcher.close()
         self._item = None
 
 
 class _Item:
-    """A chunk of an epoch, and how many of its batches were delivered; or the end of an epoch."""
+    """A chunk of an epoch, and how many of its batches were made; or the end of an epoch."""
 
     def __init__(self, portion: Portion, chunk: Chunk | None) -> None:
         self.portion, self.chunk = portion, chunk
         self.batches = 0 if chunk is None else chunk.batches
-        self.delivered = 0
+        self.made = 0
 
 
 def _all_chunks(

@@ -106,7 +106,8 @@ class Loader:
             # The iterator's tracker refers to neither the iterator nor its thread.
             tracker = Tracker(progress)
             chunks = self._counters.timed(self._chunks)
-            batches = BatchIterator(chunks, self._epochs(progress), self._options.prefetch, tracker)
+            epochs, ahead = self._epochs(progress), self._options.prefetch
+            batches = BatchIterator(chunks, epochs, ahead, tracker, self._plan.copies)
             self._counters.attach(batches.counts)
             self._tracker, self._is_begun = tracker, True
         return batches
@@ -230,8 +231,12 @@ class Loader:
 
     def _buffers_of(self, rows: int) -> BufferCache:
         """Return the buffers of windows of so many rows."""
-        if self._buffers is None or self._buffers.nbytes != rows * self._pitch:
-            self._buffers = BufferCache(rows * self._pitch)
+        nbytes, copies = rows * self._pitch, self._plan.copies
+        if self._buffers is None or self._buffers.nbytes != nbytes:
+            if copies is not None and self._plan.is_matrix:
+                self._buffers = copies.window_cache(nbytes)  # its rows are copied to the device
+            else:
+                self._buffers = BufferCache(nbytes)
         return self._buffers
 
     # -- reports --------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from zerocopy.loading.errors import LoaderIterationError
 #: Seconds that `close` waits for the thread. A read that takes longer ends the thread when it returns.
 PATIENCE = 10.0
 
-_live: weakref.WeakSet[_Channel] = weakref.WeakSet()
+_live: weakref.WeakSet[Channel] = weakref.WeakSet()
 
 
-class _Channel:
+class Channel:
     """The state that the consumer and the thread share; the thread holds no reference to the consumer."""
 
     def __init__(self, ahead: int) -> None:
@@ -33,13 +33,28 @@ class _Channel:
         self.error: BaseException | None = None
         self.thread: threading.Thread | None = None
         self.pid = os.getpid()
-        #: Seconds that the thread waited for the consumer, and the consumer for the thread.
         self.reader_waited = self.consumer_waited = 0.0
 
     @property
     def weight(self) -> int:
         """Number of batches of the items that the consumer has not begun."""
         return sum(item.batches for item in self.items if item is not self.begun)
+
+    @property
+    def depth(self) -> int:
+        """Number of batches that are ready."""
+        with self.changed:
+            return self.weight
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the thread has been ended, or has made all items and they were taken."""
+        return self.stopped or (self.ended and not self.items)
+
+    @property
+    def waited(self) -> tuple[float, float]:
+        """Seconds that the thread waited for the consumer, and the consumer for the thread."""
+        return self.reader_waited, self.consumer_waited
 
     def is_full(self) -> bool:
         """Whether the thread waits; ends of epochs have no batches, and are limited too."""
@@ -81,7 +96,7 @@ class Prefetcher:
 
     def __init__(self, items: Callable[[], Iterator[Any]], ahead: int) -> None:
         """Start a thread that iterates over ``items()``; each item has a number of ``batches``."""
-        self._channel = channel = _Channel(ahead)
+        self.channel = channel = Channel(ahead)
         thread = threading.Thread(target=_run, args=(channel, items), name="zerocopy-loader", daemon=True)
         channel.thread = thread
         _live.add(channel)
@@ -92,23 +107,16 @@ class Prefetcher:
     @property
     def depth(self) -> int:
         """Number of batches that are ready."""
-        with self._channel.changed:
-            return self._channel.weight
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the thread has been ended, or has made all items and they were taken."""
-        channel = self._channel
-        return channel.stopped or (channel.ended and not channel.items)
+        return self.channel.depth
 
     @property
     def waited(self) -> tuple[float, float]:
         """Seconds that the thread waited for the consumer, and the consumer for the thread."""
-        return self._channel.reader_waited, self._channel.consumer_waited
+        return self.channel.waited
 
     def check_process(self) -> None:
         """Raise `LoaderIterationError` in a forked child, where the thread does not exist."""
-        if os.getpid() != self._channel.pid:
+        if os.getpid() != self.channel.pid:
             raise LoaderIterationError(
                 "next(batches)",
                 "the iterator was created before a fork, and its thread is not in this process",
@@ -128,7 +136,7 @@ class Prefetcher:
             What the thread raised after the items before it, or `LoaderIterationError` in a forked child.
         """
         self.check_process()
-        channel = self._channel
+        channel = self.channel
         with channel.changed:
             if not channel.items and not channel.ended and not channel.stopped:
                 began = time.perf_counter()
@@ -154,7 +162,7 @@ class Prefetcher:
 
     def drop_first(self) -> None:
         """Drop the item that `first` returned."""
-        channel = self._channel
+        channel = self.channel
         with channel.changed:
             if channel.items and channel.items[0] is channel.begun:
                 channel.items.popleft()
@@ -166,7 +174,7 @@ class Prefetcher:
         self._finalizer()
 
 
-def _run(channel: _Channel, make_items: Callable[[], Iterator[Any]]) -> None:
+def _run(channel: Channel, make_items: Callable[[], Iterator[Any]]) -> None:
     """Make items until the channel is stopped; an error reaches the consumer after the items before it."""
     items: Any = iter(())
     try:
@@ -195,7 +203,7 @@ def _run(channel: _Channel, make_items: Callable[[], Iterator[Any]]) -> None:
             channel.changed.notify_all()
 
 
-def _wait_for_room(channel: _Channel) -> bool:
+def _wait_for_room(channel: Channel) -> bool:
     """Wait until fewer batches are ready than the limit; return False if the channel is stopped."""
     with channel.changed:
         if channel.is_full():

@@ -13,6 +13,7 @@ from zerocopy.loading.errors import ReadError
 
 if TYPE_CHECKING:
     from zerocopy.loading.chunks import Chunk, Cut
+    from zerocopy.loading.prefetcher import Channel
 
 #: The consumer's share of waiting from which reading is the bottleneck.
 _WAITS = 0.05
@@ -124,10 +125,13 @@ class LoaderStats(NamedTuple):
 
 
 class Delivered:
-    """What one iterator has delivered; its consumer's thread alone writes it."""
+    """What one iterator has delivered; its consumer's thread alone writes it.
 
-    def __init__(self, prefetcher: Any) -> None:
-        self.prefetcher = prefetcher
+    It refers to the prefetcher's channel only: dropping the iterator ends the thread.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
         self.batches = self.rows = self.nbytes = 0
         self.began = self.last = time.perf_counter()
 
@@ -197,7 +201,7 @@ class Counters:
     def attach(self, delivered: Delivered) -> None:
         """Count an iterator too."""
         with self._lock:
-            ended = [each for each in self._iterators if each.prefetcher.is_closed]
+            ended = [each for each in self._iterators if each.channel.is_closed]
             self._ended = _sum(self._ended, ended)
             self._iterators = [each for each in self._iterators if each not in ended]
             self._iterators.append(delivered)
@@ -209,7 +213,7 @@ class Counters:
                 groups=self.groups,
                 read_seconds=self._read_seconds,
                 assemble_seconds=max(0.0, self._make_seconds - self._read_seconds),
-                ready=sum(each.prefetcher.depth for each in self._iterators),
+                ready=sum(each.channel.depth for each in self._iterators),
                 buffers=buffers,
                 skipped=tuple(self.skipped),
             )
@@ -217,7 +221,7 @@ class Counters:
 
 def _sum(stats: LoaderStats, iterators: list[Delivered]) -> LoaderStats:
     """Return the counts with those of some iterators added."""
-    waits = [each.prefetcher.waited for each in iterators]
+    waits = [each.channel.waited for each in iterators]
     return stats._replace(
         batches=stats.batches + sum(each.batches for each in iterators),
         rows=stats.rows + sum(each.rows for each in iterators),

@@ -10,11 +10,14 @@ from __future__ import annotations
 import gc
 import importlib.machinery
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from helpers.gpu_stand_ins import cupy, jax, numba, torch
 from helpers.gpu_stand_ins.memory import Devices
+from helpers.queue_driver import QueueDriver
 from zerocopy.protocols import cuda_driver
 
 
@@ -54,4 +57,14 @@ def _replace_driver_queries(devices: Devices) -> None:
     cuda_driver.missing = lambda: None
     cuda_driver.count = lambda: devices.count
     cuda_driver.ordinal = devices.ordinal
-    cuda_driver.on_device = devices.on
+    # The loader calls the driver itself. Work on the stand-ins' streams, the consumers', runs at once.
+    driver = QueueDriver()
+    driver.own_streams_alone = True
+
+    @contextmanager
+    def on_device(index: int) -> Iterator[QueueDriver]:
+        with devices.on(index):
+            yield driver
+
+    cuda_driver.on_device, cuda_driver.hold = on_device, lambda device: None
+    cuda_driver.driver = lambda: driver

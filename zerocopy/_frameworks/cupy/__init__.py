@@ -34,6 +34,7 @@ class CuPy(Framework):
     aliases = ("cp",)
     types = ("ndarray",)
     pool_hook = "zerocopy._frameworks.cupy.pool:CuPyHook"
+    loading_hook = "zerocopy._frameworks.cupy.loading:CuPyLoading"
     root_modules = ("cupy",)
     distribution = "cupy-cuda13x"  # "pip install cupy" builds from source
     install_hint = _INSTALL

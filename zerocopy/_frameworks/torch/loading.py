@@ -1,14 +1,25 @@
-"""torch's ``DataLoader`` around the loader: its base class, and its worker processes."""
+"""PyTorch's part of ``zerocopy.loader``: the ``DataLoader``, and tensors of a device."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
+import numpy as np
+
+from zerocopy import registry
+from zerocopy.device import LEGACY_DEFAULT_STREAM
+from zerocopy.dtype import from_numpy
 from zerocopy.loading.hook import LoadingHook
 
 
 class TorchLoading(LoadingHook):
-    """A loader of tensors is an ``IterableDataset``, of which each worker delivers a part."""
+    """A loader of tensors is an ``IterableDataset``, of which each worker delivers a part.
+
+    Tensors of a device belong to torch's caching allocator and to torch's current stream.
+    """
+
+    can_allocate = True
 
     def bases(self) -> tuple[type, ...]:
         """Return ``IterableDataset``, which the ``DataLoader`` requires of a data set without indices."""
@@ -21,3 +32,15 @@ class TorchLoading(LoadingHook):
         data = sys.modules.get("torch.utils.data")
         info = data.get_worker_info() if data is not None else None
         return (0, 1) if info is None else (info.id, info.num_workers)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any], index: int) -> tuple[Any, int]:
+        torch = registry.by_name("torch").module()
+        known = from_numpy(dtype)
+        assert known is not None  # the plan of a batch has refused other types
+        with torch.cuda.device(index):
+            tensor = torch.empty(shape, dtype=getattr(torch, known.name), device=f"cuda:{index}")
+        return tensor, tensor.data_ptr()
+
+    def current_stream(self, index: int) -> int:
+        torch = registry.by_name("torch").module()
+        return torch.cuda.current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM

@@ -1,0 +1,186 @@
+"""``DeviceCopies``: copies batches to a CUDA device while the consumer uses earlier ones.
+
+The order of one batch:
+
+1. Its arrays are written to page-locked host memory.
+2. The framework allocates the device's arrays, in the order of the consumer's current stream.
+3. The loader's own stream waits for the consumer's stream, because the allocator may return memory
+   that pending work of that stream still uses. Then the loader's stream copies, and an event marks the end.
+4. On delivery, the consumer's current stream waits for the event. The host does not wait.
+5. Host memory is used again after the event. Arrays that are dropped before delivery are kept until then too.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from zerocopy import forks
+from zerocopy._engine.target import resolve
+from zerocopy.errors import ZeroCopyError
+from zerocopy.framework import Framework
+from zerocopy.loading.buffers import BufferCache, is_staging
+from zerocopy.loading.hook import LoadingHook, hook_of
+from zerocopy.loading.locked_memory import LockedMemory
+from zerocopy.loading.options import LoaderOptions
+from zerocopy.loading.template import Template
+from zerocopy.protocols import cuda_driver
+from zerocopy.protocols.array_interface import ALIGNMENT, address
+from zerocopy.protocols.cuda_copies import CopyEvent, copy_stream, copy_to_device
+from zerocopy.source import Array
+
+#: Larger windows are not page-locked: their batches are copied to a page-locked buffer first.
+_LOCKED_WINDOW = 256 << 20
+
+
+@dataclass(eq=False, slots=True)
+class Transfer:
+    """The copies of one batch.
+
+    Attributes
+    ----------
+    event : CopyEvent
+        Marks the end of the copies.
+    stream : int
+        The consumer's stream, in whose order the arrays were allocated.
+    hosts : list of numpy.ndarray
+        What the copies read.
+    arrays : list
+        What the copies write, until the consumer has it.
+    """
+
+    event: CopyEvent
+    stream: int
+    hosts: list[Array]
+    arrays: list[Any]
+
+
+class DeviceCopies:
+    """Starts copies of batches to a device; used in the consumer's thread.
+
+    Attributes
+    ----------
+    ahead : int
+        Number of batches that are copied before the consumer asks for them.
+    memory : LockedMemory
+        Allocates page-locked memory.
+    """
+
+    def __init__(self, framework: Framework, device: int, template: Template, options: LoaderOptions) -> None:
+        self._framework, self._device = framework, device
+        self._hook: LoadingHook = hook_of(framework)
+        self.ahead = options.prefetch
+        self.memory = LockedMemory(device)
+        rounding = ALIGNMENT * (len(template.fields) + 1)
+        nbytes = options.batch * template.pitch + rounding
+        self._staging = BufferCache(nbytes, options.prefetch + 2, self.memory.allocate)
+        #: Several iterators of a loader, in several threads, use the copies.
+        self._lock = forks.lock()
+        self._started: deque[Transfer] = deque()
+        self._latest = threading.local()
+        weakref.finalize(self, _drain, self._started, os.getpid())
+
+    def window_cache(self, nbytes: int) -> BufferCache:
+        """Return buffers for windows whose rows are batches."""
+        return BufferCache(nbytes, allocate=self.memory.allocate if nbytes <= _LOCKED_WINDOW else None)
+
+    def host_arrays(self, likes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Array]:
+        """Return uninitialised page-locked arrays of some shapes and dtypes, for the columns of a batch."""
+        buffer, offset, arrays = self._staging.take(), 0, []
+        for shape, dtype in likes:
+            nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+            arrays.append(buffer[offset : offset + nbytes].view(dtype).reshape(shape))
+            offset += -(-nbytes // ALIGNMENT) * ALIGNMENT
+        return arrays
+
+    def place(self, arrays: Sequence[Array]) -> list[Any]:
+        """Return the arrays of one batch on the device, and start their copies; see `take_latest`."""
+        self._release(self.ahead + 2)
+        hosts = self._staged(arrays)
+        stream = copy_stream(self._device)
+        fresh = [self._empty(host) for host in hosts]
+        # After the allocation: what frees memory before it has already started its work.
+        consumer = self._hook.current_stream(self._device)
+        cuda_driver.order(consumer, stream, self._device)
+        transfer = Transfer(CopyEvent(self._device), consumer, hosts, [array for array, _ in fresh])
+        self._started.append(transfer)
+        try:
+            for host, (_, ptr) in zip(hosts, fresh, strict=True):
+                if host.nbytes:
+                    copy_to_device(ptr, address(host), host.nbytes, self._device, stream)
+        finally:
+            transfer.event.record(stream)
+        self._latest.transfer = transfer
+        return transfer.arrays
+
+    def take_latest(self) -> Transfer | None:
+        """Return the transfer of the last `place` of this thread, once; None if there was none."""
+        transfer: Transfer | None = getattr(self._latest, "transfer", None)
+        self._latest.transfer = None
+        return transfer
+
+    def deliver(self, transfer: Transfer) -> bool:
+        """Make the consumer's current stream wait for a transfer.
+
+        False if that stream is not the one in whose order the arrays were allocated: the framework's
+        allocator would not wait for work on it, so the batch must be copied again.
+        """
+        if self._hook.current_stream(self._device) != transfer.stream:
+            return False
+        transfer.event.delay(transfer.stream)
+        transfer.arrays = []
+        return True
+
+    def _staged(self, arrays: Sequence[Array]) -> list[Array]:
+        """Return the arrays in page-locked memory of the loader; others are copied to it."""
+        if all(is_staging(array) and array.flags.c_contiguous and array.dtype.isnative for array in arrays):
+            return list(arrays)
+        hosts = self.host_arrays([(array.shape, array.dtype.newbyteorder("=")) for array in arrays])
+        for host, array in zip(hosts, arrays, strict=True):
+            np.copyto(host, array)
+        return hosts
+
+    def _empty(self, host: Array) -> tuple[Any, int]:
+        try:
+            return self._hook.empty(host.shape, host.dtype, self._device)
+        except Exception as error:
+            if isinstance(error, MemoryError) or not self._framework.is_out_of_memory(error):
+                raise
+            raise MemoryError(f"device='cuda:{self._device}': {self._framework.name}: {error}") from error
+
+    def _release(self, limit: int) -> None:
+        """Drop finished transfers; wait for the oldest ones if more than `limit` are left."""
+        with self._lock:
+            while self._started and (len(self._started) > limit or self._started[0].event.is_done()):
+                self._started[0].event.wait()
+                self._started.popleft()
+
+
+def device_copies(options: LoaderOptions, template: Template) -> DeviceCopies | None:
+    """Return what copies batches ahead; None if the target is on the host, or copies by itself."""
+    framework = resolve(options.to)
+    if not hook_of(framework).can_allocate:
+        return None
+    if options.device is not None:
+        device = framework.parse_device(options.device)
+    elif framework.device_kinds[0] == "cuda":
+        device = framework.parse_device("cuda")
+    else:
+        return None
+    return DeviceCopies(framework, device.id, template, options) if device.kind == "cuda" else None
+
+
+def _drain(started: deque[Transfer], pid: int) -> None:
+    """Wait for the copies before their memory is freed."""
+    while started and os.getpid() == pid:
+        with suppress(ZeroCopyError):
+            started[0].event.wait()
+        started.popleft()
