@@ -158,17 +158,7 @@ def explain(
     portion: Portion,
     window_rows: int,
 ) -> LoaderPlan:
-    """Return the plan of a loader.
-
-    Parameters
-    ----------
-    source, options, plan
-        Those of the loader.
-    portion : Portion
-        The rows of an epoch.
-    window_rows : int
-        Rows of a window, if there are windows.
-    """
+    """Return the plan of a loader; `portion` has the rows of an epoch, and `window_rows` are for windows."""
     run = (portion.runs() or [Run(0, 0)])[0]
     is_stream = isinstance(source, Stream)
     groups = [] if isinstance(source, Stream) else source.groups
