@@ -65,8 +65,9 @@ def in_order(plan: BatchPlan, read: Reader, grid: Grid) -> Iterator[Chunk]:
     run, batch = grid.run, grid.batch
     pending: list[Any] = []  # the rows of a batch whose other rows are in the next parts
     end = run.first
-    for part in read(run.start + run.first, -1 if run.end < 0 else run.start + run.end):
-        content, begin = part.content, part.position - run.start
+    stop = -1 if run.end < 0 else run.start + run.end
+    for part in read(run.start + run.first, stop, stop):
+        content, begin = _prepared(plan, part.content), part.position - run.start
         end = begin + part.rows
         head = min(-(-begin // batch) * batch, end)  # the end of the batch that has begun
         tail = max(end // batch * batch, head)  # the start of the batch that the next part continues
@@ -85,10 +86,18 @@ def in_order(plan: BatchPlan, read: Reader, grid: Grid) -> Iterator[Chunk]:
     yield from _joined(plan, pending, grid, end)
 
 
+def _prepared(plan: BatchPlan, content: Any) -> Any:
+    """Return rows as arrays by path, if batches are made of arrays: once for all batches of a group."""
+    if content is None or plan.template is None:
+        return content
+    paths = [field.path for field in plan.fields]
+    return dict(zip(paths, plan.to_arrays(content), strict=True))
+
+
 def _chunk(plan: BatchPlan, cuts: Sequence[Cut], content: Any) -> Chunk:
     if plan.template is None:
         return TableChunk(plan, cuts, content)
-    return ColumnChunk(plan, cuts, plan.to_arrays(content))
+    return ColumnChunk(plan, cuts, list(content.values()))
 
 
 def _joined(plan: BatchPlan, pending: list[Any], grid: Grid, end: int) -> Iterator[Chunk]:
@@ -96,13 +105,7 @@ def _joined(plan: BatchPlan, pending: list[Any], grid: Grid, end: int) -> Iterat
     rows = sum(map(count_rows, pending))
     if not grid.accepts(rows):
         return
-    cuts = [Cut(0, rows, grid.done(end))]
-    if plan.template is None:
-        yield TableChunk(plan, cuts, concatenate(pending))
-        return
-    parts = [plan.to_arrays(content) for content in pending]
-    arrays = [np.concatenate(pieces) if len(parts) > 1 else pieces[0] for pieces in zip(*parts, strict=True)]
-    yield ColumnChunk(plan, cuts, arrays)
+    yield _chunk(plan, [Cut(0, rows, grid.done(end))], concatenate(pending))
 
 
 class Windows:
@@ -128,7 +131,9 @@ class Windows:
         """Return the windows of a run."""
         # A permuted window starts at its place; one in the order of the source may start anywhere.
         for start, count in _windows(grid.run, self._rows, is_aligned=self._key is not None):
-            rows, filled, present = self._fill(read, grid.run.start + start, count)
+            rows, filled, present = self._fill(
+                read, grid.run.start + start, count, grid.run.start + grid.run.end
+            )
             low, high = max(start, grid.run.first), start + filled
             if grid.run.end >= 0:
                 high = min(high, grid.run.end)
@@ -139,13 +144,13 @@ class Windows:
             if filled < count:
                 return  # the end of a stream
 
-    def _fill(self, read: Reader, position: int, count: int) -> tuple[Array, int, Array | None]:
+    def _fill(self, read: Reader, position: int, count: int, limit: int) -> tuple[Array, int, Array | None]:
         """Return a window of rows, how many there are, and which of them are present (None: all)."""
         pitch = self._plan.template.pitch if self._plan.template is not None else 0
         rows = self._buffers.take()[: count * pitch].reshape(count, pitch)
         places = None if self._key is None else window_positions(*self._key, position, count)
         present, filled = None, 0
-        for part in read(position, position + count):
+        for part in read(position, position + count, limit):
             first, filled = part.position - position, part.position - position + part.rows
             chosen = None if places is None else places[first:filled]
             if part.content is None:
@@ -153,7 +158,8 @@ class Windows:
                 present[slice(first, filled) if chosen is None else chosen] = False
             else:
                 target = rows[first:filled] if chosen is None else rows
-                write_rows(target, self._plan.to_arrays(part.content), self._offsets, chosen)
+                # Arrow decodes the next group in the other threads.
+                write_rows(target, self._plan.to_arrays(part.content), self._offsets, chosen, threads=1)
         if filled < count and places is not None:
             # The stream has ended. The rows keep their order, without the places of the missing ones.
             kept = np.sort(places[:filled])
@@ -169,9 +175,10 @@ def shuffled_tables(
     The rows of a whole window are taken at once: Arrow took four times as long batch by batch.
     """
     for start, count in _windows(grid.run, window_rows, is_aligned=True):
-        parts = list(read(grid.run.start + start, grid.run.start + start + count))
+        position = grid.run.start + start
+        parts = list(read(position, position + count, grid.run.start + grid.run.end))
         filled = sum(part.rows for part in parts)
-        source = _rows_by_place(parts, window_positions(*key, grid.run.start + start, count))
+        source = _rows_by_place(parts, window_positions(*key, position, count))
         contents = [part.content for part in parts if part.content is not None]
         del parts
         low, high = max(start, grid.run.first), start + filled

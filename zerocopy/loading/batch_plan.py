@@ -9,10 +9,10 @@ import numpy as np
 
 from zerocopy._engine.plan_for import plan_for
 from zerocopy._engine.target import resolve
+from zerocopy.loading.buffers import empty_columns
 from zerocopy.loading.device import DeviceCopies, device_copies
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.template import SharedCategories, Template, has_fixed_rows
-from zerocopy.protocols.array_interface import aligned_empty
 from zerocopy.source import Array
 
 
@@ -85,7 +85,7 @@ class BatchPlan:
         likes = [((rows, *field.shape), field.dtype) for field in self.fields]
         if self.copies is not None:
             return self.copies.host_arrays(likes)
-        return [aligned_empty(*like) for like in likes]
+        return empty_columns(likes)
 
     def _place(self, arrays: Sequence[Array]) -> list[Any]:
         if self.copies is not None:

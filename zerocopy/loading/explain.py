@@ -123,14 +123,18 @@ class LoaderPlan:
         for note in self.notes:
             yield from _item("note", note)
         yield "  columns"
-        for name, column in list(self.columns.items())[:_LISTED]:
-            yield from _wrapped(f"{name}: {_verdict(column)}", "    ")
+        alike: dict[ColumnPlan, list[str]] = {}
+        for name, column in self.columns.items():
+            alike.setdefault(column, []).append(name)
+        for column, names in list(alike.items())[:_LISTED]:
+            each = " each" if len(names) > 1 and not column.aliased else ""
+            yield from _wrapped(f"{', '.join(names)}: {_verdict(column)}{each}", "    ")
             for reason in column.reasons:
                 yield from _wrapped(f"why: {reason.why}", "      ")
                 if reason.remedy:
                     yield from _wrapped(f"fix: {reason.remedy}", "      ")
-        if len(self.columns) > _LISTED:
-            yield f"    and {len(self.columns) - _LISTED:,} more"
+        if len(alike) > _LISTED:
+            yield f"    and {sum(map(len, list(alike.values())[_LISTED:])):,} more"
 
 
 def explain(

@@ -200,7 +200,9 @@ class Loader:
         rows = [group.rows for group in self._source.groups]
         order = Order(rows) if key is None else Order(rows, *key)
         skips_errors = self._options.on_error == "skip"
-        return GroupReader(self._source, order, skips_errors, self._counters, self._read_lock)
+        # In order, columns are aliases, so the thread would have nothing to do meanwhile.
+        ahead = self._plan.template is None or key is not None or self._plan.is_matrix
+        return GroupReader(self._source, order, skips_errors, self._counters, self._read_lock, ahead)
 
     def _in_order_rows(self) -> int:
         """Return the rows of a window of a matrix in the order of the source."""
