@@ -38,21 +38,19 @@ def write_flights(path: Path) -> None:
     archive = Path(spec.origin).parent / "data" / "flights.csv.zip"
     with zipfile.ZipFile(archive) as files, files.open("flights.csv") as file:
         table = pyarrow.csv.read_csv(file, convert_options=options)
-    for name in WORDS:  # the same codes in all row groups
-        codes = table[name].combine_chunks().dictionary_encode().indices
-        table = table.set_column(table.column_names.index(name), name, codes)
     part = path.with_suffix(".part")
     pyarrow.parquet.write_table(table, part, row_group_size=1 << 15)
     part.replace(path)  # a process that is killed leaves no incomplete file
 
 
 def make_loader(path: Path, batch: int, epochs: int) -> Any:
-    """Return the batches of all epochs, each a dict of columns."""
+    """Return the batches of all epochs, each a dict of columns; words are codes of one dictionary."""
     return zc.loader(
         path,
         to="torch",
         batch=batch,
         columns=[*WORDS, *NUMBERS, TARGET],
+        encode=True,
         nulls={"dep_delay": 0, TARGET: 24 * 60},  # a flight that was cancelled is late
         shuffle=True,
         epochs=epochs,
@@ -69,7 +67,7 @@ class Delays(nn.Module):
 
     def forward(self, batch: dict[str, Any]) -> torch.Tensor:
         """Return the logit of each flight: float32 of shape (rows,)."""
-        words = [layer(batch[name]) for layer, name in zip(self.embeddings, WORDS, strict=True)]
+        words = [layer(batch[name].values) for layer, name in zip(self.embeddings, WORDS, strict=True)]
         numbers = torch.stack([batch[name] for name in NUMBERS], 1).float() / torch.tensor([12, 24, 1000, 60])
         return self.layers(torch.cat([*words, numbers], 1))[:, 0]
 
@@ -92,8 +90,7 @@ def train(folder: Path, batch: int, epochs: int, every: int) -> nn.Module:
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(0)
     loader = make_loader(flights, batch, epochs)
-    words = zc.convert(pyarrow.parquet.read_table(flights, columns=WORDS), to="torch")
-    model = Delays([int(codes.max()) + 1 for codes in words.values()])
+    model = Delays([len(loader.dictionaries[name]) for name in WORDS])
     optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
     step = 0
     if checkpoint.exists():

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import zerocopy
+from zerocopy.loading import errors as loader_errors, explain, loader, stats
 
 pytest.importorskip("numpydoc", reason="it is in the extra docs")
 
@@ -24,18 +25,27 @@ CODES = {
     *("GL01", "GL02", "GL03", "GL05", "GL06", "GL07", "GL08", "SS01", "SS02", "SS03", "SS04", "SS06"),
     *("PR04", "PR05", "PR07", "PR10", "RT01", "RT02", "RT03", "YD01"),
 }
+#: Classes of results and errors that are public through a function of `zerocopy`.
+RESULT_CLASSES = {
+    "loading.loader.Loader": loader.Loader,
+    "loading.explain.LoaderPlan": explain.LoaderPlan,
+    "loading.explain.ColumnPlan": explain.ColumnPlan,
+    "loading.stats.LoaderStats": stats.LoaderStats,
+    "loading.stats.Skipped": stats.Skipped,
+    "loading.errors.LoaderIterationError": loader_errors.LoaderIterationError,
+    "loading.errors.UnknownLengthError": loader_errors.UnknownLengthError,
+    "loading.errors.LoaderPickleError": loader_errors.LoaderPickleError,
+}
 #: Classes that users do not instantiate.
-NOT_CALLED = {"Shared", "Pool", "Framework"}
+NOT_CALLED = {"Shared", "Pool", "Framework", *RESULT_CLASSES}
 #: First words that say what a hook of `Framework` returns.
 RESULTS = ("Return", "Whether", "Describe", "Import", "Check")
 
 
 def public() -> Iterator[tuple[str, Any]]:
     """Yield each public object, and each public method and property of the classes among them."""
-    for name in zerocopy.__all__:
-        if name == "__version__":
-            continue
-        obj = getattr(zerocopy, name)
+    names = {name: getattr(zerocopy, name) for name in zerocopy.__all__ if name != "__version__"}
+    for name, obj in {**names, **RESULT_CLASSES}.items():
         yield name, obj
         if inspect.isclass(obj):
             for member, value in vars(obj).items():

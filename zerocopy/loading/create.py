@@ -37,8 +37,8 @@ def loader(
 ) -> Loader:
     """Return an iterable of the batches of files, tables, queries, streams or arrays.
 
-    Each ``iter(loader)`` is an epoch. One thread reads row groups ahead of the consumer; it ends when the
-    iterator is exhausted, closed or dropped.
+    Each ``iter(loader)`` begins the next epoch. Threads read row groups ahead of the consumer; they end when
+    the iterator is exhausted, closed or dropped.
 
     Parameters
     ----------
@@ -55,7 +55,8 @@ def loader(
         What nulls become, as in `convert`: ``"mask"``, ``"nan"``, a value, or a dict by column.
     encode : bool or dict, optional
         Represent dates, categories and text as numbers, as in `convert`. The code of a word is the same in
-        all batches.
+        all batches. True collects the words in one pass over the source. A dict gives the words of a column
+        as a sequence, True to collect them, or False for the bytes of the text.
     layout : {"columns", "matrix"}, optional
         ``"columns"``, the default, gives a dict of columns, or a table if `to` is a table framework.
         ``"matrix"`` gives one tensor of shape (rows, columns).
@@ -68,7 +69,7 @@ def loader(
     seed : int, default 0
         Seed of the order.
     prefetch : int, default 2
-        Batches that the reader's thread makes ahead. It stops reading when so many are ready.
+        Batches that are made ahead. The reader's thread waits when so many are ready.
     device : str, optional
         The device of the batches, as in `convert`: ``"cuda:0"``.
     drop_last : bool, default False
@@ -77,13 +78,15 @@ def loader(
     shard : (int, int), default (0, 1)
         Rank and number of processes: each reads another part of the rows.
     epochs : int, default 1
-        Number of epochs of one iteration. The thread reads the next epoch during the end of the last.
+        Number of epochs of one iteration. The thread reads the next epoch during the end of the one before.
     on_error : {"raise", "skip"}, default "raise"
         ``"skip"`` leaves out row groups that cannot be read, and counts them.
-    schema : pyarrow.Schema, optional
-        The columns and types of all files, to which their own are cast.
+    schema : pyarrow.Schema or dict, optional
+        The columns and types of the result, to which the columns of the source are cast. A dict has an Arrow
+        type, its name or a NumPy dtype by column.
     progress : bool, optional
-        Whether to show the progress of an iteration. None shows it in a terminal.
+        Whether to show a bar while the words of text are collected. None shows it in a terminal, if the pass
+        takes longer than half a second.
 
     Returns
     -------
@@ -102,15 +105,15 @@ def loader(
     UnsupportedConversionError
         `source` is not a source of rows, or the target does not have the type of a column.
     LossyConversionError
-        A column has nulls or values that the target cannot hold; raised during the iteration.
+        A column has nulls, values or words that the target cannot hold; raised during the iteration.
 
     Notes
     -----
     A batch stays valid as long as the caller keeps it. Without `shuffle`, a column of a batch aliases the
     row group that was decoded, if the target aliases Arrow's memory; a kept batch then keeps the memory of
-    the whole row group. Only batches whose rows are in several row groups are copied together. A matrix
-    aliases a buffer, which the loader uses again when no batch aliases it any more. Columns of shuffled
-    batches have memory of their own. Do not write to a batch that aliases `source`.
+    the whole row group. Batches whose rows are in several row groups are copied together. A matrix aliases a
+    buffer, which the loader uses again when no batch aliases it any more. The columns of a shuffled batch
+    share new memory of their own. Do not write to a batch that aliases `source`.
 
     Examples
     --------

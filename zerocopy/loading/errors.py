@@ -8,8 +8,12 @@ from zerocopy.errors import ZeroCopyError
 class ReadError(ZeroCopyError, OSError):
     """A file or row group cannot be read, has changed since the loader was created, or has other columns.
 
-    Attributes
+    Parameters
     ----------
+    asked, why, remedy : str
+        As for `ZeroCopyError`.
+    code : str
+        A stable name of the cause.
     file : str
         Path or URL of the file.
     row_group : int or None
@@ -42,7 +46,21 @@ class ReadError(ZeroCopyError, OSError):
 
 
 class LoaderIterationError(ZeroCopyError, RuntimeError):
-    """An iterator of a loader cannot go on, or a loader cannot be iterated again."""
+    """An iterator of a loader cannot go on, or a loader cannot be iterated again.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, zerocopy as zc
+    >>> table = pa.table({"x": [1, 2]})
+    >>> loader = zc.loader(table.to_reader(), to="numpy", batch=2)
+    >>> list(loader)
+    [{'x': array([1, 2])}]
+    >>> list(loader)
+    Traceback (most recent call last):
+        ...
+    zerocopy.loading.errors.LoaderIterationError: iter(loader): ... can be read once, and has been.
+      To fix: pass a source that can be read again, such as a path or a table
+    """
 
     code = "loader-iteration"
 
@@ -51,12 +69,31 @@ class UnknownLengthError(ZeroCopyError, TypeError):
     """The number of batches of a stream is not known before it is read.
 
     It is a TypeError, so ``list(loader)`` and ``tqdm(loader)`` work without a length.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, zerocopy as zc
+    >>> len(zc.loader(pa.table({"x": [1, 2]}).to_reader(), to="numpy"))
+    Traceback (most recent call last):
+        ...
+    zerocopy.loading.errors.UnknownLengthError: len(loader): the number of rows of ... is not known...
+      To fix: count the batches while iterating, or pass a source in files or in memory
     """
 
     code = "unknown-length"
 
 
 class LoaderPickleError(ZeroCopyError, TypeError):
-    """A loader whose source can be read once cannot be copied to another process."""
+    """A loader whose source can be read once cannot be copied to another process.
+
+    Examples
+    --------
+    >>> import pickle, pyarrow as pa, zerocopy as zc
+    >>> pickle.dumps(zc.loader(pa.table({"x": [1, 2]}).to_reader(), to="numpy"))
+    Traceback (most recent call last):
+        ...
+    zerocopy.loading.errors.LoaderPickleError: pickle.dumps(loader): ... can be read once, so that two...
+      To fix: create the loader in the other process, or pass a source that can be read again
+    """
 
     code = "unpicklable-loader"

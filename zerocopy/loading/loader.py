@@ -37,7 +37,22 @@ class Loader:
 
     Each ``iter(loader)`` starts the next epoch; the first one after `load_state_dict` continues at the
     saved position. Several iterators may be in use: each is an epoch of its own, and the state is that of
-    the last one. A loader can be pickled if its source can; the copy continues where the loader is.
+    the last one. A loader can be pickled if its source can be read again; the copy continues where the loader
+    is.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> loader = zc.loader({"x": np.arange(5)}, to="numpy", batch=2)
+    >>> len(loader), loader.epoch
+    (3, 0)
+    >>> batches = iter(loader)
+    >>> next(batches)
+    {'x': array([0, 1])}
+    >>> state = loader.state_dict()
+    >>> loader.load_state_dict(state)
+    >>> [batch["x"].tolist() for batch in loader]
+    [[2, 3], [4]]
     """
 
     def __init__(self, source: Dataset | Stream, options: LoaderOptions, content: Any) -> None:
@@ -156,11 +171,16 @@ class Loader:
         return states.Progress(portion, 0, progress.until)
 
     def set_epoch(self, epoch: int) -> None:
-        """Begin epoch number `epoch` with the next ``iter(loader)``.
+        """Begin an epoch with the next ``iter(loader)``.
 
-        The epoch begins with its first row, or at the position that `load_state_dict` has set for it.
         A ``DataLoader`` whose workers are not persistent needs the call before each epoch: its new workers
         get copies of this loader, which has itself not been iterated over.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch. It begins with its first row, or at the position that `load_state_dict` has
+            set for it.
         """
         with self._lock:
             if self._is_begun or epoch != self.epoch:
@@ -222,12 +242,24 @@ class Loader:
     # -- reports --------------------------------------------------------------------------
 
     def explain(self) -> LoaderPlan:
-        """Return what an epoch delivers, what is copied for a batch, and why; reads no file."""
+        """Return what an epoch delivers, what is copied for a batch, and why; reads no file.
+
+        Returns
+        -------
+        LoaderPlan
+            Its text has the bytes that are copied for a batch, and for each column the reason and a fix.
+        """
         window_rows = self._fresh.window or self._in_order_rows()
         return explain(self._source, self._options, self._plan, self._fresh, window_rows)
 
     def stats(self) -> LoaderStats:
-        """Return what was read and delivered up to now, and who waited for whom; for all iterators."""
+        """Return what was read and delivered up to now, and which side waited for the other.
+
+        Returns
+        -------
+        LoaderStats
+            Sums over all iterators of this loader.
+        """
         return self._counters.stats(0 if self._buffers is None else self._buffers.allocated)
 
     def __repr__(self) -> str:
@@ -241,7 +273,11 @@ class Loader:
     def state_dict(self) -> dict[str, Any]:
         """Return the position as plain data, for ``json``, ``pickle`` and ``torch.save``.
 
-        It is that of the last iterator, after the batch that it returned last. The caller may change it.
+        Returns
+        -------
+        dict
+            The position of the last iterator, after the batch that it returned last. The caller may change
+            the dict.
         """
         return states.dump(self._tracker.progress, self._identity())
 

@@ -32,6 +32,11 @@ class Skipped(NamedTuple):
         Its rows.
     error : str
         The message of the error.
+
+    Examples
+    --------
+    >>> print(Skipped("a.parquet", 3, 100, "reading a.parquet, row group 3: ..."))
+    Skipped(file='a.parquet', row_group=3, rows=100, error='reading a.parquet, row group 3: ...')
     """
 
     file: str
