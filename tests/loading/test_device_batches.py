@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from helpers.queue_driver import QueueDriver
 
 import zerocopy as zc
 from zerocopy import registry
+from zerocopy.loading.device import Transfer
 
 ROWS, BATCH = 1000, 64
 TABLE = {
@@ -203,6 +205,39 @@ def test_state_is_that_of_a_loader_on_the_host(driver: QueueDriver) -> None:
     for _ in zip(loader, host, strict=True):
         assert loader.state_dict() == host.state_dict()
     assert loader.state_dict() == host.state_dict()
+
+
+def test_iterators_of_a_loader_alternate(driver: QueueDriver) -> None:
+    loader = zc.loader(TABLE, to="lanes", batch=BATCH, shuffle=True)
+    kept: list[list[Any]] = [[], []]
+    for pair in zip(loader, loader, strict=True):
+        for batches, batch in zip(kept, pair, strict=True):
+            batches.append(batch)
+    driver.synchronize(1)
+    check([values(batch) for batch in kept[0] + kept[1]], TABLE, shuffle=True, epochs=2)
+
+
+def test_threads_drop_only_transfers_that_are_done(driver: QueueDriver) -> None:
+    """While one thread waits for a transfer, another one drops those that are done."""
+    copies = zc.loader(TABLE, to="lanes", batch=BATCH)._plan.copies
+    assert copies is not None
+    other = threading.Thread(target=copies._release, args=(9,))
+
+    class Event:
+        def __init__(self, is_done: bool) -> None:
+            self.is_done = lambda: is_done
+
+        def wait(self) -> None:
+            if other.ident is None:
+                other.start()
+                other.join(0.2)  # it waits for the lock
+
+    pending = Transfer(Event(False), 1, [], [])  # type: ignore[arg-type]
+    copies._started.extend([Transfer(Event(True), 1, [], []), pending])  # type: ignore[arg-type]
+    copies._release(9)
+    other.join(60)
+    assert list(copies._started) == [pending]
+    copies._started.clear()
 
 
 def test_out_of_memory_is_a_memory_error(driver: QueueDriver, monkeypatch: pytest.MonkeyPatch) -> None:
