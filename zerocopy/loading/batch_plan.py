@@ -9,8 +9,10 @@ import numpy as np
 
 from zerocopy._engine.plan_for import plan_for
 from zerocopy._engine.target import resolve
+from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.buffers import empty_columns
 from zerocopy.loading.device import DeviceCopies, device_copies
+from zerocopy.loading.messages import in_terms_of_loader
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.template import SharedCategories, Template, has_fixed_rows
 from zerocopy.source import Array
@@ -34,6 +36,11 @@ class BatchPlan:
 
     def __init__(self, content: Any, options: LoaderOptions) -> None:
         """`content` is a table or a dict of arrays, without rows; the plan refuses what targets lack."""
+        self._options = options
+        with in_terms_of_loader(options):
+            self._prepare(content, options)
+
+    def _prepare(self, content: Any, options: LoaderOptions) -> None:
         #: Converts a whole batch, from a table or a dict of arrays.
         converter = plan_for(content, options.to, **options.conversion)
         self.explain_batch = converter.explain
@@ -69,7 +76,12 @@ class BatchPlan:
     def to_arrays(self, content: Any) -> list[Array]:
         """Return the arrays of some rows on the host, in the order of the fields; aliases where possible."""
         assert self.template is not None
-        return self.template.flatten(self._to_host(content))
+        try:
+            return self.template.flatten(self._to_host(content))
+        except ZeroCopyError:
+            with in_terms_of_loader(self._options):
+                self.to_target(content)  # raises the error of the target, with its fixes
+            raise
 
     def from_arrays(self, arrays: Sequence[Array]) -> Any:
         """Return a batch of columns from its arrays on the host."""

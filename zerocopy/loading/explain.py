@@ -345,12 +345,12 @@ def _joined(groups: Any, run: Run, options: LoaderOptions) -> int:
 
 
 def _memory(window_bytes: int, group_bytes: int, is_stream: bool, row_bytes: int) -> int:
-    """Return the bytes of three windows and a row group, or of three row groups.
+    """Return the bytes of three windows and two row groups, or of three row groups.
 
-    One is with the consumer, one is ready, and the thread makes another.
+    One is with the consumer, one is ready, and the thread makes another, while the next group is read.
     """
     if window_bytes:
-        return 3 * window_bytes + group_bytes
+        return 3 * window_bytes + 2 * group_bytes
     return -1 if is_stream or not row_bytes else 3 * group_bytes
 
 
