@@ -31,8 +31,8 @@ class _Lease(np.ndarray[Any, Any]):
 
     def __del__(self) -> None:
         cache, buffer = self._cache, self.base
-        if cache is not None and isinstance(buffer, _Buffer):
-            cache.append(buffer)
+        if cache is not None:  # no global name: they are gone at the end of the interpreter
+            cache.append(buffer)  # type: ignore[arg-type]
 
 
 class BufferCache:

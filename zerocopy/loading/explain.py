@@ -137,13 +137,13 @@ class LoaderPlan:
         for note in self.notes:
             yield from _item("note", note)
         yield "  columns"
-        alike: dict[ColumnPlan, list[str]] = {}
+        alike: dict[tuple[str, tuple[Reason, ...]], list[str]] = {}
         for name, column in self.columns.items():
-            alike.setdefault(column, []).append(name)
-        for column, names in list(alike.items())[:_LISTED]:
-            each = " each" if len(names) > 1 and not column.aliased else ""
-            yield from _wrapped(f"{', '.join(names)}: {_verdict(column)}{each}", "    ")
-            for reason in column.reasons:
+            alike.setdefault((_verdict(column), column.reasons), []).append(name)
+        for (verdict, reasons), names in list(alike.items())[:_LISTED]:
+            each = " each" if len(names) > 1 and "bytes" in verdict else ""
+            yield from _wrapped(f"{', '.join(names)}: {verdict}{each}", "    ")
+            for reason in reasons:
                 yield from _wrapped(f"why: {reason.why}", "      ")
                 if reason.remedy:
                     yield from _wrapped(f"fix: {reason.remedy}", "      ")
@@ -164,7 +164,7 @@ def explain(
     groups = [] if isinstance(source, Stream) else source.groups
     rows = -1 if is_stream else run.rows
     count = options.batch if is_stream else min(options.batch, rows)
-    sample = blank.sample(source, options.batch + _ALIGNMENT)
+    sample = blank.sample(source, count + _ALIGNMENT)
     uses_windows = plan.template is not None and (options.is_shuffled or options.is_matrix)
     offsets = [0] if options.is_shuffled else _offsets(groups, run, options.batch)
     if plan.template is None:
@@ -260,7 +260,7 @@ def _table_columns(
     names = _names(first)
     batches = [slice_rows(sample, low, low + count) for low in offsets[:_OFFSETS]]
     plans = [plan.explain_batch(batch).leaves for batch in batches]
-    for name in names:
+    for place, name in enumerate(names):
         prefix = f"[{name!r}]"
         leaves = [
             [
@@ -273,7 +273,7 @@ def _table_columns(
         verdicts = [all(leaf.zero_copy or not _bytes(leaf) for leaf in each) for each in leaves]
         copied = max(sum(_bytes(leaf) for leaf in each) for each in leaves)
         reasons = tuple(reason for each in leaves for leaf in each for reason in leaf.reasons)
-        nbytes = first[name].nbytes if isinstance(first, dict) else table_bytes(first.select([name]))
+        nbytes = first[name].nbytes if isinstance(first, dict) else table_bytes(first.select([place]))
         aliased = False if is_shuffled else _common(verdicts)
         columns[str(name)] = ColumnPlan(aliased, nbytes, copied, _unique(reasons))
         converted += copied

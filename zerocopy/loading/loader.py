@@ -230,8 +230,9 @@ class Loader:
         return max(1, _IN_ORDER_BYTES // max(1, self._pitch * batch)) * batch
 
     def _buffers_of(self, rows: int) -> BufferCache:
-        """Return the buffers of windows of so many rows."""
-        nbytes, copies = rows * self._pitch, self._plan.copies
+        """Return the buffers of windows of so many rows, or of all rows if they are fewer."""
+        total = self._fresh.layout.rows
+        nbytes, copies = (min(rows, total) if total >= 0 else rows) * self._pitch, self._plan.copies
         if self._buffers is None or self._buffers.nbytes != nbytes:
             if copies is not None and self._plan.is_matrix:
                 self._buffers = copies.window_cache(nbytes)  # its rows are copied to the device

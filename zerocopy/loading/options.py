@@ -88,6 +88,10 @@ class LoaderOptions:
         known = self.encode in (None, True, False) if not isinstance(self.encode, Mapping) else True
         why = "it must be True, False or a dict of words by column"
         check("encode", self.encode, known, why, 'encode=True, or encode={"city": ["Bern", "Oslo"]}')
+        is_list = self.columns is None or (_is_sized(self.columns) and len(self.columns) > 0)
+        check("columns", self.columns, is_list, "it must be a list of labels", 'labels: columns=["x", "y"]')
+        known = self.progress in (None, True, False)
+        check("progress", self.progress, known, "it must be True, False or None", "progress=False")
         layouts = (None, "columns", "matrix")
         why = 'it must be "columns" or "matrix"'
         check("layout", self.layout, self.layout in layouts, why, 'layout="matrix"')
@@ -143,6 +147,10 @@ class LoaderOptions:
 
 def _is_int(value: Any, least: int | None = None) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and (least is None or value >= least)
+
+
+def _is_sized(value: Any) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, (str, bytes))
 
 
 def _is_shard(value: Any) -> bool:

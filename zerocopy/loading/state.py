@@ -92,7 +92,8 @@ def load(given: Any, identity: Mapping[str, Any], fresh: Portion, epochs: int) -
         shared = progress.portion._replace(shard=first.portion.shard)
         if (shared, progress.until) != (first.portion, first.until):
             raise _refusal("the states are of different epochs or iterations", _FIX_SHARDS)
-    if len(saved) == world:
+    is_even = not fresh.layout.drop_last or len({progress.done for progress in saved}) == 1
+    if len(saved) == world and is_even:
         return saved[rank]
     rest = [run for progress in saved for _, run in progress.portion.rest(progress.done)]
     portion = first.portion._replace(shard=fresh.shard, dealt=tuple(rest))

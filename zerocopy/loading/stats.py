@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -107,7 +108,7 @@ class LoaderStats(NamedTuple):
             rows = sum(group.rows for group in self.skipped)
             groups = f"{len(self.skipped):,} group{'s' * (len(self.skipped) != 1)}"
             text += f" {groups} with {rows:,} rows could not be read."
-        return text
+        return textwrap.fill(text, 80)
 
     def _bottleneck(self) -> str:
         share = self.consumer_waited / self.seconds if self.seconds else 0.0

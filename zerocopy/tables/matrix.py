@@ -31,6 +31,7 @@ from zerocopy.tables.decode import TensorLeaf, decode, refused_by
 from zerocopy.tables.hub import loaded_hub
 from zerocopy.tables.nulls import NO_MASK
 from zerocopy.tables.options import Request
+from zerocopy.tables.result import Masked
 from zerocopy.tables.row_writer import LARGE, fill
 from zerocopy.tables.summary import combine_errors
 
@@ -85,7 +86,7 @@ def _leaves(table: Table, request: Request) -> list[TensorLeaf]:
         if isinstance(tree, TensorLeaf):
             shape = tree.source.view.shape[1:]
             why = f"it is a column of tensors of shape {shape}, and a matrix has two dimensions"
-        elif request.options.nulls is not None:
+        elif request.options.nulls is not None and isinstance(tree, Masked):
             why, fixes = "it would have a mask, and a matrix is one tensor", NO_MASK
         refused[label] = UnsupportedConversionError("", why, code="not-numbers", fixes=fixes)
     if refused:

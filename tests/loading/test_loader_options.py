@@ -1,0 +1,100 @@
+"""Options with values that cannot be right, and options that are larger than the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import zerocopy as zc
+
+TABLE = pa.table({"x": np.arange(5.0), "n": np.arange(5), "city": ["Bern", "Oslo", "Bern", "Rome", "Bern"]})
+NUMBERS = TABLE.select(["x", "n"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"columns": []},
+        {"columns": "xn"},
+        {"columns": iter(["x"])},
+        {"progress": "x"},
+        {"batch": 0},
+        {"batch": 2.0},
+        {"shuffle": "yes"},
+        {"shuffle": -1},
+        {"seed": -1},
+        {"prefetch": 0},
+        {"epochs": 0},
+        {"shard": (1, 1)},
+        {"layout": "rows"},
+        {"on_error": "ignore"},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_wrong_values_are_refused(options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(zc.LoaderOptionError, match=rf"loader\({name}=") as caught:
+        zc.loader(NUMBERS, to="numpy", **options)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"shuffle": True}, {"layout": "matrix", "dtype": "float64"}], ids=str
+)
+@pytest.mark.parametrize("batch", [10**8, 2**62])
+def test_batches_larger_than_the_data(batch: int, options: dict[str, Any]) -> None:
+    """No buffer is larger than the data."""
+    loader = zc.loader(NUMBERS, to="numpy", batch=batch, **options)
+    assert len(loader) == 1
+    (only,) = loader
+    assert len(only["x"] if isinstance(only, dict) else only) == 5
+    assert loader.explain().batch_bytes == 80
+
+
+def test_explain_of_columns_with_one_name() -> None:
+    twice = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
+    loader = zc.loader(twice, to="pyarrow")
+    assert [batch.num_columns for batch in loader] == [2]
+    assert "a: aliased" in str(loader.explain())
+
+
+def test_a_matrix_of_codes_says_why_it_is_refused() -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="cannot hold their meaning") as caught:
+        zc.loader(TABLE, to="numpy", layout="matrix", encode=True, nulls=0)
+    assert "nulls=0)" not in "".join(caught.value.calls)
+
+
+def test_shards_stay_equal_after_unequal_ones() -> None:
+    """With ``drop_last``, the states of all shards continue with equally many batches in each."""
+    options: dict[str, Any] = {"to": "numpy", "batch": 3, "drop_last": True}
+    data, states, taken = {"x": np.arange(51)}, [], []
+    for rank, count in ((0, 0), (1, 5)):
+        loader = zc.loader(data, shard=(rank, 2), **options)
+        iterator = iter(loader)
+        taken += [next(iterator)["x"].tolist() for _ in range(count)]
+        states.append(loader.state_dict())
+    lengths = []
+    for rank in range(2):
+        loader = zc.loader(data, shard=(rank, 2), **options)
+        loader.load_state_dict(states)
+        lengths.append(len(loader))
+        taken += [batch["x"].tolist() for batch in loader]
+    assert lengths[0] == lengths[1]
+    rows = [row for batch in taken for row in batch]
+    assert len(rows) == len(set(rows))
+    assert len(rows) > 51 - 3 * 3
+
+
+def test_exit_with_a_batch_alive_is_silent(run_python) -> None:
+    """Buffers are freed after the globals of their module."""
+    completed = run_python(
+        "import numpy as np, zerocopy as zc\n"
+        "iterator = iter(zc.loader({'x': np.arange(2000)}, to='numpy', batch=32, shuffle=300))\n"
+        "import zerocopy.loading.buffers as buffers\n"
+        "batch = next(iterator)\n"
+        "vars(buffers).update(dict.fromkeys([name for name in vars(buffers) if name[:2] != '__']))\n"
+    )
+    assert (completed.returncode, completed.stderr) == (0, "")
