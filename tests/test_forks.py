@@ -114,7 +114,9 @@ FREE_OF_FORKS = {
     # It belongs to one call, which reads the metadata of files and does not fork.
     "loading/sources/parquet.py": {"ThreadPoolExecutor"},
     # Each belongs to one iterator, which refuses to work in a forked child before it waits.
-    "loading/prefetcher.py": {"Condition", "RLock"},
+    "loading/prefetcher.py": {"SimpleQueue"},
+    # The thread of one iterator creates and uses it; that thread does not exist in a forked child.
+    "loading/reading.py": {"ThreadPoolExecutor"},
 }
 
 
