@@ -116,7 +116,9 @@ FREE_OF_FORKS = {
     # Its thread belongs to one iterator, and a child does not use the iterators of its parent.
     "loading/reading.py": {"ThreadPoolExecutor"},
     # Each belongs to one iterator, which refuses to work in a forked child before it waits.
-    "loading/prefetcher.py": {"Condition", "RLock"},
+    "loading/prefetcher.py": {"SimpleQueue"},
+    # The thread of one iterator creates and uses it; that thread does not exist in a forked child.
+    "loading/reading.py": {"ThreadPoolExecutor"},
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.feather
 import pyarrow.fs
 import pyarrow.parquet as pq
@@ -22,6 +23,7 @@ from zerocopy.loading.errors import ReadError
 from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.sources.files import Files
 from zerocopy.loading.sources.parquet import ParquetFiles
+from zerocopy.loading.state import LoaderStateError
 
 
 def refused(source: Any, **options: Any) -> ReadError:
@@ -196,7 +198,23 @@ def test_a_corrupt_row_group_is_named(options: dict[str, Any], tmp_path: Path) -
 def test_a_corrupt_group_is_skipped_and_the_others_are_read(tmp_path: Path) -> None:
     paths = write_files(tmp_path, 3)
     corrupt(paths[1], 1)
-    assert read(paths, on_error="skip")["y"] == [*range(10), *range(20, 30)]
+    assert read(paths, on_error="skip")["y"] == [*range(14), *range(18, 30)]
+
+
+@pytest.mark.parametrize("as_data_set", [False, True])
+def test_small_row_groups_are_skipped_alone(as_data_set: bool, tmp_path: Path) -> None:
+    """Without "skip", row groups of 1,000 rows are read together."""
+    path = str(tmp_path / "small.parquet")
+    pq.write_table(pa.table({"x": np.arange(20_000)}), path, row_group_size=1000)
+    corrupt(path, 7)
+    source = pa.dataset.dataset(path) if as_data_set else path
+    loader = zc.loader(source, to="numpy", batch=4096, on_error="skip")
+    rows = np.concatenate([batch["x"] for batch in loader])
+    assert rows.tolist() == [*range(7000), *range(8000, 20_000)]
+    assert [(each.file, each.row_group, each.rows) for each in loader.stats().skipped] == [(path, 7, 1000)]
+    assert failed(zc.loader(source, to="numpy", batch=4096)).row_group == 7
+    with pytest.raises(LoaderStateError):
+        zc.loader(source, to="numpy", batch=4096).load_state_dict(loader.state_dict())
 
 
 def test_a_value_that_cannot_be_parsed_names_the_file(tmp_path: Path) -> None:

@@ -66,6 +66,10 @@ class Dataset:
         """
         raise NotImplementedError
 
+    def split(self) -> Dataset:
+        """Return a dataset of the same rows in the smallest groups that can be read alone."""
+        return self
+
     def select(self, columns: Sequence[str]) -> Dataset:
         """Return a dataset of the same groups with some of the columns."""
         return _Selected(self, columns)

@@ -9,8 +9,10 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import Any
 
+from zerocopy import forks
 from zerocopy.loading.errors import LoaderIterationError
 
 #: Seconds that `close` waits for the thread. A read that takes longer ends the thread when it returns.
@@ -19,13 +21,35 @@ PATIENCE = 10.0
 _live: weakref.WeakSet[Channel] = weakref.WeakSet()
 
 
+class Wake:
+    """Wakes the thread that waits for a change of the channel.
+
+    A handler of signals may raise an error between any two calls in Python. Inside `threading.Condition`
+    that leaves the lock free, or held for ever. Here each call is one of C: an error may lose a token,
+    but the state has changed before, and the next call of `first` checks the state before it waits.
+    """
+
+    def __init__(self) -> None:
+        self._tokens: SimpleQueue[None] = SimpleQueue()
+
+    def set(self) -> None:
+        """Wake the thread, after the state has changed; the collector of garbage may call this."""
+        if self._tokens.empty():
+            self._tokens.put(None)
+
+    def wait(self) -> None:
+        """Wait until `set` is called, or has been; then check the state again."""
+        self._tokens.get()
+
+
 class Channel:
     """The state that the consumer and the thread share; the thread holds no reference to the consumer."""
 
     def __init__(self, ahead: int) -> None:
         self.ahead = ahead
         #: Its lock is re-entrant: the collector of garbage may call `stop` in a thread that holds it.
-        self.changed = threading.Condition(threading.RLock())
+        self.lock = forks.lock()
+        self.has_items, self.has_room = Wake(), Wake()
         #: What the thread has made. The first one stays until the consumer has used it up.
         self.items: deque[Any] = deque()
         self.begun: Any = None
@@ -43,7 +67,7 @@ class Channel:
     @property
     def depth(self) -> int:
         """Number of batches that are ready."""
-        with self.changed:
+        with self.lock:
             return self.weight
 
     @property
@@ -58,20 +82,27 @@ class Channel:
 
     def is_full(self) -> bool:
         """Whether the thread waits; ends of epochs have no batches, and are limited too."""
-        return not self.stopped and (self.weight >= self.ahead or len(self.items) > self.ahead + 1)
+        with self.lock:
+            return not self.stopped and (self.weight >= self.ahead or len(self.items) > self.ahead + 1)
+
+    def is_empty(self) -> bool:
+        """Whether the consumer waits."""
+        with self.lock:
+            return not self.items and not self.ended and not self.stopped
 
     def stop(self) -> None:
         """End the thread, drop what it made, and wait until it has ended."""
         if os.getpid() != self.pid:
             return  # the thread does not exist in a forked child
-        with self.changed:
+        with self.lock:
             self.stopped = True
-            self.changed.notify_all()
+        self.has_room.set()
+        self.has_items.set()
         thread = self.thread
         # A thread without an identity was not started, and one that starts now ends at once.
         if thread is not None and thread.ident is not None and thread is not threading.current_thread():
             thread.join(PATIENCE)
-        with self.changed:
+        with self.lock:
             # The frames of an error's traceback refer to the channel, which refers to the error.
             self.begun = self.error = None
             self.items.clear()
@@ -137,21 +168,20 @@ class Prefetcher:
         """
         self.check_process()
         channel = self.channel
-        with channel.changed:
-            if not channel.items and not channel.ended and not channel.stopped:
-                began = time.perf_counter()
-                try:
-                    while not channel.items and not channel.ended and not channel.stopped:
-                        channel.changed.wait()
-                finally:
-                    channel.consumer_waited += time.perf_counter() - began
-            if channel.items and not channel.stopped:
-                first = channel.items[0]
-                if channel.begun is not first:
-                    channel.begun = first
-                    channel.changed.notify_all()
-                return first
+        if channel.is_empty():
+            began = time.perf_counter()
+            try:
+                while channel.is_empty():
+                    channel.has_items.wait()
+            finally:
+                channel.consumer_waited += time.perf_counter() - began
+        with channel.lock:
+            first = channel.items[0] if channel.items and not channel.stopped else None
+            channel.begun = first
             error = channel.error
+        if first is not None:
+            channel.has_room.set()
+            return first
         try:
             if error is not None:
                 raise error
@@ -163,11 +193,11 @@ class Prefetcher:
     def drop_first(self) -> None:
         """Drop the item that `first` returned."""
         channel = self.channel
-        with channel.changed:
+        with channel.lock:
             if channel.items and channel.items[0] is channel.begun:
                 channel.items.popleft()
             channel.begun = None
-            channel.changed.notify_all()
+        channel.has_room.set()
 
     def close(self) -> None:
         """End the thread; what it has made is dropped."""
@@ -184,34 +214,33 @@ def _run(channel: Channel, make_items: Callable[[], Iterator[Any]]) -> None:
                 item = next(items, None)
                 if item is None:
                     break
-                with channel.changed:
+                with channel.lock:
                     if channel.stopped:
                         break
                     channel.items.append(item)
-                    channel.changed.notify_all()
+                channel.has_items.set()
                 del item
         finally:
             close = getattr(items, "close", None)
             if close is not None:
                 close()
     except BaseException as error:  # noqa: BLE001 - the consumer raises it
-        with channel.changed:
+        with channel.lock:
             channel.error = None if channel.stopped else error
     finally:
-        with channel.changed:
+        with channel.lock:
             channel.ended = True
-            channel.changed.notify_all()
+        channel.has_items.set()
 
 
 def _wait_for_room(channel: Channel) -> bool:
     """Wait until fewer batches are ready than the limit; return False if the channel is stopped."""
-    with channel.changed:
-        if channel.is_full():
-            began = time.perf_counter()
-            while channel.is_full():
-                channel.changed.wait()
-            channel.reader_waited += time.perf_counter() - began
-        return not channel.stopped
+    if channel.is_full():
+        began = time.perf_counter()
+        while channel.is_full():
+            channel.has_room.wait()
+        channel.reader_waited += time.perf_counter() - began
+    return not channel.stopped
 
 
 @atexit.register

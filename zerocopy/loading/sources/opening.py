@@ -71,12 +71,17 @@ def _open_list(paths: list[Any], options: LoaderOptions) -> Dataset | Stream:
 def _open_files(files: Files, options: LoaderOptions) -> Dataset | Stream:
     format = _format(files)
     if format == "parquet":
-        return ParquetFiles(files, options.columns, options.schema)
+        return _split(ParquetFiles(files, options.columns, options.schema), options)
     if format == "numpy":
         return open_numpy_file(files, options)
     opened: Dataset | Stream
     opened = IpcFiles(files) if format == "ipc" else FileStream(files, format, schema=options.schema)
     return fitted(opened, options.columns, options.schema)
+
+
+def _split(opened: Dataset | Stream, options: LoaderOptions) -> Dataset | Stream:
+    """Split a dataset into its smallest groups if groups that cannot be read are skipped."""
+    return opened.split() if isinstance(opened, Dataset) and options.on_error == "skip" else opened
 
 
 def _format(files: Files) -> str:
@@ -101,7 +106,7 @@ def _open_object(source: Any, options: LoaderOptions) -> Dataset | Stream:
     for owner in registry.by_root(type(source)):
         opened = hook_of(owner).open(source, columns)
         if opened is not None:
-            return opened
+            return _split(opened, options)
     framework, name = registry.by_type(type(source)), type_name(source)
     if framework is not None and framework.tables:
         try:

@@ -42,8 +42,7 @@ class ParquetFiles(Dataset):
         #: The row groups of each group: file, first row group, and the one after the last.
         self._places: list[tuple[int, int, int]] = []
         self.groups: list[Group] = []
-        for file, metadata in enumerate(self._metadata):
-            self._add_groups(file, metadata)
+        self._add_all_groups(_LEAST_ROWS)
         self._open: tuple[int, Any, Any] = (-1, None, None)
 
     def _unified(self, columns: Sequence[Hashable] | None, schema: Any) -> Any:
@@ -92,12 +91,16 @@ class ParquetFiles(Dataset):
         path = self._files.paths[file]
         return ReadError(self._files.asked, why, fix, code="schema-drift", file=path)
 
-    def _add_groups(self, file: int, metadata: Any) -> None:
-        """Add the groups of a file: row groups that are read together."""
+    def _add_all_groups(self, most: int) -> None:
+        for file, metadata in enumerate(self._metadata):
+            self._add_groups(file, metadata, most)
+
+    def _add_groups(self, file: int, metadata: Any, most: int) -> None:
+        """Add the groups of a file: row groups that are read together, up to `most` rows."""
         first, rows = 0, 0
         for number in range(metadata.num_row_groups):
             count = metadata.row_group(number).num_rows
-            if rows and rows + count > _LEAST_ROWS:
+            if rows and rows + count > most:
                 self._add_group(file, first, number, rows)
                 first, rows = number, 0
             rows += count
@@ -159,6 +162,13 @@ class ParquetFiles(Dataset):
             reader = pq.ParquetFile(handle, metadata=self._metadata[file], read_dictionary=names)
             self._open = (file, reader, handle)
         return self._open[1]
+
+    def split(self) -> ParquetFiles:
+        """Return the same files with each row group as a group."""
+        result = copy.copy(self)
+        result._places, result.groups = [], []
+        result._add_all_groups(0)
+        return result
 
     def select(self, columns: Sequence[str]) -> ParquetFiles:
         """Return the same files with some of the columns, which alone are read."""

@@ -1,0 +1,16 @@
+"""Collections of garbage in these tests skip the objects of frameworks, which take most of their time."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _frozen_objects() -> Iterator[None]:
+    """Collect only objects that the test has created."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
