@@ -113,8 +113,6 @@ FREE_OF_FORKS = {
     "layout/threads.py": {"Event", "Lock", "ThreadPoolExecutor"},
     # It belongs to one call, which reads the metadata of files and does not fork.
     "loading/sources/parquet.py": {"ThreadPoolExecutor"},
-    # Its thread belongs to one iterator, and a child does not use the iterators of its parent.
-    "loading/reading.py": {"ThreadPoolExecutor"},
     # Each belongs to one iterator, which refuses to work in a forked child before it waits.
     "loading/prefetcher.py": {"SimpleQueue"},
     # The thread of one iterator creates and uses it; that thread does not exist in a forked child.
