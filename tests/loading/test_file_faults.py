@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -222,6 +225,111 @@ def test_a_value_that_cannot_be_parsed_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("x\n3\nword\n")
     error = failed(zc.loader(str(tmp_path), to="numpy"))
     assert error.file.endswith("b.csv")
+
+
+def damaged(path: Path, old: bytes, new: bytes) -> str:
+    """Replace bytes of a file that occur once; its size stays the same."""
+    data = path.read_bytes()
+    assert data.count(old) == 1
+    assert len(old) == len(new)
+    path.write_bytes(data.replace(old, new))
+    return str(path)
+
+
+_READ = """
+import sys, zerocopy as zc
+try:
+    print(list(zc.loader(sys.argv[1], to="numpy", batch=2, encode=True)))
+except zc.ReadError as error:
+    print(error.code, error.row_group, error.file)
+"""
+
+
+def test_offsets_of_text_outside_an_arrow_file_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    table = pa.table({"s": ["aaaa", "bbbb", "cccc", "dddd"], "y": [1, 2, 3, 4]})
+    pyarrow.feather.write_feather(table, str(path), compression="uncompressed")
+    offsets = np.array([0, 4, 8, 12, 16], "<i4").tobytes()
+    damaged(path, offsets, np.array([0, 10**9, 8, 12, 16], "<i4").tobytes())
+    # In another process: without the guard, a signal ends it.
+    done = subprocess.run([sys.executable, "-c", _READ, path], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.split()) == (0, ["unreadable-file", "0", str(path)]), done
+    # The damaged column is not read if the caller does not ask for it.
+    assert read(str(path), columns=["y"]) == {"y": [1, 2, 3, 4]}
+    assert read(str(path), schema={"y": "int32"}) == {"y": [1, 2, 3, 4]}
+
+
+def test_codes_outside_a_dictionary_of_an_arrow_file_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    codes = pa.DictionaryArray.from_arrays(np.array([1, 0, 1, 0, 1], "i4"), ["a", "b"])
+    pyarrow.feather.write_feather(pa.table({"s": codes}), str(path), compression="uncompressed")
+    old = np.array([1, 0, 1, 0, 1], "<i4").tobytes()
+    damaged(path, old, np.array([1, 0, 10**6, 0, 1], "<i4").tobytes())
+    assert failed(zc.loader(path, to="pyarrow")).code == "unreadable-file"
+
+
+@pytest.mark.parametrize(("size", "is_fault"), [(1 << 62, True), (1 << 50, True), (64, False)])
+def test_a_damaged_size_of_a_compressed_buffer(size: int, is_fault: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    pyarrow.feather.write_feather(pa.table({"x": [7] * 5000}), str(path), compression="lz4")
+    damaged(path, (40_000).to_bytes(8, "little"), (size if is_fault else 40_001).to_bytes(8, "little"))
+    assert refused(str(path)).file == str(path)
+    filesystem = pa.fs.LocalFileSystem()
+    files = Files("loader(...)", filesystem.get_file_info([str(path)]), filesystem)
+    assert files.is_fault(0, pa.ArrowMemoryError(f"malloc of size {size} failed")) is is_fault
+
+
+def test_a_value_that_differs_from_the_checksum_of_its_page(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"x": np.arange(1000, 1100)})
+    pq.write_table(table, path, write_page_checksum=True, compression="none", use_dictionary=False)
+    damaged(path, np.array([1050, 1051], "<i8").tobytes(), np.array([1050, 1052], "<i8").tobytes())
+    error = failed(zc.loader(path, to="numpy"))
+    assert (error.code, error.row_group) == ("unreadable-file", 0)
+    assert "CRC" in error.why
+
+
+def write_npz(path: Path, array: bytes, place: int = 0, new: bytes = b"") -> None:
+    """Write a compressed archive, with `new` at a place of its central directory, or of the array for 0."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", array)
+    data = bytearray(path.read_bytes())
+    start = data.rfind(b"PK\1\2") if place else 35  # the compressed bytes
+    data[start + place : start + place + len(new)] = new
+    path.write_bytes(data)
+
+
+def test_damaged_files_raise_no_other_exceptions(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(10))
+    good = (tmp_path / "a.npy").read_bytes()
+    huge = good.replace(b"(10,), }         ", b"(9999999999999,)}")
+    assert len(huge) == len(good)
+    npy, npz = tmp_path / "b.npy", tmp_path / "b.npz"
+    cases: list[tuple[Path, str, Callable[[], Any]]] = [
+        (npy, "TokenError", lambda: npy.write_bytes(good.replace(b"(10,)", b"((((("))),
+        (npy, "ValueError", lambda: npy.write_bytes(good.replace(b"(10,)", b"(-1,)"))),
+        (npz, "error: Error -3", lambda: write_npz(npz, good, 0, b"\xff" * 20)),
+        (npz, "NotImplementedError", lambda: write_npz(npz, good, 10, b"\x63")),
+        (npz, "RuntimeError", lambda: write_npz(npz, good, 8, b"\x01")),
+        (npz, "BadZipFile", lambda: write_npz(npz, good, 16, b"abcd")),
+        (npz, "its header needs", lambda: write_npz(npz, huge)),
+        (tmp_path / "a.csv", "Unicode", lambda: (tmp_path / "a.csv").write_bytes(b"a,\xff\xfe\n1,2\n")),
+    ]
+    for path, why, write in cases:
+        write()
+        error = refused(str(path))
+        assert why in error.why, (why, error.why)
+        assert error.file == str(path)
+        assert error.__cause__ is not None
+
+
+@pytest.mark.parametrize(
+    "source", ["a\0.npy", "a\0/*.csv", ["a\0.csv"], "file:///a\0", "~\0/a", "a\ud800.csv", "a" * 5000]
+)
+def test_paths_that_no_file_can_have(source: Any) -> None:
+    error = refused(source)
+    assert error.code in ("unreadable-file", "missing-file")
+    assert error.__cause__ is not None
 
 
 # -- file systems that fail -------------------------------------------------------------------

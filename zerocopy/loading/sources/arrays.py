@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zipfile
 from collections.abc import Hashable, Mapping
@@ -94,13 +95,11 @@ def open_numpy_file(files: Files, options: LoaderOptions) -> Dataset:
         fix = 'load arrays yourself: {"x": numpy.load("x.npy", mmap_mode="r"), "y": ...}'
         raise ReadError(files.asked, why, fix, code="several-files", file=path)
     stem = os.path.splitext(os.path.basename(path))[0]
-    try:
+    with files.reading(0, library="NumPy"):
         if path.endswith(".npz"):
             arrays: dict[Hashable, Array] = _members(path)
         else:
             arrays = fields_of(np.lib.format.open_memmap(path, mode="r"), stem)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise files.unreadable(0, error, library="NumPy") from error
     opened = open_arrays(arrays, options, os.path.basename(path))
     return _NumpyFile(opened, files)
 
@@ -122,6 +121,9 @@ def _mapped(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Arr
             np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         )
         shape, in_fortran_order, dtype = header(stream)
+        size = stream.tell() + math.prod(shape) * dtype.itemsize
+        if size != member.file_size and not dtype.hasobject:
+            raise ValueError(f"{member.filename} has {member.file_size:,} bytes; its header needs {size:,}")
         if member.compress_type != zipfile.ZIP_STORED or dtype.hasobject or 0 in shape or not shape:
             stream.seek(0)
             array: Array = np.lib.format.read_array(stream, allow_pickle=False)

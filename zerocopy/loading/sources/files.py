@@ -5,11 +5,14 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
 
+from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.errors import ReadError
 
 _FIX = 'pass an existing path, a glob such as "data/*.parquet", or a URL'
@@ -87,6 +90,24 @@ class Files:
             file=path,
         )
 
+    @contextmanager
+    def reading(self, file: int, row_group: int | None = None, library: str = "pyarrow") -> Iterator[None]:
+        """Raise `ReadError` for an exception that the bytes of a file or a failing disk cause."""
+        try:
+            yield
+        except Exception as error:
+            if not self.is_fault(file, error):
+                raise
+            raise self.unreadable(file, error, row_group, library) from error
+
+    def is_fault(self, file: int, error: Exception) -> bool:
+        """Whether a file or its disk causes an exception: not zerocopy itself, nor a lack of memory."""
+        if isinstance(error, MemoryError):
+            # lz4 packs at most 255 bytes into one, so that a far larger allocation has a damaged size.
+            size = re.search(r"of size (-?\d+)", str(error))
+            return size is not None and not 0 <= int(size[1]) <= 1024 * self._marks[file][0]
+        return not isinstance(error, ZeroCopyError)
+
     def unreadable(
         self, file: int, error: Exception, row_group: int | None = None, library: str = "pyarrow"
     ) -> ReadError:
@@ -119,14 +140,31 @@ def find_files(source: str | Sequence[str]) -> Files:
     Raises
     ------
     ReadError
-        A file does not exist, no file matches the pattern, or a folder has no files.
+        A file does not exist, no file matches the pattern, a folder has no files, or the file system fails.
     """
+    try:
+        return _find_all(source)
+    except (ZeroCopyError, MemoryError):
+        raise
+    except Exception as error:
+        path = source if isinstance(source, str) else source[0]
+        why = f"the file system raised {type(error).__name__}: {error}"
+        raise ReadError(_asked(source), why, _FIX, file=path) from error
+
+
+def _asked(source: str | Sequence[str]) -> str:
+    """Return the call for messages."""
     if isinstance(source, str):
-        asked = f"loader({source!r})"
+        return f"loader({source!r})"
+    return f"loader([{source[0]!r}{', ...' * (len(source) > 1)}])" if source else "loader([])"
+
+
+def _find_all(source: str | Sequence[str]) -> Files:
+    asked = _asked(source)
+    if isinstance(source, str):
         filesystem, path = _resolve(asked, source)
         infos, base = _find(asked, filesystem, path)
         return Files(asked, infos, filesystem, base)
-    asked = f"loader([{source[0]!r}{', ...' * (len(source) > 1)}])" if source else "loader([])"
     if not source:
         raise ReadError(asked, "the list has no paths", _FIX, code="no-files")
     filesystem, _ = _resolve(asked, source[0])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from zerocopy.loading.dataset import Dataset, Group
 from zerocopy.loading.errors import ReadError
 from zerocopy.loading.sources.files import Files
+from zerocopy.loading.sources.fitting import as_schema, choose, type_of
 
 
 class IpcFiles(Dataset):
@@ -16,30 +18,36 @@ class IpcFiles(Dataset):
     Face writes.
     """
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, columns: Sequence[Hashable] | None = None, schema: Any = None) -> None:
         self.name = f"{len(files)} Arrow file{'s' * (len(files) != 1)}"
         self._files, self.in_memory = files, files.is_local
         self._batches: list[tuple[int, int]] = []
         self.groups: list[Group] = []
         self._open: tuple[int, Any] = (-1, None)
         for file, path in enumerate(files.paths):
-            try:
+            with files.reading(file):
                 source = self._source(file)
-                schema, rows = source.schema, [batch.num_rows for batch in _all_batches(source)]
-            except MemoryError:
-                raise
-            except Exception as error:
-                raise files.unreadable(file, error) from error
+                here, rows = source.schema, [batch.num_rows for batch in _all_batches(source)]
             if self.schema is None:
-                self.schema = schema
-            if not schema.equals(self.schema):
-                why = f"{_difference(self.schema, schema)} in {files.paths[0]} and {path}"
+                self.schema = here
+            if not here.equals(self.schema):
+                why = f"{_difference(self.schema, here)} in {files.paths[0]} and {path}"
                 fix = "write the files with one schema, or create a loader for each"
                 raise ReadError(files.asked, why, fix, code="schema-drift", file=path)
             for number, count in enumerate(rows):
                 if count:
                     self._batches.append((file, number))
                     self.groups.append(Group(count, path, number))
+        self._columns: list[str] | None = None
+        if columns is not None or schema is not None:
+            self._select(columns, self.schema if schema is None else as_schema(schema))
+
+    def _select(self, columns: Sequence[Hashable] | None, schema: Any) -> None:
+        """Read, and so validate, only the columns that the caller asks for."""
+        asked = set(choose(columns, schema.names))
+        names = [name for name in self.schema.names if name in asked]
+        if names:  # without a column, a table has no rows
+            self._columns, self.schema = names, type_of(self.schema, names)
 
     def read(self, index: int) -> Any:
         """Return a record batch as a table."""
@@ -47,15 +55,15 @@ class IpcFiles(Dataset):
 
         file, number = self._batches[index]
         self._files.check(file)
-        try:
+        with self._files.reading(file, number):
             if self._open[0] != file:
                 self._open = (file, self._source(file))
             batch = self._open[1].get_batch(number)
-            batch.validate()
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise self._files.unreadable(file, error, number) from error
+            if self._columns is not None:
+                batch = batch.select(self._columns)
+            # A damaged offset of text makes a reader leave the map, which ends the process. The check of
+            # 1,000,000 rows takes 4 ms (14 MB of text), 7 ms (104 MB of text) or 0.00 ms (numbers).
+            batch.validate(full=True)
         return pa.table(batch)
 
     def _source(self, file: int) -> Any:

@@ -75,7 +75,10 @@ def _open_files(files: Files, options: LoaderOptions) -> Dataset | Stream:
     if format == "numpy":
         return open_numpy_file(files, options)
     opened: Dataset | Stream
-    opened = IpcFiles(files) if format == "ipc" else FileStream(files, format, schema=options.schema)
+    if format == "ipc":
+        opened = IpcFiles(files, options.columns, options.schema)
+    else:
+        opened = FileStream(files, format, schema=options.schema)
     return fitted(opened, options.columns, options.schema)
 
 

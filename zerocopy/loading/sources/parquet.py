@@ -119,9 +119,9 @@ class ParquetFiles(Dataset):
         except ZeroCopyError:
             self.close()
             raise
-        except MemoryError:
-            raise
         except Exception as error:
+            if not self._files.is_fault(file, error):
+                raise
             raise self._failure(file, first, stop, error) from error
         return fit(table, self.schema, str(self.groups[index]), self._constants[file]).combine_chunks()
 
@@ -159,7 +159,12 @@ class ParquetFiles(Dataset):
             self._files.check(file)
             handle = self._files.open(file)
             names = self._dictionary_names
-            reader = pq.ParquetFile(handle, metadata=self._metadata[file], read_dictionary=names)
+            reader = pq.ParquetFile(
+                handle,
+                metadata=self._metadata[file],
+                read_dictionary=names,
+                page_checksum_verification=True,
+            )
             self._open = (file, reader, handle)
         return self._open[1]
 
@@ -214,13 +219,8 @@ def _read_metadata(files: Files) -> list[Any]:
     import pyarrow.parquet as pq
 
     def read(file: int) -> Any:
-        try:
-            with files.open(file) as handle:
-                return pq.read_metadata(handle)
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise files.unreadable(file, error) from error
+        with files.reading(file), files.open(file) as handle:
+            return pq.read_metadata(handle)
 
     if files.is_local or len(files) == 1:
         return [read(file) for file in range(len(files))]

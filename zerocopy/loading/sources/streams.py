@@ -104,13 +104,12 @@ class FileStream(Stream):
     def __init__(
         self, files: Files, format: str, columns: Sequence[Any] | None = None, schema: Any = None
     ) -> None:
-        import pyarrow as pa
         from pyarrow import dataset as ds
 
         self.name = f"{len(files)} {format.upper()} file{'s' * (len(files) != 1)}"
         self._files = files
         self._places = {path: file for file, path in enumerate(files.paths)}
-        try:
+        with files.reading(0):
             self._dataset = ds.dataset(
                 files.paths,
                 schema=None if schema is None else as_schema(schema),
@@ -119,9 +118,8 @@ class FileStream(Stream):
                 partitioning="hive" if files.base else None,
                 partition_base_dir=files.base or None,
             )
-        except (pa.ArrowException, OSError) as error:
-            raise files.unreadable(0, error) from error
-        self.schema = self._dataset.schema
+            self.schema = self._dataset.schema
+            _ = self.schema.names  # pyarrow decodes the names here: a header may not be UTF-8
 
     def batches(self) -> Iterator[Any]:
         """Return the rows, file after file."""
@@ -130,12 +128,10 @@ class FileStream(Stream):
         for fragment in sorted(self._dataset.get_fragments(), key=lambda each: self._places[each.path]):
             file = self._places[fragment.path]
             self._files.check(file)
-            try:
+            with self._files.reading(file):
                 for batch in fragment.to_batches(schema=self._dataset.schema):
                     if batch.num_rows:
                         yield pa.table(batch)
-            except (pa.ArrowException, OSError) as error:
-                raise self._files.unreadable(file, error) from error
             self._files.check(file)
 
     def fingerprint(self) -> str:
