@@ -115,6 +115,8 @@ FREE_OF_FORKS = {
     "loading/sources/parquet.py": {"ThreadPoolExecutor"},
     # Each belongs to one iterator, which refuses to work in a forked child before it waits.
     "loading/prefetcher.py": {"SimpleQueue"},
+    # The thread of one iterator creates and uses it; that thread does not exist in a forked child.
+    "loading/reading.py": {"ThreadPoolExecutor"},
 }
 
 
