@@ -1,4 +1,4 @@
-"""Batches for training from files: `loader`, compared with pyarrow that only reads."""
+"""Batches for training from files: `loader`, compared with reading alone by pyarrow."""
 
 from benchmarks.loader import copies, epochs, memory, real, targets, waiting
 from benchmarks.suite import Suite

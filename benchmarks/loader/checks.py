@@ -1,4 +1,4 @@
-"""Whether an epoch has all rows: their number, and the sum of their labels."""
+"""Checks that an epoch has all rows, by their number and the sum of their labels."""
 
 from __future__ import annotations
 

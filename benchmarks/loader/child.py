@@ -1,4 +1,4 @@
-"""A process that runs one epoch and prints its peaks of memory as JSON."""
+"""A process that runs one epoch and prints its peak memory as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The peak of memory in an epoch: files of 4 and of 8 windows, each in a fresh process."""
+"""Peak memory of an epoch: files of 4 and of 8 windows, each in a fresh process."""
 
 from __future__ import annotations
 

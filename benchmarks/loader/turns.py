@@ -1,8 +1,9 @@
-"""Epochs in turns: each epoch of a contender is timed next to an epoch of pyarrow that does nothing.
+"""Alternating epochs: each epoch of a contender is timed next to an epoch in which pyarrow only reads.
 
-The bound of a file is pyarrow reading it row group by row group, one thread ahead. A turn of a contender is
-an epoch of the bound and an epoch of the contender; which comes first changes from turn to turn. The figure
-of a contender is the median of the ratios of its turns. All contenders of a case read the same file.
+The bound of a file is the time in which pyarrow reads it row group by row group, one thread ahead. A
+turn of a contender is an epoch of the bound and an epoch of the contender; which comes first changes
+from turn to turn. The figure of a contender is the median of the ratios of its turns. All contenders of
+a case read the same file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A consumer that computes: how much longer an epoch is than the computation alone."""
+"""Ratio of the time of an epoch to that of the consumer's computation alone."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def write_flights(path: Path) -> None:
         table = pyarrow.csv.read_csv(file, convert_options=options)
     part = path.with_suffix(".part")
     pyarrow.parquet.write_table(table, part, row_group_size=1 << 15)
-    part.replace(path)  # a process that is killed leaves no incomplete file
+    part.replace(path)  # atomic, so a killed process leaves no incomplete file
 
 
 def make_loader(path: Path, batch: int, epochs: int) -> Any:
@@ -73,7 +73,7 @@ class Delays(nn.Module):
 
 
 def save(path: Path, content: dict[str, Any]) -> None:
-    """Replace the checkpoint at once: a process that is killed leaves the old one or the new one."""
+    """Replace the checkpoint atomically: a killed process leaves the old one or the new one."""
     part = path.with_suffix(".part")
     with part.open("wb") as file:
         torch.save(content, file)
@@ -83,7 +83,7 @@ def save(path: Path, content: dict[str, Any]) -> None:
 
 
 def train(folder: Path, batch: int, epochs: int, every: int) -> nn.Module:
-    """Train until all epochs are done; a checkpoint follows each `every` batches."""
+    """Train until all epochs are done; save a checkpoint after each `every` batches."""
     flights, checkpoint = folder / "flights.parquet", folder / "checkpoint.pt"
     if not flights.exists():
         write_flights(flights)

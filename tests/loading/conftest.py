@@ -1,4 +1,4 @@
-"""Collections of garbage in these tests skip the objects of frameworks, which take most of their time."""
+"""Garbage collection skips the frameworks' objects, which otherwise take most of the time of these tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches on a device: values and order, over a driver that runs work as late as possible."""
+"""Batches on a device: values and order, with a stub driver that runs work as late as possible."""
 
 from __future__ import annotations
 

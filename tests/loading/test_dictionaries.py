@@ -1,4 +1,4 @@
-"""Text as codes: one dictionary for all batches of a source, and what is refused."""
+"""Text as codes: one dictionary for all batches of a source, and refused arguments."""
 
 import json
 import pickle

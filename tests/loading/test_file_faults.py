@@ -1,4 +1,4 @@
-"""``loader``: files that are missing, change, are corrupt or differ in their columns."""
+"""``loader``: files that are missing, changed or corrupt, or differ in their columns."""
 
 from __future__ import annotations
 

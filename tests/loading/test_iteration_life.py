@@ -186,7 +186,7 @@ def test_any_exception_of_the_reader_reaches_the_consumer(kind: type[BaseExcepti
 
 
 def test_errors_leave_no_cycles() -> None:
-    """The rows that were read are freed with the error, without the collector of garbage."""
+    """The rows that were read are freed with the error, without the garbage collector."""
     gc.collect()
     gc.disable()
     try:

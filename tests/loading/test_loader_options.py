@@ -1,4 +1,4 @@
-"""Options with values that cannot be right, and options that are larger than the data."""
+"""Invalid values of options, and options that are larger than the data."""
 
 from __future__ import annotations
 

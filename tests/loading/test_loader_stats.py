@@ -1,4 +1,4 @@
-"""What a loader counts, and which side waited."""
+"""``loader.stats()``: counts, times of waiting, and the bottleneck."""
 
 import gc
 import pickle

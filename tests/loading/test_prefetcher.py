@@ -1,4 +1,4 @@
-"""``Prefetcher``: exceptions of signals' handlers, and calls inside its locked regions."""
+"""``Prefetcher``: exceptions of signal handlers, and calls inside its locked regions."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_an_error_at_any_line_loses_no_item() -> None:
 
 
 def test_a_finalizer_in_a_locked_region_may_close(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The collector of garbage may drop an iterator in a thread that holds the lock, for statistics."""
+    """The garbage collector may drop an iterator in a thread that holds the lock, for statistics."""
     monkeypatch.setattr(prefetcher, "PATIENCE", 0.05)  # the loader's thread may need the lock to end
     items = Prefetcher(lambda: iter([_Item(), _Item()]), 2)
     assert items.first() is not None

@@ -307,7 +307,7 @@ def test_objects_that_are_not_sources_are_refused(source: Any, code: str) -> Non
 def test_a_reader_is_read_once() -> None:
     loader = zc.loader(small_table().to_reader(), to="numpy", batch=4)
     assert columns_of(loader) == EXPECTED
-    with pytest.raises(zc.ZeroCopyError, match="can be read once") as raised:
+    with pytest.raises(zc.ZeroCopyError, match="can be read only once") as raised:
         iter(loader)
     assert raised.value.code == "used-up"
 

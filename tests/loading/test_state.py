@@ -306,11 +306,11 @@ def test_a_source_for_one_reading_is_not_pickled() -> None:
     stream = Tables(SIZES)
     stream.once = True
     loader = loader_of(stream, batch=4)
-    with pytest.raises(TypeError, match="can be read once") as caught:
+    with pytest.raises(TypeError, match="can be read only once") as caught:
         pickle.dumps(loader)
     assert caught.value.code == "unpicklable-loader"  # type: ignore[attr-defined]
     assert len(list(loader)) == 15
-    with pytest.raises(RuntimeError, match="can be read once") as used:
+    with pytest.raises(RuntimeError, match="can be read only once") as used:
         iter(loader)
     assert used.value.code == "used-up"  # type: ignore[attr-defined]
     with pytest.raises(TypeError, match="not known before"):

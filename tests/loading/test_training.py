@@ -1,4 +1,4 @@
-"""The example that trains on real flights: a process that is killed continues, with equal parameters."""
+"""The example that trains on real flights: after a kill, it continues and ends with equal parameters."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@
 
 #define STAGE 16384   /* bytes; half of the L1 cache of common CPUs */
 #define MIN_HEIGHT 32 /* rows of a tile if rows are wide */
-#define STREAM_BYTES (1 << 23) /* of rows in order, from which the caches hold little of them */
+#define STREAM_BYTES (1 << 23) /* size of rows in order from which stores bypass the caches */
 #define MAX_WIDTH (STAGE / MIN_HEIGHT)
 
 /* Part of a row: columns with equally large items next to each other, or padding if `count` is 0. Only one item, or
@@ -17,7 +17,7 @@ typedef struct {
     size_t offset, width;       /* in the row, in bytes */
 } Run;
 
-/* What the arguments of write_rows and read_rows describe. */
+/* Parsed arguments of write_rows and read_rows. */
 typedef struct {
     PyObject *arrays;
     Column *columns;
@@ -25,7 +25,7 @@ typedef struct {
     size_t run_count, rows, pitch; /* rows: items of a column */
 } Rows;
 
-/* Releases what rows_parse took. */
+/* Releases the members that rows_parse allocated. */
 static void
 rows_free(Rows *rows)
 {
@@ -126,7 +126,7 @@ add_column(Rows *rows, PyArrayObject *block, size_t number, PyObject *offset, si
     return 0;
 }
 
-/* Checks the arguments that both functions have; -1 with an exception. The caller calls rows_free in any case. */
+/* Parses the arguments that both functions share; -1 with an exception. The caller calls rows_free in any case. */
 static int
 rows_parse(Rows *rows, PyArrayObject *block, PyObject *columns, PyObject *offsets, bool reads)
 {
@@ -222,7 +222,7 @@ write_in_order(char *out, const Rows *rows)
     }
 }
 
-/* Copies part of a row; without the call of a library, as rows are short. */
+/* Copies part of a row without a library call, because rows are short. */
 static inline void
 copy_row(char *to, const char *from, size_t width)
 {

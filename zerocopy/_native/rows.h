@@ -14,7 +14,7 @@ typedef struct {
 #define TILE 64
 #define LINE 64 /* bytes of a cache line */
 
-/* Prefetches a line to the second level, as prefetches to the L1 cache use up its few buffers. Any address is safe. */
+/* Prefetches a line to the L2 cache, because the L1 cache has few fill buffers. Any address is safe. */
 #if defined(__GNUC__)
 #define FETCH(ADDRESS) __builtin_prefetch((const void *)(ADDRESS), 0, 2)
 #else
@@ -28,8 +28,8 @@ void write_tile(char *out, size_t pitch, const Column *columns, size_t count, si
 void read_tile(const char *in, size_t pitch, const Column *columns, size_t count, size_t first, size_t rows,
                size_t size);
 
-/* Copies memory that is written once, which then need not be read first. The caller ends with _mm_sfence. Only with
-   SSE2. */
+/* Copies with non-temporal stores, which do not load the destination into the caches. The caller calls _mm_sfence
+   after the last copy. SSE2 only. */
 void copy_past_caches(char *to, const char *from, size_t nbytes);
 
 /* Writes `rows` items of each of `count` columns to rows that are `pitch` bytes apart. */

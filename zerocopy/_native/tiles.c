@@ -35,7 +35,7 @@ copy_past_caches(char *to, const char *from, size_t nbytes)
 #define HAS_ZIP 0
 #endif
 
-/* Writes one column. Loads and stores by memcpy take any alignment. */
+/* Writes or reads one column. memcpy allows any alignment. */
 #define DEFINE_PLAIN(SIZE)                                                                                        \
     static void write_column_##SIZE(char *to, size_t pitch, const char *from, ptrdiff_t stride, size_t rows)      \
     {                                                                                                             \
@@ -61,7 +61,7 @@ DEFINE_PLAIN(16)
 typedef uint8_t Bytes __attribute__((vector_size(16)));
 typedef uint16_t Shorts __attribute__((vector_size(16)));
 typedef uint32_t Words __attribute__((vector_size(16)));
-typedef uint64_t Doubles __attribute__((vector_size(16)));
+typedef uint64_t Longs __attribute__((vector_size(16)));
 
 #define LOW_1(A, B) SHUFFLE(A, B, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define HIGH_1(A, B) SHUFFLE(A, B, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
@@ -72,8 +72,7 @@ typedef uint64_t Doubles __attribute__((vector_size(16)));
 #define LOW_8(A, B) SHUFFLE(A, B, 0, 2)
 #define HIGH_8(A, B) SHUFFLE(A, B, 1, 3)
 
-/* The perfect shuffle of four vectors. Two rounds interleave four columns; as many more as a vector's lanes have
-   bits in their number undo it. */
+/* The perfect shuffle of four vectors. Two rounds interleave four columns. log2(lanes) rounds are the inverse. */
 #define ROUND(SIZE, VECTOR, V)                                                                                    \
     do {                                                                                                          \
         VECTOR a = LOW_##SIZE(V[0], V[2]), b = HIGH_##SIZE(V[0], V[2]);                                           \
@@ -83,7 +82,7 @@ typedef uint64_t Doubles __attribute__((vector_size(16)));
 #define ROUNDS_1(V) ROUND(1, Bytes, V); ROUND(1, Bytes, V); ROUND(1, Bytes, V); ROUND(1, Bytes, V)
 #define ROUNDS_2(V) ROUND(2, Shorts, V); ROUND(2, Shorts, V); ROUND(2, Shorts, V)
 #define ROUNDS_4(V) ROUND(4, Words, V); ROUND(4, Words, V)
-#define ROUNDS_8(V) ROUND(8, Doubles, V)
+#define ROUNDS_8(V) ROUND(8, Longs, V)
 
 /* Four columns at a time. A vector holds 16 / SIZE items of a column, or as many rows of four items as fit. */
 #define DEFINE_GROUPS(SIZE, VECTOR)                                                                               \
@@ -133,7 +132,7 @@ typedef uint64_t Doubles __attribute__((vector_size(16)));
 DEFINE_GROUPS(1, Bytes)
 DEFINE_GROUPS(2, Shorts)
 DEFINE_GROUPS(4, Words)
-DEFINE_GROUPS(8, Doubles)
+DEFINE_GROUPS(8, Longs)
 #endif
 
 /* The functions for items of one size. Functions for groups return how many rows they handled, or are NULL. */
@@ -175,7 +174,7 @@ kernels_of(size_t size)
 }
 
 /* Prefetches columns some tiles ahead. Hardware does not follow dozens of columns at once: with 29 columns of float32,
-   tiles of 1,048,576 rows were transposed in 6 ms instead of 14. */
+   1,048,576 rows were transposed in 6 ms instead of 14. */
 static inline void
 fetch_ahead(const Column *columns, size_t count, size_t first, size_t rows, size_t size)
 {

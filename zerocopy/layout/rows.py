@@ -12,7 +12,7 @@ from zerocopy._native import core
 from zerocopy.layout.threads import run, split_rows
 from zerocopy.source import Array
 
-#: Rows that the core stages together.
+#: Most rows that the core stages together.
 TILE = 64
 
 
@@ -66,7 +66,7 @@ def write_rows(
         write(out, columns, offsets, positions)
         return
     if positions is not None:
-        # Before any part is written. Each part checks its own positions again.
+        # Check all positions before any part is written; each part checks its own again.
         _check_positions(out, len(columns[0]), positions)
     else:
         _check_count(out, len(columns[0]))

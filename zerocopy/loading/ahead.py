@@ -19,7 +19,7 @@ class Step(NamedTuple):
     cut: Cut | None
 
     def batch(self) -> Any:
-        """Return the batch; None if there is none."""
+        """Return the batch; None at the end of the epoch, or if too few of its rows could be read."""
         return None if self.chunk is None or self.cut is None else self.chunk.batch(self.cut)
 
 
@@ -39,8 +39,8 @@ class Ahead:
     def next(self, make: Callable[[], tuple[Step, Any]], is_ready: Callable[[], bool]) -> tuple[Step, Any]:
         """Return a step and its batch, for which the consumer's current stream waits.
 
-        ``make()`` may wait for the reader's thread; ``is_ready()`` is whether it does not. A batch that
-        could not be made is tried again after its error was raised.
+        ``is_ready()`` is False while ``make()`` would wait for the reader's thread. An error of ``make()``
+        is raised after the batches before it, and the next call makes the batch again.
         """
         queue = self._queue  # another thread may call `clear`
         if not queue:

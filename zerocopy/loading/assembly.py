@@ -23,7 +23,7 @@ class Grid:
     Parameters
     ----------
     run : Run
-        Its rows; the first one is the first row of a batch.
+        The rows. Its first row is the first row of a batch.
     before : int
         Number of batches of the epoch that the shard delivers before this run.
     batch : int
@@ -53,14 +53,14 @@ class Grid:
         return cuts
 
     def accepts(self, rows: int) -> bool:
-        """Whether a batch with so many rows is delivered."""
+        """Whether a batch of `rows` rows is delivered."""
         return rows >= (self.batch if self.drop_last else 1)
 
 
 def in_order(plan: BatchPlan, read: Reader, grid: Grid) -> Iterator[Chunk]:
-    """Return batches of rows in the order of the source: slices of what was read, without a copy.
+    """Return chunks in the order of the source: slices of the groups, without a copy.
 
-    Only a batch whose rows are in several groups is copied together.
+    Only the rows of a batch that several groups hold are copied together.
     """
     run, batch = grid.run, grid.batch
     pending: list[Any] = []  # the rows of a batch whose other rows are in the next parts
@@ -129,7 +129,7 @@ class Windows:
 
     def __call__(self, read: Reader, grid: Grid) -> Iterator[Chunk]:
         """Return the windows of a run."""
-        # A permuted window starts at its place; one in the order of the source may start anywhere.
+        # The permutation depends on a window's first row, so permuted windows start at multiples of its rows.
         for start, count in _windows(grid.run, self._rows, is_aligned=self._key is not None):
             rows, filled, present = self._fill(
                 read, grid.run.start + start, count, grid.run.start + grid.run.end
@@ -158,10 +158,10 @@ class Windows:
                 present[slice(first, filled) if chosen is None else chosen] = False
             else:
                 target = rows[first:filled] if chosen is None else rows
-                # Arrow decodes the next group in the other threads.
+                # One thread, because Arrow decodes the next group in the others.
                 write_rows(target, self._plan.to_arrays(part.content), self._offsets, chosen, threads=1)
         if filled < count and places is not None:
-            # The stream has ended. The rows keep their order, without the places of the missing ones.
+            # The stream has ended before the window is full: close the gaps, and keep the order of the rows.
             kept = np.sort(places[:filled])
             rows, present = rows[kept], None if present is None else present[kept]
         return rows, filled, present
@@ -172,7 +172,7 @@ def shuffled_tables(
 ) -> Iterator[Chunk]:
     """Return windows of permuted rows of Arrow tables.
 
-    The rows of a whole window are taken at once: Arrow took four times as long batch by batch.
+    Arrow takes the rows of a whole window at once, because it took four times as long batch by batch.
     """
     for start, count in _windows(grid.run, window_rows, is_aligned=True):
         position = grid.run.start + start
@@ -207,7 +207,7 @@ def _windows(run: Run, rows: int, is_aligned: bool) -> Iterator[tuple[int, int]]
 
 
 def _rows_by_place(parts: Sequence[Part], places: Array) -> Array:
-    """Return for each place of a window the row that is delivered there; -1 for one that is skipped."""
+    """Return the row that each place of a window delivers; -1 for a row that is skipped."""
     source, row, first = np.full(len(places), -1), 0, 0
     for part in parts:
         if part.content is not None:

@@ -31,11 +31,11 @@ class BatchPlan:
     is_matrix : bool
         Whether a batch is one tensor.
     explain_batch, explain_host, explain_array : callable
-        The plans of a whole conversion, of that to arrays on the host, and of an array to the target.
+        Plan a whole conversion, the conversion to arrays on the host, and that of an array to the target.
     """
 
     def __init__(self, content: Any, options: LoaderOptions) -> None:
-        """`content` is a table or a dict of arrays, without rows; the plan refuses what targets lack."""
+        """Plan `content`, a table or a dict of arrays without rows; refuse types that the target lacks."""
         self._options = options
         with in_terms_of_loader(options):
             self._prepare(content, options)
@@ -94,10 +94,10 @@ class BatchPlan:
 
     def empty_columns(self, rows: int) -> list[Array]:
         """Return uninitialised arrays of some rows on the host, in the order of the fields."""
-        likes = [((rows, *field.shape), field.dtype) for field in self.fields]
+        specs = [((rows, *field.shape), field.dtype) for field in self.fields]
         if self.copies is not None:
-            return self.copies.host_arrays(likes)
-        return empty_columns(likes)
+            return self.copies.host_arrays(specs)
+        return empty_columns(specs)
 
     def _place(self, arrays: Sequence[Array]) -> list[Any]:
         if self.copies is not None:

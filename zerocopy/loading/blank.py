@@ -1,4 +1,4 @@
-"""Rows of a schema without reading a file, from which ``explain`` learns what a target aliases."""
+"""Placeholder rows of a schema, which ``explain`` converts to find the columns that a target aliases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zerocopy.source import Array
 
 
 def sample(source: Dataset | Stream, rows: int) -> Any:
-    """Return at most some rows of a source: its own, if they are in memory; otherwise zeros."""
+    """Return at most `rows` rows: those of a source in memory or in mapped files, otherwise zeros."""
     if isinstance(source, Dataset) and source.groups and (source.in_memory or source.schema is None):
         return slice_rows(source.read(0), 0, rows)
     import pyarrow as pa
@@ -63,19 +63,19 @@ def array(type_: Any, rows: int) -> Any:
 
 
 def codes(type_: Any, words: Any, rows: int) -> Any:
-    """Return rows of the first word; without words, of a word of zeros."""
+    """Return codes of the first word; if there are no words, of an empty or zero word."""
     import pyarrow as pa
 
     words = words if len(words) else array(words.type, 1)
     return pa.DictionaryArray.from_arrays(array(type_.index_type, rows), words, ordered=type_.ordered)
 
 
-def zeros(shape: tuple[int, ...], dtype: Any) -> Array:
-    """Return an array at a multiple of 64 bytes, as those of batches are."""
+def aligned_array(shape: tuple[int, ...], dtype: Any) -> Array:
+    """Return an uninitialised array at a multiple of 64 bytes, the alignment of the arrays of batches."""
     return aligned_empty(shape, np.dtype(dtype))
 
 
 def rows(count: int, plan: BatchPlan) -> Array:
-    """Return rows of a window."""
+    """Return uninitialised rows of a window: uint8 of shape (count, pitch)."""
     assert plan.template is not None
     return aligned_empty((count, plan.template.pitch), np.dtype(np.uint8))

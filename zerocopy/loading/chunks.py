@@ -49,7 +49,7 @@ class Chunk:
 
     @property
     def row_bytes(self) -> float:
-        """Bytes of a row; the mean, if rows differ."""
+        """Bytes of a row; the mean if rows differ in size."""
         return 0.0 if self.plan.template is None else self.plan.template.pitch
 
     def rows_of(self, cut: Cut) -> int:
@@ -70,7 +70,7 @@ class TableChunk(Chunk):
 
     @cached_property
     def row_bytes(self) -> float:
-        """Mean bytes of a row: of codes, without their words."""
+        """Mean bytes of a row, without the words of dictionaries."""
         rows = count_rows(self._content)
         return table_bytes(self._content) / max(1, rows)
 
@@ -94,7 +94,7 @@ class ColumnChunk(Chunk):
 class RowChunk(Chunk):
     """Rows of a buffer, in the order of delivery.
 
-    With a matrix, a batch aliases the buffer; with columns, a batch is copied out of it.
+    A matrix aliases the buffer; columns are copied from it.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class RowChunk(Chunk):
         return int(np.count_nonzero(self._present[cut.low : cut.high]))
 
     def batch(self, cut: Cut) -> Any:
-        """Return a batch; without the rows that could not be read."""
+        """Return a batch without the rows that could not be read."""
         rows = self._rows[cut.low : cut.high]
         if self._present is not None:
             rows = np.ascontiguousarray(rows[self._present[cut.low : cut.high]])
@@ -128,7 +128,7 @@ class RowChunk(Chunk):
 
 
 def table_bytes(table: Any) -> int:
-    """Return the bytes of the rows of an Arrow table, or of a dict: of codes, without their words."""
+    """Return the bytes of an Arrow table or a dict of arrays, without the words of dictionaries."""
     if isinstance(table, dict):
         return sum(int(array.nbytes) for array in table.values())
     import pyarrow as pa

@@ -18,14 +18,14 @@ def count_rows(content: Any) -> int:
 
 
 def slice_rows(content: Any, low: int, high: int) -> Any:
-    """Return an alias of some rows."""
+    """Return the rows from `low` to `high`, without a copy."""
     if isinstance(content, dict):
         return {name: array[low:high] for name, array in content.items()}
     return content.slice(low, high - low)
 
 
 def concatenate(contents: Sequence[Any]) -> Any:
-    """Return the rows of several contents; those of Arrow tables without a copy."""
+    """Return the rows of several contents, without a copy if they are Arrow tables."""
     if len(contents) == 1:
         return contents[0]
     if isinstance(contents[0], dict):
@@ -36,7 +36,7 @@ def concatenate(contents: Sequence[Any]) -> Any:
 
 
 def take_rows(contents: Sequence[Any], rows: Array) -> Any:
-    """Return a copy of some rows of several contents, numbered through all of them."""
+    """Return a copy of `rows`, which are numbers of rows of the concatenated contents."""
     content = concatenate(contents)
     if isinstance(content, dict):
         return {name: array[rows] for name, array in content.items()}

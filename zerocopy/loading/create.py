@@ -50,9 +50,10 @@ def loader(
     batch : int, default 8192
         Rows of a batch. The last batch of an epoch may have fewer.
     columns : sequence of labels, optional
-        Columns to read, in this order; others are not read. None reads all.
+        Columns of the batches, in this order. None gives all columns. Parquet files, polars and DuckDB read
+        only these columns.
     nulls : str, number, bool or dict, optional
-        What nulls become, as in `convert`: ``"mask"``, ``"nan"``, a value, or a dict by column.
+        Replacement of nulls, as in `convert`: ``"mask"``, ``"nan"``, a value, or a dict by column.
     encode : bool or dict, optional
         Represent dates, categories and text as numbers, as in `convert`. The code of a word is the same in
         all batches. True collects the words in one pass over the source. A dict gives the words of a column
@@ -69,16 +70,17 @@ def loader(
     seed : int, default 0
         Seed of the order.
     prefetch : int, default 2
-        Batches that are made ahead. The reader's thread waits when so many are ready.
+        Number of batches to make ahead. The reader's thread waits when this many batches are ready.
     device : str, optional
         The device of the batches, as in `convert`: ``"cuda:0"``.
     drop_last : bool, default False
         Leave out a last batch with fewer than `batch` rows, and rows that would make shards unequal. All
         shards then have the same number of batches.
     shard : (int, int), default (0, 1)
-        Rank and number of processes: each reads another part of the rows.
+        Rank and number of processes; each process delivers a different part of the rows.
     epochs : int, default 1
-        Number of epochs of one iteration. The thread reads the next epoch during the end of the one before.
+        Number of epochs of one iteration. The thread begins to read the next epoch before the consumer has
+        finished the current one.
     on_error : {"raise", "skip"}, default "raise"
         ``"skip"`` leaves out row groups that cannot be read, and counts them.
     schema : pyarrow.Schema or dict, optional
@@ -105,14 +107,15 @@ def loader(
     UnsupportedConversionError
         `source` is not a source of rows, or the target does not have the type of a column.
     LossyConversionError
-        A column has nulls, values or words that the target cannot hold; raised during the iteration.
+        A column has nulls, values or words that the target cannot hold; raised during the iteration, or while
+        the words of text are collected.
 
     Notes
     -----
     A batch stays valid as long as the caller keeps it. Without `shuffle`, a column of a batch aliases the
     row group that was decoded, if the target aliases Arrow's memory; a kept batch then keeps the memory of
-    the whole row group. Batches whose rows are in several row groups are copied together. A matrix aliases a
-    buffer, which the loader uses again when no batch aliases it any more. The columns of a shuffled batch
+    the whole row group. Rows of one batch that are in several row groups are copied together. A
+    matrix aliases a buffer, which the loader reuses when no batch aliases it. The columns of a shuffled batch
     share new memory of their own. Do not write to a batch that aliases `source`.
 
     Examples
@@ -129,7 +132,7 @@ def loader(
     """
     options = {name: value for name, value in locals().items() if name not in ("source", "to")}
     checked = LoaderOptions(to, **options)
-    # It imports modules, whose locks a child that another thread forks would inherit.
+    # Creation imports modules. A child forked during an import would inherit its held lock.
     created: Loader = while_forks_wait(partial(_create, source, checked))
     return created
 

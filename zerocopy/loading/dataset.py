@@ -1,4 +1,4 @@
-"""``Dataset`` and ``Stream``: what the loader reads, in row groups or in sequence."""
+"""``Dataset`` and ``Stream``: sources of rows, read in groups or in sequence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Group(NamedTuple):
     file : str
         Path or URL of the file; empty for memory.
     number : int
-        Its number within the file, from 0.
+        Number of the group within the file, from 0.
     """
 
     rows: int
@@ -52,11 +52,11 @@ class Dataset:
     groups: Sequence[Group] = ()
     in_memory = False
     dictionaries: Mapping[str, Any] = _NONE
-    #: The number of the open file, or -1, and what reads it.
+    #: Number of the open file, or -1, followed by its reader.
     _open: Any = (-1, None, None)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy or another process needs: without the open file, which `read` opens again."""
+        """Return the state for a copy, without the open file: `read` opens it again."""
         return {name: value for name, value in self.__dict__.items() if name != "_open"}
 
     def read(self, index: int) -> Any:
@@ -75,7 +75,7 @@ class Dataset:
         return _Selected(self, columns)
 
     def with_dictionaries(self, columns: Sequence[str]) -> Dataset:
-        """Return a dataset that may read some columns of text as dictionaries, which need less decoding."""
+        """Return a dataset that may read some columns of text as dictionaries, to decode less."""
         return self
 
     def fingerprint(self) -> str:
@@ -87,7 +87,7 @@ class Dataset:
 
 
 class Stream:
-    """Rows that are read from the first to the last, and whose number is unknown before.
+    """Rows that are read from the first to the last. Their number is unknown before the last is read.
 
     Attributes
     ----------

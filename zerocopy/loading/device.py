@@ -7,7 +7,7 @@ The order of one batch:
 3. The loader's own stream waits for the consumer's stream, because the allocator may return memory
    that pending work of that stream still uses. Then the loader's stream copies, and an event marks the end.
 4. On delivery, the consumer's current stream waits for the event. The host does not wait.
-5. Host memory is used again after the event. Arrays that are dropped before delivery are kept until then too.
+5. The loader reuses host memory, and releases device arrays that were not delivered, after the event.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Transfer:
     stream : int
         The consumer's stream, in whose order the arrays were allocated.
     hosts : list of numpy.ndarray
-        What the copies read.
+        Host arrays that the copies read.
     arrays : list
-        What the copies write, until the consumer has it.
+        Device arrays that the copies write; empty after delivery.
     """
 
     event: CopyEvent
@@ -82,7 +82,7 @@ class DeviceCopies:
         rounding = ALIGNMENT * (len(template.fields) + 1)
         nbytes = options.batch * template.pitch + rounding
         self._staging = BufferCache(nbytes, options.prefetch + 2, self.memory.allocate)
-        #: Several iterators of a loader, in several threads, use the copies.
+        #: Several threads may iterate over one loader, and share `_started`.
         self._lock = forks.lock()
         self._started: deque[Transfer] = deque()
         self._latest = threading.local()
@@ -92,10 +92,10 @@ class DeviceCopies:
         """Return buffers for windows whose rows are batches."""
         return BufferCache(nbytes, allocate=self.memory.allocate if nbytes <= _LOCKED_WINDOW else None)
 
-    def host_arrays(self, likes: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Array]:
+    def host_arrays(self, specs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Array]:
         """Return uninitialised page-locked arrays of some shapes and dtypes, for the columns of a batch."""
         buffer, offset, arrays = self._staging.take(), 0, []
-        for shape, dtype in likes:
+        for shape, dtype in specs:
             nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
             arrays.append(buffer[offset : offset + nbytes].view(dtype).reshape(shape))
             offset += -(-nbytes // ALIGNMENT) * ALIGNMENT
@@ -107,7 +107,7 @@ class DeviceCopies:
         hosts = self._staged(arrays)
         stream = copy_stream(self._device)
         fresh = [self._empty(host) for host in hosts]
-        # After the allocation: what frees memory before it has already started its work.
+        # After the allocation, because queued work of the consumer's stream may still use the memory.
         consumer = self._hook.current_stream(self._device)
         cuda_driver.order(consumer, stream, self._device)
         transfer = Transfer(CopyEvent(self._device), consumer, hosts, [array for array, _ in fresh])
@@ -130,8 +130,8 @@ class DeviceCopies:
     def deliver(self, transfer: Transfer) -> bool:
         """Make the consumer's current stream wait for a transfer.
 
-        False if that stream is not the one in whose order the arrays were allocated: the framework's
-        allocator would not wait for work on it, so the batch must be copied again.
+        Return False if that stream is not the one in whose order the arrays were allocated. The framework's
+        allocator would not wait for work on the new stream, so the batch must be copied again.
         """
         if self._hook.current_stream(self._device) != transfer.stream:
             return False
@@ -165,7 +165,7 @@ class DeviceCopies:
 
 
 def device_copies(options: LoaderOptions, template: Template) -> DeviceCopies | None:
-    """Return what copies batches ahead; None if the target is on the host, or copies by itself."""
+    """Return the copies to the target's device; None on the host, or if the framework cannot allocate."""
     framework = resolve(options.to)
     if not hook_of(framework).can_allocate:
         return None

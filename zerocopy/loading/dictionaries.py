@@ -10,11 +10,11 @@ from zerocopy._engine.target import resolve
 from zerocopy.errors import LossyConversionError, UnsupportedConversionError
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.dataset import Dataset, Stream
-from zerocopy.loading.encoded import Codes, EncodedDataset, EncodedStream, empty_content, mark_used
+from zerocopy.loading.encoded import Codes, EncodedDataset, EncodedStream, empty_content, used_words
 from zerocopy.loading.options import LoaderOptionError, LoaderOptions
 from zerocopy.loading.progress import progress
 
-#: Words that are kept twice at most, before those of several groups are made distinct together.
+#: Least number of pending words, with duplicates, at which they are merged into the distinct words.
 _PENDING_WORDS = 1 << 16
 
 
@@ -42,7 +42,7 @@ def encode_source(source: Dataset | Stream, options: LoaderOptions) -> Dataset |
             raise LoaderOptionError(
                 f"loader(encode={{{name!r}: ...}})",
                 f"{source.name} has no column {name!r}",
-                f"use its names: {', '.join(map(repr, list(types)[:8]))}",
+                f"choose from {', '.join(map(repr, list(types)[:8]))}",
             )
     words: dict[str, Any] = {}
     decoded: set[str] = set()
@@ -161,7 +161,7 @@ def _check_plan(
     ordered: set[str],
     options: LoaderOptions,
 ) -> None:
-    """Refuse before the pass what the target lacks, and streams that can be read only once."""
+    """Before the pass, refuse types that the target lacks and streams that can be read only once."""
     import pyarrow as pa
 
     if isinstance(source, Stream) and source.once:
@@ -220,14 +220,14 @@ class _Distinct:
             column = pa.chunked_array([pa.array(column, from_pandas=True)])
         for chunk in column.chunks:
             is_dictionary = pa.types.is_dictionary(chunk.type)
-            words = mark_used(chunk) if is_dictionary else chunk.cast(self._type).unique()
+            words = used_words(chunk) if is_dictionary else chunk.cast(self._type).unique()
             self._pending.append(words.cast(self._type))
             self._count += len(words)
-        # All words are hashed again only when their number may have doubled.
+        # A merge hashes all words, so it waits until their number may have doubled.
         if self._count > max(len(self._known), _PENDING_WORDS):
-            self._fold()
+            self._merge()
 
-    def _fold(self) -> None:
+    def _merge(self) -> None:
         import pyarrow as pa
 
         self._known = pa.chunked_array([self._known, *self._pending], self._type).unique()
@@ -237,7 +237,7 @@ class _Distinct:
         """Return the words in sorted order."""
         import pyarrow as pa
 
-        self._fold()
+        self._merge()
         try:
             return self._known.drop_null().sort()
         except pa.ArrowNotImplementedError as error:
@@ -250,14 +250,14 @@ class _Distinct:
 
 
 class _Ordered:
-    """The words of a dictionary whose order has a meaning, which all groups must share."""
+    """The words of an ordered dictionary, which must be the same in all groups."""
 
     def __init__(self, name: str, type_: Any) -> None:
         self._name, self._type = name, type_
         self._words: Any = None
 
     def add(self, column: Any) -> None:
-        """Take the order of the first group; refuse a group with another."""
+        """Keep the words of the first group; refuse a group with other words."""
         for chunk in column.chunks:
             words = chunk.dictionary.cast(_value_type(self._type))
             if self._words is None:

@@ -11,10 +11,10 @@ import numpy as np
 from zerocopy.errors import LossyConversionError
 from zerocopy.loading.dataset import Dataset, Stream
 
-#: How many words an error names.
+#: Number of unknown words that an error lists.
 _NAMED_WORDS = 3
-#: A dictionary in Python is faster than Arrow's lookup, which hashes all words in each call, from this
-#: ratio of all words to those of a group.
+#: Ratio of all words to those of a group from which a Python dict is faster than Arrow's lookup, which
+#: hashes all words in each call.
 _MANY_WORDS = 8
 
 
@@ -45,7 +45,7 @@ class Codes:
 
         self.name, self.words, self.refuses_nulls = name, words, refuses_nulls
         self.type = pa.dictionary(pa.int32(), words.type, ordered)
-        self._last: tuple[Any, Any] | None = None  # a dictionary of the source, and its words' codes
+        self._last: tuple[Any, Any] | None = None  # the source's last dictionary, and the codes of its words
         self._places: dict[Any, int] | None = None
 
     def encode(self, column: Any, place: str) -> Any:
@@ -75,7 +75,7 @@ class Codes:
         if pa.types.is_dictionary(chunk.type):
             own = chunk.dictionary.cast(self.words.type)
             positions = chunk.indices
-            if own.null_count:  # a null word is a null row
+            if own.null_count:  # a row whose word is null is null
                 positions = pc.if_else(own.is_valid().take(positions), positions, None)
             codes = self._of_words(own).take(positions)
             missing = codes.null_count - positions.null_count
@@ -87,7 +87,7 @@ class Codes:
             raise self._error(chunk, place)
         if codes.null_count and self.refuses_nulls:
             raise self._null_error(codes.null_count, len(codes), place)
-        # Arrow checks the codes otherwise, which are right by construction.
+        # safe=False, because the codes are valid by construction and a check takes time.
         return pa.DictionaryArray.from_arrays(codes, self.words, ordered=self.type.ordered, safe=False)
 
     def _of_words(self, own: Any) -> Any:
@@ -194,7 +194,7 @@ class EncodedDataset(Dataset):
         return self._encoder.encode(self._source.read(index), str(group))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy or another process needs: a copy of the source, without open files."""
+        """Return the state for a copy or another process, with a copy of the source without open files."""
         return {**self.__dict__, "_source": copy.copy(self._source)}
 
     def empty(self) -> Any:
@@ -230,7 +230,7 @@ class EncodedStream(Stream):
                 close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy or another process needs: a copy of the source, without open files."""
+        """Return the state for a copy or another process, with a copy of the source without open files."""
         return {**self.__dict__, "_source": copy.copy(self._source)}
 
     def empty(self) -> Any:
@@ -242,8 +242,8 @@ class EncodedStream(Stream):
         return self._source.fingerprint()
 
 
-def mark_used(chunk: Any) -> Any:
-    """Return the words of a dictionary array that its rows have."""
+def used_words(chunk: Any) -> Any:
+    """Return the words of a dictionary array that occur in its rows."""
     used = np.zeros(len(chunk.dictionary), bool)
     used[np.asarray(chunk.indices.drop_null())] = True
     return chunk.dictionary if used.all() else chunk.dictionary.filter(used)

@@ -13,7 +13,7 @@ class ReadError(ZeroCopyError, OSError):
     asked, why, remedy : str
         As for `ZeroCopyError`.
     code : str
-        A stable name of the cause.
+        Stable name of the cause.
     file : str
         Path or URL of the file.
     row_group : int or None
@@ -58,7 +58,7 @@ class LoaderIterationError(ZeroCopyError, RuntimeError):
     >>> list(loader)
     Traceback (most recent call last):
         ...
-    zerocopy.loading.errors.LoaderIterationError: iter(loader): ... can be read once, and has been.
+    zerocopy.loading.errors.LoaderIterationError: iter(loader): ... can be read only once, and was...
       To fix: pass a source that can be read again, such as a path or a table
     """
 
@@ -92,7 +92,7 @@ class LoaderPickleError(ZeroCopyError, TypeError):
     >>> pickle.dumps(zc.loader(pa.table({"x": [1, 2]}).to_reader(), to="numpy"))
     Traceback (most recent call last):
         ...
-    zerocopy.loading.errors.LoaderPickleError: pickle.dumps(loader): ... can be read once, so that two...
+    zerocopy.loading.errors.LoaderPickleError: pickle.dumps(loader): ... can be read only once, so two...
       To fix: create the loader in the other process, or pass a source that can be read again
     """
 

@@ -1,4 +1,4 @@
-"""``LoaderPlan``: what a loader will deliver, what it copies, and why."""
+"""``LoaderPlan``: the batches of a loader, its copies, and the reasons."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from zerocopy.loading.options import LoaderOptions
 from zerocopy.loading.order import Run
 from zerocopy.loading.portion import Portion
 
-#: The largest alignment that targets require, in bytes; rows this far apart are aligned alike.
+#: The largest alignment that targets require, in bytes; rows this far apart have equal alignment.
 _ALIGNMENT = 64
-#: Columns that the text lists.
+#: Groups of equal columns that the text lists.
 _LISTED = 20
 _WIDTH = 80
-#: Offsets of batches that are tried for tables, whose alignment matters little.
+#: Batches of different alignment that are planned for tables, whose results depend little on it.
 _OFFSETS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """What happens to one column of a batch.
+    """The aliases and copies of one column of a batch.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class ColumnPlan:
         Bytes of it that its conversion copies for each batch: packed bits, masks, casts, dates, and arrays
         that the target does not alias. If `aliased` is None, those of a batch that is copied.
     reasons : tuple of Reason
-        Why, each with its remedy.
+        Reasons for the copies, each with its remedy.
 
     Examples
     --------
@@ -60,14 +60,14 @@ class ColumnPlan:
 
 @dataclass(frozen=True, slots=True)
 class LoaderPlan:
-    """What a loader will deliver, what it copies, and why; returned by ``loader.explain()``.
+    """The batches of a loader, its copies, and the reasons; returned by ``loader.explain()``.
 
     Attributes
     ----------
     source, target : str
-        Short texts.
+        Short descriptions of the source and the target framework.
     rows, batches : int
-        Of one epoch of this shard; -1 for a stream, whose rows are not known before it is read.
+        Rows and batches of one epoch of this shard; -1 for a stream, whose rows are unknown in advance.
     groups, files : int
         Groups of rows that are read at once, and files; 0 for a stream.
     batch : int
@@ -79,14 +79,14 @@ class LoaderPlan:
     batch_bytes : int
         Bytes of a whole batch.
     copies : dict of str to int
-        The bytes that are copied for a batch, by what copies them. Decoding of files is not included.
+        The bytes that are copied for a batch, by operation. Decoding of files is not included.
     joined : int
         Batches whose rows are in several groups, and which are copied together for that reason; -1 for a
         stream.
     memory_bytes : int
         Memory for windows, or for row groups, that the loader uses at most; -1 if it is unknown.
     notes : tuple of str
-        What depends on the data.
+        Effects that depend on the data or the machine.
 
     Examples
     --------
@@ -243,7 +243,7 @@ def _array_columns(
             )
         else:
             copies["rows of a window to columns"] = scattered
-            fresh = [blank.zeros((count, *field.shape), field.dtype) for field in plan.fields]
+            fresh = [blank.aligned_array((count, *field.shape), field.dtype) for field in plan.fields]
             copies["the target's copy"] = sum(plan.explain_array(array).copied_bytes for array in fresh)
     else:
         copies["the target's copy"] = placed
@@ -320,7 +320,7 @@ def _add(columns: dict[str, ColumnPlan], name: str, is_mask: bool, part: ColumnP
 
 
 def _offsets(groups: Any, run: Run, batch: int) -> list[int]:
-    """Return rows at whose addresses whole batches start, as far as alignment differs: below 64."""
+    """Return first rows of batches, modulo 64, because alignment repeats after 64 rows."""
     starts, position = set(), 0
     for group in groups:
         low = max(run.start - position, (run.start - position) % batch)
@@ -347,7 +347,7 @@ def _joined(groups: Any, run: Run, options: LoaderOptions) -> int:
 def _memory(window_bytes: int, group_bytes: int, is_stream: bool, row_bytes: int) -> int:
     """Return the bytes of three windows and two row groups, or of three row groups.
 
-    One is with the consumer, one is ready, and the thread makes another, while the next group is read.
+    The consumer holds one, one is ready, and the thread fills a third while the next group is read.
     """
     if window_bytes:
         return 3 * window_bytes + 2 * group_bytes
@@ -373,7 +373,7 @@ def _notes(source: Dataset | Stream, options: LoaderOptions, plan: BatchPlan) ->
 
 def _verdict(column: ColumnPlan) -> str:
     if column.aliased is None:
-        return f"aliased, or {column.copied_bytes:,} bytes copied, by the address of the batch"
+        return f"aliased, or {column.copied_bytes:,} bytes copied, depending on the batch's address"
     if column.aliased and column.copied_bytes:
         return f"values are aliased; {column.copied_bytes:,} bytes are new or copied"
     if column.copied_bytes:

@@ -1,4 +1,4 @@
-"""``LoadingHook``: what the loader asks a framework for."""
+"""``LoadingHook``: functions of a framework that the loader calls."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 class LoadingHook:
     """Base class of the hooks that `Framework.loading_hook` names."""
 
-    #: Whether it has `empty` and `current_stream`. The loader then copies batches to a device in advance.
+    #: Whether `empty` and `current_stream` exist, so that the loader can copy batches in advance.
     can_allocate = False
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
-        """Return an object of the framework as rows to read; None if its Arrow stream serves.
+        """Return an object of the framework as rows; None if the loader converts it to Arrow or NumPy.
 
         `columns` are the labels of the columns to read, in this order; None for all.
         """
@@ -43,12 +43,12 @@ class LoadingHook:
         raise NotImplementedError
 
     def current_stream(self, index: int) -> int:
-        """Return the current stream of a CUDA device in this thread, by DLPack's number."""
+        """Return the current stream of a CUDA device in this thread, as DLPack numbers streams."""
         raise NotImplementedError
 
 
 def hook_of(framework: Framework | None) -> LoadingHook:
-    """Return the hook of a framework; the base class's methods if it has none."""
+    """Return the hook of a framework, or a `LoadingHook` if it names none."""
     return _hook(framework.loading_hook if framework is not None else "")
 
 

@@ -28,7 +28,7 @@ class BatchIterator:
     """Iterates over the batches of one epoch or several.
 
     Dropping the last reference, or `close`, ends the reader's thread. Several threads may call ``next``:
-    each batch goes to one of them. A batch that could not be made is tried again by the next call.
+    each batch goes to one of them. If a batch cannot be made, the next call makes it again.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class BatchIterator:
         batch = step.batch()
         item.made += 1
         if item.made >= item.batches:
-            # The chunk's memory is used again as soon as the consumer drops its batches.
+            # Drop the chunk now, so that its memory is reused as soon as the consumer drops its batches.
             self._item = None
             self.prefetcher.drop_first()
         return step, batch
@@ -137,10 +137,12 @@ def _all_chunks(
 ) -> Iterator[_Item]:
     """Return the chunks of all epochs, and the end of each epoch."""
     for portion, done in epochs:
-        with closing(chunks(portion, done)) as made:  # an error at the close of files is raised here
+        with closing(
+            chunks(portion, done)
+        ) as made:  # closes here, so that the consumer gets errors of closing
             for chunk in made:
                 item = _Item(portion, chunk)
-                del chunk  # the consumer alone keeps it
+                del chunk  # only the consumer keeps a reference
                 yield item
                 del item
         yield _Item(portion, None)

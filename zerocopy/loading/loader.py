@@ -28,7 +28,7 @@ from zerocopy.loading.portion import Layout, Portion
 from zerocopy.loading.reading import GroupReader, StreamReader
 from zerocopy.loading.stats import Counters, LoaderStats
 
-#: Bytes of a window of a matrix in the order of the source: a part of the cache of the last level.
+#: Bytes of a window of a matrix in the order of the source, chosen to stay in the last-level cache.
 _IN_ORDER_BYTES = 16 << 20
 
 
@@ -36,9 +36,9 @@ class Loader:
     """The batches of a source; returned by :func:`zerocopy.loader`.
 
     Each ``iter(loader)`` starts the next epoch; the first one after `load_state_dict` continues at the
-    saved position. Several iterators may be in use: each is an epoch of its own, and the state is that of
-    the last one. A loader can be pickled if its source can be read again; the copy continues where the loader
-    is.
+    saved position. Several iterators may be in use: each delivers its own epoch, and `state_dict` is that
+    of the last one. A loader can be pickled if its source can be read again; the copy continues at the
+    loader's position.
 
     Examples
     --------
@@ -78,13 +78,13 @@ class Loader:
         self._buffers: BufferCache | None = None
         self._is_begun = False
         self._hook = hook_of(resolve(options.to))
-        # A loader that a worker creates is the worker's own: only one from before is divided among workers.
+        # A loader that a worker creates delivers all of its rows to that worker; only copies are divided.
         self._is_divisible = self._hook.worker()[1] == 1
         self._tracker = Tracker(states.Progress(self._fresh, 0, options.epochs))
 
     @property
     def epoch(self) -> int:
-        """Number of the epoch of the last iterator, or of the next one before the first."""
+        """Number of the epoch of the last iterator; of the next one after creation or `load_state_dict`."""
         return self._tracker.progress.portion.epoch
 
     @property
@@ -115,8 +115,8 @@ class Loader:
     def __len__(self) -> int:
         """Return the number of batches of the next ``iter(loader)``.
 
-        After `load_state_dict` it is the number that is left. With ``on_error="skip"``, batches whose rows
-        cannot be read are counted too.
+        After `load_state_dict` it is the number of remaining batches. With ``on_error="skip"``, it includes
+        batches whose rows cannot be read.
         """
         if isinstance(self._source, Stream):
             raise UnknownLengthError(
@@ -138,7 +138,7 @@ class Loader:
         if isinstance(self._source, Stream) and self._source.once:
             raise LoaderIterationError(
                 "iter(loader)",
-                f"{self._source.name} can be read once, and has been",
+                f"{self._source.name} can be read only once, and was already read",
                 "pass a source that can be read again, such as a path or a table",
                 code="used-up",
             )
@@ -214,13 +214,13 @@ class Loader:
             reader.close()
 
     def _reader(self, key: tuple[int, int] | None) -> GroupReader | StreamReader:
-        """Return what reads the rows of an epoch by their positions."""
+        """Return a reader of the rows of an epoch by their positions."""
         if isinstance(self._source, Stream):
             return StreamReader(self._source, self._counters)
         rows = [group.rows for group in self._source.groups]
         order = Order(rows) if key is None else Order(rows, *key)
         skips_errors = self._options.on_error == "skip"
-        # In order, columns are aliases, so the thread would have nothing to do meanwhile.
+        # Columns in the order of the source are aliases, so there is no work to overlap with the next read.
         ahead = self._plan.template is None or key is not None or self._plan.is_matrix
         return GroupReader(self._source, order, skips_errors, self._counters, self._read_lock, ahead)
 
@@ -230,7 +230,7 @@ class Loader:
         return max(1, _IN_ORDER_BYTES // max(1, self._pitch * batch)) * batch
 
     def _buffers_of(self, rows: int) -> BufferCache:
-        """Return the buffers of windows of so many rows, or of all rows if they are fewer."""
+        """Return the buffers of windows of `rows` rows, or of all rows if they are fewer."""
         total = self._fresh.layout.rows
         nbytes, copies = (min(rows, total) if total >= 0 else rows) * self._pitch, self._plan.copies
         if self._buffers is None or self._buffers.nbytes != nbytes:
@@ -243,18 +243,20 @@ class Loader:
     # -- reports --------------------------------------------------------------------------
 
     def explain(self) -> LoaderPlan:
-        """Return what an epoch delivers, what is copied for a batch, and why; reads no file.
+        """Return the batches of an epoch, the copies for each batch, and the reasons.
+
+        It decodes no file; the rows of a source in memory, or of mapped files, are inspected.
 
         Returns
         -------
         LoaderPlan
-            Its text has the bytes that are copied for a batch, and for each column the reason and a fix.
+            ``print(plan)`` shows the bytes that are copied for a batch, and each column's reason and fix.
         """
         window_rows = self._fresh.window or self._in_order_rows()
         return explain(self._source, self._options, self._plan, self._fresh, window_rows)
 
     def stats(self) -> LoaderStats:
-        """Return what was read and delivered up to now, and which side waited for the other.
+        """Return counts of the rows read and delivered so far, and the times that each side waited.
 
         Returns
         -------
@@ -288,7 +290,7 @@ class Loader:
         Parameters
         ----------
         state : dict, or list of dict
-            What `state_dict` returned. If it is of another shard, or of another number of shards, all shards
+            The result of `state_dict`. If it is of another shard, or of another number of shards, all shards
             continue as if each had delivered as many batches as this one. The states of all shards, in any
             order, continue exactly: each batch that no shard has delivered goes to one of the new shards.
 
@@ -321,7 +323,7 @@ class Loader:
         if isinstance(source, Stream) and source.once:
             raise LoaderPickleError(
                 "pickle.dumps(loader)",
-                f"{source.name} can be read once, so that two processes cannot read it",
+                f"{source.name} can be read only once, so two processes cannot read it",
                 "create the loader in the other process, or pass a source that can be read again",
             )
         if isinstance(options.to, ModuleType):

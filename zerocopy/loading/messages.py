@@ -16,7 +16,7 @@ _BYTES, _CODES = "gives its bytes with their offsets", "gives codes of its words
 
 @contextmanager
 def in_terms_of_loader(options: LoaderOptions) -> Iterator[None]:
-    """Let a conversion's error name the call of ``loader``, and let its fixes be such calls."""
+    """Rewrite errors of conversions to name the call of ``loader``, and fixes as calls of ``loader``."""
     try:
         yield
     except ZeroCopyError as error:

@@ -10,7 +10,7 @@ from zerocopy.errors import ZeroCopyError
 
 #: The least number of batches in a window, if the caller passes ``shuffle=True``.
 _WINDOW_BATCHES = 16
-#: Row groups in such a window, and its most bytes.
+#: Least number of row groups in such a window, and its largest size in bytes.
 _WINDOW_GROUPS, _WINDOW_BYTES = 4, 256 << 20
 
 

@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-# At import of this file: NumPy would otherwise import it in the reader's thread, where a fork may meet it.
+# Imported here and not in the reader's thread, because a fork during an import inherits a held lock.
 from numpy.random import PCG64, Generator, SeedSequence
 
 from zerocopy.source import Array
 
-_GROUPS, _ROWS = 0, 1  # what a random generator permutes: two generators of one epoch must differ
+_GROUPS, _ROWS = 0, 1  # parts of keys: an epoch's generators of groups and of rows must differ
 
 
 class Run(NamedTuple):
-    """Rows to deliver: those from `first` to `last` of the sequence over positions `start` to `stop`.
+    """Rows to deliver: `first` to `last` (excluded) of the rows at positions `start` to `stop` (excluded).
 
     The batches of a run begin at multiples of the batch size, counted from `start`.
 
@@ -29,7 +29,8 @@ class Run(NamedTuple):
     start, stop : int
         Positions in the epoch. `stop` is -1 for the end of a stream.
     first, last : int
-        Rows of the run, counted from `start` in the order of delivery; `last` is -1 for all.
+        First row and the row after the last one, counted from `start` in the order of delivery; `last` is
+        -1 for all rows.
     """
 
     start: int
@@ -113,5 +114,5 @@ def window_positions(seed: int, epoch: int, start: int, rows: int) -> Array:
 
 
 def _generator(seed: int, *key: int) -> Generator:
-    """Return a generator for a key; a seed and a key never give the numbers of another seed and key."""
+    """Return a generator; `spawn_key` keeps its numbers independent of those of other seeds and keys."""
     return Generator(PCG64(SeedSequence(seed, spawn_key=key)))

@@ -42,7 +42,7 @@ class Portion(NamedTuple):
     window : int
         Rows of a window; 0 without shuffling.
     shard : (int, int)
-        Number of the shard, and of all shards.
+        Rank of the shard, and number of shards.
     dealt : tuple of Run or None
         The rows that are dealt to all shards: the rest of an epoch that other shards have begun. None:
         the whole epoch, by positions.
@@ -102,7 +102,7 @@ class Portion(NamedTuple):
             before += count
 
     def of_shard(self, rank: int, world: int) -> Portion:
-        """Return the batches of another shard, with as many shards or others."""
+        """Return the batches of shard `rank` of `world` shards."""
         return self._replace(shard=(rank, world))
 
 

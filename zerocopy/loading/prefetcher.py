@@ -24,16 +24,16 @@ _live: weakref.WeakSet[Channel] = weakref.WeakSet()
 class Wake:
     """Wakes the thread that waits for a change of the channel.
 
-    A handler of signals may raise an error between any two calls in Python. Inside `threading.Condition`
-    that leaves the lock free, or held for ever. Here each call is one of C: an error may lose a token,
-    but the state has changed before, and the next call of `first` checks the state before it waits.
+    A signal handler may raise an error between any two Python calls. Inside `threading.Condition` such an
+    error leaves the lock unlocked, or locked for ever. Each call here is one C function: an error may lose a
+    token, but the state has already changed, and the next call of `first` checks the state before it waits.
     """
 
     def __init__(self) -> None:
         self._tokens: SimpleQueue[None] = SimpleQueue()
 
     def set(self) -> None:
-        """Wake the thread, after the state has changed; the collector of garbage may call this."""
+        """Wake the thread after the state has changed; the garbage collector may call this."""
         if self._tokens.empty():
             self._tokens.put(None)
 
@@ -47,10 +47,10 @@ class Channel:
 
     def __init__(self, ahead: int) -> None:
         self.ahead = ahead
-        #: Its lock is re-entrant: the collector of garbage may call `stop` in a thread that holds it.
+        #: Its lock is re-entrant: the garbage collector may call `stop` in a thread that holds it.
         self.lock = forks.lock()
         self.has_items, self.has_room = Wake(), Wake()
-        #: What the thread has made. The first one stays until the consumer has used it up.
+        #: Items that the thread has made. The first one stays until the consumer has taken all its batches.
         self.items: deque[Any] = deque()
         self.begun: Any = None
         self.stopped = self.ended = False
@@ -72,7 +72,7 @@ class Channel:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the thread has been ended, or has made all items and they were taken."""
+        """Whether the thread was stopped, or has ended and the consumer has taken all items."""
         return self.stopped or (self.ended and not self.items)
 
     @property
@@ -81,17 +81,17 @@ class Channel:
         return self.reader_waited, self.consumer_waited
 
     def is_full(self) -> bool:
-        """Whether the thread waits; ends of epochs have no batches, and are limited too."""
+        """Whether the thread must wait; items are limited too, because ends of epochs have no batches."""
         with self.lock:
             return not self.stopped and (self.weight >= self.ahead or len(self.items) > self.ahead + 1)
 
     def is_empty(self) -> bool:
-        """Whether the consumer waits."""
+        """Whether the consumer must wait."""
         with self.lock:
             return not self.items and not self.ended and not self.stopped
 
     def stop(self) -> None:
-        """End the thread, drop what it made, and wait until it has ended."""
+        """End the thread, wait at most `PATIENCE` seconds for it, and drop its items."""
         if os.getpid() != self.pid:
             return  # the thread does not exist in a forked child
         with self.lock:
@@ -99,7 +99,7 @@ class Channel:
         self.has_room.set()
         self.has_items.set()
         thread = self.thread
-        # A thread without an identity was not started, and one that starts now ends at once.
+        # A thread without an identity has not started; if it starts later, it ends at once.
         if thread is not None and thread.ident is not None and thread is not threading.current_thread():
             thread.join(PATIENCE)
         with self.lock:
@@ -158,13 +158,13 @@ class Prefetcher:
     def first(self) -> Any:
         """Return the first item, and wait for it; None at the end.
 
-        The item stays the first one until `drop_first`, so that none is lost if a signal's handler raises
-        an error here.
+        The item stays the first one until `drop_first`, so that no item is lost if a signal handler
+        raises an error here.
 
         Raises
         ------
         BaseException
-            What the thread raised after the items before it, or `LoaderIterationError` in a forked child.
+            The error of the thread, after the items before it, or `LoaderIterationError` in a forked child.
         """
         self.check_process()
         channel = self.channel
@@ -200,7 +200,7 @@ class Prefetcher:
         channel.has_room.set()
 
     def close(self) -> None:
-        """End the thread; what it has made is dropped."""
+        """End the thread and drop its items."""
         self._finalizer()
 
 
@@ -245,6 +245,6 @@ def _wait_for_room(channel: Channel) -> bool:
 
 @atexit.register
 def _stop_all() -> None:
-    """End all threads before the interpreter does: they would run Python code during its end."""
+    """End all threads before interpreter shutdown, during which they must not run Python code."""
     for channel in list(_live):
         channel.stop()

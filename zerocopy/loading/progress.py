@@ -19,12 +19,12 @@ def progress(items: Sequence[T], title: str, show: bool | None) -> Iterator[T]:
     Parameters
     ----------
     items : sequence
-        What is iterated over.
+        Items to iterate over.
     title : str
-        What the loader does.
+        Label of the bar.
     show : bool or None
-        True shows a bar; None does after half a second, if standard error is a terminal and rich is
-        installed; False never does.
+        True shows a bar; False shows none. None shows one after 0.5 s if standard error is a terminal.
+        Without rich, no bar is shown.
 
     Examples
     --------

@@ -31,11 +31,11 @@ class Part(NamedTuple):
     content: Any
 
 
-#: Returns the rows at positions from the first to the second argument. Later calls will need the positions
-#: up to the third one.
+#: Function of positions (start, stop, limit) that returns the rows from `start` to `stop`. Later calls will
+#: read up to `limit`.
 Reader = Callable[[int, int, int], Iterator[Part]]
 
-#: Rows of a group that is read while the group before it is assembled.
+#: Least rows of a group that is read while the group before it is assembled.
 _AHEAD_ROWS = 1 << 15
 
 
@@ -47,7 +47,7 @@ class GroupReader:
     Parameters
     ----------
     dataset : Dataset
-        What is read.
+        Source of the rows.
     order : Order
         The groups of the epoch in their order.
     skip_errors : bool
@@ -58,7 +58,7 @@ class GroupReader:
         Held while the dataset reads or closes, because several iterators may use it at once.
     reads_ahead : bool
         Whether a second thread reads the next group while the caller works on one. With two cores, shuffled
-        matrices then take 1.9 times as long as reading alone, and not 2.3 times.
+        matrices then take 1.9 times as long as reading alone, instead of 2.3 times.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class GroupReader:
             group = self._dataset.groups[piece.group]
             content = self._read(piece.group, piece.position - piece.low + group.rows, max(stop, limit))
             if piece.high == group.rows:
-                self._last = (-1, None)  # its memory is freed as soon as its batches are
+                self._last = (-1, None)  # so that the group is freed with its batches
             rows = piece.high - piece.low
             if content is not None and rows < group.rows:
                 content = slice_rows(content, piece.low, piece.high)
             part = Part(piece.position, rows, content)
             del content
             yield part
-            del part  # before the next group is read
+            del part  # so that its memory is freed before the next group is read
 
     def _read(self, index: int, end: int, limit: int) -> Any:
         """Return the rows of a group, which ends at position `end`; None if it is skipped."""

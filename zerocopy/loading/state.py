@@ -11,7 +11,7 @@ from zerocopy.loading.order import Run
 from zerocopy.loading.portion import Layout, Portion
 
 VERSION = 1
-_LARGEST = 2**53  # the integers that all readers of JSON keep
+_LARGEST = 2**53  # JSON parsers with float64 numbers keep integers up to this
 _MOST_SHARDS = 1 << 20
 _FIX_SHARDS = (
     "pass the states of all shards, saved after the same number of epochs: "
@@ -201,7 +201,7 @@ def _damaged(name: str, value: Any) -> LoaderStateError:
 
 
 def _fix_state() -> str:
-    return "pass what loader.state_dict() returned, unchanged"
+    return "pass the unchanged result of loader.state_dict()"
 
 
 def _refusal(why: str, fix: str) -> LoaderStateError:

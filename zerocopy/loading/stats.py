@@ -1,4 +1,4 @@
-"""``LoaderStats``: what a loader has read and delivered, and what it waited for."""
+"""``LoaderStats``: counts of rows read and delivered, and times of reading and waiting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zerocopy.loading.chunks import Chunk, Cut
     from zerocopy.loading.prefetcher import Channel
 
-#: The consumer's share of waiting from which reading is the bottleneck.
+#: Share of the time that the consumer waits, from which the loader is the bottleneck.
 _WAITS = 0.05
 
 
@@ -47,30 +47,31 @@ class Skipped(NamedTuple):
 
 
 class LoaderStats(NamedTuple):
-    """What a loader has done since it was created, in all of its iterators; returned by ``loader.stats()``.
+    """Counts and times of all iterators since the loader was created; returned by ``loader.stats()``.
 
     Attributes
     ----------
     batches, rows : int
-        What was delivered.
+        Delivered batches, and their rows.
     nbytes : int
         Bytes of the rows that were delivered; for text and lists, a window's or row group's mean.
     groups : int
         Groups of rows that were read: row groups of a file that are read together, or record batches.
         Reading ahead is included.
     read_seconds : float
-        Time in which the thread read and decoded.
+        Time of reading and decoding in both threads.
     assemble_seconds : float
-        Time in which the thread converted, shuffled and copied rows.
+        Time of the reader's thread minus `read_seconds`: it converts, shuffles and copies rows. Too small if
+        a second thread reads ahead.
     reader_waited, consumer_waited : float
         Seconds in which the thread waited for the consumer, because enough batches were ready, and the
         consumer for the thread, because no batch was ready.
     seconds : float
-        Time from the start of an iterator to its last batch, of all iterators.
+        Time from the start of an iterator to its last batch, summed over all iterators.
     ready : int
         Batches that are ready now.
     buffers : int
-        Buffers of windows that were allocated; they are used again.
+        Buffers of windows that were allocated; the loader reuses them.
     skipped : tuple of Skipped
         Groups that could not be read.
 
@@ -126,9 +127,9 @@ class LoaderStats(NamedTuple):
 
 
 class Delivered:
-    """What one iterator has delivered; its consumer's thread alone writes it.
+    """Counts of one iterator's batches; only the consumer's thread changes them.
 
-    It refers to the prefetcher's channel only: dropping the iterator ends the thread.
+    It refers to the channel and not to the iterator, so that dropping the iterator ends the thread.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -180,7 +181,7 @@ class Counters:
             self.skipped.append(Skipped(group.file, group.number, group.rows, str(error)))
 
     def timed(self, chunks: Callable[..., Generator[Any]]) -> Callable[..., Generator[Any]]:
-        """Return a function with the same chunks, which counts the time in which they are made."""
+        """Return a function that returns the same chunks and counts the time of making them."""
 
         def make(*arguments: Any) -> Generator[Any]:
             made = chunks(*arguments)
@@ -193,14 +194,14 @@ class Counters:
                     if chunk is None:
                         return
                     yield chunk
-                    del chunk  # the consumer alone keeps it
+                    del chunk  # only the consumer keeps a reference
             finally:
                 made.close()
 
         return make
 
     def attach(self, delivered: Delivered) -> None:
-        """Count an iterator too."""
+        """Include an iterator in the counts."""
         with self._lock:
             ended = [each for each in self._iterators if each.channel.is_closed]
             self._ended = _sum(self._ended, ended)
@@ -208,7 +209,7 @@ class Counters:
             self._iterators.append(delivered)
 
     def stats(self, buffers: int) -> LoaderStats:
-        """Return the counts up to now."""
+        """Return the current counts."""
         with self._lock:
             return _sum(self._ended, self._iterators)._replace(
                 groups=self.groups,

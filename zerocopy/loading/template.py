@@ -1,4 +1,4 @@
-"""``Template``: the arrays of a batch, and how they are put together."""
+"""``Template``: the arrays of a batch and its nested structure."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Template:
             fields.append(Field(path, leaf.dtype, leaf.shape[1:], offset))
             offset += fields[-1].nbytes
         self.fields, self.pitch = tuple(fields), offset
-        # Nested results cost 2 us for each column; most batches are dicts of arrays.
+        # Nested results take 2 us for each column, so dicts of arrays, the most common batches, skip them.
         flat = type(tree) is dict and all(isinstance(leaf, np.ndarray) for leaf in tree.values())
         self._names = list(tree) if flat else None
         places = {field.path: place for place, field in enumerate(fields)}

@@ -27,7 +27,7 @@ def copy_stream(device: int) -> int:
 
 
 def copy_to_device(ptr: int, host: int, nbytes: int, device: int, stream: int) -> None:
-    """Start a copy of host memory to a device's memory; both must stay until the copy is done."""
+    """Start a copy from the host to a device; the caller keeps both memories until the copy is done."""
     with cuda_driver.on_device(device) as library:
         cuda_driver.call(
             library.cuMemcpyHtoDAsync_v2,
@@ -47,7 +47,7 @@ class CopyEvent:
             cuda_driver.call(library.cuEventCreate, ctypes.byref(self._handle), ctypes.c_uint(_NO_TIMING))
 
     def record(self, stream: int) -> None:
-        """Mark the work that a stream has now."""
+        """Mark the work that is now queued on a stream."""
         with cuda_driver.on_device(self._device) as library:
             cuda_driver.call(library.cuEventRecord, self._handle, ctypes.c_void_p(stream))
 

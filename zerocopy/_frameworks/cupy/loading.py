@@ -1,4 +1,4 @@
-"""CuPy's part of ``zerocopy.loader``."""
+"""The loading hook of CuPy."""
 
 from __future__ import annotations
 

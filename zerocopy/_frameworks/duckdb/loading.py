@@ -16,7 +16,7 @@ _ROWS = 1 << 17
 
 
 class DuckDBLoading(LoadingHook):
-    """A relation runs anew in each epoch."""
+    """Relations of DuckDB; each epoch runs the query again."""
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
         """Return the batches of a relation, of the chosen columns only."""

@@ -10,12 +10,12 @@ from zerocopy.loading.hook import LoadingHook
 from zerocopy.loading.sources.fitting import choose
 from zerocopy.loading.sources.streams import BatchStream
 
-#: Rows of a batch of a query, if polars has to collect it at once.
+#: Rows of a batch if polars collects the whole result first.
 _ROWS = 1 << 17
 
 
 class PolarsLoading(LoadingHook):
-    """A LazyFrame runs anew in each epoch; a DataFrame is a table."""
+    """LazyFrames, whose query runs again in each epoch. DataFrames are converted as tables."""
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
         """Return the batches of a LazyFrame, of the chosen columns only."""
@@ -31,7 +31,7 @@ class PolarsLoading(LoadingHook):
 
 def _batches(query: Any) -> Iterator[Any]:
     """Return the batches of a query in the order of its rows."""
-    if hasattr(query, "collect_batches"):  # polars 1.34
+    if hasattr(query, "collect_batches"):  # since polars 1.34
         return iter(query.collect_batches(maintain_order=True))
     frames: Iterator[Any] = query.collect().iter_slices(_ROWS)
     return frames

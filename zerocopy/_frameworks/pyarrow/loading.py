@@ -14,7 +14,7 @@ from zerocopy.loading.sources.streams import BatchStream
 
 
 class PyArrowLoading(LoadingHook):
-    """Tables and record batches are tables; the others are read in parts."""
+    """Data sets, Parquet files, scanners and readers. Tables and record batches are converted as tables."""
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
         """Return a data set, a ParquetFile, a Scanner or a RecordBatchReader."""

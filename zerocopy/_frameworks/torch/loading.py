@@ -1,4 +1,4 @@
-"""PyTorch's part of ``zerocopy.loader``: the ``DataLoader``, and tensors of a device."""
+"""The loading hook of PyTorch: workers of its ``DataLoader``, and tensors of a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays: a dict of them, and the files of NumPy."""
+"""Dicts of arrays, and NumPy's ``.npy`` and ``.npz`` files."""
 
 from __future__ import annotations
 
@@ -89,9 +89,7 @@ def open_numpy_file(files: Files, options: LoaderOptions) -> Dataset:
     """
     path = files.paths[0]
     if len(files) != 1 or not files.is_local:
-        why = (
-            "one .npy or .npz file on this machine is one source" if files.is_local else "the file is remote"
-        )
+        why = "a loader reads only one .npy or .npz file" if files.is_local else "the file is remote"
         fix = 'load arrays yourself: {"x": numpy.load("x.npy", mmap_mode="r"), "y": ...}'
         raise ReadError(files.asked, why, fix, code="several-files", file=path)
     stem = os.path.splitext(os.path.basename(path))[0]
@@ -138,7 +136,7 @@ def _mapped(path: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Arr
 
 
 class _NumpyFile(Dataset):
-    """Arrays that alias a file, which is checked before each group."""
+    """Arrays of a file; `read` first checks that the file has not changed."""
 
     in_memory = True
 

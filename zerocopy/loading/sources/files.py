@@ -123,7 +123,7 @@ class Files:
         return ReadError(f"reading {place}", why, fix, file=path, row_group=row_group)
 
     def fingerprint(self) -> str:
-        """Return a digest of the names, sizes and times of the files, which a moved folder keeps."""
+        """Return a digest of relative names, sizes and times; moving the folder does not change it."""
         depth = len(self.base)
         names = [path[depth:].lstrip("/") if depth else os.path.basename(path) for path in self.paths]
         return digest([(name, *mark) for name, mark in zip(names, self._marks, strict=True)])

@@ -1,4 +1,4 @@
-"""``Fitting``: the columns and types that the caller asks for."""
+"""Sources with the columns and types that the caller passed in ``columns=`` and ``schema=``."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def open_data_set(obj: Any) -> Dataset | Stream:
 class _IndexedTable(Dataset):
     """Rows of a table in the order of indices, as ``shuffle()`` and ``select()`` make them.
 
-    The data set takes the rows one by one: 16,384 rows of 8 columns in 0.1 s, and in 6 ms with Arrow.
+    Arrow takes 16,384 rows of 8 columns in 6 ms; the data set takes them one by one in 0.1 s.
     """
 
     in_memory = True

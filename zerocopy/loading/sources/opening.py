@@ -36,7 +36,7 @@ _FORMATS = {
 
 
 def open_source(source: Any, options: LoaderOptions) -> Dataset | Stream:
-    """Return what the loader reads.
+    """Return a source as a dataset or a stream.
 
     Raises
     ------

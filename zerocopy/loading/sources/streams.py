@@ -13,7 +13,7 @@ from zerocopy.loading.sources.fitting import as_schema, fit
 
 
 class BatchStream(Stream):
-    """Record batches that a function starts to return.
+    """Record batches of an iterable that a function returns.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class CapsuleStream(BatchStream):
         import pyarrow as pa
 
         self._obj = obj
-        # An object may export one stream only, so the first one serves for the schema and the first epoch.
+        # An object may export only one stream, so the first one gives both the schema and the first epoch.
         self._first = pa.RecordBatchReader.from_stream(obj)
         self._was_read = False
         super().__init__(name, self._first.schema, self._export)

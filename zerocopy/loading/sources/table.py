@@ -9,7 +9,7 @@ from typing import Any
 from zerocopy.loading.dataset import Dataset, Group
 from zerocopy.loading.sources.files import digest
 
-#: Rows of a group, so that the consumer does not wait for the whole table.
+#: Most rows of a group, so that the first batch does not wait for the whole table.
 _GROUP_ROWS = 1 << 17
 
 
@@ -89,5 +89,5 @@ def table_digest(table: Any) -> str:
 
 
 def _sampled(rows: int) -> list[int]:
-    """Return rows by which two sources are distinguished: the first, the last and some between."""
+    """Return the rows that the digest covers: the first, the last and at most seven between."""
     return sorted({rows * part // 8 for part in range(8)} | {rows - 1}) if rows else []
