@@ -29,7 +29,8 @@ def main(mode: str, path: str, window: int) -> list[int]:
         pass
     buffers = loader._buffers
     pool: Any = pa.default_memory_pool()
-    return [peak() - before, pool.max_memory(), buffers.allocated * buffers.nbytes]
+    held = 0 if buffers is None else buffers.allocated * buffers.nbytes  # columns in order have none
+    return [peak() - before, pool.max_memory(), held]
 
 
 if __name__ == "__main__":
