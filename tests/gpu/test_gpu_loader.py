@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import importlib
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from helpers.gpu_arrays import DEVICE, MARKS, NAMES, free_bytes, side
 
@@ -142,6 +144,24 @@ def test_loader_dropped_iterators_leave_no_memory(name: str) -> None:
         some_batches()
     gc.collect()
     assert before - free_bytes() < 64 << 20
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_loader_rows_that_cudf_decodes(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("cudf")
+    side(name)
+    path = str(tmp_path / "rows.parquet")
+    nulls = pa.array([None if k % 7 == 0 else k for k in range(ROWS)], pa.int32())
+    pq.write_table(pa.table(MATRIX | {"nulls": nulls}), path)
+    numbers = {"columns": ["a", "b"]}
+    for options in (numbers, numbers | {"layout": "matrix"}, {"nulls": -1}):
+        decoded, right = loader(name, path, decode="cudf", **options), on_host(path, **options)
+        np.testing.assert_equal(values(name, next(iter(decoded))), right[0])
+        decoded.load_state_dict(decoded.state_dict())
+        for batch, expected in zip(decoded, right[1:], strict=True):
+            np.testing.assert_equal(values(name, batch), expected)
+    first, second = list(loader(name, path, decode="cudf", columns=["a"]))[:2]
+    assert side(name).pointer(second["a"]) - side(name).pointer(first["a"]) == BATCH * 4
 
 
 def test_loader_copies_overlap_with_kernels() -> None:

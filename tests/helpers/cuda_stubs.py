@@ -119,6 +119,9 @@ def cupy_over(machine: Machine) -> types.ModuleType:
             machine.log.append(("record", self.ptr))
             return self.ptr
 
+        def synchronize(self):
+            machine.log.append(("synchronize", self.ptr))
+
         def wait_event(self, event):
             machine.log.append(("wait", self.ptr, event))
 

@@ -15,6 +15,7 @@ import types
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from helpers import cuda_stubs
 from zerocopy.protocols import cuda_driver
@@ -303,6 +304,10 @@ class Series:
             return pa.DictionaryArray.from_arrays(values.cast(pa.int8()), names, ordered=self.dtype.ordered)
         return values
 
+    def memory_usage(self, index):
+        assert index is False
+        return to_arrow(self._col).nbytes
+
     def to_frame(self, name):
         return DataFrame({name: self}, self.index)
 
@@ -405,7 +410,16 @@ class DataFrame:
         return len(self.index)
 
     def __getitem__(self, label):
+        if isinstance(label, list):
+            return DataFrame({name: self._data[name] for name in label}, self.index)
         return self._data[label]
+
+    def __contains__(self, label):
+        return label in self._data
+
+    def reset_index(self):
+        [name] = self.index.names
+        return DataFrame({"index" if name is None else name: Series(self.index)} | self._data)
 
     @property
     def dtypes(self):
@@ -417,8 +431,12 @@ class DataFrame:
 
         class _Iloc:
             def __getitem__(self, rows):
-                assert rows == slice(None, 0)
-                return _Empty(frame)
+                if rows == slice(None, 0):
+                    return _Empty(frame)
+                part = DataFrame({label: series[rows] for label, series in frame._data.items()})
+                start, stop, _ = rows.indices(len(frame))
+                part.index = RangeIndex(stop, start)
+                return part
 
         return _Iloc()
 
@@ -486,6 +504,26 @@ def install(monkeypatch) -> cuda_stubs.Machine:
         setattr(plc, cls.__name__, cls)
     for cls in (DataFrame, Series, Index, RangeIndex, MultiIndex):
         setattr(cudf, cls.__name__, cls)
+
+    def read_parquet(path, columns, row_groups, use_pandas_metadata, dataset_kwargs):
+        assert use_pandas_metadata is False
+        assert dataset_kwargs == {"partitioning": None}
+        machine.log.append(("read_parquet", path, columns, row_groups, machine.current))
+        [numbers] = row_groups
+        frame = DataFrame.from_arrow(pq.ParquetFile(path).read_row_groups(numbers, columns=columns))
+        levels = (frame.pandas_metadata or {}).get("index_columns", [])
+        if levels and levels[0] in columns:
+            [label] = levels
+            name = None if label.startswith("__index_level_") else label
+            frame.index = Index(frame._data.pop(label), names=[name])
+        return frame
+
+    def concat(frames, ignore_index):
+        assert ignore_index is True
+        parts = [pa.table({n: f[n].to_arrow() for n in f}) for f in frames]
+        return DataFrame.from_arrow(pa.concat_tables(parts))
+
+    cudf.read_parquet, cudf.concat = read_parquet, concat
 
     def is_null(col):
         machine.log.append("is_null")

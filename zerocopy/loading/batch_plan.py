@@ -30,9 +30,13 @@ class BatchPlan:
         Copies batches to a device in advance.
     is_matrix : bool
         Whether a batch is one tensor.
+    is_decoded : bool
+        Whether rows are on a device before they are converted.
     explain_batch, explain_host, explain_array : callable
         Plan a whole conversion, the conversion to arrays on the host, and that of an array to the target.
     """
+
+    is_decoded = False
 
     def __init__(self, content: Any, options: LoaderOptions) -> None:
         """Plan `content`, a table or a dict of arrays without rows; refuse types that the target lacks."""

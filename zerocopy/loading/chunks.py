@@ -10,7 +10,7 @@ import numpy as np
 
 from zerocopy.layout.rows import read_rows
 from zerocopy.loading.batch_plan import BatchPlan
-from zerocopy.loading.contents import count_rows, slice_rows
+from zerocopy.loading.contents import DecodedRows, count_rows, slice_rows
 from zerocopy.source import Array
 
 
@@ -128,9 +128,11 @@ class RowChunk(Chunk):
 
 
 def table_bytes(table: Any) -> int:
-    """Return the bytes of an Arrow table or a dict of arrays, without the words of dictionaries."""
+    """Return the bytes of rows, without the words of dictionaries."""
     if isinstance(table, dict):
         return sum(int(array.nbytes) for array in table.values())
+    if isinstance(table, DecodedRows):
+        return table.nbytes
     import pyarrow as pa
 
     return sum(

@@ -1,4 +1,4 @@
-"""Rows as the sources return them: Arrow tables, or dicts of NumPy arrays."""
+"""Rows as the sources return them: Arrow tables, dicts of NumPy arrays, or rows on a device."""
 
 from __future__ import annotations
 
@@ -8,6 +8,36 @@ from typing import Any
 import numpy as np
 
 from zerocopy.source import Array
+
+
+class DecodedRows:
+    """Rows that a framework has decoded on a device; a framework's hook has the subclass.
+
+    Attributes
+    ----------
+    table : object
+        Its table, which ``convert`` accepts.
+    """
+
+    table: Any = None
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        raise NotImplementedError
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the rows."""
+        raise NotImplementedError
+
+    def slice(self, start: int, length: int) -> DecodedRows:
+        """Return an alias of some rows."""
+        raise NotImplementedError
+
+    def joined(self, others: Sequence[Any]) -> DecodedRows:
+        """Return a copy of these rows and those of others."""
+        raise NotImplementedError
 
 
 def count_rows(content: Any) -> int:
@@ -30,6 +60,8 @@ def concatenate(contents: Sequence[Any]) -> Any:
         return contents[0]
     if isinstance(contents[0], dict):
         return {name: np.concatenate([content[name] for content in contents]) for name in contents[0]}
+    if isinstance(contents[0], DecodedRows):
+        return contents[0].joined(contents[1:])
     import pyarrow as pa
 
     return pa.concat_tables(contents)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from zerocopy.framework import while_forks_wait
+from zerocopy.loading.decoded import check_decode, decode_source
 from zerocopy.loading.dictionaries import encode_source
 from zerocopy.loading.encoded import empty_content
 from zerocopy.loading.loader import Loader, loader_class
@@ -34,6 +35,7 @@ def loader(
     on_error: str = "raise",
     schema: Any = None,
     progress: bool | None = None,
+    decode: str | None = None,
 ) -> Loader:
     """Return an iterable of the batches of files, tables, queries, streams or arrays.
 
@@ -89,6 +91,9 @@ def loader(
     progress : bool, optional
         Whether to show a bar while the words of text are collected. None shows it in a terminal, if the pass
         takes longer than half a second.
+    decode : {"cudf"}, optional
+        ``"cudf"`` decodes local Parquet files on the GPU of `device`, in the order of the source. None
+        decodes files on the host.
 
     Returns
     -------
@@ -138,5 +143,6 @@ def loader(
 
 
 def _create(source: Any, options: LoaderOptions) -> Loader:
-    opened = encode_source(open_source(source, options), options)
+    check_decode(options)
+    opened = decode_source(encode_source(open_source(source, options), options), options)
     return loader_class(options.to)(opened, options, empty_content(opened))

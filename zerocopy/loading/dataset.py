@@ -45,9 +45,12 @@ class Dataset:
         Whether `read` returns aliases of memory that exists already.
     dictionaries : mapping of str to pyarrow.Array
         The words of columns that `read` returns as codes.
+    note : str
+        What ``explain`` reports about it; empty for nothing.
     """
 
     name = ""
+    note = ""
     schema: Any = None
     groups: Sequence[Group] = ()
     in_memory = False
@@ -102,6 +105,7 @@ class Stream:
     """
 
     name = ""
+    note = ""
     schema: Any = None
     once = False
     in_memory = False

@@ -77,7 +77,7 @@ class LoaderPlan:
     columns : dict of str to ColumnPlan
         Each column of the source.
     batch_bytes : int
-        Bytes of a whole batch.
+        Bytes of a whole batch; -1 if a device decodes it. `columns` and `copies` are then empty: unknown.
     copies : dict of str to int
         The bytes that are copied for a batch, by operation. Decoding of files is not included.
     joined : int
@@ -125,9 +125,11 @@ class LoaderPlan:
             files = f" of {_count(self.files, 'file')}" if self.files else ""
             yield from _item("rows", f"{self.rows:,} in {_count(self.groups, 'group')}{files}")
         number = f"{self.batches:,} of" if self.batches >= 0 else "of"
-        yield from _item("batches", f"{number} {self.batch:,} rows, {self.batch_bytes:,} bytes each")
+        size = f", {self.batch_bytes:,} bytes each" if self.batch_bytes >= 0 else ""
+        yield from _item("batches", f"{number} {self.batch:,} rows{size}")
         yield from _item("order", self.order)
-        yield from _item("copied", f"{self.copied_bytes:,} bytes for a batch" + ":" * bool(self.copies))
+        if self.batch_bytes >= 0:
+            yield from _item("copied", f"{self.copied_bytes:,} bytes for a batch" + ":" * bool(self.copies))
         for name, nbytes in self.copies.items():
             yield f"              {nbytes:>13,}  {name}"
         if self.joined > 0:
@@ -136,7 +138,8 @@ class LoaderPlan:
             yield from _item("memory", f"at most about {self.memory_bytes:,} bytes for rows in advance")
         for note in self.notes:
             yield from _item("note", note)
-        yield "  columns"
+        if self.columns:
+            yield "  columns"
         alike: dict[tuple[str, tuple[Reason, ...]], list[str]] = {}
         for name, column in self.columns.items():
             alike.setdefault((_verdict(column), column.reasons), []).append(name)
@@ -164,9 +167,10 @@ def explain(
     groups = [] if isinstance(source, Stream) else source.groups
     rows = -1 if is_stream else run.rows
     count = options.batch if is_stream else min(options.batch, rows)
-    sample = blank.sample(source, count + _ALIGNMENT)
     uses_windows = plan.template is not None and (options.is_shuffled or options.is_matrix)
     offsets = [0] if options.is_shuffled else _offsets(groups, run, options.batch)
+    # The target converts rows on the device, of which there is no sample.
+    sample = None if plan.is_decoded else blank.sample(source, count + _ALIGNMENT)
     if plan.template is None:
         columns, copies = _table_columns(plan, sample, count, offsets, options.is_shuffled)
         row_bytes = 0
@@ -185,7 +189,7 @@ def explain(
         batch=options.batch,
         order=_order(options, portion.window),
         columns=columns,
-        batch_bytes=batch_bytes,
+        batch_bytes=-1 if plan.is_decoded else batch_bytes,
         copies=copies,
         joined=-1
         if is_stream
@@ -254,6 +258,8 @@ def _table_columns(
     plan: BatchPlan, sample: Any, count: int, offsets: list[int], is_shuffled: bool
 ) -> tuple[dict[str, ColumnPlan], dict[str, int]]:
     """Return the plans of columns of tables, which are converted batch by batch."""
+    if plan.is_decoded:
+        return {}, {}
     columns: dict[str, ColumnPlan] = {}
     converted = 0
     first = slice_rows(sample, 0, count)
@@ -361,10 +367,10 @@ def _order(options: LoaderOptions, window: int) -> str:
 
 
 def _notes(source: Dataset | Stream, options: LoaderOptions, plan: BatchPlan) -> tuple[str, ...]:
-    notes = []
+    notes = [source.note] if source.note else []
     if options.nulls is not None and options.nulls != "mask" and not source.in_memory:
         notes.append("a column of a row group that has nulls is copied to fill them")
-    if plan.template is None and not source.in_memory:
+    if plan.template is None and not plan.is_decoded and not source.in_memory:
         notes.append("the bytes of text and lists are not known before they are read")
     if source.dictionaries:
         notes.append(f"text is read as codes: {', '.join(source.dictionaries)}")

@@ -18,12 +18,18 @@ class LoadingHook:
 
     #: Whether `empty` and `current_stream` exist, so that the loader can copy batches in advance.
     can_allocate = False
+    #: Whether it has `decoder`, for ``decode=``.
+    can_decode = False
 
     def open(self, obj: Any, columns: Any) -> Dataset | Stream | None:
         """Return an object of the framework as rows; None if the loader converts it to Arrow or NumPy.
 
         `columns` are the labels of the columns to read, in this order; None for all.
         """
+        return None
+
+    def decoder(self, files: Any, device: int) -> Dataset | None:
+        """Return local `ParquetFiles` as rows that the framework decodes on a CUDA device."""
         return None
 
     def bases(self) -> tuple[type, ...]:

@@ -13,10 +13,10 @@ from typing import Any, cast
 from zerocopy import forks
 from zerocopy._engine.target import resolve, text
 from zerocopy.loading import assembly, state as states
-from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.chunks import Chunk
 from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.decoded import plan_batches
 from zerocopy.loading.dictionaries import digest
 from zerocopy.loading.errors import LoaderIterationError, LoaderPickleError, UnknownLengthError
 from zerocopy.loading.explain import LoaderPlan, explain
@@ -59,7 +59,7 @@ class Loader:
         self._source, self._options, self._content = source, options, content
         if isinstance(source, Stream):
             _check_stream(options)
-        self._plan = BatchPlan(content, options)
+        self._plan = plan_batches(source, content, options)
         self._counters = Counters()
         self._digest = digest(source.dictionaries)
         self._lock, self._read_lock = forks.lock(), forks.plain_lock()

@@ -41,6 +41,7 @@ class CuDF(Framework):
 
     name = "cudf"
     pool_hook = "zerocopy._frameworks.cudf.pool:CuDFHook"
+    loading_hook = "zerocopy._frameworks.cudf.loading:CuDFLoading"
     kind = "table"
     root_modules = ("cudf",)
     distribution = "cudf-cu13"  # "pip install cudf" finds a placeholder

@@ -168,6 +168,21 @@ class ParquetFiles(Dataset):
             self._open = (file, reader, handle)
         return self._open[1]
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the files are local and have all columns: none is the name of a folder."""
+        names = set(self.schema.names)
+        return self._files.is_local and all(names <= set(each.names) for each in self._schemas)
+
+    def row_groups(self, index: int) -> list[int]:
+        """Return the numbers of a group's row groups within its file."""
+        _, first, stop = self._places[index]
+        return list(range(first, stop))
+
+    def check(self, index: int) -> None:
+        """Raise `ReadError` if the file of a group has changed since the loader was created."""
+        self._files.check(self._places[index][0])
+
     def split(self) -> ParquetFiles:
         """Return the same files with each row group as a group."""
         result = copy.copy(self)
