@@ -245,7 +245,7 @@ class Loader:
     def explain(self) -> LoaderPlan:
         """Return the batches of an epoch, the copies for each batch, and the reasons.
 
-        It decodes no file; the rows of a source in memory, or of mapped files, are inspected.
+        It inspects the first rows of a source in memory or in mapped files, and reads no other rows.
 
         Returns
         -------
