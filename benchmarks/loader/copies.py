@@ -62,7 +62,7 @@ def _recorded() -> Iterator[_Record]:
     from zerocopy.loading import assembly, chunks
 
     record = _Record()
-    read, write, split = pq.ParquetFile.read_row_group, assembly.write_rows, chunks.read_rows
+    read, write, split = pq.ParquetFile.read_row_groups, assembly.write_rows, chunks.read_rows
 
     def reading(self: Any, *args: Any, **kwargs: Any) -> Any:
         table = read(self, *args, **kwargs)
@@ -78,7 +78,7 @@ def _recorded() -> Iterator[_Record]:
         record.wrote(SPLIT, list(columns), sum(column.nbytes for column in columns))
 
     with (
-        mock.patch.object(pq.ParquetFile, "read_row_group", reading),
+        mock.patch.object(pq.ParquetFile, "read_row_groups", reading),
         mock.patch.object(assembly, "write_rows", writing),
         mock.patch.object(chunks, "read_rows", splitting),
     ):
