@@ -76,7 +76,9 @@ def body(data: dict[str, Any]) -> list[str]:
         for name, cases in data["sections"].items()
     }
     cases = [case for section in sections.values() for case in section]
-    parts = [picture("loader", _ALT), _UNITS, f"## Goals\n\n{goals_table(cases)}\n"]
+    # Sections of a results file may be of later runs.
+    notes = [f"{data['note']}\n"] if "note" in data else []
+    parts = [*notes, picture("loader", _ALT), _UNITS, f"## Goals\n\n{goals_table(cases)}\n"]
     for name, title in _SECTIONS.items():
         parts.append(f"## {title}\n\n{_contests(sections.get(name, []))}")
     real = [*sections.get("flights", []), *sections.get("files", [])]
