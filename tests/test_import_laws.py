@@ -63,7 +63,6 @@ LAYERS: dict[str, set[str]] = {
     "loading": NOUNS
     | {
         "_engine",
-        "_native",
         "describe",
         "forks",
         "framework",

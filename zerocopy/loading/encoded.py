@@ -179,7 +179,28 @@ class _Encoder:
         return content.from_arrays(columns, schema=self.schema)
 
 
-class EncodedDataset(Dataset):
+class _EncodedSource:
+    """The parts that `EncodedDataset` and `EncodedStream` share."""
+
+    name: str
+    _source: Any
+    _encoder: _Encoder
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a copy or another process, with a copy of the source without open files."""
+        return {**self.__dict__, "_source": copy.copy(self._source)}
+
+    def empty(self) -> Any:
+        """Return the columns without rows, with their dictionaries."""
+        return self._encoder.encode(empty_content(self._source), self.name)
+
+    def fingerprint(self) -> str:
+        """Return the digest of the source."""
+        digest: str = self._source.fingerprint()
+        return digest
+
+
+class EncodedDataset(_EncodedSource, Dataset):
     """A dataset with codes in place of text."""
 
     def __init__(self, source: Dataset, codes: Mapping[str, Codes], decoded: frozenset[str]) -> None:
@@ -193,24 +214,12 @@ class EncodedDataset(Dataset):
         group = self.groups[index]
         return self._encoder.encode(self._source.read(index), str(group))
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy or another process, with a copy of the source without open files."""
-        return {**self.__dict__, "_source": copy.copy(self._source)}
-
-    def empty(self) -> Any:
-        """Return the columns without rows, with their dictionaries."""
-        return self._encoder.encode(empty_content(self._source), self.name)
-
-    def fingerprint(self) -> str:
-        """Return the digest of the source."""
-        return self._source.fingerprint()
-
     def close(self) -> None:
         """Close open files."""
         self._source.close()
 
 
-class EncodedStream(Stream):
+class EncodedStream(_EncodedSource, Stream):
     """A stream with codes in place of text."""
 
     def __init__(self, source: Stream, codes: Mapping[str, Codes], decoded: frozenset[str]) -> None:
@@ -228,18 +237,6 @@ class EncodedStream(Stream):
             close = getattr(tables, "close", None)
             if close is not None:
                 close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy or another process, with a copy of the source without open files."""
-        return {**self.__dict__, "_source": copy.copy(self._source)}
-
-    def empty(self) -> Any:
-        """Return the columns without rows, with their dictionaries."""
-        return self._encoder.encode(empty_content(self._source), self.name)
-
-    def fingerprint(self) -> str:
-        """Return the digest of the source."""
-        return self._source.fingerprint()
 
 
 def used_words(chunk: Any) -> Any:

@@ -137,9 +137,8 @@ def _all_chunks(
 ) -> Iterator[_Item]:
     """Return the chunks of all epochs, and the end of each epoch."""
     for portion, done in epochs:
-        with closing(
-            chunks(portion, done)
-        ) as made:  # closes here, so that the consumer gets errors of closing
+        # Closed here, so that the consumer gets the errors of closing files.
+        with closing(chunks(portion, done)) as made:
             for chunk in made:
                 item = _Item(portion, chunk)
                 del chunk  # only the consumer keeps a reference

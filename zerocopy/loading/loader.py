@@ -154,7 +154,7 @@ class Loader:
             raise LoaderIterationError(
                 "iter(loader)",
                 f"each of {workers} worker processes would read all rows of {self._source.name}",
-                "pass num_workers=0 to the DataLoader: the loader reads in a thread of its own",
+                "iterate in one process: the loader reads in a thread of its own",
                 code="stream-in-workers",
             )
         part = progress.portion.worker
@@ -164,7 +164,7 @@ class Loader:
             raise LoaderIterationError(
                 "iter(loader)",
                 f"the state is of worker {part[0]} of {part[1]}, and this is worker {number} of {workers}",
-                "load each worker's state in that worker, as torchdata's StatefulDataLoader does",
+                "load each worker's state in that worker",
                 code="other-worker",
             )
         portion = progress.portion.of_worker(number, workers, progress.done)
@@ -220,8 +220,8 @@ class Loader:
         rows = [group.rows for group in self._source.groups]
         order = Order(rows) if key is None else Order(rows, *key)
         skips_errors = self._options.on_error == "skip"
-        # Columns in the order of the source are aliases, so there is no work to overlap with the next read.
-        ahead = self._plan.template is None or key is not None or self._plan.is_matrix
+        # In the order of the source, only a matrix is assembled: no other work overlaps with the next read.
+        ahead = key is not None or (self._plan.template is not None and self._plan.is_matrix)
         return GroupReader(self._source, order, skips_errors, self._counters, self._read_lock, ahead)
 
     def _in_order_rows(self) -> int:
