@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 from zerocopy.errors import ZeroCopyError
@@ -101,9 +101,7 @@ class CapsuleStream(BatchStream):
 class FileStream(Stream):
     """Files that ``pyarrow.dataset`` reads from their beginning: CSV, JSON and ORC."""
 
-    def __init__(
-        self, files: Files, format: str, columns: Sequence[Any] | None = None, schema: Any = None
-    ) -> None:
+    def __init__(self, files: Files, format: str, schema: Any = None) -> None:
         from pyarrow import dataset as ds
 
         self.name = f"{len(files)} {format.upper()} file{'s' * (len(files) != 1)}"
