@@ -188,17 +188,8 @@ def wait_for_start():
         time.sleep(0.01)
     raise AssertionError("the import did not start")
 
-def in_child(check):
-    child = os.fork()
-    if not child:
-        import signal
-        signal.alarm(60)  # ends a child that hangs
-        try: os._exit(0 if check() else 1)
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            os._exit(2)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+sys.path.insert(0, "tests")
+from helpers.forked_child import in_child
 
 x = np.arange(3.0)
 """

@@ -440,19 +440,10 @@ import os, signal, sys, threading, time, warnings
 sys.path.insert(0, "tests")
 import tempfile, pathlib
 import zerocopy as zc
+from helpers.forked_child import in_child
 from helpers.loader_cases import ids, parquet_file
 path = parquet_file(pathlib.Path(tempfile.mkdtemp()), 400, 25)
 names = lambda: [thread.name for thread in threading.enumerate() if thread.name == "zerocopy-loader"]
-def in_child(check):
-    child = os.fork()
-    if not child:
-        signal.alarm(60)  # ends a child that hangs
-        try: os._exit(0 if check() else 1)
-        except BaseException:
-            import traceback
-            traceback.print_exc()
-            os._exit(2)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 """
 
 
