@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
     from zerocopy.layout.soa_to_aos import soa_to_aos as soa_to_aos
     from zerocopy.loading.create import loader as loader
-    from zerocopy.loading.errors import ReadError as ReadError
     from zerocopy.loading.options import LoaderOptionError as LoaderOptionError
+    from zerocopy.loading.read_error import ReadError as ReadError
     from zerocopy.loading.state import LoaderStateError as LoaderStateError
     from zerocopy.plan import Plan as Plan
     from zerocopy.pool.install import install_pool as install_pool, installed_pool as installed_pool
@@ -119,7 +119,7 @@ _HOME = {
     "HandleAccessError": "shared.errors",
     "SharedMemoryError": "shared.errors",
     "loader": "loading.create",
-    "ReadError": "loading.errors",
+    "ReadError": "loading.read_error",
     "LoaderOptionError": "loading.options",
     "LoaderStateError": "loading.state",
     "Pool": "pool.pool",

@@ -19,7 +19,7 @@ import pytest
 from helpers.source_data import ROWS, columns_of, read, small_table, write_files
 
 import zerocopy as zc
-from zerocopy.loading.errors import ReadError
+from zerocopy.loading.read_error import ReadError
 
 EXPECTED = small_table().to_pydict()
 BACKWARDS = [*range(ROWS - 1, -1, -1)]

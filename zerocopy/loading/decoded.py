@@ -12,9 +12,9 @@ from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.batch_plan import BatchPlan
 from zerocopy.loading.contents import DecodedRows
 from zerocopy.loading.dataset import Dataset, Stream
-from zerocopy.loading.errors import ReadError
 from zerocopy.loading.hook import hook_of
 from zerocopy.loading.options import LoaderOptionError, LoaderOptions
+from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.sources.parquet import ParquetFiles
 
 #: Options of the host's reader, with the values that ask for nothing.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zerocopy import forks
 from zerocopy.loading.dataset import Group
-from zerocopy.loading.errors import ReadError
+from zerocopy.loading.read_error import ReadError
 
 if TYPE_CHECKING:
     from zerocopy.loading.chunks import Chunk, Cut

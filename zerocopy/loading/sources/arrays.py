@@ -14,8 +14,8 @@ from zerocopy._engine.convert import convert
 from zerocopy._engine.target import resolve
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.loading.dataset import Dataset
-from zerocopy.loading.errors import ReadError
 from zerocopy.loading.options import LoaderOptions
+from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.sources.files import Files
 from zerocopy.loading.sources.fitting import choose, fitted
 from zerocopy.loading.sources.table import ArrayDataset, TableDataset

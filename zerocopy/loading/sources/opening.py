@@ -13,9 +13,9 @@ from zerocopy._engine.convert import convert
 from zerocopy.describe import opened as opened_handle
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.loading.dataset import Dataset, Stream
-from zerocopy.loading.errors import ReadError
 from zerocopy.loading.hook import hook_of
 from zerocopy.loading.options import LoaderOptions
+from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.sources import huggingface
 from zerocopy.loading.sources.arrays import fields_of, open_arrays, open_numpy_file
 from zerocopy.loading.sources.files import Files, find_files

@@ -9,7 +9,7 @@ from typing import Any
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.loading.dataset import Dataset, Group
-from zerocopy.loading.errors import ReadError
+from zerocopy.loading.read_error import ReadError
 from zerocopy.loading.sources.files import Files, digest
 from zerocopy.loading.sources.fitting import as_schema, choose, fit, type_of
 from zerocopy.loading.sources.partitions import partition_values
