@@ -51,7 +51,7 @@ LAYERS: dict[str, set[str]] = {
     "tables": NOUNS | {"_native", "casting", "forks", "framework", "layout", "protocols", "registry"},
     "describe": NOUNS | {"framework", "protocols", "registry", "tables"},
     "_frameworks": NOUNS
-    | {"_native", "forks", "casting", "frames", "framework", "layout", "loading", "pool"}
+    | {"_native", "audit", "forks", "casting", "frames", "framework", "layout", "loading", "pool"}
     | {"protocols", "registry", "tables"},
     "_engine": NOUNS | {"_native", "casting", "describe", "framework", "protocols", "registry", "tables"},
     "shared": NOUNS
@@ -72,6 +72,13 @@ LAYERS: dict[str, set[str]] = {
         "registry",
         "tables",
     },
+    # What was copied, and what the memory does. It asks the pool, shared memory and the loader for figures.
+    "monitor": NOUNS
+    | {"_engine", "_native", "describe", "forks", "framework", "loading", "notebooks", "pool", "registry"}
+    | {"shared", "tables", "zerocopy"},
+    # Which calls of the frameworks copy where `convert` would alias.
+    "audit": NOUNS
+    | {"_engine", "describe", "forks", "framework", "monitor", "notebooks", "registry", "tables"},
     "integrations": NOUNS
     | {
         "_engine",
@@ -93,7 +100,9 @@ LAYERS: dict[str, set[str]] = {
         "describe",
         "forks",
         "framework",
+        "audit",
         "integrations",
+        "monitor",
         "notebooks",
         "pool",
         "protocols",
@@ -106,7 +115,8 @@ LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     # The public names, loaded on first use.
     "zerocopy": NOUNS
-    | {"_engine", "cli", "forks", "framework", "layout", "loading", "pool", "registry", "shared", "tables"},
+    | {"_engine", "cli", "forks", "framework", "layout", "loading", "monitor", "pool", "registry", "shared"}
+    | {"tables"},
 }
 
 #: Modules that a part may import for type checkers only.

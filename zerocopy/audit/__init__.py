@@ -1,0 +1,1 @@
+"""Which calls of the frameworks copy where ``convert`` would alias: the command ``zerocopy audit``."""

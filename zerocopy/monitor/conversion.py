@@ -1,0 +1,84 @@
+"""``ConversionRow``: what one line of code converted from one type to one framework."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionRow:
+    """Counts of the conversions from one type to one target, at one line of code.
+
+    Only outermost calls count: the columns of a table and the leaves of a container add to the
+    bytes of the call that converts the whole.
+
+    Attributes
+    ----------
+    file : str
+        Path of the source file, or a name such as ``"<stdin>"``; ``""`` if call sites are not recorded.
+    line : int
+        Number of the line that calls; 0 if call sites are not recorded.
+    function : str
+        Qualified name of the function that calls, ``"<module>"`` at the top level.
+    source : str
+        Type of the converted objects, such as ``"numpy.ndarray"``.
+    target : str
+        Framework of the results, such as ``"torch"``.
+    calls : int
+        Number of calls: the sum of the next five.
+    aliased_calls : int
+        Calls whose result shares all of its memory with the source.
+    copied_calls : int
+        Calls that copied any bytes, although other bytes of the result may be aliased.
+    unchanged_calls : int
+        Calls that returned the object itself.
+    refused_calls : int
+        Calls that raised an exception.
+    empty_calls : int
+        Calls that neither shared nor copied bytes: arrays of size zero.
+    aliased_bytes : int
+        Bytes of the results that are the memory of the sources.
+    copied_bytes : int
+        Bytes that were copied, transfers between devices included.
+    unmeasured_calls : int
+        Calls, counted above too, whose bytes are unknown, such as those on streams.
+    seconds : float or None
+        Duration of all calls; None if call sites are not recorded.
+    why : str
+        Why the most recent sampled call copied or was refused; ``""`` if none did.
+    fix : str
+        What to change so that the call aliases or is not refused; ``""`` if nothing can be changed.
+    code : str
+        Stable name of the reason, such as ``"not-row-major"``; see docs/errors.md.
+
+    Examples
+    --------
+    >>> row = ConversionRow("train.py", 12, "main", "pandas.DataFrame", "torch", 3, copied_calls=3,
+    ...                     copied_bytes=96)
+    >>> row.place
+    'train.py:12'
+    """
+
+    file: str
+    line: int
+    function: str
+    source: str
+    target: str
+    calls: int
+    aliased_calls: int = 0
+    copied_calls: int = 0
+    unchanged_calls: int = 0
+    refused_calls: int = 0
+    empty_calls: int = 0
+    aliased_bytes: int = 0
+    copied_bytes: int = 0
+    unmeasured_calls: int = 0
+    seconds: float | None = None
+    why: str = ""
+    fix: str = ""
+    code: str = ""
+
+    @property
+    def place(self) -> str:
+        """The file and the line, as editors read them; ``""`` if call sites are not recorded."""
+        return f"{self.file}:{self.line}" if self.file else ""
