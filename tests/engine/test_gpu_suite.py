@@ -35,6 +35,7 @@ SKIPS = (
     "the target returns its own array unchanged",
     "numba does not count its allocations",
     "there is one GPU",
+    "cuDF is not installed",
 )
 
 

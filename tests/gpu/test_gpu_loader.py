@@ -148,7 +148,7 @@ def test_loader_dropped_iterators_leave_no_memory(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_loader_rows_that_cudf_decodes(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("cudf")
+    pytest.importorskip("cudf", reason="cuDF is not installed")
     side(name)
     path = str(tmp_path / "rows.parquet")
     nulls = pa.array([None if k % 7 == 0 else k for k in range(ROWS)], pa.int32())

@@ -7,13 +7,12 @@ shard is a range of positions. With shuffling, a run is cut into windows, whose 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import numpy as np
 
-# Imported here and not in the reader's thread, because a fork during an import inherits a held lock.
-from numpy.random import PCG64, Generator, SeedSequence
-
+from zerocopy.framework import while_forks_wait
 from zerocopy.source import Array
 
 _GROUPS, _ROWS = 0, 1  # parts of keys: an epoch's generators of groups and of rows must differ
@@ -113,6 +112,8 @@ def window_positions(seed: int, epoch: int, start: int, rows: int) -> Array:
     return positions
 
 
-def _generator(seed: int, *key: int) -> Generator:
+def _generator(seed: int, *key: int) -> Any:
     """Return a generator; `spawn_key` keeps its numbers independent of those of other seeds and keys."""
-    return Generator(PCG64(SeedSequence(seed, spawn_key=key)))
+    # The first use imports it, in the reader's thread: a fork during an import inherits a held lock.
+    random = while_forks_wait(lambda: import_module("numpy.random"))
+    return random.Generator(random.PCG64(random.SeedSequence(seed, spawn_key=key)))
