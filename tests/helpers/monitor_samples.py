@@ -29,21 +29,44 @@ NO_GPU = "the NVIDIA driver is not installed: nvidia-smi is missing"
 
 ROWS = (
     ConversionRow(
-        "/home/user/project/train.py", 42, "train", "polars.DataFrame", "torch", 40,
-        copied_calls=40, copied_bytes=40 * 37_718_912, seconds=0.61,
-        why="it is in 11 chunks", fix="x.rechunk() copies it into one", code="chunks",
-    ),  # fmt: skip
+        file="/home/user/project/train.py",
+        line=42,
+        function="train",
+        source="polars.DataFrame",
+        target="torch",
+        calls=40,
+        copied_calls=40,
+        copied_bytes=40 * 37_718_912,
+        seconds=0.61,
+        why="it is in 11 chunks",
+        fix="x.rechunk() copies it into one",
+        code="chunks",
+    ),
     ConversionRow(
-        "/home/user/project/data.py", 7, "Batches.__iter__", "numpy.ndarray", "torch", 1000,
-        aliased_calls=1000, aliased_bytes=1000 * 4 * MIB, seconds=0.0004,
-    ),  # fmt: skip
+        file="/home/user/project/data.py",
+        line=7,
+        function="Batches.__iter__",
+        source="numpy.ndarray",
+        target="torch",
+        calls=1000,
+        aliased_calls=1000,
+        aliased_bytes=1000 * 4 * MIB,
+        seconds=0.0004,
+    ),
     ConversionRow(
-        HOSTILE, 3, "<lambda>", "pandas.DataFrame", "jax", 2,
-        refused_calls=2, seconds=0.0002,
+        file=HOSTILE,
+        line=3,
+        function="<lambda>",
+        source="pandas.DataFrame",
+        target="jax",
+        calls=2,
+        refused_calls=2,
+        seconds=0.0002,
         why="column 'a & b' has nulls, and JAX has none",
-        fix='zc.convert(x, "jax", nulls="mask") gives a mask with the values', code="nulls",
-    ),  # fmt: skip
-)  # fmt: skip
+        fix='zc.convert(x, "jax", nulls="mask") gives a mask with the values',
+        code="nulls",
+    ),
+)
 
 
 def card(index: str = "0", **changes: Any) -> Card:
