@@ -72,9 +72,8 @@ def _totals(moment: Moment) -> list[str]:
         show(_sum(moment, "aliased_bytes"), "bytes"),
         show(_sum(moment, "copied_bytes"), "bytes"),
     )
-    return [
-        f"Since the processes began: {calls:,} calls, {aliased} aliased, {copied} copied, {refused:,} refused."
-    ]
+    sums = f"{calls:,} calls, {aliased} aliased, {copied} copied, {refused:,} refused"
+    return [f"Since the processes began: {sums}."]
 
 
 TOTALS = Text("", _totals)
