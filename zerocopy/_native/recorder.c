@@ -45,9 +45,9 @@ typedef struct {
 
 /* Runs the inner route, then its fallback; what fails adds no bytes. */
 static PyObject *
-run_inner(Route *inner, PyObject *obj)
+run_inner(Route *inner, PyObject *obj, Outcome *bytes)
 {
-    Outcome *bytes = &outcome, before = *bytes;
+    Outcome before = *bytes;
     PyObject *result = inner->counted(inner, obj);
     if (result == NULL && inner->fallback != NULL) {
         if (PyErr_Occurred()) {
@@ -97,19 +97,19 @@ take_sample(PyObject *sample, PyObject *obj, PyObject *code, int instruction)
 
 /* Runs and records a conversion that is in no other one. If it fails, the slow path records it. */
 static PyObject *
-run_outermost(RecordedRoute *route, PyObject *obj)
+run_outermost(RecordedRoute *route, PyObject *obj, Outcome *bytes)
 {
     bool is_timed = records_sites();
     int64_t start = is_timed ? now() : 0;
-    PyObject *result = run_inner(route->inner, obj), *code = NULL;
+    PyObject *result = run_inner(route->inner, obj, bytes), *code = NULL;
     if (result == NULL) {
         return NULL;
     }
     int instruction;
     Call call = {
-        .kind = kind_of(&outcome, result == obj),
-        .aliased = outcome.aliased,
-        .copied = outcome.copied,
+        .kind = kind_of(bytes, result == obj),
+        .aliased = bytes->aliased,
+        .copied = bytes->copied,
         .nanoseconds = is_timed ? now() - start : 0,
     };
     int64_t copies = record(route->pair, &call, &code, &instruction);
@@ -125,16 +125,16 @@ static PyObject *
 run_recorded(Route *self, PyObject *obj)
 {
     RecordedRoute *route = (RecordedRoute *)self;
-    PyObject *result;
-    if (outcome.depth > 0) {
-        outcome.depth++;
-        result = run_inner(route->inner, obj);
-        outcome.depth--;
+    Outcome *bytes = &outcome; /* once, because each address of a thread's variable is a call */
+    if (bytes->depth > 0) {
+        bytes->depth++;
+        PyObject *result = run_inner(route->inner, obj, bytes);
+        bytes->depth--;
         return result;
     }
-    outcome = (Outcome){.depth = 1};
-    result = run_outermost(route, obj);
-    outcome = (Outcome){0};
+    *bytes = (Outcome){.depth = 1};
+    PyObject *result = run_outermost(route, obj, bytes);
+    *bytes = (Outcome){0};
     return result;
 }
 

@@ -82,7 +82,6 @@ current_site(int *instruction)
     PyObject *package = records.has_sites ? Py_XNewRef(records.package) : NULL;
     PyObject *skipped = package == NULL ? NULL : Py_NewRef(records.skipped);
     UNLOCK();
-    *instruction = -1;
     PyObject *code = package == NULL ? NULL : find_site(package, skipped, instruction);
     Py_XDECREF(package);
     Py_XDECREF(skipped);
@@ -150,7 +149,11 @@ records_sites(void)
 int64_t
 record(PyObject *pair, const Call *call, PyObject **code, int *instruction)
 {
-    *code = current_site(instruction);
+    *code = NULL;
+    *instruction = -1;
+    if (records.has_sites) {
+        *code = current_site(instruction);
+    }
     int64_t copies = 0;
     LOCK();
     Entry *entry = records.slots == NULL ? NULL : find_entry(*code, *instruction, pair);
