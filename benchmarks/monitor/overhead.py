@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from zerocopy.monitor.recorder import Recorder
 
 import zerocopy as zc
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Loop, Statement, measure
+from zerocopy.monitor.recorder import Recorder
 
 #: The contenders: how conversions are recorded while their block runs.
 OFF, COUNTED, BY_LINE, STOPPED = "not recorded", "counted", "by line of code", "recorded before"

@@ -15,9 +15,9 @@ ABOUT = "What recording adds to a call of `zc.convert`."
 
 _UNITS = """\
 *not recorded* is the time of a call while no recorder is started. The other columns are multiples of it:
-*recorded before*, after a recorder was stopped; *counted*, `start(sites=False)`; *by line of code*, `record()`
-and `start()`, which also measure the duration of each call. The blocks of a row take turns. Each block starts
-or stops its recorder before the clock runs.
+*recorded before*, after a recorder was stopped; *counted*, `start(sites=False)`; *by line of code*,
+`record()` and `start()`, which also measure the duration of each call. The blocks of a row take turns. Each
+block starts or stops its recorder before the clock runs.
 """
 
 

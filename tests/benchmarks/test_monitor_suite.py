@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from zerocopy.monitor.recorder import Recorder
 
 import zerocopy as zc
 from benchmarks.monitor import overhead
 from benchmarks.monitor.overhead import BY_LINE, COUNTED, LIMITS, OFF, STOPPED, Recorded, recorded
 from benchmarks.suite import Case, Entry, Settings, load
 from benchmarks.timing import Pace, Timing
+from zerocopy.monitor.recorder import Recorder
 
 for name in ("torch", "jax", "pyarrow", "pandas"):
     pytest.importorskip(name)
