@@ -102,9 +102,9 @@ def test_monitor_holders_have_this_process(run: Run) -> None:
     run(
         """
 keep_context()
-found = find_holders()
-print(found)
-mine = [one for one in found.holders if one.pid == os.getpid()]
+result = find_holders()
+print(result)
+mine = [one for one in result.holders if one.pid == os.getpid()]
 if not mine: skip(f"no file of the driver is open, as under WSL: {os.listdir('/dev')}")
 assert mine[0].this_process and any("nvidia" in name for name in mine[0].devices)
 """
