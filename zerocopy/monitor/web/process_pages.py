@@ -81,8 +81,8 @@ TOTALS = Text("", _totals)
 
 def _sites(most: int) -> Callable[[Moment], list[Row]]:
     def rows(moment: Moment) -> list[Row]:
-        found = [row for record in _records(moment) for row in record["conversions"]]
-        found.sort(
+        sites = [row for record in _records(moment) for row in record["conversions"]]
+        sites.sort(
             key=lambda row: (
                 -row["copied_bytes"],
                 -row["refused_calls"],
@@ -90,7 +90,7 @@ def _sites(most: int) -> Callable[[Moment], list[Row]]:
                 -row["calls"],
             )
         )
-        return [line for row in found[:most] for line in _site(row)]
+        return [line for row in sites[:most] for line in _site(row)]
 
     return rows
 
