@@ -238,10 +238,9 @@ def rmm_pool(host, driver, monkeypatch):
     assert host.out == {}
 
 
-@pytest.mark.parametrize("kind", ["rmm", "rmm:binning"])  # bins allocate 32 MiB at once
 @pytest.mark.parametrize("before", [None, "80MiB"])
-def test_idle_rmm_pool_is_replaced(rmm_pool, host, kind: str, before: str | None) -> None:
-    pool = rmm_pool(kind, limit=before)
+def test_idle_rmm_pool_is_replaced(rmm_pool, host, before: str | None) -> None:
+    pool = rmm_pool(limit=before)
     pool.deallocate(pool.allocate(MIB), MIB)
     pool.set_limit("48MiB")
     assert pool.limits == {0: Limit(48 * MIB, "set_limit()")}
