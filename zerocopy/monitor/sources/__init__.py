@@ -1,0 +1,1 @@
+"""Where the figures of a sample come from: one file per source."""
