@@ -32,8 +32,9 @@ def read_pool() -> PoolRecord:
     ['in_use', 'kept', 'peak']
     >>> pool.close()
     """
-    install = sys.modules.get("zerocopy.pool.install")
-    pool = install.installed_pool() if install is not None else None
+    # The module lacks its functions while another thread imports it.
+    installed_pool = getattr(sys.modules.get("zerocopy.pool.install"), "installed_pool", None)
+    pool = None if installed_pool is None else installed_pool()
     if pool is None:
         return {
             "kind": "",
