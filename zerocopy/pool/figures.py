@@ -13,7 +13,16 @@ from zerocopy.pool.tracker import Leak
 
 
 class PoolFigures:
-    """The report and the statistics of a :class:`~zerocopy.pool.pool.Pool`."""
+    """The report and the statistics of a :class:`~zerocopy.pool.pool.Pool`.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> with zc.install_pool(host="off") as pool:
+    ...     isinstance(pool, PoolFigures)
+    True
+    >>> pool.close()
+    """
 
     def __init__(self, base: PoolBase, host: Sequence[Any]) -> None:
         self._base = base
