@@ -43,10 +43,10 @@ def records(no_loaders):
 
     def read():
         others.intersection_update(id(loader) for loader in live_loaders())
-        found = read_loaders()[len(others) :]
-        assert all(each.keys() == sample.LoaderRecord.__annotations__.keys() for each in found)
-        assert json.loads(json.dumps(found)) == found
-        return found
+        rows = read_loaders()[len(others) :]
+        assert all(each.keys() == sample.LoaderRecord.__annotations__.keys() for each in rows)
+        assert json.loads(json.dumps(rows)) == rows
+        return rows
 
     return read
 

@@ -1,1 +1,1 @@
-"""Where the figures of a sample come from: one file per source."""
+"""The sources of a sample: each module reads one part of it."""

@@ -44,12 +44,12 @@ def read_shared() -> SharedRecord:
         }
     from zerocopy.shared.figures import read_figures
 
-    found = read_figures()
+    figures = read_figures()
     return {
-        "segments": found.segments,
-        "segment_bytes": found.segment_bytes,
-        "handles": found.handles,
-        "mapped": found.mapped,
-        "mapped_bytes": found.mapped_bytes,
-        "leases": found.leases,
+        "segments": figures.segments,
+        "segment_bytes": figures.segment_bytes,
+        "handles": figures.handles,
+        "mapped": figures.mapped,
+        "mapped_bytes": figures.mapped_bytes,
+        "leases": figures.leases,
     }

@@ -252,7 +252,7 @@ def heap() -> tuple[int, int, int]:
     library().fclose(stream)
     xml = ctypes.string_at(text, size.value).decode()
     library().free(text)
-    found = _TOTALS.findall(xml[xml.rfind("</heap>") :])
-    totals = {(tag, kind): int(number) for tag, kind, number in found}
+    parts = _TOTALS.findall(xml[xml.rfind("</heap>") :])
+    totals = {(tag, kind): int(number) for tag, kind, number in parts}
     free = totals["total", "fast"] + totals["total", "rest"]
     return max(0, totals["system", "current"] - free), free, totals["system", "max"]
