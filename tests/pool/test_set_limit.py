@@ -271,6 +271,15 @@ def test_rmm_pool_in_use_keeps_its_limit(rmm_pool) -> None:
         pool.allocate(2 * MIB)
 
 
+def test_pool_that_serves_torch_is_not_replaced(rmm_pool, monkeypatch) -> None:
+    pool = rmm_pool(limit="2MiB")
+    monkeypatch.setattr(pool._base, "frameworks_freeing_via", lambda name: ["torch"])
+    with pytest.raises(zc.PoolOptionError, match="torch must free") as caught:
+        pool.set_limit("1MiB")
+    assert caught.value.code == "pool-fixed"
+    assert pool.limits == {0: Limit(2 * MIB, "limit=")}
+
+
 def test_percent_is_of_the_gpu(rmm_pool) -> None:
     pool = rmm_pool()
     pool.set_limit("50 %")
@@ -319,7 +328,7 @@ def test_log_is_not_truncated(host) -> None:
     pool._settings = Settings.read("rmm", log="pool.csv")  # RMM's logging adaptor calls the driver
     reason = pool.limit_refusal()
     assert reason is not None
-    assert "log" in reason.why
+    assert (reason.code, "log" in reason.why) == ("pool-fixed", True)
     pool.release(False)
 
 

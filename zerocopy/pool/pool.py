@@ -221,8 +221,8 @@ class Pool(PoolFigures):
         Raises
         ------
         PoolOptionError
-            The size is invalid, exceeds the GPU, or is less than ``initial=``; or the kind has no limit, as
-            ``"driver"``.
+            The size is invalid, exceeds the GPU, or is less than ``initial=``; the kind has no limit, as
+            ``"driver"``; or RMM's resources cannot be replaced, as it writes a log or serves torch.
         PoolInUseError
             Memory of the pool is in use, and its resources are RMM's own, whose limit cannot be changed: the
             pool is replaced by one with the new limit when none of its memory is in use.

@@ -5,7 +5,14 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from zerocopy.errors import DeviceError, PoolClosedError, PoolLimitError, PoolUnavailableError, Reason
+from zerocopy.errors import (
+    DeviceError,
+    PoolClosedError,
+    PoolLimitError,
+    PoolOptionError,
+    PoolUnavailableError,
+    Reason,
+)
 from zerocopy.pool import shutdown
 from zerocopy.pool.attachment import Status
 from zerocopy.pool.attachments import Attachments
@@ -172,7 +179,7 @@ class PoolBase:
         return trimmed + sum(max(0, _free_bytes(device) - before) for device, before in free.items())
 
     def check_can_set_limit(self, device: int, asked: str) -> None:
-        """Raise `PoolInUseError` if the limit of a device cannot be changed now."""
+        """Raise `PoolInUseError` or `PoolOptionError` if the limit of a device cannot be changed now."""
         pool = self.device_pool(device)
         reason = pool.limit_refusal()
         freeing = [] if pool.limit_is_live else self.frameworks_freeing_via(self._provider)
@@ -181,9 +188,11 @@ class PoolBase:
             reason = Reason(
                 f"{names} must free into the resource from which it allocated",
                 "leave it out with frameworks=",
+                code="pool-fixed",
             )
         if reason is not None:
-            raise PoolInUseError(f"{asked} on device {device}", reason.why, reason.remedy)
+            error = PoolInUseError if reason.code == PoolInUseError.code else PoolOptionError
+            raise error(f"{asked} on device {device}", reason.why, reason.remedy, code=reason.code)
 
     def set_limit(self, device: int, limit: Limit | None, asked: str) -> None:
         """Change the limit of a device; see `Pool.set_limit`."""

@@ -194,9 +194,14 @@ class RMMPool:
             return Reason(
                 f"{show_size(in_use)} of the pool are in use, and RMM's limit is fixed when a pool is built",
                 "free the memory, then change the limit",
+                code="pool-in-use",
             )
         if self._settings.log is not None:
-            return Reason("a new pool would truncate the log", "install the pool without log=")
+            return Reason(
+                "a pool with another limit would truncate the log",
+                "install the pool without log=",
+                code="pool-fixed",
+            )
         return None
 
     def set_limit(self, limit: Limit | None) -> None:
