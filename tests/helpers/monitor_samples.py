@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from zerocopy.monitor.conversion import ConversionRow
+from zerocopy.monitor.rates import Rates, rates
 from zerocopy.monitor.sample import (
     Card,
     Cards,
@@ -274,3 +275,7 @@ class ChangingObserver:
                 link["received_bytes"] = (link["received_bytes"] or 0) + self._ticks * GIB
         self.history.append(made)
         return made
+
+    def rates(self) -> Rates | None:
+        """Return the rates between the last two samples."""
+        return rates(self.history[-2], self.history[-1]) if len(self.history) > 1 else None
