@@ -15,9 +15,15 @@ from zerocopy.monitor.recording import Recording
 from zerocopy.monitor.totals import COUNTS, limited, sum_rows
 
 COPIED = row(
-    7, calls=3, aliased_calls=1, copied_calls=1, refused_calls=1, copied_bytes=4 << 20, aliased_bytes=36 << 20,
-    why="the columns lie in several chunks, and a tensor has one block of memory", fix="df.rechunk()",
-)  # fmt: skip
+    7,
+    calls=3,
+    copied_calls=1,
+    refused_calls=1,
+    copied_bytes=4 << 20,
+    aliased_bytes=36 << 20,
+    why="the columns lie in several chunks, and a tensor has one block of memory",
+    fix="df.rechunk()",
+)
 REFUSED = row(9, aliased_calls=0, refused_calls=1, aliased_bytes=0, why="text", fix="encode=True")
 
 
@@ -95,9 +101,15 @@ def test_dict_has_json_types() -> None:
 def test_exception_in_the_block_leaves_the_rows() -> None:
     recorder = recorder_of(COPIED)
     recording = Recording(recorder=recorder)
-    with pytest.raises(KeyError), recording:
-        assert recording.rows == [COPIED]  # while the block runs
-        raise KeyError
+    during = []
+
+    def fail() -> None:
+        with recording:
+            during.extend(recording.rows)
+            raise KeyError
+
+    pytest.raises(KeyError, fail)
+    assert during == [COPIED]
     assert recording.rows == [COPIED]
     assert recorder.running == 0
 

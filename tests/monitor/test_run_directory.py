@@ -175,10 +175,8 @@ def test_a_file_that_did_not_change_is_parsed_once(folder: Path) -> None:
 
 def ended_process() -> FileName:
     """Return the name of a process that has ended."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        name = FileName(process.pid, FileName(process.pid, 0).started)
-        process.communicate(b"\n")
-    return FileName(name.pid, 1)
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        return FileName(process.pid, 1)
 
 
 def test_files_of_ended_processes_are_shown_for_a_while_and_removed_after_an_hour(folder: Path) -> None:
