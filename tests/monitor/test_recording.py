@@ -108,7 +108,8 @@ def test_exception_in_the_block_leaves_the_rows() -> None:
             during.extend(recording.rows)
             raise KeyError
 
-    pytest.raises(KeyError, fail)
+    with pytest.raises(KeyError):
+        fail()
     assert during == [COPIED]
     assert recording.rows == [COPIED]
     assert recorder.running == 0
