@@ -40,10 +40,8 @@ def test_the_package_loads_its_parts_when_they_are_used(run_python) -> None:
 
 
 def test_the_monitor_is_an_attribute_of_the_package(run_python) -> None:
-    completed = run_python(
-        "import sys, zerocopy as zc\nprint(zc.monitor.__name__, 'psutil' in sys.modules, '__getattr__' in vars(zc))"
-    )
-    assert completed.stdout.split()[:2] == ["zerocopy.monitor", "False"], completed.stderr
+    completed = run_python("import sys, zerocopy as zc\nprint(zc.monitor.__name__, 'psutil' in sys.modules)")
+    assert completed.stdout.split() == ["zerocopy.monitor", "False"], completed.stderr
 
 
 @pytest.mark.parametrize("value", ["yes", "serve:", "serve:x", "serve:70000", "csv:", "2"])
@@ -94,7 +92,7 @@ def test_a_reader_ends_after_its_process() -> None:
         "environment._end_with(os.getppid())\\nprint(os.getpid(), flush=True)\\n"
         "try: time.sleep(100)\\nexcept KeyboardInterrupt: print('interrupted', flush=True)"
     )
-    parent = f"import os, subprocess, sys, time; subprocess.Popen([sys.executable, '-c', \"{reader}\"]); time.sleep(100)"
+    parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', \"{reader}\"]); time.sleep(100)"
     with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
