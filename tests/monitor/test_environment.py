@@ -92,7 +92,8 @@ def test_a_reader_ends_after_its_process() -> None:
         "environment._end_with(os.getppid())\\nprint(os.getpid(), flush=True)\\n"
         "try: time.sleep(100)\\nexcept KeyboardInterrupt: print('interrupted', flush=True)"
     )
-    parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', \"{reader}\"]); time.sleep(100)"
+    parent = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', \"{reader}\"])"
+    parent += "; time.sleep(100)"
     with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
