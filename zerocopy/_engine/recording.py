@@ -7,6 +7,7 @@ that it makes, of columns and leaves and in protocol methods, belong to it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,6 +24,7 @@ from zerocopy.describe import describe
 from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
+from zerocopy.protocols import dlpack
 from zerocopy.source import Source
 
 Route = Callable[[Any], Any]
@@ -144,6 +146,13 @@ def measured_opening(route: Route) -> Route:
         return result
 
     return measured
+
+
+def capsule_bytes(capsule: Any) -> int:
+    """Return the bytes of an unconsumed DLPack capsule's elements, without the compiled core."""
+    tensor = dlpack.tensor_of(capsule)
+    size: int = (tensor.bits * tensor.lanes + 7) // 8 * math.prod(tensor.shape[: tensor.ndim])
+    return size
 
 
 def _nbytes(obj: Any) -> int:

@@ -10,7 +10,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from zerocopy import forks
-from zerocopy.protocols import dlpack
+from zerocopy._engine.recording import capsule_bytes
 
 Route = Callable[[Any], Any]
 Pair = tuple[str, str]
@@ -65,11 +65,7 @@ class Counters:
 
     def capsule_bytes(self, capsule: Any) -> int:
         """Return the bytes of an unconsumed DLPack capsule's elements."""
-        tensor = dlpack.tensor_of(capsule)
-        size = (tensor.bits * tensor.lanes + 7) // 8
-        for i in range(tensor.ndim):
-            size *= tensor.shape[i]
-        return int(size)
+        return capsule_bytes(capsule)
 
     # -- routes ---------------------------------------------------------------------
 
