@@ -8,14 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 _ROOT = Path("/sys/fs/cgroup")
+
+
+class CgroupLimit(NamedTuple):
+    """The limit of one memory cgroup, in bytes."""
+
+    total: int
+    free: int
+    file: str
 
 
 def available(root: Path = _ROOT, proc: Path = Path("/proc")) -> tuple[int, str]:
     """Return the bytes that can be allocated, and the name of the tightest limit: a file or ``"memory"``."""
     room = (_machine(proc), "memory")
-    return min([room, *_cgroups(root, proc)])
+    return min([room, *((limit.free, limit.file) for limit in cgroup_limits(root, proc))])
 
 
 def _machine(proc: Path) -> int:
@@ -25,8 +34,8 @@ def _machine(proc: Path) -> int:
     return 1 << 62
 
 
-def _cgroups(root: Path, proc: Path) -> Iterator[tuple[int, str]]:
-    """Yield the room in each memory cgroup of this process, from its own up to the root."""
+def cgroup_limits(root: Path = _ROOT, proc: Path = Path("/proc")) -> Iterator[CgroupLimit]:
+    """Yield the limit of each memory cgroup of this process that has one, from its own up to the root."""
     try:
         lines = (proc / "self/cgroup").read_text().splitlines()
     except OSError:
@@ -45,7 +54,7 @@ def _cgroups(root: Path, proc: Path) -> Iterator[tuple[int, str]]:
             )
 
 
-def _levels(top: Path, path: str, limit: str, usage: str, cache: str) -> Iterator[tuple[int, str]]:
+def _levels(top: Path, path: str, limit: str, usage: str, cache: str) -> Iterator[CgroupLimit]:
     # In a container the path can be that of the host: the container then sees its own cgroup at the top.
     folder = top / path.lstrip("/")
     for level in [folder, *folder.parents]:
@@ -57,7 +66,7 @@ def _levels(top: Path, path: str, limit: str, usage: str, cache: str) -> Iterato
                 continue
             used = int((level / usage).read_text())
             used -= _reclaimable(level, cache)
-            yield max(int(most) - used, 0), str(level / limit)
+            yield CgroupLimit(int(most), max(int(most) - used, 0), str(level / limit))
         except (OSError, ValueError):
             continue  # the level has no limit, or is not visible here
 

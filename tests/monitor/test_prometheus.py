@@ -1,0 +1,84 @@
+"""Prometheus' text: the official parser reads it, and its values are those of the sample."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from helpers.monitor_samples import HOSTILE, ROWS, SAMPLES, cards, process, sample, unreadable_card
+
+from zerocopy.monitor.conversion import ConversionRow
+from zerocopy.monitor.prometheus import MOST_SITES, exposition
+from zerocopy.monitor.totals import as_dict
+
+parser = pytest.importorskip("prometheus_client.parser")
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """Return the samples of each family by the name in the text."""
+    families = list(parser.text_string_to_metric_families(text))
+    names = [family.name for family in families]
+    assert len(names) == len(set(names))
+    for family in families:
+        keys = [(each.name, tuple(sorted(each.labels.items()))) for each in family.samples]
+        assert len(keys) == len(set(keys)), family.name
+    return {family.name: family for family in families}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_sample_is_parsed(name: str) -> None:
+    for family in parsed(exposition(SAMPLES[name])).values():
+        assert family.documentation
+        assert family.type in ("counter", "gauge")
+        assert all(math.isfinite(each.value) for each in family.samples), family
+
+
+def test_counters_are_sums_over_the_call_sites_of_a_pair() -> None:
+    copied = parsed(exposition(SAMPLES["no GPU"]))["zerocopy_copied_bytes"]
+    assert copied.type == "counter"
+    by_pair = {(each.labels["source"], each.labels["target"]): each.value for each in copied.samples}
+    assert by_pair["polars.DataFrame", "torch"] == ROWS[0].copied_bytes
+    assert copied.samples[0].name == "zerocopy_copied_bytes_total"
+    assert copied.samples[0].labels["pid"] == "100"
+
+
+def test_texts_are_escaped() -> None:
+    row = ConversionRow(
+        'a "b"\\c\nd/e "f"\\g\nh.py', 1, "f", "numpy.ndarray", "torch", 1, copied_calls=1, copied_bytes=8
+    )
+    text = exposition(sample(process(conversions=[as_dict(row)])))
+    (site,) = parsed(text)["zerocopy_site_copied_bytes"].samples
+    assert site.labels["file"] == 'e "f"\\g\nh.py'
+    assert HOSTILE.rpartition("/")[2] not in text
+
+
+def test_only_the_worst_call_sites_are_listed() -> None:
+    rows = [
+        as_dict(
+            ConversionRow("a.py", line, "f", "numpy.ndarray", "torch", 1, copied_calls=1, copied_bytes=line)
+        )
+        for line in range(1, 101)
+    ]
+    sites = parsed(exposition(sample(process(conversions=rows))))["zerocopy_site_copied_bytes"].samples
+    assert sorted(each.value for each in sites) == list(range(101 - MOST_SITES, 101))
+
+
+def test_equal_labels_are_summed() -> None:
+    row = as_dict(
+        ConversionRow("x/a.py", 1, "f", "numpy.ndarray", "torch", 1, copied_calls=1, copied_bytes=5)
+    )
+    several = [row, {**row, "file": "y/a.py"}]
+    (site,) = parsed(exposition(sample(process(conversions=several))))["zerocopy_site_copied_bytes"].samples
+    assert site.value == 10
+
+
+def test_values_that_cannot_be_read_are_left_out() -> None:
+    families = parsed(exposition(sample(gpus=cards(unreadable_card()))))
+    assert not [name for name in families if name.startswith("zerocopy_gpu")]
+
+
+def test_a_process_that_has_ended_keeps_its_counters_and_no_gauges() -> None:
+    families = parsed(exposition(SAMPLES["ended"]))
+    assert families["zerocopy_conversions"].samples
+    assert "zerocopy_process_resident_bytes" not in families

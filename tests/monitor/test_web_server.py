@@ -1,0 +1,189 @@
+"""The page's server without a browser: who may read it, what it sends, and how it starts and ends."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from helpers.monitor_samples import HOSTILE, ChangingObserver
+
+pytest.importorskip("bokeh")
+
+from zerocopy.errors import ZeroCopyError
+from zerocopy.monitor.sample import Sample
+from zerocopy.monitor.web.access import HEADERS
+from zerocopy.monitor.web.pages import PAGES
+from zerocopy.monitor.web.server import ServeError, Server, serve
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serve(ChangingObserver(), every=0.2) as made:
+        yield made
+
+
+def get(server: Server, path: str, **headers: str) -> tuple[int, http.client.HTTPMessage, str]:
+    """Return the status, the headers and the text of a response."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    try:
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response.status, response.headers, response.read().decode()
+    finally:
+        connection.close()
+
+
+def prefix(server: Server) -> str:
+    """Return the path of the overview: ``/TOKEN/``."""
+    return urlsplit(server.url).path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
+def test_each_page_is_sent(server: Server, page) -> None:
+    status, _, text = get(server, prefix(server) + page.path)
+    assert status == 200
+    assert f"zerocopy monitor: {page.title}" in text
+    assert 'aria-current="page"' in text
+
+
+def test_token_is_long_random_and_in_the_address() -> None:
+    with serve(ChangingObserver()) as one, serve(ChangingObserver()) as other:
+        assert len(prefix(one)) > 40
+        assert prefix(one) != prefix(other)
+        assert one.address == "127.0.0.1"
+
+
+REFUSED = [
+    "/",
+    "/wrong/",
+    "//",
+    "/static/js/bokeh.min.js",
+    "/ws",
+    "/wrong/ws",
+    "/metrics",
+    "/favicon.ico",
+    "*",
+]
+
+
+@pytest.mark.parametrize("path", REFUSED)
+def test_a_request_without_the_token_is_refused(server: Server, path: str) -> None:
+    status, _, text = get(server, path)
+    assert status in (400, 403)  # 400: not a path
+    assert prefix(server).strip("/") not in text
+    assert "train.py" not in text
+
+
+def test_a_part_of_the_token_is_refused(server: Server) -> None:
+    assert get(server, prefix(server)[:-2] + "/")[0] == 403
+    assert get(server, prefix(server)[:-1] + "x/")[0] == 403
+
+
+def upgrade(server: Server, **headers: str) -> int:
+    """Return the status of a request for the websocket."""
+    key = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+    key |= {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Protocol": "bokeh, x"}
+    return get(server, prefix(server) + "ws", **key, **headers)[0]
+
+
+def test_the_websocket_is_refused_to_pages_of_other_origins(server: Server) -> None:
+    assert upgrade(server, Origin="http://example.org") == 403
+    assert upgrade(server, Origin=f"http://localhost:{server.port}") == 403  # another name is another origin
+    assert upgrade(server, Origin="null") == 403
+
+
+@pytest.mark.parametrize("host", ["example.org", "example.org:80", "127.0.0.1.example.org", ""])
+def test_other_host_names_are_refused(server: Server, host: str) -> None:
+    # A site can let its name resolve to 127.0.0.1, and then read the answer (DNS rebinding).
+    assert get(server, prefix(server), Host=host)[0] in (400, 403)
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:9999", "127.0.0.1", "[::1]:8000"])
+def test_names_of_this_machine_are_accepted(server: Server, host: str) -> None:
+    assert get(server, prefix(server), Host=host)[0] == 200  # through a tunnel the port is another
+
+
+def test_each_response_has_the_security_headers(server: Server) -> None:
+    for path in (
+        prefix(server),
+        "/wrong/",
+        prefix(server) + "static/js/bokeh.min.js",
+        prefix(server) + "none",
+    ):
+        headers = get(server, path)[1]
+        assert {name: headers[name] for name in HEADERS} == HEADERS
+        assert headers["Server"] is None
+
+
+def test_no_resource_is_of_another_host(server: Server) -> None:
+    text = get(server, prefix(server))[2]
+    assert "cdn.bokeh" not in text
+    assert "//cdn" not in text
+
+
+def test_metrics_are_prometheus_text(server: Server) -> None:
+    status, headers, text = get(server, prefix(server) + "metrics")
+    assert status == 200
+    assert headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    assert "zerocopy_copied_bytes_total" in text
+
+
+def test_hostile_text_is_escaped(server: Server) -> None:
+    # In the page's script it is JSON within a string, whose "<" Bokeh escapes.
+    assert HOSTILE not in get(server, prefix(server) + "conversions")[2]
+
+
+def test_a_port_in_use_is_refused_with_what_to_do(server: Server) -> None:
+    with pytest.raises(ServeError) as raised:
+        serve(ChangingObserver(), port=server.port)
+    assert raised.value.code == "port-in-use"
+    assert "0 for a free one" in str(raised.value)
+    assert isinstance(raised.value, ZeroCopyError)
+    assert isinstance(raised.value, OSError)
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "code"),
+    [
+        ("192.0.2.1", 0, "cannot-serve"),
+        ("no such name", 0, "unknown-address"),
+        ("127.0.0.1", 70_000, "cannot-serve"),
+    ],
+)
+def test_addresses_that_are_not_this_machines_are_refused(address: str, port: int, code: str) -> None:
+    with pytest.raises(ServeError) as raised:
+        serve(ChangingObserver(), port=port, address=address)
+    assert raised.value.code == code
+
+
+def test_close_frees_the_port_and_ends_the_threads() -> None:
+    before = set(threading.enumerate())
+    made = serve(ChangingObserver(), every=0.1)
+    get(made, prefix(made))
+    made.close()
+    made.close()
+    assert {thread.name for thread in set(threading.enumerate()) - before} == set()
+    with socket.socket() as again:
+        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        again.bind(("127.0.0.1", made.port))
+
+
+def test_an_observer_that_raises_is_reported_to_the_caller() -> None:
+    class Broken(ChangingObserver):
+        def read(self) -> Sample:
+            raise RuntimeError("no sample")
+
+    with pytest.raises(RuntimeError, match="no sample"):
+        serve(Broken())
+
+
+def test_the_feed_is_read_once_for_all_pages() -> None:
+    observer = ChangingObserver()
+    with serve(observer, every=30) as made:
+        for page in PAGES[:4]:
+            get(made, prefix(made) + page.path)
+    assert len(observer.history) == 1

@@ -1,0 +1,33 @@
+"""Packages of the extra ``monitor``, imported by processes that read and display, not by monitored ones."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from zerocopy.errors import ZeroCopyError
+
+INSTALL = "pip install 'zerocopy-interchange[monitor]'"
+
+
+class MonitorPackageError(ZeroCopyError, ImportError):
+    """A package that the monitor needs to read or display figures is not installed.
+
+    Examples
+    --------
+    >>> require("absent_package", "the page")
+    Traceback (most recent call last):
+        ...
+    zerocopy.monitor.requirements.MonitorPackageError: the page: absent_package is not installed.
+      To fix: pip install 'zerocopy-interchange[monitor]'
+    """
+
+    code = "not-installed"
+
+
+def require(module: str, purpose: str) -> Any:
+    """Import and return a module of the extra ``monitor``; `purpose` is what needs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MonitorPackageError(purpose, f"{module} is not installed", INSTALL) from error

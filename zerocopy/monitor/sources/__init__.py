@@ -1,0 +1,1 @@
+"""The sources of a sample: each module reads one part of it."""

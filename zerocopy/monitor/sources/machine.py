@@ -1,0 +1,81 @@
+"""``MachineReader``: cores, memory, disks and networks, read through psutil."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from zerocopy.monitor.requirements import require
+from zerocopy.monitor.sample import Machine
+from zerocopy.shared.room import cgroup_limits
+
+
+class MachineReader:
+    """Reads the machine; the memory is that of the container if a cgroup limits it.
+
+    Memory is bounded by each ``memory.max`` of cgroups version 2, or ``memory.limit_in_bytes`` of
+    version 1, from this process's cgroup up to the root. Cores, swap, disks and networks are those of
+    the machine, or of the container's network namespace.
+
+    Parameters
+    ----------
+    cgroups, proc, shm : Path, optional
+        Roots of the cgroup filesystem, of ``/proc`` and of ``/dev/shm``.
+
+    Raises
+    ------
+    MonitorPackageError
+        psutil is not installed.
+
+    Examples
+    --------
+    >>> machine = MachineReader().read()
+    >>> 0 < machine["memory_available"] <= machine["memory_total"]
+    True
+    """
+
+    def __init__(
+        self,
+        cgroups: Path = Path("/sys/fs/cgroup"),
+        proc: Path = Path("/proc"),
+        shm: Path = Path("/dev/shm"),
+    ) -> None:
+        self._psutil = require("psutil", "reading the machine")
+        self._cgroups, self._proc, self._shm = cgroups, proc, shm
+        self._psutil.cpu_percent(percpu=True)  # read() returns the use since this call
+
+    def read(self) -> Machine:
+        """Return the figures; one that the system does not have is None."""
+        psutil = self._psutil
+        memory = psutil.virtual_memory()
+        limits = list(cgroup_limits(self._cgroups, self._proc))
+        disk = _optional(psutil.disk_io_counters)
+        network = _optional(psutil.net_io_counters)
+        shm = _optional(lambda: shutil.disk_usage(self._shm))
+        return Machine(
+            cpu_count=psutil.cpu_count() or 1,
+            cpu_percent=[float(percent) for percent in _optional(_cpu_percent(psutil)) or ()],
+            memory_total=min([memory.total, *(limit.total for limit in limits)]),
+            memory_available=min([memory.available, *(limit.free for limit in limits)]),
+            swap_used=getattr(_optional(psutil.swap_memory), "used", 0),
+            disk_read=getattr(disk, "read_bytes", None),
+            disk_written=getattr(disk, "write_bytes", None),
+            network_received=getattr(network, "bytes_recv", None),
+            network_sent=getattr(network, "bytes_sent", None),
+            shared_memory_total=getattr(shm, "total", None),
+            shared_memory_free=getattr(shm, "free", None),
+        )
+
+
+def _cpu_percent(psutil: Any) -> Callable[[], Any]:
+    return lambda: psutil.cpu_percent(percpu=True)
+
+
+def _optional(read: Callable[[], Any]) -> Any:
+    """Return the figures, or None where the system hides them, as containers do with /proc/diskstats."""
+    try:
+        return read()
+    except Exception:  # noqa: BLE001 - psutil parses files that differ between systems
+        return None

@@ -1,0 +1,123 @@
+"""Who may read the page: a random token in each address, no other host names, no other origins.
+
+An address is ``/TOKEN/...`` for pages, static files, figures and the websocket alike, so that a request
+without the token reaches no handler of Bokeh.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from typing import Any
+from urllib.parse import urlsplit
+
+from bokeh.server.tornado import BokehTornado
+from tornado.httputil import HTTPHeaders, HTTPServerRequest
+from tornado.web import OutputTransform, RequestHandler
+
+#: Sent with every response. Bokeh's scripts are inline, and compile callbacks with ``new Function``.
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
+        "style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    ),
+    # The address has the token: no other site may get it.
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cache-Control": "no-store",
+}
+
+
+class AccessControl:
+    """The rules for one server.
+
+    Parameters
+    ----------
+    token : str
+        Part of every address.
+    address : str
+        The address that the server listens on.
+    """
+
+    def __init__(self, token: str, address: str) -> None:
+        self._token = token.encode()
+        self._address = address
+
+    def refusal(self, request: HTTPServerRequest) -> str:
+        """Return why a request is refused, or "" if it is not."""
+        first = request.path.split("/")[1] if request.path.startswith("/") else ""
+        # A comparison that takes the same time for every token.
+        if not hmac.compare_digest(first.encode("utf-8", "surrogatepass"), self._token):
+            return "the token in the address is missing or wrong: copy the whole address that was printed"
+        host = _host_of(request.host)
+        if not self._knows(host):
+            return f"the host name {host!r} is not one of this server's: use an IP address or localhost"
+        origin = request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != request.host.lower():
+            return "the request comes from a page of another site"
+        return ""
+
+    def _knows(self, host: str) -> bool:
+        """Whether a host name is this server's. Other names can belong to a site that rebinds its DNS."""
+        if host in ("localhost", self._address):
+            return True
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        return True  # a name is needed to rebind it
+
+
+class _Refused(RequestHandler):
+    """Answers 403 with the reason."""
+
+    def initialize(self, why: str) -> None:
+        self._why = why
+
+    def prepare(self) -> None:
+        self.set_status(403)
+        self.set_header("Content-Type", "text/plain; charset=utf-8")
+        self.finish(f"403: {self._why}\n")
+
+    def check_xsrf_cookie(self) -> None:
+        """Nothing: the request is refused in any case."""
+
+
+class _SecurityHeaders(OutputTransform):
+    """Adds `HEADERS` to each response, of Bokeh's handlers too."""
+
+    def __init__(self, request: HTTPServerRequest) -> None:
+        super().__init__(request)
+
+    def transform_first_chunk(
+        self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
+    ) -> tuple[int, HTTPHeaders, bytes]:
+        """Add the headers; `Server` would name the version of tornado."""
+        for name, value in HEADERS.items():
+            headers[name] = value
+        headers.pop("Server", None)
+        return status_code, headers, chunk
+
+
+class GuardedApplication(BokehTornado):
+    """Bokeh's application, whose handlers only see requests that `access` allows."""
+
+    def __init__(self, applications: Any, access: AccessControl, **options: Any) -> None:
+        self._access = access
+        super().__init__(applications, **options)
+        self.add_transform(_SecurityHeaders)
+
+    def find_handler(self, request: HTTPServerRequest, **options: Any) -> Any:
+        """Return the handler of a request, or the one that refuses it."""
+        why = self._access.refusal(request)
+        if why:
+            return self.get_handler_delegate(request, _Refused, {"why": why})
+        return super().find_handler(request, **options)
+
+
+def _host_of(host: str) -> str:
+    """Return the host name without the port, in lower case."""
+    name = urlsplit(f"//{host}").hostname
+    return (name or "").lower()

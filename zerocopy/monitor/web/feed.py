@@ -1,0 +1,54 @@
+"""``Feed``: the samples that all open pages show, read once for all of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from zerocopy.monitor.rates import Rates
+from zerocopy.monitor.sample import Sample
+
+
+class Source(Protocol):
+    """What a feed reads: `zerocopy.monitor.observer.Observer`."""
+
+    def read(self) -> Sample:
+        """Return the present sample."""
+
+    def rates(self) -> Rates | None:
+        """Return the rates over the last seconds; None before the second sample."""
+
+
+class Moment(NamedTuple):
+    """A sample and the rates at its time, with the number of the moment, counted from 1."""
+
+    number: int
+    sample: Sample
+    rates: Rates | None
+
+
+class Feed:
+    """The moments of the last `keep` seconds, oldest first."""
+
+    def __init__(self, source: Source, every: float, keep: float = 300.0) -> None:
+        self._source = source
+        self._moments: deque[Moment] = deque(maxlen=max(2, round(keep / every)))
+        self._number = 0
+
+    def read(self) -> None:
+        """Read one sample. One thread at a time may call it."""
+        sample = self._source.read()
+        self._number += 1
+        self._moments.append(Moment(self._number, sample, self._source.rates()))
+
+    @property
+    def newest(self) -> Moment | None:
+        """The latest moment; None before the first read."""
+        return self._moments[-1] if self._moments else None
+
+    def since(self, number: int) -> Iterator[Moment]:
+        """Yield the moments after the one with this number."""
+        for moment in self._moments.copy():  # another thread appends
+            if moment.number > number:
+                yield moment

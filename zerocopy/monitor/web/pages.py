@@ -1,0 +1,121 @@
+"""The pages: an overview, those of NVDashboard by name, and those of zerocopy."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+from bokeh.application import Application
+from bokeh.application.handlers.function import FunctionHandler
+from bokeh.layouts import column
+from bokeh.models import CustomJS
+from bokeh.models.widgets import TextInput
+from jinja2 import Template
+from tornado.web import RequestHandler
+
+from zerocopy.monitor.web import gpu_pages as gpu, process_pages as ours
+from zerocopy.monitor.web.charts import Chart, ChartView
+from zerocopy.monitor.web.feed import Feed
+from zerocopy.monitor.web.tables import Table, TableView, Text, TextView
+from zerocopy.monitor.web.template import PAGE
+
+Part = Chart | Table | Text
+
+
+class Page(NamedTuple):
+    """One page: the last part of its address, its title and what it shows."""
+
+    path: str
+    title: str
+    parts: tuple[Part, ...]
+
+
+PAGES = (
+    Page(
+        "", "Overview",
+        (ours.STATE, ours.TOTALS, ours.BYTES, ours.WORST_SITES, gpu.NO_GPU, gpu.DEVICES, gpu.MEMORY_SPLIT,
+         gpu.CPU, gpu.MACHINE_MEMORY, ours.FRAMEWORKS, ours.LOADERS),
+    ),
+    Page("conversions", "Conversions", (ours.STATE, ours.TOTALS, ours.BYTES, ours.CALLS, ours.SITES)),
+    Page("pool", "Pool", (ours.STATE, ours.FRAMEWORKS, ours.HOST_MODES, ours.POOLS, ours.ATTACHED)),
+    Page("processes", "Processes", (ours.STATE, ours.PROCESSES, ours.RESIDENT)),
+    Page("loader", "Loader", (ours.STATE, ours.LOADERS, ours.DEPTH)),
+    Page("gpu-utilization", "GPU utilization", (gpu.NO_GPU, gpu.UTILIZATION, gpu.MEMORY_UTILIZATION)),
+    Page(
+        "gpu-memory", "GPU memory",
+        (gpu.NO_GPU, gpu.MEMORY_SPLIT, gpu.MEMORY_PARTS, gpu.MEMORY_USED, gpu.CARD_PROCESSES),
+    ),
+    Page("gpu-resources", "GPU resources", (gpu.NO_GPU, gpu.DEVICES, gpu.POWER, gpu.TEMPERATURE, gpu.CLOCK)),
+    Page("pcie-throughput", "PCIe throughput", (gpu.NO_GPU, gpu.PCIE_RECEIVED, gpu.PCIE_SENT)),
+    Page("nvlink-throughput", "NVLink throughput", (gpu.NO_GPU, gpu.LINKS_RECEIVED, gpu.LINKS_SENT)),
+    Page("nvlink-timeline", "NVLink timeline", (gpu.NO_GPU, gpu.LINK_SUMS)),
+    Page("machine-resources", "Machine resources", (gpu.CPU, gpu.MACHINE_MEMORY, gpu.DISK, gpu.NETWORK)),
+)  # fmt: skip
+
+# The browser reports its colours once, and when the user changes them.
+_REPORT_THEME = """
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const report = () => { theme.value = dark.matches ? "dark" : "light" };
+dark.addEventListener("change", report);
+report();
+"""
+_MOST_MOMENTS = 1500
+
+
+def applications(feed: Feed, every: float) -> dict[str, Application]:
+    """Return the Bokeh application of each page, by its path."""
+    return {
+        f"/{page.path}": Application(FunctionHandler(partial(_open, page=page, feed=feed, every=every)))
+        for page in PAGES
+    }
+
+
+def _open(document: Any, page: Page, feed: Feed, every: float) -> None:
+    """Fill the document of one open page, and update it while it is open."""
+    views = [_view(part) for part in page.parts]
+    theme = TextInput(value="light", visible=False, name="theme")
+    document.title = f"{page.title} - zerocopy monitor"
+    document.template = Template(PAGE)
+    document.template_variables.update(heading=page.title, page=page.path, pages=PAGES)
+    document.add_root(
+        column(*(view.model for view in views), theme, sizing_mode="stretch_width", name="page")
+    )
+
+    def set_theme(attribute: str, old: Any, new: Any) -> None:
+        for view in views:
+            view.set_theme(new)
+
+    theme.on_change("value", set_theme)
+    document.js_on_event("document_ready", CustomJS(args={"theme": theme}, code=_REPORT_THEME))
+    shown = 0
+
+    def update() -> None:
+        nonlocal shown
+        moments = list(feed.since(shown))
+        if moments:
+            shown = moments[-1].number
+            for view in views:
+                view.update(moments, _MOST_MOMENTS)
+
+    update()
+    document.add_periodic_callback(update, max(100, round(every * 1000)))
+
+
+def _view(part: Part) -> Any:
+    if isinstance(part, Chart):
+        return ChartView(part)
+    return TableView(part) if isinstance(part, Table) else TextView(part)
+
+
+def metrics(feed: Feed) -> type[RequestHandler]:
+    """Return the handler of ``/metrics``: Prometheus' text of the newest sample."""
+
+    class Metrics(RequestHandler):
+        def get(self) -> None:
+            from zerocopy.monitor.prometheus import CONTENT_TYPE, exposition
+
+            moment = feed.newest
+            self.set_header("Content-Type", CONTENT_TYPE)
+            self.finish("" if moment is None else exposition(moment.sample))
+
+    return Metrics

@@ -1,0 +1,191 @@
+"""``serve``: starts the page's server in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import secrets
+import socket
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Thread
+from typing import Any
+
+from zerocopy.errors import ZeroCopyError
+from zerocopy.monitor.requirements import require
+from zerocopy.monitor.web.feed import Feed, Source
+
+#: Seconds after which a page that the browser closed is freed.
+_UNUSED = 15.0
+
+
+class ServeError(ZeroCopyError, OSError):
+    """The page's server cannot listen at the address.
+
+    Examples
+    --------
+    >>> raise ServeError("serve(port=80)", "the port needs more rights", "pass port=0")
+    Traceback (most recent call last):
+        ...
+    zerocopy.monitor.web.server.ServeError: serve(port=80): the port needs more rights.
+      To fix: pass port=0
+    """
+
+    code = "cannot-serve"
+
+
+class Server:
+    """A page's server that runs in a thread of its own; made by `serve`.
+
+    Attributes
+    ----------
+    url : str
+        The address of the overview, with the token.
+    """
+
+    def __init__(self, source: Source, listener: socket.socket, token: str, every: float) -> None:
+        self._listener, self._token, self._every = listener, token, every
+        self.address, self.port = listener.getsockname()[:2]
+        host = "127.0.0.1" if self.address in ("0.0.0.0", "::") else self.address
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/{token}/"
+        self._feed = Feed(source, every)
+        self._loop: Any = None
+        self._stop: asyncio.Event | None = None
+        started: Future[None] = Future()
+        self._thread = Thread(target=self._run, args=(started,), name="zerocopy-monitor-web", daemon=True)
+        self._thread.start()
+        started.result()
+
+    def close(self) -> None:
+        """Stop listening, and wait for the thread; a second call does nothing."""
+        if self._thread.is_alive() and self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def wait(self) -> None:
+        """Wait until `close` is called, in another thread or a signal handler."""
+        while self._thread.is_alive():
+            self._thread.join(0.5)  # a wait without a limit delays signals
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _run(self, started: Future[None]) -> None:
+        try:
+            asyncio.run(self._serve(started))
+        except Exception as error:  # the caller raises it
+            if started.done():
+                raise
+            started.set_exception(error)
+
+    async def _serve(self, started: Future[None]) -> None:
+        from bokeh.server.server import BaseServer
+        from tornado.httpserver import HTTPServer
+        from tornado.ioloop import IOLoop
+
+        from zerocopy.monitor.web.access import AccessControl, GuardedApplication
+        from zerocopy.monitor.web.pages import applications, metrics
+
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        guarded = GuardedApplication(
+            applications(self._feed, self._every),
+            AccessControl(self._token, self.address),
+            prefix=self._token,
+            extra_websocket_origins=["*:*"],  # AccessControl compares the origin with the host
+            extra_patterns=[("/metrics", metrics(self._feed))],
+            use_index=False,
+            redirect_root=False,
+            include_headers=[],
+            include_cookies=[],
+            unused_session_lifetime_milliseconds=round(_UNUSED * 1000),
+            check_unused_sessions_milliseconds=round(_UNUSED * 500),
+        )
+        http = HTTPServer(guarded)
+        http.add_socket(self._listener)
+        server = BaseServer(IOLoop.current(), guarded, http)
+        server.start()
+        # One thread: a driver that answers late must not stop the loop, which serves the pages.
+        with ThreadPoolExecutor(1, thread_name_prefix="zerocopy-monitor-read") as pool:
+            await self._loop.run_in_executor(pool, self._feed.read)
+            started.set_result(None)
+            while not self._stop.is_set():
+                try:
+                    await asyncio.wait_for(self._stop.wait(), self._every)
+                except TimeoutError:
+                    await self._loop.run_in_executor(pool, self._feed.read)
+        server.unlisten()
+        server.stop()
+        http.stop()
+        await http.close_all_connections()
+
+
+def serve(
+    source: Source, port: int = 0, address: str = "127.0.0.1", token: str | None = None, every: float = 1.0
+) -> Server:
+    """Start the page's server.
+
+    Parameters
+    ----------
+    source : Observer
+        Where the samples come from. The server's thread calls its `read` every `every` seconds.
+    port : int
+        0: a free port, which `Server.url` has.
+    address : str
+        The address to listen on. ``"0.0.0.0"`` makes the page visible to other machines, without
+        encryption, to anyone who has the token.
+    token : str, optional
+        Letters, digits, "-" and "_". Default: 256 random bits.
+    every : float
+        Seconds between samples.
+
+    Returns
+    -------
+    Server
+        With the address of the page as ``url``.
+
+    Raises
+    ------
+    ServeError
+        The port is in use, or the address is not one of this machine.
+    MonitorPackageError
+        Bokeh is not installed.
+    """
+    require("bokeh.server.server", "the monitor's page")
+    # Bokeh logs each start, and a warning for websocket origins, which AccessControl checks.
+    logging.getLogger("bokeh").setLevel(logging.ERROR)
+    logging.getLogger("tornado").setLevel(logging.ERROR)
+    listener = _listen(address, port)
+    try:
+        return Server(source, listener, token or secrets.token_urlsafe(32), every)
+    except BaseException:
+        listener.close()
+        raise
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    """Return a socket that listens on the address."""
+    asked = f"serve(port={port}, address={address!r})"
+    try:
+        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        why = f"{address!r} is not an address: {error.strerror or error}"
+        raise ServeError(asked, why, 'pass "127.0.0.1"', code="unknown-address") from error
+    try:
+        # Without it a server cannot listen again for a minute after it was closed.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(128)
+        listener.setblocking(False)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        code = getattr(error, "errno", None)
+        if code == errno.EADDRINUSE:
+            why, fix = f"port {port} is in use", "pass another port, or 0 for a free one"
+            raise ServeError(asked, why, fix, code="port-in-use") from error
+        why = f"the system refuses it: {getattr(error, 'strerror', None) or error}"
+        raise ServeError(asked, why, "pass another address or port; 0 is a free port") from error
+    return listener

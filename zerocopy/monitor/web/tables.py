@@ -1,0 +1,139 @@
+"""Tables of the page, as HTML in which every text is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import Any, NamedTuple
+
+from bokeh.models import InlineStyleSheet
+from bokeh.models.widgets import Div
+
+from zerocopy.monitor.web.feed import Moment
+
+_STYLE = """
+:host { color: #24292f }
+p, table { font: 14px system-ui, sans-serif }
+h2 { font: 600 15px system-ui, sans-serif; margin: 10px 0 4px }
+p { margin: 4px 0; overflow-wrap: anywhere }
+table { border-collapse: collapse; width: 100% }
+th, td { text-align: left; vertical-align: top; padding: 3px 12px 3px 0; overflow-wrap: anywhere }
+th { font-weight: 600; border-bottom: 1px solid #80808080; overflow-wrap: normal }
+td.number, th.number { text-align: right; white-space: nowrap }
+tr.note td { padding: 0 0 8px 12px; border-bottom: 1px solid #80808040 }
+code { font-family: ui-monospace, monospace; font-size: 13px }
+.bad { color: #b35900; font-weight: 600 }
+@media (prefers-color-scheme: dark) { :host { color: #d0d7de } .bad { color: #ffa657 } }
+@media (max-width: 640px) {
+  thead { display: none }
+  table, tbody, tr, td { display: block }
+  td.number { text-align: left }
+  td[data-title]::before { content: attr(data-title) ": "; opacity: 0.75 }
+  td:empty { display: none }
+  tr { padding: 4px 0 }
+}
+"""
+
+
+class Cell(NamedTuple):
+    """A text and how it looks: "number", "code" or "bad"."""
+
+    text: str
+    look: str = ""
+
+
+Row = Sequence[Cell | str]
+
+
+class Table(NamedTuple):
+    """What a table shows.
+
+    Attributes
+    ----------
+    title : str
+    heads : sequence of str
+        Titles of the columns; those that begin with "#" are of numbers.
+    rows : callable
+        ``rows(moment)`` returns the rows. A row of one cell is a note on the row above it.
+    absent : str
+        Text instead of the table if there are no rows.
+    """
+
+    title: str
+    heads: Sequence[str]
+    rows: Callable[[Moment], Sequence[Row]]
+    absent: str = "none"
+
+
+class TableView:
+    """A table in one open page.
+
+    The text is replaced as a whole: Bokeh's DataTable kept its first figures for three seconds, although its
+    source had changed (Bokeh 3.9).
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.model = Div(
+            stylesheets=[InlineStyleSheet(css=_STYLE)], sizing_mode="stretch_width", min_width=280, text=""
+        )
+
+    def update(self, moments: Sequence[Moment], keep: int) -> None:
+        """Show the newest moment."""
+        if moments:
+            self.model.text = self.html(moments[-1])
+
+    def set_theme(self, theme: str) -> None:
+        """Nothing: the style sheet follows the browser."""
+
+    def html(self, moment: Moment) -> str:
+        """Return the table as HTML."""
+        title = f"<h2>{escape(self._table.title)}</h2>" if self._table.title else ""
+        rows = self._table.rows(moment)
+        if not rows:
+            return f"{title}<p>{escape(self._table.absent)}</p>"
+        heads = [
+            (head.removeprefix("#"), "number" if head.startswith("#") else "") for head in self._table.heads
+        ]
+        head = "".join(f'<th class="{look}" scope="col">{escape(text)}</th>' for text, look in heads)
+        body = "".join(_row(row, heads) for row in rows)
+        return f"{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+class Text(NamedTuple):
+    """Paragraphs: ``lines(moment)`` returns them."""
+
+    title: str
+    lines: Callable[[Moment], Sequence[str]]
+
+
+class TextView(TableView):
+    """Paragraphs in one open page; nothing at all, its title included, if there are none."""
+
+    def __init__(self, text: Text) -> None:
+        super().__init__(Table(text.title, (), lambda moment: ()))
+        self._text = text
+
+    def html(self, moment: Moment) -> str:
+        """Return the paragraphs as HTML."""
+        lines = self._text.lines(moment)
+        title = f"<h2>{escape(self._text.title)}</h2>" if self._text.title and lines else ""
+        return title + "".join(f"<p>{escape(line)}</p>" for line in lines)
+
+
+def _row(row: Row, heads: Sequence[tuple[str, str]]) -> str:
+    cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
+    if len(cells) == 1 and len(heads) > 1:
+        return f'<tr class="note"><td colspan="{len(heads)}">{_inner(cells[0])}</td></tr>'
+    texts: list[Any] = [
+        f'<td class="{look}" data-title="{escape(title)}">{_inner(cell)}</td>'
+        for cell, (title, look) in zip(cells, heads, strict=True)
+    ]
+    return f"<tr>{''.join(texts)}</tr>"
+
+
+def _inner(cell: Cell) -> str:
+    text = escape(cell.text)
+    if cell.look == "code":
+        return f"<code>{text}</code>"
+    return f'<span class="{cell.look}">{text}</span>' if cell.look else text
