@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.arrays import sample
+from helpers.cuda_stubs import Machine
 from helpers.frameworks import HOST, PAIRS
 from helpers.option_cases import OPTIONS, TABLE_OPTIONS, tables, variants
 from helpers.recorded_calls import check_agrees, recording
@@ -94,3 +95,13 @@ def test_a_container_of_unchanged_leaves_is_unchanged() -> None:
             with recording() as recorder:
                 zc.convert(leaves, "numpy")
             assert [row.unchanged_calls for row in recorder.rows()] == [1]
+
+
+@pytest.mark.parametrize("to", ["cupy", "numpy", "torch", "numba"])
+def test_device_memory_is_counted_as_explained(machine: Machine, to: str) -> None:
+    array = sample("f4", (16,))
+    on_device = zc.convert(array, "cupy")
+    for x in (array, on_device, on_device[::2], on_device[:0]):
+        for options in ({}, {"copy": True}, {"copy": False}):
+            for _ in range(TIMES):
+                check_agrees(x, to, options)

@@ -7,6 +7,7 @@ that it makes, of columns and leaves and in protocol methods, belong to it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,6 +24,7 @@ from zerocopy.describe import describe
 from zerocopy.errors import Reason, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
+from zerocopy.protocols import dlpack
 from zerocopy.source import Source
 
 Route = Callable[[Any], Any]
@@ -36,8 +38,9 @@ explain: Any = None
 #: Changes with `ledger`. A route that was composed meanwhile is dropped.
 generation = 0
 
-#: The newest reason by call site and pair: why, fix, code.
-reasons: dict[tuple[Any, int, Pair], tuple[str, str, str]] = {}
+#: The newest reason by call site and pair: why, fix, code. A site is an instruction and the `id` of its
+#: code, which the counters keep alive: codes of equal text in different files are equal.
+reasons: dict[tuple[int, int, Pair], tuple[str, str, str]] = {}
 
 #: Each pair once: the core compares their addresses. Types that a program makes in a loop would fill it.
 _pairs: dict[Pair, Pair] = {}
@@ -145,6 +148,13 @@ def measured_opening(route: Route) -> Route:
     return measured
 
 
+def capsule_bytes(capsule: Any) -> int:
+    """Return the bytes of an unconsumed DLPack capsule's elements, without the compiled core."""
+    tensor = dlpack.tensor_of(capsule)
+    size: int = (tensor.bits * tensor.lanes + 7) // 8 * math.prod(tensor.shape[: tensor.ndim])
+    return size
+
+
 def _nbytes(obj: Any) -> int:
     description = describe(obj)
     if isinstance(description, Source):
@@ -212,7 +222,7 @@ def _record_refusal(counters: Any, obj: Any, to: Any, error: BaseException, elap
     else:
         message = _text_of(error)
         reason = f"{type(error).__name__}: {message}" if message else type(error).__name__, "", ""
-    reasons[code, instruction, pair] = reason
+    reasons[id(code), instruction, pair] = reason
 
 
 def _text_of(error: BaseException) -> str:
@@ -241,7 +251,7 @@ def _sample(
             reason = _main_reason(resolve_fixes(observed.plan, observed.call))
         else:
             reason = _main_reason(explain(obj, to, **options))
-    reasons[code, instruction, pair] = reason or ("", "", "")
+    reasons[id(code), instruction, pair] = reason or ("", "", "")
 
 
 def _main_reason(plan: Plan) -> tuple[str, str, str] | None:

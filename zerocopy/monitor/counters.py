@@ -10,7 +10,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from zerocopy import forks
-from zerocopy.protocols import dlpack
+from zerocopy._engine.recording import capsule_bytes
 
 Route = Callable[[Any], Any]
 Pair = tuple[str, str]
@@ -65,38 +65,30 @@ class Counters:
 
     def capsule_bytes(self, capsule: Any) -> int:
         """Return the bytes of an unconsumed DLPack capsule's elements."""
-        tensor = dlpack.tensor_of(capsule)
-        size = (tensor.bits * tensor.lanes + 7) // 8
-        for i in range(tensor.ndim):
-            size *= tensor.shape[i]
-        return int(size)
+        return capsule_bytes(capsule)
 
     # -- routes ---------------------------------------------------------------------
 
-    def RecordedRoute(self, route: Route, pair: Pair, sample: Callable[[Any, Any, int], None]) -> Route:
+    def RecordedRoute(self, route: Route, pair: Pair, sample: Callable[..., None]) -> Route:
         """Return a function that runs a route and records its outermost calls."""
         local = self._outcome
 
         def recorded(obj: Any) -> Any:
-            depth, *before = local.value
-            if depth:
-                local.value = depth + 1, *before  # type: ignore[assignment]
-            else:
-                local.value = 1, 0, 0, False
+            before = local.value
+            depth, aliased, copied, unchanged = before if before[0] else (0, 0, 0, False)
+            local.value = depth + 1, aliased, copied, unchanged
             start = time.perf_counter_ns()
             try:
                 result = route(obj)
                 if result is obj:
-                    local.value = depth + 1, *(before if depth else (0, 0)), True  # type: ignore[assignment]
+                    local.value = depth + 1, aliased, copied, True
                 if not depth:
                     elapsed = time.perf_counter_ns() - start
-                    code, instruction, takes_sample = self.record_call(
-                        pair, result is obj, False, False, elapsed
-                    )
+                    *site, takes_sample = self.record_call(pair, result is obj, False, False, elapsed)
                     if takes_sample:
-                        sample(obj, code, instruction)
+                        sample(obj, *site)
             except BaseException:
-                local.value = depth, *before  # type: ignore[assignment]
+                local.value = before  # what fails adds no bytes
                 raise
             local.value = (depth, *local.value[1:]) if depth else (0, 0, 0, False)
             return result

@@ -19,9 +19,11 @@ from zerocopy._native import core
 from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.counters import CALL_KINDS, COPIED, COUNTS, REFUSED, Counters
 
-#: A call site and a pair: the code that calls, its instruction, and the names of the types.
-_Key = tuple[CodeType | None, int, tuple[str, str]]
+#: A call site and a pair: the `id` of the code that calls, its instruction, and the names of the types.
+_Key = tuple[int, int, tuple[str, str]]
 _Counts = tuple[int, ...]
+#: The codes are kept alive, so that no other code has their `id`.
+_Totals = dict[_Key, tuple[CodeType | None, _Counts]]
 _ZERO: _Counts = (0,) * 9
 
 _PACKAGE = str(Path(zerocopy.__file__).parent) + os.sep
@@ -61,7 +63,7 @@ class Recorder:
 
     def __init__(self, sites: bool = True) -> None:
         self.sites = sites
-        self._start: dict[_Key, _Counts] = {}
+        self._start: _Totals = {}
         self._rows: list[ConversionRow] = []
 
     def start(self) -> None:
@@ -97,12 +99,12 @@ class Recorder:
             return self._difference() if self in _recorders else list(self._rows)
 
     def _difference(self) -> list[ConversionRow]:
-        changed: list[tuple[_Key, _Counts]] = []
-        for key, counts in _totals().items():
-            before = self._start.get(key, _ZERO)
+        changed: list[tuple[CodeType | None, _Key, _Counts]] = []
+        for key, (code, counts) in _totals().items():
+            _, before = self._start.get(key, (None, _ZERO))
             difference = tuple(now - then for now, then in zip(counts, before, strict=True))
             if any(difference):
-                changed.append((key, difference))
+                changed.append((code, key, difference))
         return _rows(changed, self.sites)
 
 
@@ -110,11 +112,13 @@ def _set_sites() -> None:
     _counters.set_sites(any(recorder.sites for recorder in _recorders))
 
 
-def _totals() -> dict[_Key, _Counts]:
-    totals: dict[_Key, _Counts] = {}
+def _totals() -> _Totals:
+    totals: _Totals = {}
     for code, instruction, pair, counts in _counters.recorded():
-        key = code, instruction, pair
-        totals[key] = _sum(totals.get(key, _ZERO), counts)
+        key = id(code), instruction, pair
+        # A route that an earlier recorder left behind can have a pair of its own.
+        _, others = totals.get(key, (None, _ZERO))
+        totals[key] = code, _sum(others, counts)
     return totals
 
 
@@ -129,15 +133,16 @@ def _sum(a: _Counts, b: Iterable[int]) -> _Counts:
 _Subject = tuple[str, int, str, str, str]
 
 
-def _rows(changed: list[tuple[_Key, _Counts]], sites: bool) -> list[ConversionRow]:
+def _rows(changed: list[tuple[CodeType | None, _Key, _Counts]], sites: bool) -> list[ConversionRow]:
     """Return one row for each line and pair; several instructions of one line are one row."""
     counts: dict[_Subject, _Counts] = {}
     reasons: dict[_Subject, tuple[str, str, str]] = {}
-    for (code, instruction, pair), difference in changed:
+    for code, key, difference in changed:
+        _, instruction, pair = key
         file, line, function = place_of(code, instruction) if sites else ("", 0, "")
         subject = file, line, function, *pair
         counts[subject] = _sum(counts.get(subject, _ZERO), difference)
-        reason = recording.reasons.get((code, instruction, pair))
+        reason = recording.reasons.get(key)
         if reason is not None and (difference[COPIED] or difference[REFUSED]):
             reasons[subject] = reason
     rows = [_row(*each, sites, *reasons.get(each[0], ("", "", ""))) for each in counts.items()]
