@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any
 
 from zerocopy.monitor.process_info import parent_of
 from zerocopy.monitor.rates import Rates, rates
@@ -69,17 +67,15 @@ class Observer:
         records, problems = self._files.read(now)
         if self.pid is not None:
             records = self._of_family(records)
-        if self._cards is None:
-            self._cards = _reader("zerocopy.monitor.sources.cards", "CardReader")
-        if self._machine is None:
-            self._machine = _reader("zerocopy.monitor.sources.machine", "MachineReader")
         cards, machine = no_cards(), no_machine()
         try:
+            self._cards = self._cards or _cards_reader()
             cards = self._cards()
         except Exception as error:  # noqa: BLE001 - of a driver, or a library that is missing
             cards["why_not"] = str(error)
             problems.append(f"GPUs: {error}")
         try:
+            self._machine = self._machine or _machine_reader()
             machine = self._machine()
         except Exception as error:  # noqa: BLE001 - as above
             problems.append(f"the machine: {error}")
@@ -118,17 +114,16 @@ class Observer:
         return False
 
 
-def _reader(module: str, name: str) -> Callable[[], Any]:
-    """Return the `read` method of a reader, whose module imports a library of the extra ``monitor``."""
-    try:
-        read: Callable[[], Any] = getattr(import_module(module), name)().read
-    except Exception as error:  # noqa: BLE001 - the other parts of a sample do not need it
-        failure = error
+def _cards_reader() -> Callable[[], Cards]:
+    from zerocopy.monitor.sources.cards import CardReader
 
-        def read() -> Any:
-            raise failure.with_traceback(None)  # otherwise each call would lengthen it
+    return CardReader().read
 
-    return read
+
+def _machine_reader() -> Callable[[], Machine]:
+    from zerocopy.monitor.sources.machine import MachineReader
+
+    return MachineReader().read
 
 
 def no_cards() -> Cards:

@@ -71,7 +71,7 @@ def resident_bytes() -> int:
 
 
 @cache
-def _ticks_since_1970(pid: int) -> float:
+def _start_time(pid: int) -> float:
     """Return when this process began, in seconds since 1970."""
     ticks = start_ticks(pid)
     if not ticks:
@@ -101,7 +101,7 @@ def describe_process() -> ProcessInfo:
     return ProcessInfo(
         pid=pid,
         parent=os.getppid(),
-        started=_ticks_since_1970(pid),
+        started=_start_time(pid),
         program=program(),
         python=platform.python_version(),
         zerocopy=__version__,
