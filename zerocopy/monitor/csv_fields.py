@@ -104,7 +104,8 @@ def _wait(key: str) -> Callable[[Row], float]:
 
     def read(row: Row) -> float:
         loaders: list[Any] = [each for record in row.sample["processes"] for each in record["loaders"]]
-        return round(sum(each[key] for each in loaders), 3)
+        total: float = sum(each[key] for each in loaders)
+        return round(total, 3)
 
     return read
 

@@ -50,8 +50,12 @@ class CsvFile:
         self._totals = _RunningTotals()
         header = _text([[field.title for field in fields]])
         self._file, is_new = _open(path, header, append)
-        if is_new:
-            self._write(header)
+        try:
+            if is_new:
+                self._write(header)
+        except OSError as error:
+            self.close()
+            raise _unwritable(f"--csv {path}", error) from error
 
     def write(self, sample: Sample, rates: Rates | None) -> None:
         """Write the rows of a sample; other programs can read them at once.
@@ -146,8 +150,12 @@ def _open(path: str, header: str, append: bool) -> tuple[io.FileIO | None, bool]
     except MonitorFileError:
         raise
     except OSError as error:
-        why = f"it cannot be written: {error.strerror or error}"
-        raise MonitorFileError(asked, why, "pass a file in a directory where you may write") from error
+        raise _unwritable(asked, error) from error
+
+
+def _unwritable(asked: str, error: OSError) -> MonitorFileError:
+    why = f"it cannot be written: {error.strerror or error}"
+    return MonitorFileError(asked, why, "pass a file in a directory that has space and where you may write")
 
 
 def _check_header(asked: str, path: str, header: str) -> None:
