@@ -27,12 +27,13 @@ HOW = (
 
 def screen(sample: Sample, rates: Rates | None, width: int, height: int, title: str) -> list[Text]:
     """Return at most `height` lines; conversions get the lines that the other parts leave."""
-    most = max(height // 8, 1)
-    head = [Text(title, "bold")]
-    head += card_lines(sample, width, most=most)
-    head += machine_lines(sample["machine"], rates)
-    tail = _tail(sample, rates, most)
-    room = max(height - len(head) - len(tail), 1)
+    for most in range(max(height // 8, 1), 0, -1):  # items of each part
+        head = [Text(title, "bold"), *card_lines(sample, width, most)]
+        head += machine_lines(sample["machine"], rates)
+        tail = _tail(sample, rates, most)
+        room = max(height - len(head) - len(tail), 1)
+        if room >= height // 3:
+            break
     middle = conversion_lines(sample, rates, width, room) if sample["processes"] else _how()[:room]
     lines = [*head, *middle, *tail][:height]
     for line in lines:
@@ -56,7 +57,8 @@ def final_report(sample: Sample, width: int, title: str) -> list[Text]:
         lines.append(Text("  No process of it imported zerocopy, so nothing was recorded."))
         return lines
     lines += conversion_lines(sample, None, width)
-    lines += pool_lines(sample["processes"], 20)
+    pools = [record for record in sample["processes"] if record["pool"]["kind"]]
+    lines += pool_lines(pools, 20)
     lines += loader_lines(sample["processes"], 20) + _problems(sample, 20)
     return [part for line in lines for part in wrapped(line, width)]
 
@@ -94,15 +96,13 @@ def machine_lines(machine: Machine, rates: Rates | None) -> list[Text]:
         parts.append(f"/dev/shm {format_bytes(total - free)}")
     lines = [labelled("Machine", "   ".join(parts) or "not readable")]
     if rates is not None:
-        pairs = (("disk", "read", "written"), ("network", "received", "sent"))
-        traffic = [
-            f"{name} {_per_second(rates, name, first)} {first}, {_per_second(rates, name, second)} {second}"
-            for name, first, second in pairs
-        ]
-        lines.append(labelled("", "   ".join(traffic)))
+        disk = [_per_second(rates, "disk_read"), _per_second(rates, "disk_written")]
+        network = [_per_second(rates, "network_received"), _per_second(rates, "network_sent")]
+        traffic = f"disk read {disk[0]} write {disk[1]}   network in {network[0]} out {network[1]}"
+        lines.append(labelled("", traffic))
     return lines
 
 
-def _per_second(rates: Rates, part: str, key: str) -> str:
-    value = rates[f"{part}_{key}"]  # type: ignore[literal-required]
+def _per_second(rates: Rates, key: str) -> str:
+    value = rates[key]  # type: ignore[literal-required]
     return "?" if value is None else f"{format_bytes(round(value))}/s"

@@ -77,7 +77,8 @@ def _place(row: ConversionRow, room: int) -> str:
     """Return the call site and the pair, without the folder, the function or the place if they do not fit."""
     if not row.source:
         return "(other call sites)"
-    pair = f"{'.'.join(row.source.split('.')[-2:])} -> {row.target}"
+    parts = row.source.split(".")
+    pair = f"{parts[0]}.{parts[-1]} -> {row.target}" if len(parts) > 1 else f"{row.source} -> {row.target}"
     name = f"{row.file.replace(chr(92), '/').rpartition('/')[2]}:{row.line}" if row.file else ""
     texts = [f"{name} {row.function}  {pair}", f"{name}  {pair}"] if name else [pair]
     return next((text for text in texts if len(text) <= room), texts[-1])
