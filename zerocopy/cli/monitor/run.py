@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -81,6 +82,8 @@ class Options:
         ]
         if single and len(single + outputs) > 1:
             return f"{single[0]} prints once and ends; it cannot be combined with {(single[1:] + outputs)[0]}"
+        if math.isnan(self.every):  # click accepts it in every range
+            return "--every is not a number"
         if self.as_json and not (self.once or self.holders):
             return "--json needs --once or --holders"
         if (self.append or self.fields is not None) and self.csv_path is None:
