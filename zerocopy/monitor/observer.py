@@ -10,7 +10,7 @@ from zerocopy.monitor.process_info import parent_of
 from zerocopy.monitor.rates import Rates, rates
 from zerocopy.monitor.ring import Ring
 from zerocopy.monitor.run_directory import default_directory
-from zerocopy.monitor.run_files import RunFiles
+from zerocopy.monitor.run_files import SHOWN, RunFiles
 from zerocopy.monitor.sample import Cards, Machine, ProcessRecord, Sample
 from zerocopy.monitor.totals import summarized
 
@@ -29,6 +29,8 @@ class Observer:
         Only this process and its descendants.
     keep : float
         Seconds of samples in `history`.
+    shown : float
+        Seconds for which a process that has ended is in the samples, at most 3600.
     cards, machine : callable, optional
         Return the GPUs and the machine. Default: read with NVML and psutil.
 
@@ -46,6 +48,7 @@ class Observer:
         pid: int | None = None,
         keep: float = 300.0,
         *,
+        shown: float = SHOWN,
         cards: Callable[[], Cards] | None = None,
         machine: Callable[[], Machine] | None = None,
     ) -> None:
@@ -53,7 +56,7 @@ class Observer:
         self.pid = pid
         #: The samples of the last seconds. Each has one row of conversions a process, with the sums.
         self.history: Ring[Sample] = Ring(keep)
-        self._files = RunFiles(self.directory)
+        self._files = RunFiles(self.directory, shown)
         self._cards, self._machine = cards, machine
         self._descendants: set[tuple[int, float]] = set()
         self._clock = time.time

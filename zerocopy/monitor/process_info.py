@@ -27,6 +27,15 @@ def start_ticks(pid: int) -> int | None:
         return 0
 
 
+def is_zombie(pid: int) -> bool:
+    """Return whether a process has ended and its parent has not read its exit code."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return _fields(file.read())[0] == b"Z"
+    except (OSError, ValueError, IndexError):
+        return False
+
+
 def parent_of(pid: int) -> int | None:
     """Return the ID of a process's parent; None if the process has ended or the system does not tell."""
     try:
