@@ -22,12 +22,22 @@ def texts(frame: FrameType, call: CopyCall, source: Any) -> tuple[str, str]:
     --------
     For the line ``t = torch.tensor(rows[0])``: ``("torch.tensor(rows[0])", "rows[0]")``.
     """
-    node = _node(frame)
-    argument = _argument(node, call, frame, source) if node is not None else None
-    if node is None or argument is None:
+    code = _code(frame)
+    try:
+        node = ast.parse(code, mode="eval").body
+    except (SyntaxError, ValueError):  # no source text, or the file has changed since it was imported
         return _default(call), "x"
-    text = ast.unparse(argument)
-    return (ast.unparse(node), text) if len(text) <= _LONGEST else (_default(call), "x")
+    argument = _argument(node, call, frame, source)
+    if argument is None:
+        return _default(call), "x"
+    text = _text(argument, code)
+    return (_text(node, code), text) if len(text) <= _LONGEST else (_default(call), "x")
+
+
+def _text(node: ast.expr, code: str) -> str:
+    """Return the text of an expression, on one line."""
+    text = ast.get_source_segment(code, node)
+    return ast.unparse(node) if text is None or "\n" in text else text
 
 
 def _default(call: CopyCall) -> str:
@@ -37,22 +47,19 @@ def _default(call: CopyCall) -> str:
     return f"x.{name}" if call.form == "property" else f"{call.label}(x)"
 
 
-def _node(frame: FrameType) -> ast.expr | None:
-    """Return the expression that a frame runs, or None without its source text."""
+def _code(frame: FrameType) -> str:
+    """Return the text of the expression that a frame runs, in parentheses; empty if it is unknown."""
     position = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), None)
     if position is None or None in position:
-        return None
+        return ""
     first, last, start, end = position
     lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
-    if not lines or last is None or last > len(lines):
-        return None
-    encoded = [line.encode() for line in lines[first - 1 : last]]  # type: ignore[operator]
+    if first is None or last is None or last > len(lines):
+        return ""
+    encoded = [line.encode() for line in lines[first - 1 : last]]
     encoded[-1] = encoded[-1][:end]
     encoded[0] = encoded[0][start:]
-    try:
-        return ast.parse(b"(" + b"".join(encoded) + b")", mode="eval").body
-    except (SyntaxError, ValueError):
-        return None  # the file has changed since it was imported
+    return f"({b''.join(encoded).decode(errors='replace')})"
 
 
 def _argument(node: ast.expr, call: CopyCall, frame: FrameType, source: Any) -> ast.expr | None:

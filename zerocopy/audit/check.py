@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any
 
 from zerocopy import registry
@@ -59,19 +60,22 @@ def check(call: CopyCall, source: Any, result: Any, options: dict[str, Any]) -> 
     for keyword in _WANTED:
         if options.get(keyword) is True:
             return Verdict(NEEDED, name, nbytes, why=f"the call passes {keyword}=True")
-    why = ""
     traits = hook_of(registry.by_name(call.to)).traits
+    theirs = traits(result)
+    why = other_type = ""
     for choice in _OPTIONS:
         plan = explain(source, call.to, **choice)  # type: ignore[arg-type]
         if not plan.zero_copy:
             why = why or _reason(plan)
             continue
-        ours, theirs = traits(convert(source, call.to, copy=False, **choice)), traits(result)
-        text = "".join(f', {key}="{value}"' for key, value in choice.items())
+        ours = traits(convert(source, call.to, copy=False, **choice))
         if ours == theirs:
-            return Verdict(AVOIDABLE, name, nbytes, text)
-        why = _difference(ours, theirs) if not choice or not why else why
-    return Verdict(NEEDED, name, nbytes, why=why)
+            return Verdict(AVOIDABLE, name, nbytes, "".join(f', {k}="{v}"' for k, v in choice.items()))
+        if ours["type"] == theirs["type"]:
+            why = why or _difference(ours, theirs)
+        else:
+            other_type = other_type or _difference(ours, theirs)
+    return Verdict(NEEDED, name, nbytes, why=why or other_type)
 
 
 def _is_foreign(source: Any, to: str) -> bool:
@@ -95,5 +99,6 @@ def _difference(ours: dict[str, str], theirs: dict[str, str]) -> str:
     """Return the first property in which the two results differ."""
     for name in [*theirs, *ours]:
         if ours.get(name) != theirs.get(name):
-            return f"convert returns another {name}: {ours.get(name, 'none')}, not {theirs.get(name, 'none')}"
+            values = (shorten(each.get(name, "none"), 60, placeholder=" ...") for each in (ours, theirs))
+            return f"the result of convert has {name} " + ", not ".join(values)
     return ""

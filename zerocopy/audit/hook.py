@@ -58,7 +58,7 @@ class AuditHook:
     def traits(self, obj: Any) -> dict[str, str]:
         """Return the properties that two results must have in common to be interchangeable."""
         if isinstance(obj, dict):
-            traits = {"keys": repr(list(obj))}
+            traits = {"type": "dict", "keys": repr(list(obj))}
             return traits | {
                 f"{name} of {key!r}": text
                 for key, value in obj.items()

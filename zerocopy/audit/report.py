@@ -19,6 +19,8 @@ _NOTE = (
     "The result of a fix is an alias: writes to it change the source, or are refused. Pass copy=True if the "
     "copy is intended. The fixes need: import zerocopy as zc"
 )
+#: A call is shortened to no fewer characters.
+_LEAST = 16
 _TITLES = {
     AVOIDABLE: "Copies that zerocopy.convert avoids",
     NEEDED: "Copies that are needed",
@@ -176,20 +178,22 @@ def audit(min_bytes: int = 1024) -> Audit:
 
 
 def _lines(row: AuditRow, width: int) -> list[str]:
-    """Return the lines of one row, the first one at most `width` wide if the call can be shortened."""
+    """Return the lines of one row, at most `width` wide unless the path or the fix is longer."""
     figures = f"{_size(row.bytes)} in {_calls(row)}, {_duration(row.seconds)}"
-    place = _place(row)
-    room = width - len(place) - len(figures) - 4
-    call = row.call if len(row.call) <= room else textwrap.shorten(row.call, max(room, 20), placeholder="...")
-    if len(call) > max(room, 20):  # one long word
-        call = row.call[: max(room, 20) - 3] + "..."
-    first = f"{place}  {call}  {figures}"
-    lines = [first] if len(first) <= width else [f"{place}  {call}", f"  {figures}"]
+    start, room = f"{_place(row)}  ", width - len(figures) - len(_place(row)) - 4
+    if len(row.call) <= room or room >= _LEAST:
+        lines = [f"{start}{_shortened(row.call, room)}  {figures}"]
+    else:
+        lines = [start + _shortened(row.call, max(width - len(start), _LEAST)), f"  {figures}"]
     if row.fix:
         lines.append(f"  fix: {row.fix}")
     if row.why:
         lines += textwrap.wrap(f"why: {row.why}", width, initial_indent="  ", subsequent_indent="    ")
     return lines
+
+
+def _shortened(call: str, room: int) -> str:
+    return call if len(call) <= room else call[: room - 3] + "..."
 
 
 def _place(row: AuditRow) -> str:
@@ -201,7 +205,8 @@ def _place(row: AuditRow) -> str:
 def _calls(row: AuditRow) -> str:
     if row.checked == row.calls:
         return _count(row.counted)
-    return f"{row.counted} of {row.checked} checked calls ({row.calls} calls)"
+    counted = f"{row.counted} of {row.checked}" if row.counted != row.checked else f"{row.checked}"
+    return f"{counted} checked of {_count(row.calls)}"
 
 
 def _count(calls: int) -> str:
