@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -54,6 +55,13 @@ class AuditHook:
     def calls(self) -> list[CopyCall]:
         """Return the calls of the framework, which is imported."""
         return []
+
+    def tracing(self) -> list[Callable[[], bool]]:
+        """Return functions that return whether a compiler of the framework traces the program."""
+        return []
+
+    def adopt(self, original: Any, wrapper: Any) -> None:
+        """Let the framework treat `wrapper`, which is never freed, as `original`."""
 
     def traits(self, obj: Any) -> dict[str, str]:
         """Return the properties that two results must have in common to be interchangeable."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from zerocopy import forks, registry
 from zerocopy.audit import wrapper
-from zerocopy.audit.hook import CopyCall, hook_of
+from zerocopy.audit.hook import AuditHook, CopyCall, hook_of
 from zerocopy.audit.wrapper import Listener, Wrapper
 from zerocopy.framework import Framework
 
@@ -24,6 +24,8 @@ class _Patches:
     def __init__(self) -> None:
         self.replaced: list[tuple[CopyCall, Any, Any]] = []
         self.finder = _Finder(self)
+        #: Originals and their wrappers, by owner and attribute. A wrapper keeps its owner alive.
+        self._wrappers: dict[tuple[int, str], tuple[Any, Any]] = {}
 
     def install(self) -> None:
         """Patch the frameworks that are imported; the others at the end of their import."""
@@ -40,12 +42,14 @@ class _Patches:
 
     def patch(self, framework: Framework) -> None:
         """Replace the calls of an imported framework."""
-        for call in hook_of(framework).calls():
+        hook = hook_of(framework)
+        wrapper.add_tracing(hook.tracing())
+        for call in hook.calls():
             old = vars(call.owner).get(call.attribute, _MISSING)
             original = getattr(call.owner, call.attribute, None) if old is _MISSING else old
             if original is None or isinstance(original, Wrapper):
                 continue
-            new = _replacement(original, call)
+            new = self._replacement(original, call, hook)
             setattr(call.owner, call.attribute, new)
             self.replaced.append((call, old, new))
 
@@ -63,11 +67,19 @@ class _Patches:
                 setattr(call.owner, call.attribute, old)
         self.replaced.clear()
 
-
-def _replacement(original: Any, call: CopyCall) -> Any:
-    if isinstance(original, property):
-        return property(Wrapper(original.fget, call), original.fset, original.fdel, original.__doc__)
-    return Wrapper(original, call)
+    def _replacement(self, original: Any, call: CopyCall, hook: AuditHook) -> Any:
+        """Return the wrapper of an attribute; the same object in each audit."""
+        known, replacement = self._wrappers.get((id(call.owner), call.attribute), (None, None))
+        if known is original:
+            return replacement
+        if isinstance(original, property):
+            getter = Wrapper(original.fget, call)
+            replacement = property(getter, original.fset, original.fdel, original.__doc__)
+        else:
+            replacement = Wrapper(original, call)
+            hook.adopt(original, replacement)
+        self._wrappers[id(call.owner), call.attribute] = original, replacement
+        return replacement
 
 
 class _Finder:
