@@ -20,6 +20,7 @@ TYPE_CHECKING = False  # importing typing takes longer than the rest of this fil
 if TYPE_CHECKING:
     from typing import Any
 
+    from zerocopy import monitor as monitor
     from zerocopy._engine.explain import explain as explain
     from zerocopy._engine.memory import shares_memory as shares_memory, view as view
     from zerocopy._engine.plan_for import plan_for as plan_for
@@ -127,12 +128,12 @@ _HOME = {
     "installed_pool": "pool.install",
 }
 
-__all__ = sorted([*_HOME, "__version__"])
+__all__ = sorted([*_HOME, "__version__", "monitor"])
 
 if not TYPE_CHECKING:  # with it, a type checker accepts any name
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOME:
+        if name not in __all__:
             raise AttributeError(f"module 'zerocopy' has no attribute {name!r}")
         from importlib import import_module
 
@@ -144,6 +145,7 @@ if not TYPE_CHECKING:  # with it, a type checker accepts any name
             loaded = {
                 public: getattr(import_module(f"zerocopy.{home}"), public) for public, home in _HOME.items()
             }
+            loaded["monitor"] = import_module("zerocopy.monitor")  # which loads its own names lazily
         globals().update(loaded)
         # All names at once, so that this function can be deleted: CPython reads attributes of a
         # module with a __getattr__ more slowly, 20 ns of zc.convert's 150. Without a GIL, another
@@ -161,3 +163,8 @@ if os.environ.get("ZEROCOPY_POOL"):  # installed before frameworks are imported
     from zerocopy.pool.install import install_from_environment as _install_from_environment
 
     _install_from_environment()
+
+if os.environ.get("ZEROCOPY_MONITOR"):
+    from zerocopy.monitor.environment import start_from_environment as _start_from_environment
+
+    _start_from_environment()

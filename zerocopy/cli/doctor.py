@@ -13,6 +13,7 @@ from typing import Any
 import zerocopy
 from zerocopy import _native, registry
 from zerocopy.cli.extras import extras
+from zerocopy.cli.gpu_limits import gpu_limits
 from zerocopy.cli.processes import processes
 from zerocopy.errors import DeviceError
 from zerocopy.forks import is_imported
@@ -30,6 +31,7 @@ def report(importing: bool = False) -> dict[str, Any]:
         "nvidia": nvidia(),
         "frameworks": _frameworks(importing),
         "pool": _pool(),
+        "gpu_limits": gpu_limits(),
         "processes": processes(),
         "extras": extras(),
     }

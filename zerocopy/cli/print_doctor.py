@@ -7,6 +7,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from zerocopy.cli.gpu_limits import rows as limit_rows
 from zerocopy.cli.printable import printable
 from zerocopy.cli.terminal import Output
 
@@ -17,6 +18,7 @@ def print_doctor(document: dict[str, Any], out: Output) -> None:
     _print_machine(document, out)
     _print_frameworks(document["frameworks"], out)
     _print_pool(document["pool"], out)
+    _print_gpu_limits(document["gpu_limits"], out)
     _print_processes(document["processes"], out)
     _print_extras(document["extras"], out)
 
@@ -117,6 +119,13 @@ def _print_pool(pool: dict[str, Any], out: Output) -> None:
             what.append(f"\n{row['remedy']}", "dim")
         table.add_row(_sign(served, out), Text(row["framework"], "bold"), row["status"], what)
     out.show(settings, table)
+
+
+def _print_gpu_limits(document: dict[str, Any], out: Output) -> None:
+    table = _list()
+    for name, text in limit_rows(document):
+        table.add_row(f" {name}", Text(printable(text)))
+    out.show("", Text("GPU limits", "bold"), table)
 
 
 def _print_processes(document: dict[str, Any], out: Output) -> None:

@@ -1,6 +1,63 @@
 """What was copied, where, and what the memory does: records, samples, and their readers.
 
+>>> import numpy as np, zerocopy as zc
+>>> with zc.monitor.record() as r:
+...     array = zc.convert(np.arange(3.0), to="numpy")
+>>> print(r)
+1 call: ...
+
 A process that is monitored records its conversions and writes a :class:`ProcessRecord` to a run directory.
 A reader, such as the page or the terminal, adds the GPUs and the machine to these records: a
 :class:`Sample`. The types are in :mod:`zerocopy.monitor.sample`, without any code that displays them.
+Importing this module imports none of its parts: they are loaded when a name is first used.
 """
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # importing typing takes longer than the rest of this file
+if TYPE_CHECKING:
+    from typing import Any
+
+    from zerocopy.monitor.conversion import ConversionRow as ConversionRow
+    from zerocopy.monitor.recording import (
+        Recording as Recording,
+        Snapshot as Snapshot,
+        record as record,
+    )
+    from zerocopy.monitor.session import (
+        Session as Session,
+        snapshot as snapshot,
+        start as start,
+        stop as stop,
+    )
+
+_HOME = {
+    "record": "recording",
+    "Recording": "recording",
+    "Snapshot": "recording",
+    "start": "session",
+    "snapshot": "session",
+    "stop": "session",
+    "Session": "session",
+    "ConversionRow": "conversion",
+}
+
+__all__ = sorted(_HOME)
+
+if not TYPE_CHECKING:  # with it, a type checker accepts any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module 'zerocopy.monitor' has no attribute {name!r}")
+        from importlib import import_module
+
+        from zerocopy.forks import LOADING
+
+        with LOADING:  # a fork waits for this import
+            value = getattr(import_module(f"zerocopy.monitor.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from zerocopy.monitor.sample import Card, Cards, PoolDevice, ProcessRecord
 
+#: Bytes that a GPU without processes may use, such as those of a display.
+_IDLE = 64 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class MemorySplit:
@@ -87,10 +90,10 @@ def memory_split(card: Card, processes: Iterable[ProcessRecord], cards: Cards | 
     running = [record for record in processes if not record["ended"]]
     problems: list[str] = []
     pools = _pools(card, running, listed, problems)
-    own = _memory_of(card, {record["process"]["pid"] for record in running}, problems)
+    own = _memory_of(card, {record["process"]["pid"] for record in running}, set(pools or ()), problems)
     in_use = kept = outside = None
     if pools is not None:
-        in_use, kept = _sum(pool["in_use"] for pool in pools), _sum(map(_free, pools))
+        in_use, kept = _sum(pool["in_use"] for pool in pools.values()), _sum(map(_free, pools.values()))
     if own is not None and in_use is not None and kept is not None:
         outside = own - in_use - kept
     used, free, total = card["memory_used"], card["memory_free"], card["memory_total"]
@@ -109,10 +112,10 @@ def memory_split(card: Card, processes: Iterable[ProcessRecord], cards: Cards | 
 
 def _pools(
     card: Card, running: list[ProcessRecord], listed: list[Card], problems: list[str]
-) -> list[PoolDevice] | None:
-    """Return the pools on this GPU; None if one cannot be attributed to it."""
+) -> dict[int, PoolDevice] | None:
+    """Return the pools on this GPU by PID; None if one cannot be attributed to it."""
     memory = _by_pid(card)
-    pools = []
+    pools: dict[int, PoolDevice] = {}
     for record in running:
         pid = record["process"]["pid"]
         try:
@@ -125,13 +128,13 @@ def _pools(
         taken, used = pool["reserved"], memory.get(pid)
         if taken is None:
             problems.append(f"the pool of PID {pid} does not count its free memory")
-        elif used is not None and taken > used:
+        elif used is not None and max(taken, pool["in_use"]) > used:
             problems.append(
                 f"the pool of PID {pid} has more memory than NVML counts for the process on this GPU: it is "
                 "managed memory, or the pool of another GPU"
             )
             return None
-        pools.append(pool)
+        pools[pid] = pool
     return pools
 
 
@@ -157,21 +160,17 @@ def _pool(record: ProcessRecord, card: Card, listed: list[Card]) -> PoolDevice |
     return devices.get(card["index"])
 
 
-def _memory_of(card: Card, pids: set[int], problems: list[str]) -> int | None:
+def _memory_of(card: Card, pids: set[int], with_pool: set[int], problems: list[str]) -> int | None:
     """Return the memory of the monitored processes on this GPU; None if NVML does not count it."""
     if not pids:
         return 0
-    memory = _by_pid(card)
-    if card["processes"] is None:
-        problems.append("NVML does not list the processes of this GPU")
-        return None
-    if not pids & set(memory):
-        if memory or not card["memory_used"]:
-            return 0
-        # NVML in a container lists no processes, or PIDs of the host (nvidia-smi does the same).
+    memory, used = _by_pid(card), card["memory_used"] or 0
+    hidden = not memory and used > _IDLE
+    if card["processes"] is None or hidden or with_pool - set(memory):
+        # NVML in a container lists no processes, or PIDs of the host, as nvidia-smi does.
         problems.append(
-            "NVML lists no process of this GPU, as in a container: run the monitor on the host, or with "
-            "the host's PID namespace"
+            "NVML does not list the monitored processes on this GPU, as in a container: run the monitor and "
+            "the program in the host's PID namespace"
         )
         return None
     own = _sum(memory[pid] for pid in pids if pid in memory)

@@ -43,7 +43,8 @@ def exposition(sample: Sample) -> str:
     str
         Ends with a line feed; empty if the sample has no values at all.
     """
-    families = (*_conversions(sample), *_processes(sample), *_cards(sample), *_machine(sample))
+    makers = (_conversions, _processes, _pools, _loaders, _cards, _machine)
+    families = (family for make in makers for family in make(sample))
     return "".join(_lines(family) for family in families)
 
 
@@ -139,71 +140,59 @@ def _summed(values: Iterable[Value]) -> list[Value]:
     return [(dict(key), value) for key, value in sums.items()]
 
 
+def _running(sample: Sample) -> list[tuple[dict[str, str], Any]]:
+    """Return the labels and the record of each process that has not ended."""
+    return [(_who(record), record) for record in sample["processes"] if not record["ended"]]
+
+
 def _processes(sample: Sample) -> Iterator[Family]:
-    """Yield the memory of processes, pools, shared memory and loaders."""
-    records: list[Any] = [record for record in sample["processes"] if not record["ended"]]
-    yield Family(
-        "zerocopy_process_resident_bytes", "gauge", "Resident memory.", [(_who(r), r["rss"]) for r in records]
-    )
-    for key, text in (
-        ("in_use", "Bytes of a GPU's pool that are in use."),
-        ("reserved", "Bytes that the pool has taken from the GPU."),
-        ("limit", "Limit of the pool."),
-    ):
-        yield Family(
-            f"zerocopy_pool_{key}_bytes",
-            "gauge",
-            text,
-            [
-                ({**_who(r), "device": index}, device[key])
-                for r in records
-                for index, device in r["pool"]["devices"].items()
-            ],
-        )
-    for key, text in (
-        ("in_use", "Host memory in use, by mode."),
-        ("kept", "Host memory kept for later, by mode."),
-    ):
-        yield Family(
-            f"zerocopy_host_{key}_bytes",
-            "gauge",
-            text,
-            [
-                ({**_who(r), "mode": name}, mode[key])
-                for r in records
-                for name, mode in r["pool"]["host"].items()
-            ],
-        )
-    yield Family(
-        "zerocopy_framework_pool_bytes",
-        "gauge",
-        "Bytes of the pools that a framework holds.",
-        [
-            ({**_who(r), "framework": name}, each["in_use"])
-            for r in records
-            for name, each in r["pool"]["frameworks"].items()
-        ],
-    )
+    """Yield the memory of processes, and what they share."""
+    running = _running(sample)
+    resident: list[Value] = [(who, record["rss"]) for who, record in running]
+    yield Family("zerocopy_process_resident_bytes", "gauge", "Resident memory.", resident)
     for key, name, text in (
         ("segment_bytes", "shared_bytes", "Shared memory that the process created."),
         ("mapped_bytes", "mapped_bytes", "Shared memory of other processes that is mapped."),
         ("leases", "leases", "Results that keep shared memory alive."),
     ):
-        yield Family(f"zerocopy_{name}", "gauge", text, [(_who(r), r["shared"][key]) for r in records])
-    loaders = [({**_who(r), "loader": each["name"]}, each) for r in records for each in r["loaders"]]
-    for key, kind, name, text in (
-        ("batches", "counter", "loader_batches_total", "Batches delivered."),
-        ("rows", "counter", "loader_rows_total", "Rows delivered."),
-        ("reader_wait", "counter", "loader_reader_wait_seconds_total", "Time in which the reader waited."),
-        (
-            "consumer_wait",
-            "counter",
-            "loader_consumer_wait_seconds_total",
-            "Time in which the consumer waited.",
-        ),
-        ("depth", "gauge", "loader_ready", "Batches or groups that are ready."),
+        shared: list[Value] = [(who, record["shared"][key]) for who, record in running]
+        yield Family(f"zerocopy_{name}", "gauge", text, shared)
+
+
+def _pools(sample: Sample) -> Iterator[Family]:
+    """Yield the memory of pools, by device, mode of host memory and framework."""
+    for part, label, key, name, text in (
+        ("devices", "device", "in_use", "pool_in_use", "Bytes of a GPU's pool that are in use."),
+        ("devices", "device", "reserved", "pool_reserved", "Bytes that the pool has taken from the GPU."),
+        ("devices", "device", "limit", "pool_limit", "Limit of the pool."),
+        ("host", "mode", "in_use", "host_in_use", "Host memory in use, by mode."),
+        ("host", "mode", "kept", "host_kept", "Host memory kept for later, by mode."),
+        ("frameworks", "framework", "in_use", "framework_pool", "Bytes of the pools that a framework holds."),
     ):
-        yield Family(f"zerocopy_{name}", kind, text, _summed((labels, each[key]) for labels, each in loaders))
+        values: list[Value] = [
+            ({**who, label: index}, each[key])
+            for who, record in _running(sample)
+            for index, each in record["pool"][part].items()
+        ]
+        yield Family(f"zerocopy_{name}_bytes", "gauge", text, values)
+
+
+def _loaders(sample: Sample) -> Iterator[Family]:
+    """Yield the progress of loaders, and who waits."""
+    loaders = [
+        ({**who, "loader": each["name"]}, each)
+        for who, record in _running(sample)
+        for each in record["loaders"]
+    ]
+    for key, kind, name, text in (
+        ("batches", "counter", "batches_total", "Batches delivered."),
+        ("rows", "counter", "rows_total", "Rows delivered."),
+        ("reader_wait", "counter", "reader_wait_seconds_total", "Time in which the reader waited."),
+        ("consumer_wait", "counter", "consumer_wait_seconds_total", "Time in which the consumer waited."),
+        ("depth", "gauge", "ready", "Batches or groups that are ready."),
+    ):
+        values = _summed((labels, each[key]) for labels, each in loaders)
+        yield Family(f"zerocopy_loader_{name}", kind, text, values)
 
 
 def _cards(sample: Sample) -> Iterator[Family]:

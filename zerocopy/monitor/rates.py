@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from zerocopy.monitor.sample import Card, ProcessRecord, Sample
-from zerocopy.monitor.totals import sum_record
+from zerocopy.monitor.totals import Totals, sum_record
 
 
 class ConversionRates(TypedDict):
@@ -37,10 +37,6 @@ class Rates(TypedDict):
     nvlinks: dict[str, dict[int, LinkRates]]  # by the card's index, then by link
 
 
-_NAMES = ("calls", "refused_calls", "aliased_bytes", "copied_bytes")
-_MACHINE = ("disk_read", "disk_written", "network_received", "network_sent")
-
-
 def rates(before: Sample, after: Sample) -> Rates:
     """Return the rates between two samples.
 
@@ -64,22 +60,30 @@ def rates(before: Sample, after: Sample) -> Rates:
         record["process"]["pid"]: _conversions(earlier.get(_identity(record)), record, before["time"])
         for record in after["processes"]
     }
-    total = {name: sum(each[name] for each in processes.values()) for name in _NAMES}  # type: ignore[literal-required]
-    machine = {
-        name: _rate(before["machine"][name], after["machine"][name], seconds)  # type: ignore[literal-required]
-        for name in _MACHINE
-    }
+    old, new = before["machine"], after["machine"]
     cards = {card["uuid"] or card["index"]: card for card in before["cards"]["cards"]}
     links = {
         card["index"]: _links(cards.get(card["uuid"] or card["index"]), card, seconds)
         for card in after["cards"]["cards"]
     }
-    return Rates(  # type: ignore[no-any-return, typeddict-item]
+    return Rates(
         seconds=seconds,
-        conversions=ConversionRates(**total),  # type: ignore[typeddict-item]
+        conversions=_sum(list(processes.values())),
         processes=processes,
+        disk_read=_rate(old["disk_read"], new["disk_read"], seconds),
+        disk_written=_rate(old["disk_written"], new["disk_written"], seconds),
+        network_received=_rate(old["network_received"], new["network_received"], seconds),
+        network_sent=_rate(old["network_sent"], new["network_sent"], seconds),
         nvlinks={index: rows for index, rows in links.items() if rows},
-        **machine,  # type: ignore[typeddict-item]
+    )
+
+
+def _sum(processes: list[ConversionRates]) -> ConversionRates:
+    return ConversionRates(
+        calls=sum(each["calls"] for each in processes),
+        refused_calls=sum(each["refused_calls"] for each in processes),
+        aliased_bytes=sum(each["aliased_bytes"] for each in processes),
+        copied_bytes=sum(each["copied_bytes"] for each in processes),
     )
 
 
@@ -95,12 +99,13 @@ def _conversions(before: ProcessRecord | None, after: ProcessRecord, since: floa
     begin = before["time"] if before is not None else after["recording_since"]
     # A new process's first record may be milliseconds old.
     seconds = after["time"] - begin if before is not None else max(after["time"] - begin, 1.0)
-    old = sum_record(before) if before is not None else None
-    new = sum_record(after)
-    values = {
-        name: _rate(getattr(old, name) if old else 0, getattr(new, name), seconds) or 0.0 for name in _NAMES
-    }
-    return ConversionRates(**values)  # type: ignore[no-any-return, typeddict-item]
+    old, new = Totals() if before is None else sum_record(before), sum_record(after)
+    return ConversionRates(
+        calls=_rate(old.calls, new.calls, seconds) or 0.0,
+        refused_calls=_rate(old.refused_calls, new.refused_calls, seconds) or 0.0,
+        aliased_bytes=_rate(old.aliased_bytes, new.aliased_bytes, seconds) or 0.0,
+        copied_bytes=_rate(old.copied_bytes, new.copied_bytes, seconds) or 0.0,
+    )
 
 
 def _rate(before: int | None, after: int | None, seconds: float) -> float | None:

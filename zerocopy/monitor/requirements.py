@@ -22,7 +22,7 @@ class MonitorPackageError(ZeroCopyError, ImportError):
       To fix: pip install 'zerocopy-interchange[monitor]'
     """
 
-    code = "monitor-package"
+    code = "not-installed"
 
 
 def require(module: str, purpose: str) -> Any:

@@ -72,6 +72,6 @@ def limited(rows: Sequence[ConversionRow], most: int) -> tuple[list[ConversionRo
 
 
 def summarized(record: ProcessRecord) -> ProcessRecord:
-    """Return a record whose conversions are one row, for a history: its size does not grow with call sites."""
+    """Return a record whose conversions are one row: the size of a history is independent of call sites."""
     row = as_dict(without_place(sum_record(record)))
     return {**record, "conversions": [row], "other_sites": record["other_sites"] + len(record["conversions"])}

@@ -72,9 +72,8 @@ def _totals(moment: Moment) -> list[str]:
         show(_sum(moment, "aliased_bytes"), "bytes"),
         show(_sum(moment, "copied_bytes"), "bytes"),
     )
-    return [
-        f"Since the processes began: {calls:,} calls, {aliased} aliased, {copied} copied, {refused:,} refused."
-    ]
+    sums = f"{calls:,} calls, {aliased} aliased, {copied} copied, {refused:,} refused"
+    return [f"Since the processes began: {sums}."]
 
 
 TOTALS = Text("", _totals)
@@ -82,8 +81,8 @@ TOTALS = Text("", _totals)
 
 def _sites(most: int) -> Callable[[Moment], list[Row]]:
     def rows(moment: Moment) -> list[Row]:
-        found = [row for record in _records(moment) for row in record["conversions"]]
-        found.sort(
+        sites = [row for record in _records(moment) for row in record["conversions"]]
+        sites.sort(
             key=lambda row: (
                 -row["copied_bytes"],
                 -row["refused_calls"],
@@ -91,7 +90,7 @@ def _sites(most: int) -> Callable[[Moment], list[Row]]:
                 -row["calls"],
             )
         )
-        return [line for row in found[:most] for line in _site(row)]
+        return [line for row in sites[:most] for line in _site(row)]
 
     return rows
 

@@ -1,0 +1,184 @@
+"""The page in a real browser: headless Chromium, which Playwright drives."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from helpers.monitor_samples import (
+    HOSTILE,
+    NO_GPU,
+    SAMPLES,
+    ChangingObserver,
+    card,
+    cards,
+    lost_card,
+    mig_card,
+    unreadable_card,
+)
+
+pytest.importorskip("bokeh")
+pytest.importorskip("playwright")
+
+from playwright.sync_api import sync_playwright
+
+from zerocopy.monitor.rates import Rates
+from zerocopy.monitor.sample import Sample
+from zerocopy.monitor.web.pages import PAGES
+from zerocopy.monitor.web.server import Server, serve
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+
+#: Milliseconds in which the page must show something, on a machine that runs other tests too.
+WAIT = 30_000
+GPUS = cards(card(), mig_card("1:0"), lost_card("2"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serve(ChangingObserver(GPUS, aliases_after=3), every=0.2) as made:
+        yield made
+
+
+class Opened:
+    """A page of the monitor, and what the browser reported while it was open."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        self.hosts: set[str] = set()
+        page.set_default_timeout(WAIT)
+        page.on("console", lambda text: self.errors.append(text.text) if text.type == "error" else None)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self.hosts.add(request.url.split("/")[2]))
+        page.on("websocket", lambda socket: self.hosts.add(socket.url.split("/")[2]))
+
+    def text(self, *, contains: str) -> str:
+        """Return the text of the page once it contains `contains`."""
+        self.page.get_by_text(contains).first.wait_for(timeout=WAIT)
+        # Bokeh's elements have documents of their own, which a locator enters and inner_text does not.
+        return "\n".join(self.page.locator("h1, h2, p, th, td, span").all_inner_texts())
+
+    def overflow(self) -> int:
+        """Return by how many pixels the page is wider than the window."""
+        return int(
+            self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        )
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Any]:
+    contexts = []
+
+    def make(url: str, **options: Any) -> Opened:
+        contexts.append(browser.new_context(**options))
+        opened = Opened(contexts[-1].new_page())
+        opened.page.goto(url)
+        return opened
+
+    yield make
+    for context in contexts:
+        context.close()
+
+
+def test_the_line_that_copies_is_shown_with_its_fix(server: Server, open_page: Any) -> None:
+    opened = open_page(server.url)
+    text = opened.text(contains="train.py:42")
+    assert "Fix: x.rechunk() copies it into one" in text
+    assert "polars.DataFrame -> torch" in text
+    assert opened.errors == []
+    assert opened.hosts == {f"127.0.0.1:{server.port}"}
+
+
+def test_figures_change_while_the_page_is_open(server: Server, open_page: Any) -> None:
+    opened = open_page(server.url + "conversions")
+    opened.text(contains="train.py:42")
+    row = opened.page.locator("tr", has_text="train.py:42").first
+    before = row.inner_text()
+    opened.page.wait_for_function(
+        "([row, before]) => row.isConnected ? row.innerText !== before : true",
+        arg=[row.element_handle(), before],
+        timeout=WAIT,
+    )
+    assert opened.errors == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
+def test_each_page_is_shown_at_the_width_of_a_phone(page: Any, server: Server, open_page: Any) -> None:
+    opened = open_page(server.url + page.path, viewport={"width": 375, "height": 700}, color_scheme="dark")
+    title = next(part.title for part in page.parts if part.title)
+    opened.text(contains=title)
+    assert opened.overflow() == 0
+    assert opened.errors == []
+
+
+def test_a_dark_page_has_light_text(server: Server, open_page: Any) -> None:
+    opened = open_page(server.url, color_scheme="dark")
+    opened.text(contains="train.py:42")
+    back = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert back == "rgb(13, 17, 23)"
+
+
+def test_hostile_names_are_text(server: Server, open_page: Any) -> None:
+    opened = open_page(server.url + "conversions")
+    text = opened.text(contains="<lambda>")
+    assert HOSTILE.rpartition("/")[2] in text
+    assert "column 'a & b' has nulls" in text
+    assert opened.errors == []
+
+
+def test_a_wrong_token_shows_the_reason(server: Server, open_page: Any) -> None:
+    opened = open_page(f"http://127.0.0.1:{server.port}/wrong/")
+    opened.text(contains="403: the token in the address is missing or wrong")
+
+
+class Fixed(ChangingObserver):
+    """The same sample at every time."""
+
+    def __init__(self, sample: Sample) -> None:
+        super().__init__()
+        self._sample = sample
+
+    def read(self) -> Sample:
+        return self._sample
+
+    def rates(self) -> Rates | None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("name", "contains"),
+    [
+        ("no process", "No process is monitored. To monitor a program: zerocopy monitor --serve -- train.py"),
+        ("no GPU", f"No GPU: {NO_GPU}"),
+        ("N/A", "N/A of N/A"),
+        ("lost", "it has fallen off the bus"),
+        ("ended", "Ended, with their last figures: train.py (process 100)"),
+        ("nothing recorded", "no conversion was recorded yet"),
+    ],
+)
+def test_the_overview_says_what_is_missing(name: str, contains: str, open_page: Any) -> None:
+    with serve(Fixed(SAMPLES[name]), every=0.5) as made:
+        opened = open_page(made.url)
+        opened.text(contains=contains)
+        assert opened.errors == []
+
+
+def test_gpu_pages_say_what_cannot_be_read(open_page: Any) -> None:
+    with serve(ChangingObserver(cards(unreadable_card())), every=0.5) as made:
+        opened = open_page(made.url + "nvlink-throughput")
+        opened.text(contains="no GPU has an active NVLink")
+        assert opened.errors == []

@@ -1,0 +1,157 @@
+"""Conversion rows as plain text, as HTML, and as an Arrow table."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from zerocopy.monitor.conversion import ConversionRow
+from zerocopy.monitor.totals import NAMES, Totals, as_dict
+from zerocopy.monitor.units import format_bytes, format_count, format_seconds, printable
+
+#: Rows of the text; an object has all of them.
+_MOST = 30
+_NARROWEST, _WIDEST = 60, 140
+_UNITS = {"aliased_bytes": "bytes", "copied_bytes": "bytes", "seconds": "seconds"}
+
+
+def summary(totals: Totals) -> str:
+    """Return the line above a table.
+
+    Examples
+    --------
+    >>> summary(Totals(12, 9, 2, 0, 1, 0, 36 << 20, 4 << 20, seconds=0.003))
+    '12 calls: 36.0 MiB aliased, 4.0 MiB copied, 1 refused, in 3.0 ms'
+    """
+    if not totals.calls:
+        return "no conversions"
+    parts = [f"{format_bytes(totals.aliased_bytes)} aliased", f"{format_bytes(totals.copied_bytes)} copied"]
+    parts += [f"{totals.refused_calls:,} refused"] * bool(totals.refused_calls)
+    parts += [f"{totals.unmeasured_calls:,} not measured"] * bool(totals.unmeasured_calls)
+    if totals.seconds is not None:
+        parts.append(f"in {format_seconds(totals.seconds)}")
+    return f"{format_count(totals.calls, 'call')}: {', '.join(parts)}"
+
+
+def text_table(rows: Sequence[ConversionRow], width: int | None = None) -> str:
+    """Return a table of plain text, with the reason and the fix below each row; "" without rows."""
+    if not rows:
+        return ""
+    if width is None:
+        width = shutil.get_terminal_size((80, 24)).columns
+    width = min(max(width, _NARROWEST), _WIDEST)
+    titles, table = _cells(rows[:_MOST])
+    texts = 2 if titles[0] == "call site" else 1
+    numbers = [max(len(row[i]) for row in [titles, *table]) for i in range(texts, len(titles))]
+    room = width - sum(numbers) - 2 * (len(titles) - 1)
+    widths = [*_divided(room, [[row[i] for row in [titles, *table]] for i in range(texts)]), *numbers]
+    lines = _lines(titles, widths, texts)
+    for row, cells in zip(rows, table, strict=False):
+        lines += _lines(cells, widths, texts)
+        for name in ("why", "fix"):
+            lines += _wrapped(name, printable(getattr(row, name)), width)
+    if len(rows) > _MOST:
+        lines.append(f"and {format_count(len(rows) - _MOST, 'more row')}: see .rows")
+    return "\n".join(lines)
+
+
+def html_table(caption: str, rows: Sequence[ConversionRow]) -> str:
+    """Return a table for notebooks."""
+    from zerocopy.notebooks import html
+
+    if not rows:
+        return html.table(caption, [])
+    titles, table = _cells(rows[:_MOST])
+    cells = [
+        (*line, row.why + (f"\nfix: {row.fix}" if row.fix else ""))
+        for row, line in zip(rows, table, strict=False)
+    ]
+    return html.table(caption, cells, (*titles, "why"))
+
+
+def arrow_table(rows: Iterable[ConversionRow]) -> Any:
+    """Return a ``pyarrow.Table`` with the attributes of `ConversionRow`, and units in its metadata."""
+    from zerocopy.registry import by_name
+
+    pa = by_name("pyarrow").module()
+    types = {"line": pa.int64(), "seconds": pa.float64()}
+    texts = ("file", "function", "source", "target", "why", "fix", "code")
+    schema = pa.schema(
+        [
+            pa.field(
+                name,
+                pa.string() if name in texts else types.get(name, pa.int64()),
+                nullable=name == "seconds",
+                metadata={"unit": _UNITS[name]} if name in _UNITS else None,
+            )
+            for name in NAMES
+        ]
+    )
+    return pa.Table.from_pylist([as_dict(row) for row in rows], schema=schema)
+
+
+def _cells(rows: Sequence[ConversionRow]) -> tuple[list[str], list[list[str]]]:
+    """Return titles and texts; columns that no row has are left out."""
+    with_sites = any(row.file for row in rows)
+    with_time = any(row.seconds is not None for row in rows)
+    titles = ["call site", "conversion", "calls", "aliased", "copied", "time"]
+    table = []
+    for row in rows:
+        place = f"{_short_path(row.file)}:{row.line} {row.function}" if row.file else "(other call sites)"
+        pair = f"{_short_type(row.source)} -> {row.target}" if row.source else "(all others)"
+        calls = f"{row.calls:,}" + (" refused" if row.refused_calls == row.calls else "")
+        seconds = "" if row.seconds is None else format_seconds(row.seconds)
+        counts = [calls, format_bytes(row.aliased_bytes), format_bytes(row.copied_bytes), seconds]
+        table.append([printable(text) for text in (place, pair, *counts)])
+    kept = [i for i in range(6) if (i or with_sites) and (i < 5 or with_time)]
+    return [titles[i] for i in kept], [[cells[i] for i in kept] for cells in table]
+
+
+def _short_path(file: str) -> str:
+    """Return the last two parts of a path, or the path from the working directory if that is shorter."""
+    parts = file.replace(os.sep, "/").split("/")
+    return file if len(parts) <= 2 else "/".join(parts[-2:])
+
+
+def _short_type(name: str) -> str:
+    """Return the first and the last part of a type's name: ``torch.Tensor`` for longer ones too."""
+    parts = name.split(".")
+    return name if len(parts) <= 2 else f"{parts[0]}.{parts[-1]}"
+
+
+def _divided(room: int, columns: list[list[str]]) -> list[int]:
+    """Return the widths of columns of text: as wide as their texts, or half of the room."""
+    needed = [max(map(len, column)) for column in columns]
+    if sum(needed) <= room or len(needed) == 1:
+        return [min(need, room) for need in needed]
+    half = room // 2
+    first = needed[0] if needed[0] < half else max(half, room - needed[1])
+    return [first, room - first]
+
+
+def _lines(cells: Sequence[str], widths: Sequence[int], texts: int) -> list[str]:
+    """Return the lines of a row: its first cells are wrapped, and its numbers aligned to the right."""
+    wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, widths[:texts], strict=False)]
+    wrapped += [[cell] for cell in cells[texts:]]
+    lines = []
+    for number in range(max(map(len, wrapped))):
+        parts = [part[number] if number < len(part) else "" for part in wrapped]
+        padded = [
+            part.ljust(width) if i < texts else part.rjust(width)
+            for i, (part, width) in enumerate(zip(parts, widths, strict=True))
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return lines
+
+
+def _wrapped(name: str, text: str, width: int) -> list[str]:
+    """Return the lines of a reason or a fix; code in it is not broken within a word."""
+    if not text:
+        return []
+    return textwrap.wrap(
+        text, width, initial_indent=f"  {name}: ", subsequent_indent=" " * 7, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip

@@ -1,0 +1,111 @@
+"""``ZEROCOPY_MONITOR``: starts the session, and a reader in a subprocess, at ``import zerocopy``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+
+VARIABLE = "ZEROCOPY_MONITOR"
+#: The value that a reader gets: the process after whose end it ends.
+_READER = "reader:"
+_VALUES = "1, 0, serve:PORT and csv:FILE"
+#: Seconds in which a reader may still read and write the last records.
+_GRACE = 3.0
+
+
+def start_from_environment() -> None:
+    """Do what ``ZEROCOPY_MONITOR`` asks for; every error is a warning, so that the program begins."""
+    value = os.environ.get(VARIABLE, "")
+    if value in ("", "0") or _is_reader_command():
+        return
+    try:
+        _start(value)
+    except Exception as error:  # noqa: BLE001 - an import must not fail because of the monitor
+        _warn(f"{VARIABLE}={value!r}: {error}")
+
+
+def _start(value: str) -> None:
+    if value.startswith(_READER):
+        _end_with(int(value.removeprefix(_READER)))
+        return
+    command = None if value == "1" else reader_command(value)
+    if value != "1" and command is None:
+        _warn(f"{VARIABLE}={value!r} is not valid, and nothing is recorded. To fix: use one of {_VALUES}")
+        return
+    from zerocopy.monitor.session import start_from_environment as start_session
+
+    start_session()
+    if command is not None:
+        os.environ[VARIABLE] = "1"  # children are recorded, and start no further readers
+        start_reader(command)
+
+
+def reader_command(value: str) -> list[str] | None:
+    """Return the arguments of ``zerocopy monitor`` for a value; None if it is not valid.
+
+    Examples
+    --------
+    >>> reader_command("csv:out.csv"), reader_command("serve:5006"), reader_command("csv:")
+    (['--csv', 'out.csv'], ['--serve', '5006'], None)
+    """
+    kind, _, argument = value.partition(":")
+    if kind == "csv" and argument:
+        return ["--csv", argument]
+    if kind == "serve" and argument.isascii() and argument.isdecimal() and int(argument) < 65536:
+        return ["--serve", argument]
+    return None
+
+
+def start_reader(arguments: list[str]) -> subprocess.Popen[bytes]:
+    """Start ``zerocopy monitor`` for this process; it ends after this process, however that ends."""
+    from zerocopy.monitor.run_directory import VARIABLE as DIRECTORY, default_directory
+
+    pid = os.getpid()
+    environment = {**os.environ, VARIABLE: f"{_READER}{pid}", DIRECTORY: default_directory()}
+    environment.pop("ZEROCOPY_POOL", None)  # the pool is this process's
+    # The parent of the package may be known to this process only, such as through sys.path.
+    package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    paths = [package, *filter(None, [environment.get("PYTHONPATH")])]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    command = [sys.executable, "-m", "zerocopy", "monitor", *arguments, "--pid", str(pid)]
+    # A session of its own: Ctrl+C ends the program, and the reader after the last record.
+    reader = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
+    reader.returncode = 0  # otherwise Popen warns at exit that it is running
+    return reader
+
+
+def _end_with(pid: int) -> None:
+    """End this process, a reader, some seconds after its parent, in the way of Ctrl+C."""
+
+    def watch() -> None:
+        while os.getppid() == pid:
+            time.sleep(0.5)
+        time.sleep(_GRACE)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(_GRACE)
+        os._exit(0)
+
+    threading.Thread(target=watch, name="zerocopy-monitor-parent", daemon=True).start()
+
+
+def _is_reader_command() -> bool:
+    """Whether this process is ``zerocopy monitor``, started by a user, which is not to be recorded."""
+    if os.environ[VARIABLE].startswith(_READER):
+        return False
+    arguments = sys.orig_argv[1:]
+    if arguments[:2] == ["-m", "zerocopy"]:
+        return arguments[2:3] == ["monitor"]
+    names = [os.path.basename(argument) for argument in arguments[:2]]
+    return names in (["zerocopy", "monitor"], ["zerocopy.exe", "monitor"])
+
+
+def _warn(text: str) -> None:
+    try:
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    except RuntimeWarning as warning:  # warnings are errors here
+        print(f"zerocopy: {warning}", file=sys.stderr)

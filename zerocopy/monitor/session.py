@@ -1,0 +1,395 @@
+"""``Session``: records the conversions of this process, and writes its file in the run directory."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from zerocopy import forks
+from zerocopy.monitor.errors import MonitorNotStartedError, MonitorOptionError, MonitorRunningError
+from zerocopy.monitor.process_record import Sources, make_record, own_sources
+from zerocopy.monitor.recording import Snapshot, new_recorder
+from zerocopy.monitor.ring import Ring
+from zerocopy.monitor.run_directory import FileName, default_directory, write
+from zerocopy.monitor.run_files import RunFiles
+from zerocopy.monitor.sampler import Sampler
+from zerocopy.monitor.totals import summarized
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zerocopy.monitor.process_record import RowRecorder
+    from zerocopy.monitor.sample import ProcessRecord
+
+#: Seconds between two writes of the file.
+_WRITE_EVERY = 1.0
+
+_lock = forks.lock()
+_current: Session | None = None
+_hooks_installed = _registered = False
+
+
+class Session:
+    """The monitor of this process; :func:`zerocopy.monitor.start` creates it.
+
+    Attributes
+    ----------
+    directory : str
+        The run directory, in which each monitored process has a file.
+    history : Ring of ProcessRecord
+        The records of the last `keep` seconds, each with one row of conversions: the sums.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> with zc.monitor.start() as session:
+    ...     array = zc.convert(np.arange(3.0), to="numpy", copy=True)
+    ...     session.snapshot().rows[0].copied_bytes
+    24
+    """
+
+    def __init__(
+        self,
+        sites: bool = True,
+        every: float = 0.2,
+        keep: float = 300.0,
+        directory: str | None = None,
+        *,
+        recorder: Callable[[bool], RowRecorder] | None = None,
+        sources: Sources | None = None,
+    ) -> None:
+        self.directory = default_directory() if directory is None else os.path.abspath(directory)
+        self.history: Ring[ProcessRecord] = Ring(keep)
+        self.from_environment = self.adopted = False
+        self._sites, self._keep = sites, keep
+        self._new_recorder = recorder or new_recorder
+        self._sources = sources
+        self._lock = forks.lock()
+        self._sampler = Sampler(self._tick, every)
+        self._warned: set[str] = set()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Set all counts to zero, in a new process too."""
+        self._pid, self._ended, self._written = os.getpid(), False, -_WRITE_EVERY
+        self._since = time.time()
+        self._recorder = self._new_recorder(self._sites)
+        self._name = FileName.of_this_process()
+
+    def _start(self) -> None:
+        self._sources = self._sources or own_sources()
+        self._recorder.start()
+        RunFiles(self.directory).read()  # removes files of processes that ended long ago
+        self._tick()
+        self._sampler.start()
+
+    def snapshot(self) -> Snapshot:
+        """Return the present figures of this process, and write them to its file.
+
+        Examples
+        --------
+        >>> import zerocopy as zc
+        >>> with zc.monitor.start() as session:
+        ...     session.snapshot().rows
+        []
+        """
+        with self._lock:
+            rows = self._recorder.rows()
+            record = self._record(rows)
+            self._write(record)
+        return Snapshot(rows, record)
+
+    def stop(self) -> Snapshot:
+        """End recording, and return the last figures; as :func:`zerocopy.monitor.stop`.
+
+        Examples
+        --------
+        >>> import zerocopy as zc
+        >>> zc.monitor.start().stop().rows
+        []
+        """
+        if self.from_environment:
+            self.adopted = False
+            return self.snapshot()
+        return self._end()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if not self._ended:
+            self.stop()
+
+    def _end(self) -> Snapshot:
+        """Stop the thread, and write the last record."""
+        global _current
+        with _lock:
+            if _current is self:
+                _current = None
+        self._sampler.stop()
+        with self._lock:
+            if not self._ended:
+                self._ended = True
+                self._recorder.stop()
+            rows = self._recorder.rows()
+            record = self._record(rows, ended=True)
+            self._write(record)
+        return Snapshot(rows, record)
+
+    def _tick(self) -> None:
+        """Add a record to the history, and write it if a second has passed; the program never fails by it."""
+        try:
+            with self._lock:
+                if self._ended or self._pid != os.getpid():
+                    return
+                record = self._record(self._recorder.rows())
+                self.history.add(record["time"], summarized(record))
+                if time.monotonic() - self._written >= _WRITE_EVERY:
+                    self._write(record)
+        except Exception as error:  # noqa: BLE001 - a defect of the monitor must not end the program
+            self._report("recording", error)
+
+    def _record(self, rows: Any, *, ended: bool = False) -> ProcessRecord:
+        sources = self._sources or own_sources()
+        return make_record(rows, sources, self._since, ended=ended, on_error=self._report)
+
+    def _write(self, record: ProcessRecord) -> None:
+        """Write the file; an error is a warning, and the next write is tried as usual."""
+        self._written = time.monotonic()
+        try:
+            write(self.directory, self._name, record)
+        except Exception as error:  # noqa: BLE001 - as in `_tick`
+            self._report(f"writing to {self.directory}", error)
+
+    def _report(self, part: str, error: Exception) -> None:
+        """Warn of an error, once for each part."""
+        if part in self._warned:
+            return
+        self._warned.add(part)
+        text = (
+            f"the monitor of this process cannot go on {part}: {error}\n"
+            if part.startswith("writing")
+            else f"the monitor cannot read {part}: {type(error).__name__}: {error}\n"
+        )
+        remedy = (
+            "  Recording goes on; other processes do not see it. To fix: free space there, or set "
+            "ZEROCOPY_MONITOR_DIR to a directory of your own"
+            if part.startswith("writing")
+            else "  The program goes on, and this part stays empty"
+        )
+        try:
+            warnings.warn(text + remedy, RuntimeWarning, stacklevel=2)
+        except RuntimeWarning as warning:  # warnings are errors here
+            print(f"zerocopy: {warning}", file=sys.stderr)
+
+    def _begin_in_child(self) -> None:
+        """Go on in a forked child: a file, counts and a history of its own."""
+        self._recorder.stop()
+        self.history = Ring(self._keep)
+        self._begin()
+        self._recorder.start()
+        self._sampler.start()
+
+
+def start(
+    sites: bool = True,
+    every: float = 0.2,
+    keep: float = 300.0,
+    directory: str | os.PathLike[str] | None = None,
+) -> Session:
+    """Record the conversions of this process until :func:`stop`, and let other processes read them.
+
+    ``zerocopy monitor`` shows all processes of the run directory. Forked children are recorded too,
+    and processes that are spawned while ``ZEROCOPY_MONITOR`` is set.
+
+    Parameters
+    ----------
+    sites : bool, default True
+        Record the line of code of each conversion, its time and why it copies.
+    every : float, default 0.2
+        Seconds between two records of the history.
+    keep : float, default 300.0
+        Seconds that the history covers.
+    directory : path, optional
+        The run directory. Default: ``ZEROCOPY_MONITOR_DIR``, else a directory of this user.
+
+    Returns
+    -------
+    Session
+        A context manager, whose end is that of the session. If ``ZEROCOPY_MONITOR`` has started a
+        session, this is that session with its options.
+
+    Raises
+    ------
+    MonitorRunningError
+        The program has started a session already.
+    MonitorOptionError
+        An option has an invalid value.
+
+    Warns
+    -----
+    RuntimeWarning
+        The run directory cannot be written, or is not safe. Recording goes on.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> session = zc.monitor.start()
+    >>> snapshot = zc.monitor.stop()
+    """
+    global _current
+    _check("every", every, 0.01, 3600.0, "0.2")
+    _check("keep", keep, 1.0, 86400.0, "300")
+    path = None if directory is None else os.fspath(directory)
+    with _lock:
+        if _current is not None:
+            if _current.from_environment and not _current.adopted:
+                _current.adopted = True
+                return _current
+            raise MonitorRunningError(
+                "monitor.start()",
+                "the monitor of this process is running",
+                "call zerocopy.monitor.snapshot() for its figures, or zerocopy.monitor.stop() first",
+            )
+        session = Session(sites, every, keep, path)
+        _install_hooks()
+        _current = session
+    try:
+        session._start()
+    except BaseException:
+        session._end()
+        raise
+    return session
+
+
+def start_from_environment() -> Session:
+    """Start the session that ``ZEROCOPY_MONITOR`` asks for; `start` returns it once more."""
+    session = start()
+    session.from_environment = True
+    return session
+
+
+def snapshot() -> Snapshot:
+    """Return the present figures of this process.
+
+    Returns
+    -------
+    Snapshot
+        Its conversions, pool, shared memory and loaders; ``print`` shows them.
+
+    Raises
+    ------
+    MonitorNotStartedError
+        There is no session.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> with zc.monitor.start():
+    ...     print(zc.monitor.snapshot())
+    process ...
+    """
+    return _running("snapshot").snapshot()
+
+
+def stop() -> Snapshot:
+    """End the session of this process.
+
+    Returns
+    -------
+    Snapshot
+        The last figures. A session of ``ZEROCOPY_MONITOR`` goes on until the process ends.
+
+    Raises
+    ------
+    MonitorNotStartedError
+        There is no session.
+
+    Examples
+    --------
+    >>> import zerocopy as zc
+    >>> session = zc.monitor.start()
+    >>> zc.monitor.stop().rows
+    []
+    """
+    return _running("stop").stop()
+
+
+def _running(name: str) -> Session:
+    session = _current
+    if session is None:
+        raise MonitorNotStartedError(
+            f"monitor.{name}()", "the monitor was not started", "call zerocopy.monitor.start() first"
+        )
+    return session
+
+
+def _check(name: str, value: Any, least: float, most: float, example: str) -> None:
+    """Raise `MonitorOptionError` for a number of seconds outside a range."""
+    number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if number is None or not least <= number <= most:
+        raise MonitorOptionError(
+            f"monitor.start({name}={value!r})",
+            f"it is not between {least:g} and {most:g}",
+            f"pass seconds, such as {name}={example}",
+        )
+
+
+# -- the ends and the forks of a process ------------------------------------------------
+
+
+def _install_hooks() -> None:
+    """Call the functions below at the end of this process and at its forks; holding `_lock`."""
+    global _hooks_installed
+    _finish_in_worker()
+    if not _hooks_installed:
+        _hooks_installed = True
+        atexit.register(_at_exit)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_child)
+
+
+def _at_exit() -> None:
+    """Write the last record."""
+    session = _current
+    if session is not None and session._pid == os.getpid():
+        session._end()
+
+
+def _before_fork() -> None:
+    session = _current
+    if session is not None:
+        _register_with_multiprocessing()
+        session._sampler.stop()
+
+
+def _after_fork() -> None:
+    session = _current
+    if session is not None:
+        session._sampler.start()
+
+
+def _in_child() -> None:
+    session = _current
+    if session is not None:
+        session._begin_in_child()
+
+
+def _register_with_multiprocessing() -> None:
+    """Write the last record at the end of workers that multiprocessing forks, which skips `atexit`."""
+    global _registered
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and not _registered:
+        _registered = True  # children inherit it, and the registration
+        util.register_after_fork(_finish_in_worker, lambda function: function())
+
+
+def _finish_in_worker() -> None:
+    """Let multiprocessing call `_at_exit` at the end of this process, if it is one of its workers."""
+    util, process = sys.modules.get("multiprocessing.util"), sys.modules.get("multiprocessing.process")
+    if util is not None and process is not None and process.parent_process() is not None:
+        util.Finalize(None, _at_exit, exitpriority=-100)
