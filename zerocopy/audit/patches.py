@@ -24,14 +24,13 @@ class _Patches:
     def __init__(self) -> None:
         self.replaced: list[tuple[CopyCall, Any, Any]] = []
         self.finder = _Finder(self)
-        #: Originals and their wrappers, by owner and attribute. A wrapper keeps its owner alive.
-        self._wrappers: dict[tuple[int, str], tuple[Any, Any]] = {}
+        #: Originals and their wrappers, by owner, attribute and original, which they keep alive.
+        self._wrappers: dict[tuple[int, str, int], tuple[Any, Any]] = {}
 
     def install(self) -> None:
         """Patch the frameworks that are imported; the others at the end of their import."""
-        registry._load_all()
-        for name in registry._known:
-            framework = registry._known[name]
+        for framework in registry.known():
+            name = framework.name
             wrapper.INTERNAL.update(framework.root_modules or (name,))
             if framework.audit_hook:
                 if forks.is_imported(name):
@@ -69,16 +68,17 @@ class _Patches:
 
     def _replacement(self, original: Any, call: CopyCall, hook: AuditHook) -> Any:
         """Return the wrapper of an attribute; the same object in each audit."""
-        known, replacement = self._wrappers.get((id(call.owner), call.attribute), (None, None))
-        if known is original:
-            return replacement
+        key = (id(call.owner), call.attribute, id(original))
+        if key in self._wrappers:
+            return self._wrappers[key][1]
+        replacement: Any
         if isinstance(original, property):
             getter = Wrapper(original.fget, call)
             replacement = property(getter, original.fset, original.fdel, original.__doc__)
         else:
             replacement = Wrapper(original, call)
             hook.adopt(original, replacement)
-        self._wrappers[id(call.owner), call.attribute] = original, replacement
+        self._wrappers[key] = original, replacement
         return replacement
 
 
