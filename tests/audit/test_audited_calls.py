@@ -138,7 +138,7 @@ def test_subclass_of_an_array() -> None:
 
 
 def test_calls_inside_other_calls_do_not_count() -> None:
-    """An object whose ``__array__`` copies is not memory that zerocopy knows, and the copy is the object's."""
+    """An object whose ``__array__`` copies is not an array of a framework; the copy is its own."""
     torch = pytest.importorskip("torch")
 
     class Wrapped:

@@ -95,7 +95,7 @@ AVOIDABLE = [
     ("x.to_jax()", "polars.DataFrame", 'zc.convert(x, to="jax", layout="matrix")'),
 ]
 
-#: Calls that alias, or copies that ``convert`` does not avoid: the code, the kind of ``x``, and the audit's kind.
+#: Calls that alias, or copies that ``convert`` does not avoid: the code, the kind of ``x``, the audit's kind.
 NOT_AVOIDABLE = [
     ("torch.as_tensor(x)", "numpy", "alias"),
     ("torch.asarray(x)", "numpy", "alias"),

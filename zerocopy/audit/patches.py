@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from _thread import get_ident
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from typing import Any
@@ -91,30 +92,32 @@ class _Finder:
     def __init__(self, patches: _Patches) -> None:
         self.waiting: dict[str, Framework] = {}
         self._patches = patches
+        #: Names that threads search for with the other finders.
+        self._searching: set[tuple[str, int]] = set()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: Any = None
     ) -> ModuleSpec | None:
-        framework = self.waiting.pop(name, None)
-        if framework is None:
+        framework = self.waiting.get(name)
+        key = (name, get_ident())
+        if framework is None or key in self._searching:
             return None
-        spec = importlib.util.find_spec(name)  # the other finders': this one does not know the name any more
-        if spec is None:
-            self.waiting[name] = framework
-        elif (run := getattr(spec.loader, "exec_module", None)) is not None:
+        self._searching.add(key)
+        try:
+            spec = importlib.util.find_spec(name)  # of the other finders
+        finally:
+            self._searching.discard(key)
+        run = getattr(spec and spec.loader, "exec_module", None)
+        if spec is not None and run is not None:
             spec.loader.exec_module = self._patched(spec.loader, run, framework)  # type: ignore
         return spec
 
     def _patched(self, loader: Any, run: Callable[[Any], None], framework: Framework) -> Any:
         def exec_module(module: Any) -> None:
             del loader.exec_module
-            try:
-                run(module)
-            except BaseException:
-                self.waiting[framework.name] = framework  # the program can import it again
-                raise
+            run(module)
             with _lock:
-                if wrapper.LISTENERS:
+                if self.waiting.pop(framework.name, None) is not None:
                     self._patches.patch(framework)
 
         return exec_module

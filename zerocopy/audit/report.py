@@ -180,9 +180,9 @@ def audit(min_bytes: int = 1024) -> Audit:
 def _lines(row: AuditRow, width: int) -> list[str]:
     """Return the lines of one row, at most `width` wide unless the path or the fix is longer."""
     figures = f"{_size(row.bytes)} in {_calls(row)}, {_duration(row.seconds)}"
-    start, room = f"{_place(row)}  ", width - len(figures) - len(_place(row)) - 4
-    if len(row.call) <= room or room >= _LEAST:
-        lines = [f"{start}{_shortened(row.call, room)}  {figures}"]
+    start = f"{_place(row)}  "
+    if len(start) + len(row.call) + len(figures) + 2 <= width:
+        lines = [f"{start}{row.call}  {figures}"]
     else:
         lines = [start + _shortened(row.call, max(width - len(start), _LEAST)), f"  {figures}"]
     if row.fix:

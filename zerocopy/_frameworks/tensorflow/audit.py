@@ -11,9 +11,11 @@ class TensorFlowAudit(AuditHook):
 
     def calls(self) -> list[CopyCall]:
         tf = registry.by_name("tensorflow").module()
-        eager = tf.__internal__.EagerTensor
-        return [
+        calls = [
             CopyCall(tf, "constant", "tf.constant", "tensorflow", keyword="value"),
             CopyCall(tf, "convert_to_tensor", "tf.convert_to_tensor", "tensorflow", keyword="value"),
-            CopyCall(eager, "numpy", "tf.Tensor.numpy", "numpy", "method"),
         ]
+        eager = getattr(getattr(tf, "__internal__", None), "EagerTensor", None)
+        if eager is not None:  # a semi-public name
+            calls.append(CopyCall(eager, "numpy", "tf.Tensor.numpy", "numpy", "method"))
+        return calls
