@@ -354,6 +354,12 @@ def imported() -> list[Framework]:
     return [framework for framework in tuple(_known.values()) if is_imported(framework.name)]
 
 
+def known() -> list[Framework]:
+    """Return all known frameworks."""
+    _load_all()
+    return list(_known.values())
+
+
 def pool_hooks() -> list[Any]:
     """Return a new hook of each framework that has a `Framework.pool_hook`."""
     _load_all()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import zerocopy
+from zerocopy.cli.audit_command import audit_command
 from zerocopy.cli.input_limits import MAX_BYTES
 from zerocopy.cli.monitor_command import monitor_command
 
@@ -54,6 +55,7 @@ def command() -> click.Group:
     group.add_command(_matrix_command())
     group.add_command(_doctor_command())
     group.add_command(monitor_command())
+    group.add_command(audit_command())
     return group
 
 

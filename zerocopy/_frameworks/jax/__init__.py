@@ -44,6 +44,7 @@ class Jax(Framework):
     types = ("Array", "ArrayImpl", "numpy")
     pool_hook = "zerocopy._frameworks.jax.pool:JAXHook"
     frames_hook = "zerocopy._frameworks.jax.frames:JAXFrames"
+    audit_hook = "zerocopy._frameworks.jax.audit:JAXAudit"
     root_modules = ("jax", "jaxlib")
     distribution = "jax"
     device_kinds = ("cpu", "cuda")

@@ -51,6 +51,7 @@ class Polars(Framework):
     # Older versions fail the tests, and some give wrong values.
     min_version = "2.0"
     frames_hook = "zerocopy._frameworks.polars.frames:PolarsFrames"
+    audit_hook = "zerocopy._frameworks.polars.audit:PolarsAudit"
     loading_hook = "zerocopy._frameworks.polars.loading:PolarsLoading"
     root_modules = ("polars",)
     distribution = "polars"

@@ -55,6 +55,7 @@ class PyArrow(Hub):
     name = "pyarrow"
     aliases = ("pa", "arrow")
     frames_hook = "zerocopy._frameworks.pyarrow.frames:PyArrowFrames"
+    audit_hook = "zerocopy._frameworks.pyarrow.audit:PyArrowAudit"
     loading_hook = "zerocopy._frameworks.pyarrow.loading:PyArrowLoading"
     root_modules = ("pyarrow",)
     distribution = "pyarrow"

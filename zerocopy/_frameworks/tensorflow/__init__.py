@@ -42,6 +42,7 @@ class TensorFlow(Framework):
     types = ("Tensor", "EagerTensor")
     pool_hook = "zerocopy._frameworks.tensorflow.pool:TensorFlowHook"
     frames_hook = "zerocopy._frameworks.tensorflow.frames:TensorFlowFrames"
+    audit_hook = "zerocopy._frameworks.tensorflow.audit:TensorFlowAudit"
     root_modules = ("tensorflow",)
     distribution = "tensorflow"
     device_kinds = ("cpu", "cuda")

@@ -50,6 +50,7 @@ class Torch(Framework):
     types = ("Tensor",)
     pool_hook = "zerocopy._frameworks.torch.pool:TorchHook"
     frames_hook = "zerocopy._frameworks.torch.frames:TorchFrames"
+    audit_hook = "zerocopy._frameworks.torch.audit:TorchAudit"
     loading_hook = "zerocopy._frameworks.torch.loading:TorchLoading"
     root_modules = ("torch",)
     distribution = "torch"

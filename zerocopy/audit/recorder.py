@@ -1,0 +1,122 @@
+"""``Recorder``: the calls of one audit, by place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from zerocopy import forks
+from zerocopy.audit.call_text import texts
+from zerocopy.audit.check import AVOIDABLE, Verdict, check
+from zerocopy.audit.hook import CopyCall
+from zerocopy.audit.row import AuditRow
+
+#: So many calls of a place are checked, and then each call whose number is a multiple of it.
+SAMPLED = 16
+
+
+@dataclass(slots=True)
+class _Total:
+    """Counted calls with equal verdicts."""
+
+    call: str
+    fix: str
+    why: str
+    counted: int = 0
+    nbytes: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class _Place:
+    """One instruction that calls one function."""
+
+    #: The code object, which is kept alive because its ``id`` is part of the key.
+    code: Any = None
+    line: int = 0
+    calls: int = 0
+    checked: int = 0
+    target: str = ""
+    totals: dict[tuple[str, str], _Total] = field(default_factory=dict)
+
+
+class Recorder:
+    """Listener of the wrappers that adds up what each place copies."""
+
+    def __init__(self, min_bytes: int) -> None:
+        self.min_bytes = min_bytes
+        self._places: dict[tuple[int, ...], _Place] = {}
+        self._lock = forks.lock()
+
+    def wants(self, key: tuple[int, ...]) -> bool:
+        """Count a call, and return whether to check it."""
+        with self._lock:
+            place = self._places.setdefault(key, _Place())
+            place.calls += 1
+            return place.calls <= SAMPLED or place.calls % SAMPLED == 0
+
+    def check(
+        self,
+        key: tuple[int, ...],
+        call: CopyCall,
+        frame: FrameType,
+        source: Any,
+        result: Any,
+        details: tuple[dict[str, Any], float],
+    ) -> None:
+        """Add a call, unless its argument is not an array, is small, or cannot be checked."""
+        options, seconds = details
+        verdict = self._verdict(call, source, result, options)
+        # The text is read once, while the frame runs the call.
+        text, argument = texts(frame, call, source) if verdict and self._is_new(key, verdict) else ("", "")
+        with self._lock:
+            place = self._places[key]
+            place.code, place.line, place.target = frame.f_code, frame.f_lineno, call.to
+            place.checked += 1
+            if verdict is None:
+                return
+            fix = f'zc.convert({argument}, to="{call.to}"{verdict.options})'
+            new = _Total(text, fix if verdict.kind == AVOIDABLE else "", verdict.why)
+            total = place.totals.setdefault((verdict.kind, verdict.source), new)
+            total.counted += 1
+            total.nbytes += verdict.nbytes
+            total.seconds += seconds
+
+    def _verdict(self, call: CopyCall, source: Any, result: Any, options: dict[str, Any]) -> Verdict | None:
+        known = getattr(result, "nbytes", None)
+        if isinstance(known, int) and known < self.min_bytes:
+            return None
+        try:
+            verdict = check(call, source, result, options)
+        except Exception:  # noqa: BLE001 - tracers and other objects without memory raise errors of any type
+            return None
+        return verdict if verdict is not None and verdict.nbytes >= self.min_bytes else None
+
+    def _is_new(self, key: tuple[int, ...], verdict: Verdict) -> bool:
+        return (verdict.kind, verdict.source) not in self._places[key].totals
+
+    def rows(self) -> list[AuditRow]:
+        """Return the totals, most bytes first."""
+        with self._lock:
+            rows = [
+                AuditRow(
+                    place.code.co_filename,
+                    place.line,
+                    place.code.co_qualname,
+                    total.call,
+                    kind,
+                    source,
+                    place.target,
+                    place.calls,
+                    place.checked,
+                    total.counted,
+                    total.nbytes,
+                    total.seconds,
+                    total.fix,
+                    total.why,
+                )
+                for place in self._places.values()
+                for (kind, source), total in place.totals.items()
+            ]
+        return sorted(rows, key=lambda row: (-row.bytes, row.file, row.line))
