@@ -51,11 +51,12 @@ def _run(values: dict[str, Any]) -> int:
     import click
 
     from zerocopy.cli.monitor import run
+    from zerocopy.cli.monitor.options import Options
     from zerocopy.errors import ZeroCopyError
 
     if values["serve"] is not None:
         values["serve"] = _port(values["serve"])
-    options = run.Options(**values)
+    options = Options(**values)
     problem = options.problem()
     if problem:
         raise click.UsageError(problem)
@@ -107,11 +108,9 @@ def _report_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--once", is_flag=True, help="Print one report."),
         click.option("--json", "as_json", is_flag=True, help="With --once or --holders: print JSON."),
         click.option(
-            "--csv", "csv_path", metavar="FILE", help="Write rows to a new file; - is standard output."
+            "--csv", "csv_path", metavar="FILE", help="Write rows to a new file; -: standard output."
         ),
-        click.option(
-            "--append", is_flag=True, help="Add rows to an existing CSV file with the same columns."
-        ),
+        click.option("--append", is_flag=True, help="Add rows to a CSV file with the same columns."),
         click.option("--fields", metavar="A,B", help="Only these fields of the CSV file."),
         click.option("--list-fields", is_flag=True, help="List the fields of the CSV file."),
     ]
@@ -143,7 +142,7 @@ def _serving_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--keep/--no-keep",
             default=None,
-            help="Whether the page stays after the program has ended. Default: if standard input is a terminal.",
+            help="Whether the page stays after the program has ended. Default: in a terminal.",
         ),
         click.option("--holders", is_flag=True, help="List the processes that have a GPU open."),
     ]
