@@ -38,6 +38,7 @@ PAGES = {
     "pipeline": "pipeline-benchmarks.md",
     "processes": "processes-benchmarks.md",
     "loader": "loader-benchmarks.md",
+    "monitor": "monitor-benchmarks.md",
 }
 
 #: Descriptions of the GPU pages in ``docs/index.md``.

@@ -23,6 +23,7 @@ SUITES = {
     "pipeline": "benchmarks.pipeline",
     "processes": "benchmarks.processes",
     "loader": "benchmarks.loader",
+    "monitor": "benchmarks.monitor",
 }
 
 #: Sections that a quick run starts with: those of pictures, and one of each suite. conversion/core is one

@@ -43,6 +43,9 @@ class Plan(_Deferred):
         zero-size array, which has no memory to share or copy.
     copied_bytes : int
         Number of bytes to copy, transfers between devices included.
+    aliased_bytes : int
+        Number of bytes of the result that are the source's memory: for a table or container, the sum of
+        its leaves. 0 if their number is unknown, as for a sparse tensor that is returned unchanged.
     new_bytes : int
         Number of bytes of new memory that hold no values of the source, such as a mask for a
         column without nulls.
@@ -77,6 +80,8 @@ class Plan(_Deferred):
     >>> plan = zc.explain(np.zeros(4, dtype=">f4"), "numpy", copy=True)
     >>> plan.zero_copy, plan.copied_bytes
     (False, 16)
+    >>> zc.explain({"a": np.zeros(4), "b": np.zeros(2)}, "numpy").aliased_bytes
+    48
     """
 
     source: str
@@ -95,6 +100,7 @@ class Plan(_Deferred):
     unread: bool = False
     kept: bool = False
     run: Callable[[], Any] | None = field(default=None, repr=False)
+    aliased_bytes: int = 0
 
     @property
     def shares_memory(self) -> bool | None:

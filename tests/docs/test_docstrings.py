@@ -13,6 +13,8 @@ import pytest
 
 import zerocopy
 from zerocopy.loading import errors as loader_errors, explain, loader, stats
+from zerocopy.pool import figures, limits
+from zerocopy.pool.host import mode
 
 pytest.importorskip("numpydoc", reason="it is in the extra docs")
 
@@ -35,6 +37,9 @@ RESULT_CLASSES = {
     "loading.errors.LoaderIterationError": loader_errors.LoaderIterationError,
     "loading.errors.UnknownLengthError": loader_errors.UnknownLengthError,
     "loading.errors.LoaderPickleError": loader_errors.LoaderPickleError,
+    "pool.figures.PoolFigures": figures.PoolFigures,
+    "pool.host.mode.HostStats": mode.HostStats,
+    "pool.limits.PoolInUseError": limits.PoolInUseError,
 }
 #: Classes that users do not instantiate.
 NOT_CALLED = {"Shared", "Pool", "Framework", *RESULT_CLASSES}

@@ -178,7 +178,7 @@ NOT_MEASURED: dict[str, dict[str, str]] = {
     "faq.md": {"128 KiB": "the threshold from which glibc's malloc maps pages"},
     "hazards.md": {
         **dict.fromkeys(("1001 ns", "1000 ns"), "a duration that is converted"),
-        **dict.fromkeys(("64 MiB", "1 GiB"), "a limit"),
+        **dict.fromkeys(("4 MiB", "64 MiB", "1 GiB"), "a limit"),
     },
     "loader.md": {"256 MiB": "the most bytes of a window", "10 s": "how long a loop waits for a read"},
     "layouts.md": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,8 @@ def agree(x: Any, to: str, **options: Any) -> None:
         assert error.code in ("unread", "nulls"), case  # noqa: PT017
         return
     assert plan.shares_memory in (None, shares), (case, str(plan))
+    assert shares or not plan.aliased_bytes, (case, str(plan))
+    assert pickle.loads(pickle.dumps(plan)).aliased_bytes == plan.aliased_bytes
     if plan.zero_copy:
         assert shares, case
     if options.get("copy") is True:

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 import pytest
 from helpers.fake_nvml import CODES, GIB, FakePynvml, gpu, mig_device
-from hypothesis import given, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from zerocopy.monitor.sample import Card
 from zerocopy.monitor.sources import cards as cards_module, nvml as nvml_module
@@ -340,6 +340,8 @@ def test_a_closed_reader_starts_again() -> None:
 # -- classes of failures -----------------------------------------------------------------
 
 
+# Other processes of the machine slow the generation down.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     failing=st.dictionaries(
         st.sampled_from(FUNCTIONS),

@@ -86,11 +86,11 @@ def test_processes_with_a_gpu_open_are_listed(proc: Proc) -> None:
     proc.process(10, "/dev/null", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia0", "socket:[5]")
     proc.process(11, "/dev/null", "/home/user/nvidia0", "/dev/nvidia0.txt")
     proc.process(12, "/dev/nvidiactl", "/dev/nvidia-uvm")
-    found = proc.find()
-    assert [one.pid for one in found.holders] == [10, 12]
-    assert found.holders[0].devices == ("/dev/nvidia0", "/dev/nvidia1")
-    assert [one.holds_gpu for one in found.holders] == [True, False]
-    assert found.searched == 3
+    result = proc.find()
+    assert [one.pid for one in result.holders] == [10, 12]
+    assert result.holders[0].devices == ("/dev/nvidia0", "/dev/nvidia1")
+    assert [one.holds_gpu for one in result.holders] == [True, False]
+    assert result.searched == 3
 
 
 def test_deleted_files_and_mig_devices_count(proc: Proc) -> None:
@@ -110,17 +110,17 @@ def test_renderers_of_other_vendors_are_not_listed(proc: Proc) -> None:
 def test_processes_that_nvml_does_not_list_are_marked(proc: Proc) -> None:
     for pid in (10, 11, 12):
         proc.process(pid, "/dev/nvidia0")
-    found = proc.find(nvml((10, GIB), (11, None)))
-    assert [(one.listed, one.memory) for one in found.holders] == [(True, GIB), (True, None), (False, None)]
-    assert "1 process holds a GPU and is not listed by NVML." in str(found)
+    result = proc.find(nvml((10, GIB), (11, None)))
+    assert [(one.listed, one.memory) for one in result.holders] == [(True, GIB), (True, None), (False, None)]
+    assert "1 process holds a GPU and is not listed by NVML." in str(result)
 
 
 def test_without_nvml_it_is_unknown_what_nvml_lists(proc: Proc) -> None:
     proc.process(10, "/dev/nvidia0")
-    found = proc.find()
-    assert found.holders[0].listed is None
-    assert "NVML is not available" in found.problems[-1]
-    assert "unknown" in str(found)
+    result = proc.find()
+    assert result.holders[0].listed is None
+    assert "NVML is not available" in result.problems[-1]
+    assert "unknown" in str(result)
 
 
 def test_memory_is_summed_over_gpus(proc: Proc) -> None:
@@ -131,18 +131,18 @@ def test_memory_is_summed_over_gpus(proc: Proc) -> None:
 
 def test_pids_that_only_nvml_lists_are_reported(proc: Proc) -> None:
     proc.process(10, "/dev/nvidia0")
-    found = proc.find(nvml((10, 1), (999, 1)))
-    assert found.unseen == (999,)
-    assert "PIDs 999" in found.problems[-1]
+    result = proc.find(nvml((10, 1), (999, 1)))
+    assert result.unseen == (999,)
+    assert "PIDs 999" in result.problems[-1]
 
 
 def test_arguments_and_escape_sequences_are_not_shown(proc: Proc) -> None:
     proc.process(10, "/dev/nvidia0", name="a\x1b[2Jb\nc")
-    found = proc.find()
-    text = str(found) + json.dumps(found.as_dict())
+    result = proc.find()
+    text = str(result) + json.dumps(result.as_dict())
     assert "secret" not in text
     assert "\x1b" not in text
-    assert found.holders[0].program == "a?[2Jb?c"
+    assert result.holders[0].program == "a?[2Jb?c"
 
 
 def test_the_user_is_named(proc: Proc) -> None:
@@ -176,9 +176,9 @@ def test_unreadable_processes_are_counted(proc: Proc, monkeypatch: pytest.Monkey
     for pid in (10, 11, 12):
         proc.process(pid, "/dev/nvidia0")
     forbid(monkeypatch, 10, 12)
-    found = proc.find()
-    assert ([one.pid for one in found.holders], found.searched, found.unreadable) == ([11], 1, 2)
-    assert "2 processes could not be read: run the command as root" in found.problems[0]
+    result = proc.find()
+    assert ([one.pid for one in result.holders], result.searched, result.unreadable) == ([11], 1, 2)
+    assert "2 processes could not be read: run the command as root" in result.problems[0]
 
 
 def test_threads_of_the_kernel_are_not_counted(proc: Proc, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,9 +217,9 @@ def test_processes_that_end_meanwhile_are_skipped(proc: Proc, monkeypatch: pytes
 
 
 def test_a_system_without_proc(tmp_path: Path) -> None:
-    found = find_holders(tmp_path / "absent", NO_NVML, tmp_path / "absent")
-    assert (found.holders, found.searched) == ((), 0)
-    assert "needs Linux" in found.problems[0]
+    result = find_holders(tmp_path / "absent", NO_NVML, tmp_path / "absent")
+    assert (result.holders, result.searched) == ((), 0)
+    assert "needs Linux" in result.problems[0]
 
 
 # -- text and JSON ------------------------------------------------------------------------
@@ -260,8 +260,8 @@ def test_open_files_of_this_machine_are_found(monkeypatch: pytest.MonkeyPatch, t
         try:
             child.stdout.readline()
             with path.open():
-                found = find_holders(cards=NO_NVML)
-            mine = {one.pid: one.this_process for one in found.holders}
+                result = find_holders(cards=NO_NVML)
+            mine = {one.pid: one.this_process for one in result.holders}
             assert mine == {child.pid: False, os.getpid(): True}
             assert child.poll() is None
         finally:

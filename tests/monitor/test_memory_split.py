@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from helpers.fake_nvml import GIB, FakePynvml, gpu, mig_device
-from hypothesis import given, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from zerocopy.monitor.memory_split import MemorySplit, memory_split
 from zerocopy.monitor.sample import Card, Cards, ProcessRecord
@@ -148,6 +148,8 @@ def test_a_lost_gpu_has_no_figures() -> None:
 _SIZES = st.none() | st.integers(0, 80 * GIB)
 
 
+# Other processes of the machine slow the generation down.
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     memory=st.none() | st.dictionaries(st.integers(1, 4), _SIZES),
     used=st.integers(0, 79 * GIB),

@@ -13,7 +13,7 @@ from helpers import gpu_pool_programs
 from helpers.paths import ROOT
 
 FILES = sorted((ROOT / "tests" / "gpu").glob("*.py"))
-POOL_FILES = [file for file in FILES if file.name.startswith("test_pool")]
+POOL_FILES = [file for file in FILES if file.name.startswith(("test_pool", "test_gpu_pool"))]
 
 
 def programs(file: Path) -> list[ast.Module]:

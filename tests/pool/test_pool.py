@@ -661,9 +661,11 @@ def test_public_names_of_a_pool_are_documented() -> None:
         "check_leaks",
         "close",
         "deallocate",
+        "host_stats",
         "pinned",
         "refresh",
         "report",
+        "set_limit",
         "stats",
         "trim",
     }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from zerocopy import registry
-from zerocopy._engine import native_routes
+from zerocopy._engine import native_routes, recording
 from zerocopy._engine.containers import convert_leaves
 from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, attributes_of, check_options
@@ -164,9 +164,15 @@ def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: Ba
 
 def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
+    if recording.ledger is None:
+        return _convert_slowly(obj, to, passed, None)
+    return recording.observe(_convert_slowly, obj, to, passed)
+
+
+def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: recording.Observed | None) -> Any:
     try:
         options = check_options("convert", passed) if passed else {}
-        call = Call(obj, to, options)
+        call = Call(obj, to, options, reports=observed is not None)
     except Exception as error:
         error.__suppress_context__ = True  # the route table's KeyError, or TypeError, is not a cause
         raise
@@ -179,7 +185,10 @@ def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
             return result
         if not options and (result := by_new_route(obj, to)) is not NotImplemented:
             return result
-        result = _run(make_plan(call), call)
+        plan = make_plan(call)
+        if observed is not None:
+            observed.call, observed.plan = call, plan
+        result = _run(plan, call)
     except ZeroCopyError as error:
         if _is_missing_route(error.__context__) and error.__cause__ is None:
             error.__suppress_context__ = True  # the route table's error is not a cause

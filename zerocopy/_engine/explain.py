@@ -104,6 +104,7 @@ def _explain_tree(call: Call) -> Plan:
         possible=not errors,
         zero_copy=not errors and shares and copied == 0,
         copied_bytes=0 if errors else copied,
+        aliased_bytes=0 if errors else sum(plan.aliased_bytes for plan in leaves.values()),
         error=errors[0] if errors else None,
         leaves=leaves,
         steps=("convert each leaf",),

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from zerocopy._engine import recording
 from zerocopy._engine.option_routes import Parts, Route, is_routable
 from zerocopy._native import core
 from zerocopy.casting.parse import parse_dtype
@@ -35,6 +36,8 @@ def keep(parts: Parts, cls: type, to: Any, options: Mapping[str, Any], route: Ro
     """
     global _object_keys
     compiled = _compose(parts, options, route)
+    if compiled is not None and recording.ledger is not None:
+        compiled = recording.recorded(compiled, cls, to, options)
     if compiled is None or not options.keys() <= OPTIONS:
         return compiled
     if options.keys() & {"device", "dtype"}:
@@ -48,7 +51,10 @@ def keep(parts: Parts, cls: type, to: Any, options: Mapping[str, Any], route: Ro
 def keep_tree(cls: type, to: Any, options: Mapping[str, Any]) -> None:
     """Keep a compiled route for containers of this type, whose leaves have their own routes."""
     if cls in (dict, list, tuple) and options.keys() <= {"copy", "writable"}:
-        core.set_route(to, cls, core.TreeRoute(to, **options), **options)
+        route = core.TreeRoute(to, **options)
+        if recording.ledger is not None:
+            route = recording.recorded(route, cls, to, options)
+        core.set_route(to, cls, route, **options)
 
 
 def clear() -> None:

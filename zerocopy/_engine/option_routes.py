@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from zerocopy._engine import recording
 from zerocopy.casting.parse import parse_dtype
 from zerocopy.device import HOST
 from zerocopy.dtype import from_numpy, native_numbers
@@ -90,6 +91,8 @@ def _composed(*functions: Route) -> Route:
 def _stepped(parts: Parts, step: Route, fresh: bool) -> Route | None:
     """Return the route with a step on the ndarray; `fresh` if the step returns a copy."""
     importers = parts.importers
+    if recording.ledger is not None:
+        step = recording.measured_step(step)
     for form in ("readonly", "ndarray"):
         if form in parts.exporters and form in importers:
             importer = importers["ndarray"] if fresh else importers[form]
@@ -109,6 +112,8 @@ def _own_route(parts: Parts, options: Mapping[str, Any]) -> Route | None:
         check = _composed(check, _checked(_dtypes_of(options["dtype"])))
     if options.get("writable") is True and target.mutable:
         check = _composed(check, _refuse_readonly)
+    if options.get("copy") is True and recording.ledger is not None:
+        check = recording.measured("ndarray", check, copies=True)
     copy_to_device = target.copy_to_device
 
     def unchanged(obj: Any) -> Any:

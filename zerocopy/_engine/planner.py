@@ -213,7 +213,7 @@ def _device(source: Source, target: Framework, device: Any) -> Device:
 
 def _plan_unchanged(call: Call, target: Framework) -> Plan:
     """Return the plan for an object that `convert` returns unchanged."""
-    empty = False
+    shares, nbytes = True, 0
     try:
         description = call.describe(target)
     except ZeroCopyError:
@@ -222,14 +222,15 @@ def _plan_unchanged(call: Call, target: Framework) -> Plan:
             raise
     else:
         if isinstance(description, Source):
-            empty = description.view.size == 0
+            nbytes, shares = description.view.nbytes, description.view.size > 0
         else:
             if "validate" in call.options:
                 _validate(call)
-            has_bytes = any(column.length and column.nbytes for column in description.columns)
-            empty = description.read is None and not has_bytes
+            nbytes = sum(column.nbytes for column in description.columns if column.length)
+            shares = nbytes > 0 or description.read is not None
     obj = call.obj
-    return Plan(call.subject, target.name, zero_copy=not empty, steps=("the object itself",), run=lambda: obj)
+    step = "the object itself"
+    return Plan(call.subject, target.name, True, shares, steps=(step,), run=lambda: obj, aliased_bytes=nbytes)
 
 
 def _validate(call: Call) -> None:
@@ -381,6 +382,7 @@ def _finish(
         reasons=tuple(reasons),
         warnings=() if copies or not size else _warnings(view, target),
         run=run,
+        aliased_bytes=0 if copies else size * view.dtype.itemsize,
     )
 
 

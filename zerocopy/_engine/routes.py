@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zerocopy import registry
-from zerocopy._engine import native_routes
+from zerocopy._engine import native_routes, recording
 from zerocopy._engine.option_routes import Parts, Route, is_routable, option_route
 from zerocopy._engine.target import resolve
 from zerocopy._native import core
@@ -51,6 +51,12 @@ def clear() -> None:
 
 
 registry.on_change(clear)
+
+
+def record_to(ledger: Any, explain: Any) -> None:
+    """Record the conversions from now on to `ledger`, or none of them if it is None; drop all routes."""
+    recording.set_ledger(ledger, explain)
+    clear()
 
 
 def option_key(options: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -108,7 +114,7 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
         if core is not None:
             native_routes.declare_dtypes()  # the conversion may have imported ml_dtypes
         return routes[type(obj)]  # the route exists: only this object needed the slow path
-    compiled = None
+    compiled, generation = None, recording.generation
     try:
         given = {name: value for name, value in options.items() if value is not None}
         parts = find_parts(obj, to)
@@ -128,11 +134,15 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
         ) from error
     if compiled is not None and not options.keys() <= native_routes.OPTIONS:
         route = compiled  # the compiled table does not have these options
+    elif route is not None and recording.ledger is not None:
+        route = recording.recorded(route, type(obj), to, given)
     if route is not None:
         # One atomic store of a complete route: other threads see all of it or nothing (P7).
         routes[type(obj)] = route
     if compiled is not None:
         fastest_routes_of(to, options)[type(obj)] = compiled
+    if generation != recording.generation:
+        clear()  # a recorder was set or removed while this route was composed
     return route if compiled is None else compiled
 
 
@@ -191,7 +201,12 @@ def compose(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
 def _plain_route(parts: Parts, host_only: bool) -> Route | None:
     for form, importer in parts.importers.items():
         if form in parts.exporters and not (host_only and form == "cuda"):
-            return _chain(parts.exporters[form], importer)
+            exporter = parts.exporters[form]
+            if recording.ledger is not None:
+                # Only the importers of frameworks without arrays on the host copy host memory.
+                copies = form != "cuda" and "cpu" not in parts.target.device_kinds
+                exporter = recording.measured(form, exporter, copies)
+            return _chain(exporter, importer)
     return None
 
 
@@ -206,7 +221,7 @@ def _opening_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
         route = fastest_routes_of(to, options).get(cls) or routes_of(to, options).get(cls)
         return (route or _kept_route(opened, to, options))(opened)
 
-    return open_and_convert
+    return open_and_convert if recording.ledger is None else recording.measured_opening(open_and_convert)
 
 
 def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
@@ -254,14 +269,16 @@ def _table_route(
         target.table_reasons(table)
         return target.from_column(table) if table.single else target.from_table(table)
 
+    whole = route if recording.ledger is None else recording.measured_table(source, target, route)
     if exporter is None or importer is None:
-        return route
+        return whole
+    export = exporter if recording.ledger is None else recording.measured("arrow", exporter)
 
     def arrow_route(obj: Any) -> Any:
         try:
-            return importer(exporter(obj))
+            return importer(export(obj))
         except ValueError:
-            return route(obj)  # a column has nulls, several chunks, or is not numeric
+            return whole(obj)  # a column has nulls, several chunks, or is not numeric
 
     return arrow_route
 

@@ -38,9 +38,11 @@
 #if defined(__GNUC__) || defined(__clang__)
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 #else
 #define LIKELY(x) (x)
 #define UNLIKELY(x) (x)
+#define ALWAYS_INLINE inline
 #endif
 
 /* Calls a function with one argument, without building a tuple. */
@@ -185,6 +187,8 @@ struct Route {
     /* Returns NULL with or without an exception; the slow path then decides. */
     PyObject *(*run)(Route *self, PyObject *obj);
     PyObject *fallback; /* a Python function of the object, called if `run` fails; or NULL */
+    /* As `run`, and adds the bytes of the result to this thread's Outcome; recorded routes call it. */
+    PyObject *(*counted)(Route *self, PyObject *obj);
 };
 
 extern PyTypeObject RouteType; /* abstract base */
@@ -213,6 +217,19 @@ int delivery_init(Delivery *delivery, PyObject *importer, bool is_mutable, bool 
                   PyObject *writable, PyObject *dtype);
 /* Returns an object of the target over `memory`, or over a copy. Takes the owner, also on failure. */
 PyObject *deliver_memory(const Delivery *delivery, Memory *memory);
+/* As deliver_memory, and adds the bytes to this thread's Outcome. */
+PyObject *deliver_counted(const Delivery *delivery, Memory *memory);
+
+/* ---- recorder.c: what recorded conversions share and copy ---- */
+
+/* The bytes of the outermost conversion on a thread, so far. */
+typedef struct {
+    int64_t aliased, copied;
+    int depth;      /* of nested conversions; 0 outside of them */
+    bool unchanged; /* whether an object, or a leaf of it, was returned itself */
+} Outcome;
+
+Outcome *current_outcome(void);
 
 /* ---- table.c: the routes by target, type and options ---- */
 
@@ -258,5 +275,7 @@ int add_table_routes(PyObject *module);
 int add_interleave(PyObject *module);
 int add_rows(PyObject *module);
 int add_matrix_routes(PyObject *module);
+int add_recorder(PyObject *module);
+int add_records(PyObject *module);
 
 #endif

@@ -124,11 +124,17 @@ deliver_matrix(const Delivery *delivery, const Chunks *chunks, const TablePlan *
     return deliver_memory(&fresh, &memory);
 }
 
-/* Converts a table to a matrix; NULL with or without an exception. */
-static PyObject *
-run_matrix(Route *self, PyObject *obj)
+/* The number of bytes of the matrix of the chunks. */
+static int64_t
+matrix_nbytes(const Chunks *chunks, const TablePlan *plan)
 {
-    TableRoute *route = (TableRoute *)self;
+    return chunks->rows * plan->count * (plan->columns[0].dtype.bits / 8);
+}
+
+/* Converts a table to a matrix; NULL with or without an exception. */
+static ALWAYS_INLINE PyObject *
+convert_to_matrix(TableRoute *route, PyObject *obj, bool is_counted)
+{
     if (route->delivery.copy == OPTION_FALSE) {
         return NULL;
     }
@@ -143,6 +149,9 @@ run_matrix(Route *self, PyObject *obj)
     if (plan != NULL && has_one_type(plan) && read_chunks(&table, plan, &chunks) &&
         (chunks.count > 1 || route->delivery.copy == OPTION_TRUE || !may_be_one_array(&chunks.chunks[0], plan))) {
         result = deliver_matrix(&route->delivery, &chunks, plan);
+        if (is_counted && result != NULL) {
+            current_outcome()->copied += matrix_nbytes(&chunks, plan);
+        }
     }
     for (int i = 0; i < chunks.count; i++) {
         arrow_array_release(&chunks.chunks[i]);
@@ -152,11 +161,25 @@ run_matrix(Route *self, PyObject *obj)
     return result;
 }
 
+/* The `run` of a MatrixRoute. */
+static PyObject *
+run_matrix(Route *self, PyObject *obj)
+{
+    return convert_to_matrix((TableRoute *)self, obj, false);
+}
+
+/* The `counted` of a MatrixRoute. */
+static PyObject *
+run_counted_matrix(Route *self, PyObject *obj)
+{
+    return convert_to_matrix((TableRoute *)self, obj, true);
+}
+
 /* Creates a route that makes a matrix. */
 static PyObject *
 matrix_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    return table_route_make(type, args, keywords, run_matrix);
+    return table_route_make(type, args, keywords, run_matrix, run_counted_matrix);
 }
 
 static PyTypeObject MatrixRouteType = {

@@ -78,6 +78,7 @@ identity_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     Route *self = PyObject_New(Route, type);
     if (self != NULL) {
         self->run = run_identity;
+        self->counted = run_identity;
         self->fallback = NULL;
     }
     return (PyObject *)self;
@@ -115,6 +116,7 @@ call_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     Route *self = PyObject_New(Route, type);
     if (self != NULL) {
         self->run = run_nothing;
+        self->counted = run_nothing;
         self->fallback = Py_NewRef(function);
     }
     return (PyObject *)self;
@@ -160,9 +162,9 @@ copy_memory(Memory *memory)
     return status;
 }
 
-/* The body of deliver_memory, inlined in run_memory. */
-static inline PyObject *
-deliver(const Delivery *delivery, Memory *memory)
+/* The body of deliver_memory. `is_copied` is NULL, or set to true if the memory is copied. */
+static ALWAYS_INLINE PyObject *
+deliver(const Delivery *delivery, Memory *memory, bool *is_copied)
 {
     Importer *importer = delivery->importer;
     bool copies = delivery->copy == OPTION_TRUE ||
@@ -178,6 +180,9 @@ deliver(const Delivery *delivery, Memory *memory)
         if (copy_memory(memory) < 0) {
             return NULL;
         }
+        if (is_copied != NULL) {
+            *is_copied = true;
+        }
         if (importer->check(importer, memory) != IMPORT_ALIASES) {
             memory_release(memory);
             return NULL;
@@ -192,7 +197,23 @@ deliver(const Delivery *delivery, Memory *memory)
 PyObject *
 deliver_memory(const Delivery *delivery, Memory *memory)
 {
-    return deliver(delivery, memory);
+    return deliver(delivery, memory, NULL);
+}
+
+PyObject *
+deliver_counted(const Delivery *delivery, Memory *memory)
+{
+    int64_t nbytes = memory->dtype.bits / 8;
+    for (int i = 0; i < memory->ndim; i++) {
+        nbytes *= memory->shape[i];
+    }
+    bool is_copied = false;
+    PyObject *result = deliver(delivery, memory, &is_copied);
+    if (result != NULL) {
+        Outcome *outcome = current_outcome();
+        *(is_copied ? &outcome->copied : &outcome->aliased) += nbytes;
+    }
+    return result;
 }
 
 int
@@ -231,10 +252,9 @@ is_unchanged(const Delivery *delivery, const Memory *memory)
 }
 
 /* Exports an object's memory and imports it into the target. */
-static PyObject *
-run_memory(Route *self, PyObject *obj)
+static ALWAYS_INLINE PyObject *
+export_and_deliver(const MemoryRoute *route, PyObject *obj, bool is_counted)
 {
-    const MemoryRoute *route = (const MemoryRoute *)self;
     Memory memory;
     if (UNLIKELY(route->exporter->run(route->exporter, obj, &memory) < 0)) {
         return NULL;
@@ -243,7 +263,21 @@ run_memory(Route *self, PyObject *obj)
         memory_release(&memory);
         return Py_NewRef(obj);
     }
-    return deliver(&route->delivery, &memory);
+    return is_counted ? deliver_counted(&route->delivery, &memory) : deliver(&route->delivery, &memory, NULL);
+}
+
+/* The `run` of a MemoryRoute. */
+static PyObject *
+run_memory(Route *self, PyObject *obj)
+{
+    return export_and_deliver((const MemoryRoute *)self, obj, false);
+}
+
+/* The `counted` of a MemoryRoute. */
+static PyObject *
+run_counted_memory(Route *self, PyObject *obj)
+{
+    return export_and_deliver((const MemoryRoute *)self, obj, true);
 }
 
 /* Frees a route. */
@@ -279,6 +313,7 @@ memory_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         return NULL;
     }
     self->base.run = run_memory;
+    self->base.counted = run_counted_memory;
     self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
     self->exporter = (Exporter *)Py_NewRef(exporter);
     self->delivery = delivery;

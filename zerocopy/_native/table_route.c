@@ -2,8 +2,8 @@
 #include "arrow_table.h"
 
 /* Makes an object of each column of a chunk. */
-static PyObject *
-deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArray *chunk)
+static ALWAYS_INLINE PyObject *
+deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArray *chunk, bool is_counted)
 {
     PyObject *result = PyDict_New();
     Memory memory;
@@ -17,7 +17,9 @@ deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArra
         memory.shape = &chunk->length;
         memory.strides = NULL;
         memory.owner = arrow_column_owner(chunk, column);
-        PyObject *made = memory.owner == NULL ? NULL : deliver_memory(&route->delivery, &memory);
+        PyObject *made = memory.owner == NULL ? NULL
+                         : is_counted         ? deliver_counted(&route->delivery, &memory)
+                                              : deliver_memory(&route->delivery, &memory);
         if (made == NULL || PyDict_SetItem(result, column->label, made) < 0) {
             Py_CLEAR(result);
         }
@@ -27,10 +29,9 @@ deliver_columns(const TableRoute *route, const TablePlan *plan, struct ArrowArra
 }
 
 /* Converts a table of one chunk to a dict; NULL with or without an exception. */
-static PyObject *
-run_table(Route *self, PyObject *obj)
+static ALWAYS_INLINE PyObject *
+convert_table(TableRoute *route, PyObject *obj, bool is_counted)
 {
-    TableRoute *route = (TableRoute *)self;
     ArrowTable table;
     struct ArrowArray chunk = {0}, next = {0};
     PyObject *result = NULL;
@@ -45,7 +46,7 @@ run_table(Route *self, PyObject *obj)
     /* The slow path converts tables of several chunks, and reports why it copies them. */
     if (arrow_table_next(&table, &chunk) == 1 && arrow_chunk_fits(&chunk, plan) &&
         arrow_table_next(&table, &next) == 0) {
-        result = deliver_columns(route, plan, &chunk);
+        result = deliver_columns(route, plan, &chunk, is_counted);
     }
 done:
     arrow_array_release(&chunk);
@@ -53,6 +54,20 @@ done:
     arrow_table_close(&table);
     Py_XDECREF(plan);
     return result;
+}
+
+/* The `run` of a TableRoute. */
+static PyObject *
+run_table(Route *self, PyObject *obj)
+{
+    return convert_table((TableRoute *)self, obj, false);
+}
+
+/* The `counted` of a TableRoute. */
+static PyObject *
+run_counted_table(Route *self, PyObject *obj)
+{
+    return convert_table((TableRoute *)self, obj, true);
 }
 
 void
@@ -69,7 +84,7 @@ table_route_dealloc(PyObject *self)
 
 PyObject *
 table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
-                 PyObject *(*run)(Route *self, PyObject *obj))
+                 PyObject *(*run)(Route *self, PyObject *obj), PyObject *(*counted)(Route *self, PyObject *obj))
 {
     static char *names[] = {"",     "",         "mutable", "marks_readonly", "fallback",
                             "copy", "writable", "dtype",   "columns",        NULL};
@@ -87,6 +102,7 @@ table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
     }
     memset((char *)self + sizeof(PyObject), 0, sizeof(TableRoute) - sizeof(PyObject));
     self->base.run = run;
+    self->base.counted = counted;
     self->base.fallback = fallback == Py_None ? NULL : Py_NewRef(fallback);
     self->exporter = (TableExporter *)Py_NewRef(exporter);
     if (delivery_init(&self->delivery, importer, is_mutable, marks_readonly, copy, writable, dtype) < 0 ||
@@ -101,7 +117,7 @@ table_route_make(PyTypeObject *type, PyObject *args, PyObject *keywords,
 static PyObject *
 table_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    return table_route_make(type, args, keywords, run_table);
+    return table_route_make(type, args, keywords, run_table, run_counted_table);
 }
 
 static PyTypeObject TableRouteType = {

@@ -134,6 +134,7 @@ tree_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
         PyUnicode_InternInPlace(&to);
     }
     self->base.run = run_tree;
+    self->base.counted = run_tree; /* its leaves have recorded routes of their own */
     self->base.fallback = NULL;
     self->key = (RouteKey){.to = to};
     self->key.flags = (unsigned)(option_flag(copy) << COPY_SHIFT | option_flag(writable) << WRITABLE_SHIFT);

@@ -1,4 +1,4 @@
-"""The command line of ``zerocopy``: the options of ``matrix`` and ``doctor``.
+"""The command line of ``zerocopy``: the options of ``matrix`` and ``doctor``, and ``monitor``.
 
 click and rich come with the extra ``cli``. They are imported inside functions, so that `main` can
 report that they are missing.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import zerocopy
 from zerocopy.cli.audit_command import audit_command
 from zerocopy.cli.input_limits import MAX_BYTES
+from zerocopy.cli.monitor_command import monitor_command
 
 if TYPE_CHECKING:
     import click
@@ -53,6 +54,7 @@ def command() -> click.Group:
 
     group.add_command(_matrix_command())
     group.add_command(_doctor_command())
+    group.add_command(monitor_command())
     group.add_command(audit_command())
     return group
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -137,3 +138,16 @@ class _Selected(Dataset):
     def close(self) -> None:
         """Close open files."""
         self._source.close()
+
+
+def file_name(path: str) -> str:
+    """Return the last part of a path or URL, without the query of a URL.
+
+    Examples
+    --------
+    >>> file_name("/data/private/a.parquet"), file_name("https://x.org/d/b.parquet?token=secret")
+    ('a.parquet', 'b.parquet')
+    """
+    if "://" in path:
+        path = urlsplit(path).path
+    return path.rstrip("/").rpartition("/")[2]

@@ -6,16 +6,16 @@ import copy
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
 from types import ModuleType
 from typing import Any, cast
 
 from zerocopy import forks
 from zerocopy._engine.target import resolve, text
-from zerocopy.loading import assembly, state as states
+from zerocopy.loading import assembly, live, state as states
 from zerocopy.loading.buffers import BufferCache
 from zerocopy.loading.chunks import Chunk
-from zerocopy.loading.dataset import Dataset, Stream
+from zerocopy.loading.dataset import Dataset, Stream, file_name
 from zerocopy.loading.decoded import plan_batches
 from zerocopy.loading.dictionaries import digest
 from zerocopy.loading.errors import LoaderIterationError, LoaderPickleError, UnknownLengthError
@@ -81,6 +81,7 @@ class Loader:
         # A loader that a worker creates delivers all of its rows to that worker; only copies are divided.
         self._is_divisible = self._hook.worker()[1] == 1
         self._tracker = Tracker(states.Progress(self._fresh, 0, options.epochs))
+        live.add(self)
 
     @property
     def epoch(self) -> int:
@@ -102,6 +103,8 @@ class Loader:
             if self._pid != os.getpid():
                 # The parent's threads may hold locks of the open files.
                 self._source, self._pid = copy.copy(self._source), os.getpid()
+                self._counters = Counters()  # the parent has the counts of its iterators
+                live.add(self)
             progress = self._part_of_worker(self._next_progress())
             # The iterator's tracker refers to neither the iterator nor its thread.
             tracker = Tracker(progress)
@@ -264,6 +267,15 @@ class Loader:
             Sums over all iterators of this loader.
         """
         return self._counters.stats(0 if self._buffers is None else self._buffers.allocated)
+
+    @cached_property
+    def _title(self) -> str:
+        """The source and the target; of paths and URLs the last part, because the rest may be private."""
+        groups = () if isinstance(self._source, Stream) else self._source.groups
+        files = list(dict.fromkeys(group.file for group in groups if group.file))
+        name = file_name(files[0]) if files else self._source.name
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        return f"{name}{more} -> {text(self._options.to).strip(chr(39))}"
 
     def __repr__(self) -> str:
         options = self._options

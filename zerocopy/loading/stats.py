@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -104,14 +105,18 @@ class LoaderStats(NamedTuple):
             text = "No batch has been delivered."
         else:
             rate = self.rows / self.seconds if self.seconds else 0.0
-            text = f"{self.batches:,} batches, {self.rows:,} rows at {rate:,.0f} rows/s. {self._bottleneck()}"
+            text = f"{self.batches:,} batches, {self.rows:,} rows at {rate:,.0f} rows/s. {self.bottleneck}"
         if self.skipped:
             rows = sum(group.rows for group in self.skipped)
             groups = f"{len(self.skipped):,} group{'s' * (len(self.skipped) != 1)}"
             text += f" {groups} with {rows:,} rows could not be read."
         return textwrap.fill(text, 80)
 
-    def _bottleneck(self) -> str:
+    @property
+    def bottleneck(self) -> str:
+        """A sentence: which side waited for the other."""
+        if not self.batches:
+            return "No batch has been delivered."
         share = self.consumer_waited / self.seconds if self.seconds else 0.0
         if share < _WAITS:
             return (
@@ -207,6 +212,13 @@ class Counters:
             self._ended = _sum(self._ended, ended)
             self._iterators = [each for each in self._iterators if each not in ended]
             self._iterators.append(delivered)
+
+    def open_iterators(self) -> int:
+        """Return the number of iterators of this process that have batches left."""
+        pid = os.getpid()
+        with self._lock:
+            channels = [each.channel for each in self._iterators]
+        return sum(not channel.is_closed and channel.pid == pid for channel in channels)
 
     def stats(self, buffers: int) -> LoaderStats:
         """Return the current counts."""

@@ -50,7 +50,9 @@ def _convert(value: Any, expected: Any, path: str) -> Any:
         return value
     if expected is float and type(value) in (int, float) and math.isfinite(value) and abs(value) < _LARGEST:
         return float(value)
-    if type(value) is expected and (expected is not int or abs(value) < _LARGEST):
+    if expected in (str, bool) and type(value) is expected:
+        return value
+    if expected is int and type(value) is int and abs(value) < _LARGEST:
         return value
     name = getattr(expected, "__name__", str(expected))
     raise ValueError(f"{path} is not {name}: {repr(value)[:60]}")

@@ -31,11 +31,11 @@ class ConversionRow:
     copied_calls : int
         Calls that copied any bytes, although other bytes of the result may be aliased.
     unchanged_calls : int
-        Calls that returned the object itself.
+        Calls that returned the object itself, or a container of its own leaves. Their bytes are not counted.
     refused_calls : int
         Calls that raised an exception.
     empty_calls : int
-        Calls that neither shared nor copied bytes: arrays of size zero.
+        Calls that are not known to share or copy bytes: those of arrays of size zero, and on streams.
     aliased_bytes : int
         Bytes of the results that are the memory of the sources.
     copied_bytes : int

@@ -14,6 +14,8 @@ from zerocopy.monitor.units import format_bytes, format_count, format_seconds, p
 
 #: Rows of the text; an object has all of them.
 _MOST = 30
+#: A space at which lines are not broken.
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 _NARROWEST, _WIDEST = 60, 140
 _UNITS = {"aliased_bytes": "bytes", "copied_bytes": "bytes", "seconds": "seconds"}
 
@@ -134,11 +136,15 @@ def _divided(room: int, columns: list[list[str]]) -> list[int]:
 
 def _lines(cells: Sequence[str], widths: Sequence[int], texts: int) -> list[str]:
     """Return the lines of a row: its first cells are wrapped, and its numbers aligned to the right."""
-    wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, widths[:texts], strict=False)]
+    texts_of_cells = [cell.replace("-> ", f"->{_NO_BREAK}") for cell in cells[:texts]]
+    wrapped = [
+        textwrap.wrap(cell, width, break_on_hyphens=False) or [""]
+        for cell, width in zip(texts_of_cells, widths, strict=False)
+    ]
     wrapped += [[cell] for cell in cells[texts:]]
     lines = []
     for number in range(max(map(len, wrapped))):
-        parts = [part[number] if number < len(part) else "" for part in wrapped]
+        parts = [part[number].replace(_NO_BREAK, " ") if number < len(part) else "" for part in wrapped]
         padded = [
             part.ljust(width) if i < texts else part.rjust(width)
             for i, (part, width) in enumerate(zip(parts, widths, strict=True))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any
 
 from zerocopy.monitor.process_info import parent_of
 from zerocopy.monitor.rates import Rates, rates
 from zerocopy.monitor.ring import Ring
 from zerocopy.monitor.run_directory import default_directory
-from zerocopy.monitor.run_files import RunFiles
+from zerocopy.monitor.run_files import SHOWN, RunFiles
 from zerocopy.monitor.sample import Cards, Machine, ProcessRecord, Sample
 from zerocopy.monitor.totals import summarized
 
@@ -31,6 +29,8 @@ class Observer:
         Only this process and its descendants.
     keep : float
         Seconds of samples in `history`.
+    shown : float
+        Seconds for which a process that has ended is in the samples, at most 3600.
     cards, machine : callable, optional
         Return the GPUs and the machine. Default: read with NVML and psutil.
 
@@ -48,6 +48,7 @@ class Observer:
         pid: int | None = None,
         keep: float = 300.0,
         *,
+        shown: float = SHOWN,
         cards: Callable[[], Cards] | None = None,
         machine: Callable[[], Machine] | None = None,
     ) -> None:
@@ -55,7 +56,7 @@ class Observer:
         self.pid = pid
         #: The samples of the last seconds. Each has one row of conversions a process, with the sums.
         self.history: Ring[Sample] = Ring(keep)
-        self._files = RunFiles(self.directory)
+        self._files = RunFiles(self.directory, shown)
         self._cards, self._machine = cards, machine
         self._descendants: set[tuple[int, float]] = set()
         self._clock = time.time
@@ -66,17 +67,15 @@ class Observer:
         records, problems = self._files.read(now)
         if self.pid is not None:
             records = self._of_family(records)
-        if self._cards is None:
-            self._cards = _reader("zerocopy.monitor.sources.cards", "CardReader")
-        if self._machine is None:
-            self._machine = _reader("zerocopy.monitor.sources.machine", "MachineReader")
         cards, machine = no_cards(), no_machine()
         try:
+            self._cards = self._cards or _cards_reader()
             cards = self._cards()
         except Exception as error:  # noqa: BLE001 - of a driver, or a library that is missing
             cards["why_not"] = str(error)
             problems.append(f"GPUs: {error}")
         try:
+            self._machine = self._machine or _machine_reader()
             machine = self._machine()
         except Exception as error:  # noqa: BLE001 - as above
             problems.append(f"the machine: {error}")
@@ -115,17 +114,16 @@ class Observer:
         return False
 
 
-def _reader(module: str, name: str) -> Callable[[], Any]:
-    """Return the `read` method of a reader, whose module imports a library of the extra ``monitor``."""
-    try:
-        read: Callable[[], Any] = getattr(import_module(module), name)().read
-    except Exception as error:  # noqa: BLE001 - the other parts of a sample do not need it
-        failure = error
+def _cards_reader() -> Callable[[], Cards]:
+    from zerocopy.monitor.sources.cards import CardReader
 
-        def read() -> Any:
-            raise failure.with_traceback(None)  # otherwise each call would lengthen it
+    return CardReader().read
 
-    return read
+
+def _machine_reader() -> Callable[[], Machine]:
+    from zerocopy.monitor.sources.machine import MachineReader
+
+    return MachineReader().read
 
 
 def no_cards() -> Cards:

@@ -27,6 +27,15 @@ def start_ticks(pid: int) -> int | None:
         return 0
 
 
+def is_zombie(pid: int) -> bool:
+    """Return whether a process has ended and its parent has not read its exit code."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return _fields(file.read())[0] == b"Z"
+    except (OSError, ValueError, IndexError):
+        return False
+
+
 def parent_of(pid: int) -> int | None:
     """Return the ID of a process's parent; None if the process has ended or the system does not tell."""
     try:
@@ -62,7 +71,7 @@ def resident_bytes() -> int:
 
 
 @cache
-def _ticks_since_1970(pid: int) -> float:
+def _start_time(pid: int) -> float:
     """Return when this process began, in seconds since 1970."""
     ticks = start_ticks(pid)
     if not ticks:
@@ -92,7 +101,7 @@ def describe_process() -> ProcessInfo:
     return ProcessInfo(
         pid=pid,
         parent=os.getppid(),
-        started=_ticks_since_1970(pid),
+        started=_start_time(pid),
         program=program(),
         python=platform.python_version(),
         zerocopy=__version__,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any, Protocol
 
 from zerocopy.monitor.checked_record import FORMAT
@@ -50,13 +49,11 @@ class Sources:
 
 def own_sources() -> Sources:
     """Return the sources of this process. Each imports its part of zerocopy only if the program has."""
-    try:
-        pool, shared, loaders = (
-            import_module(f"zerocopy.monitor.sources.{name}") for name in ("pool", "shared", "loaders")
-        )
-    except ModuleNotFoundError:
-        return Sources(no_pool, no_shared, list)
-    return Sources(pool.read_pool, shared.read_shared, loaders.read_loaders)
+    from zerocopy.monitor.sources.loaders import read_loaders
+    from zerocopy.monitor.sources.pool import read_pool
+    from zerocopy.monitor.sources.shared import read_shared
+
+    return Sources(read_pool, read_shared, read_loaders)
 
 
 def no_pool() -> PoolRecord:

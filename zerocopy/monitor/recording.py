@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
 from zerocopy.monitor.conversion import ConversionRow
@@ -17,8 +16,10 @@ from zerocopy.monitor.units import format_bytes, format_count, format_seconds
 
 def new_recorder(sites: bool) -> RowRecorder:
     """Return a recorder of all conversions of this process."""
-    recorder: RowRecorder = import_module("zerocopy.monitor.recorder").Recorder(sites=sites)
-    return recorder
+    # Imported here, because it loads the engine, and `import zerocopy` with ZEROCOPY_MONITOR must not.
+    from zerocopy.monitor.recorder import Recorder
+
+    return Recorder(sites=sites)
 
 
 def record(sites: bool = True) -> Recording:

@@ -30,14 +30,20 @@ class _Parsed(NamedTuple):
 class RunFiles:
     """The files of one run directory; those that have not changed are parsed once.
 
+    Parameters
+    ----------
+    directory : str
+    shown : float
+        Seconds for which the record of a process that has ended is returned, at most `KEPT`.
+
     Examples
     --------
     >>> RunFiles("/nonexistent/directory").read()
     ([], ['/nonexistent/directory does not exist: no process was monitored'])
     """
 
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
+    def __init__(self, directory: str, shown: float = SHOWN) -> None:
+        self.directory, self._shown = directory, shown
         self._parsed: dict[str, _Parsed] = {}
 
     def read(self, now: float | None = None) -> tuple[list[ProcessRecord], list[str]]:
@@ -72,7 +78,7 @@ class RunFiles:
                 problems.append(f"{entry}: {result.problem}")
             elif not result.record["ended"]:
                 records.append(result.record if alive else {**result.record, "ended": True})
-            elif now - result.record["time"] <= SHOWN:  # a live process may have stopped its session
+            elif now - result.record["time"] <= self._shown:  # a live process may have stopped its session
                 records.append(result.record)
         self._parsed = parsed
         return sorted(records, key=lambda record: record["process"]["pid"]), problems
@@ -87,7 +93,7 @@ class RunFiles:
                 return _Parsed((0, 0, 0), None, "it is not a regular file of this user")
             if now is not None and now - status.st_mtime > KEPT:
                 remove(folder, entry)
-            if now is not None and now - status.st_mtime > SHOWN:
+            if now is not None and now - status.st_mtime > self._shown:
                 return None
             version = status.st_ino, status.st_mtime_ns, status.st_size
             known = self._parsed.get(entry)

@@ -61,12 +61,12 @@ class PoolRecord(TypedDict):
 class SharedRecord(TypedDict):
     """Memory shared between processes, now."""
 
-    segments: int  # created by this process and not yet removed
+    segments: int  # created by this process and not yet removed, also those kept for reuse
     segment_bytes: int
     handles: int  # objects of this process that others can open
     mapped: int  # segments of other processes that are mapped here
     mapped_bytes: int
-    leases: int  # results of this process that keep a mapped segment alive
+    leases: int  # locks of this process on segments: one for each mapping that a result keeps alive
 
 
 class LoaderRecord(TypedDict):

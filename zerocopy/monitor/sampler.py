@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from zerocopy import forks
+
 #: The thread pauses at least this many times as long as the last call took of the CPU.
 _PAUSE = 50.0
 #: Seconds that `stop` waits for the thread. A call that takes longer ends the thread when it returns.
@@ -41,6 +43,7 @@ class Sampler:
         self._wake: threading.Event | None = None
         self._thread: threading.Thread | None = None
         self._pid = 0
+        self._lock = forks.lock()
 
     @property
     def is_running(self) -> bool:
@@ -49,24 +52,25 @@ class Sampler:
 
     def start(self) -> None:
         """Create the thread, unless this process has it."""
-        if self.is_running:
-            return
-        # A new event for each thread: one of the parent may have a lock that no thread releases.
-        self._wake, self._pid = threading.Event(), os.getpid()
-        self._thread = threading.Thread(
-            target=self._run, args=(self._wake,), name="zerocopy-monitor", daemon=True
-        )
-        try:
-            self._thread.start()
-        except RuntimeError:  # the interpreter shuts down, or the system has no more threads
-            self._thread = None
+        with self._lock:
+            if self.is_running:
+                return
+            # A new event for each thread: one of the parent may have a lock that no thread releases.
+            wake = threading.Event()
+            thread = threading.Thread(target=self._run, args=(wake,), name="zerocopy-monitor", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the interpreter shuts down, or the system has no more threads
+                return
+            self._thread, self._wake, self._pid = thread, wake, os.getpid()
 
     def stop(self) -> None:
         """End the thread, and wait for it for a second at most."""
-        thread, wake = self._thread, self._wake
-        if thread is None or wake is None or self._pid != os.getpid():
-            return
-        self._thread = None
+        with self._lock:  # several threads may fork at once
+            thread, wake = self._thread, self._wake
+            if thread is None or wake is None or self._pid != os.getpid():
+                return
+            self._thread = None
         wake.set()
         if thread is not threading.current_thread():
             thread.join(_PATIENCE)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zerocopy.errors import PoolOptionError
+from zerocopy.errors import PoolOptionError, ZeroCopyError
 from zerocopy.pool import hooks
 from zerocopy.pool.gpus import GPU
 from zerocopy.pool.settings import Settings
@@ -40,6 +40,18 @@ class Limit:
 
     def __str__(self) -> str:
         return f"{show_size(self.nbytes)} (from {self.source})"
+
+
+class PoolInUseError(ZeroCopyError, RuntimeError):
+    """A change of the pool needs a moment in which none of its memory is in use.
+
+    Examples
+    --------
+    >>> issubclass(PoolInUseError, RuntimeError), PoolInUseError.code
+    (True, 'pool-in-use')
+    """
+
+    code = "pool-in-use"
 
 
 def device_limit(

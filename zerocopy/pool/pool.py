@@ -10,17 +10,16 @@ from typing import Any
 
 from zerocopy.errors import PoolOptionError
 from zerocopy.forks import LOADING
+from zerocopy.pool import limit_change
+from zerocopy.pool.figures import PoolFigures
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.options import read_nbytes, read_stream
 from zerocopy.pool.pool_base import PoolBase
-from zerocopy.pool.report import Report
 from zerocopy.pool.scope import OpenScope, Scope, warn
 from zerocopy.pool.settings import Settings
-from zerocopy.pool.stats import Stats, process_stats
-from zerocopy.pool.tracker import Leak
 
 
-class Pool:
+class Pool(PoolFigures):
     """The pool that :func:`zerocopy.install_pool` returns; do not construct it directly.
 
     A pool implements the external allocator interface, ``allocate(nbytes, stream)`` and
@@ -75,8 +74,7 @@ class Pool:
 
     def __init__(self, base: PoolBase, host: list[Any], on_close: Callable[[Pool], None]) -> None:
         self.scopes: dict[int, Scope] = {}
-        self._base = base
-        self._host = host  # modes of host memory
+        super().__init__(base, host)
         self._on_close = on_close
         # Each thread leaves the blocks that it has entered.
         self._blocks = threading.local()
@@ -206,72 +204,51 @@ class Pool:
             )
         return mode.allocator.empty(shape, dtype)
 
-    def report(self) -> Report:
-        """Return the present state of each framework's attachment.
+    def set_limit(self, limit: int | str | None, device: int | str | None = None) -> None:
+        """Change the limit of the pool while it is in use.
 
-        Returns
-        -------
-        Report
-            ``print`` shows it; ``report["name"]`` is the `Attachment` of a framework, ``as_dict()``
-            the report for JSON. It does not change with the pool.
-
-        Examples
-        --------
-        >>> import zerocopy as zc
-        >>> pool = zc.install_pool(host="off")
-        >>> row = pool.report()["rmm"]
-        >>> row.status in list(type(row.status))
-        True
-        >>> pool.close()
-        """
-        return Report.of(self._base, self._host)
-
-    def stats(self, device: int | None = None) -> Stats:
-        """Return memory in use, peak and memory taken from a device, in bytes.
+        A limit on a device may be less than the memory in use: further allocations are refused until
+        enough memory is freed. ``device="host"`` limits the memory that modes of host memory keep.
 
         Parameters
         ----------
-        device : int, optional
-            One of the pool's devices. Default: the first, or the host if the pool has no device.
-
-        Returns
-        -------
-        Stats
-            Figures of the whole process. In a ``with`` block, peak and totals are those since the
-            block began. On the host, the process's resident memory: modes of host memory change
-            allocators that do not count. Its peak is that since the process began.
+        limit : int, str or None
+            Bytes, ``"2GiB"``, or ``"50%"`` of the GPU's total memory. None removes the limit; one that MPS
+            sets stays.
+        device : int or "host", optional
+            One of the pool's devices. Default: all of them, or the host if the pool has no device.
 
         Raises
         ------
+        PoolOptionError
+            The size is invalid, exceeds the GPU, or is less than ``initial=``; the kind has no limit, as
+            ``"driver"``; or RMM's resources cannot be replaced, as it writes a log or serves torch.
+        PoolInUseError
+            Memory of the pool is in use, and its resources are RMM's own, whose limit cannot be changed: the
+            pool is replaced by one with the new limit when none of its memory is in use.
+        PoolUnavailableError
+            The device has no memory for the second pool; the first one stays, with its limit.
+        PoolClosedError
+            The pool was closed.
         DeviceError
             The pool is not on that device.
+
+        Notes
+        -----
+        Only ``allocator=`` with methods in Python changes its limit while memory is in use. On the host,
+        ``"pinned"`` frees kept blocks until the limit is met. ``"recycle"`` and ``"aligned"`` trim at once,
+        and then limit the free memory at the end of the C library's heap, not that between blocks.
 
         Examples
         --------
         >>> import zerocopy as zc
-        >>> with zc.install_pool(host="off") as pool:
-        ...     pool.stats().peak_bytes > 0
-        True
+        >>> pool = zc.install_pool(host="recycle")
+        >>> pool.set_limit("64MiB", device="host")
+        >>> print(pool.report().host[0])
+        recycle: the C library keeps freed blocks of any size up to 64 MiB at the end of its heap; ...
         >>> pool.close()
         """
-        if device is None and not self._base.pools:
-            return process_stats()
-        return self._base.recorder(self._base.check_device(device)).stats()
-
-    def check_leaks(self) -> list[Leak]:
-        """Return the memory that was allocated and not freed.
-
-        Memory in use on purpose is included: call it where none should be.
-
-        Returns
-        -------
-        list of Leak
-            Each allocation with its Python stack if the pool was installed with ``track=True``.
-            Without it, one entry with the sum for each device with memory in use. Under the kind
-            ``"driver"``, frameworks that do not call the pool appear in the sum only; the report
-            names them.
-        """
-        return self._base.leaks()
+        limit_change.set_limit(self._base, self._host, limit, device)
 
     def trim(self) -> int:
         """Return unused memory to the devices and the system.

@@ -5,13 +5,20 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from zerocopy.errors import DeviceError, PoolClosedError, PoolLimitError, Reason
+from zerocopy.errors import (
+    DeviceError,
+    PoolClosedError,
+    PoolLimitError,
+    PoolOptionError,
+    PoolUnavailableError,
+    Reason,
+)
 from zerocopy.pool import shutdown
 from zerocopy.pool.attachment import Status
 from zerocopy.pool.attachments import Attachments
 from zerocopy.pool.gpus import GPU
 from zerocopy.pool.hook import PoolHook
-from zerocopy.pool.limits import Limit
+from zerocopy.pool.limits import Limit, PoolInUseError
 from zerocopy.pool.options import device_number, is_rmm_kind
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.sizes import show_size
@@ -171,6 +178,36 @@ class PoolBase:
             self.attachments.attach_again(self._provider)
         return trimmed + sum(max(0, _free_bytes(device) - before) for device, before in free.items())
 
+    def check_can_set_limit(self, device: int, asked: str) -> None:
+        """Raise `PoolInUseError` or `PoolOptionError` if the limit of a device cannot be changed now."""
+        pool = self.device_pool(device)
+        reason = pool.limit_refusal()
+        freeing = [] if pool.limit_is_live else self.frameworks_freeing_via(self._provider)
+        if reason is None and freeing:
+            names = " and ".join(freeing)
+            reason = Reason(
+                f"{names} must free into the resource from which it allocated",
+                "leave it out with frameworks=",
+                code="pool-fixed",
+            )
+        if reason is not None:
+            error = PoolInUseError if reason.code == PoolInUseError.code else PoolOptionError
+            raise error(f"{asked} on device {device}", reason.why, reason.remedy, code=reason.code)
+
+    def set_limit(self, device: int, limit: Limit | None, asked: str) -> None:
+        """Change the limit of a device; see `Pool.set_limit`."""
+        pool = self.device_pool(device)
+        is_live = pool.limit_is_live
+        self.recorder(device).update()  # a new device pool counts from zero
+        try:
+            pool.set_limit(limit)
+        except PoolUnavailableError as error:
+            raise error.with_context(asked=asked) from error.__cause__
+        kept = {number: each for number, each in self.limits.items() if number != device}
+        self.limits = kept if limit is None else kept | {device: limit}
+        if not is_live:
+            self.attachments.attach_again(self._provider)
+
     def release(self) -> None:
         """Release the device pools unless a framework still frees into them."""
         if self.attachments.freeing_via(self._provider):
@@ -199,7 +236,7 @@ class PoolBase:
             remedy = "install another one: zerocopy.install_pool()"
             raise PoolClosedError(asked, "the pool was closed", remedy)
 
-    def check_device(self, device: int | None) -> int:
+    def check_device(self, device: int | str | None) -> int:
         """Return a device on which the pool allocates; None is the first."""
         number = next(iter(self.pools), None) if device is None else device_number(device)
         if number is not None and number in self.pools:

@@ -19,6 +19,8 @@ INSTALL = "pip install rmm-cu13 for CUDA 13, or rmm-cu12 for CUDA 12: see nvidia
 ALIGNMENT = 256
 # Bins of 256 KiB to 4 MiB, as in RMM's guide; the pool serves larger blocks.
 _BINS = (18, 22)
+#: A limit of RMM's adaptor that no sum of allocations reaches.
+_UNLIMITED = 1 << 62
 
 
 def load(asked: str) -> Any:
@@ -33,6 +35,24 @@ def load(asked: str) -> Any:
 
 
 @dataclass(slots=True)
+class Gauge:
+    """The limit of an allocator in Python, which can change while its memory is in use.
+
+    RMM's adaptor counts without the GIL. It has counted a request before it calls the allocator, so
+    threads that allocate at the same time cannot exceed the limit together.
+    """
+
+    limit: int | None
+    limiting: Any = None
+
+    def check(self) -> None:
+        """Raise MemoryError if the memory in use, with the present request, exceeds the limit."""
+        limit, limiting = self.limit, self.limiting
+        if limit is not None and limiting is not None and limiting.get_allocated_bytes() > limit:
+            raise MemoryError("the limit of the pool")
+
+
+@dataclass(slots=True)
 class Chain:
     """Resources from the device upwards; None for those that the options do not need."""
 
@@ -43,13 +63,19 @@ class Chain:
     tracking: Any
     logging: Any
     top: Any  # receives the requests
+    gauge: Gauge | None = None  # of an allocator in Python
 
 
 def build(mr: Any, settings: Settings, limit: Limit | None, upstream: Any = None) -> Chain:
     """Build a chain; most kinds allocate memory here, and may fail."""
-    base = top = _base(mr, settings, limit, upstream)
+    gauge = None
+    if settings.kind == "custom" and not isinstance(settings.allocator, mr.DeviceMemoryResource):
+        gauge = Gauge(None if limit is None else limit.nbytes)
+    base = top = _base(mr, settings, limit, upstream, gauge)
     limiting = tracking = logging = None
-    if limit is not None:
+    if gauge is not None:
+        gauge.limiting = limiting = top = mr.LimitingResourceAdaptor(top, _UNLIMITED)
+    elif limit is not None:
         limiting = top = mr.LimitingResourceAdaptor(top, limit.nbytes)
     count = top = mr.StatisticsResourceAdaptor(top)
     delta = top = mr.StatisticsResourceAdaptor(top)
@@ -57,7 +83,7 @@ def build(mr: Any, settings: Settings, limit: Limit | None, upstream: Any = None
         tracking = top = mr.TrackingResourceAdaptor(top, capture_stacks=True)
     if settings.log is not None:
         logging = top = mr.LoggingResourceAdaptor(top, settings.log)
-    return Chain(base, limiting, count, delta, tracking, logging, top)
+    return Chain(base, limiting, count, delta, tracking, logging, top, gauge)
 
 
 def reserved(base: Any) -> int | None:
@@ -69,13 +95,11 @@ def reserved(base: Any) -> int | None:
     return None
 
 
-def _base(mr: Any, settings: Settings, limit: Limit | None, upstream: Any) -> Any:
+def _base(mr: Any, settings: Settings, limit: Limit | None, upstream: Any, gauge: Gauge | None) -> Any:
     """Return the resource that allocates, by kind."""
     kind, initial, allocator = settings.kind, settings.initial or 0, settings.allocator
     if kind == "custom":
-        if isinstance(allocator, mr.DeviceMemoryResource):
-            return allocator
-        return mr.CallbackMemoryResource(*_callbacks(allocator))
+        return allocator if gauge is None else mr.CallbackMemoryResource(*_callbacks(allocator, gauge))
     if kind == "rmm:async":
         return mr.CudaAsyncMemoryResource(
             settings.initial, settings.release_threshold, enable_ipc=settings.ipc
@@ -96,7 +120,7 @@ def _base(mr: Any, settings: Settings, limit: Limit | None, upstream: Any) -> An
 raised: dict[int, BaseException] = {}
 
 
-def _callbacks(user: Any) -> tuple[Callable[[int, Any], int], Callable[[int, int, Any], None]]:
+def _callbacks(user: Any, gauge: Gauge) -> tuple[Callable[[int, Any], int], Callable[[int, int, Any], None]]:
     """Return an allocator's functions in the form that RMM calls."""
     # Kept in a closure: CPython clears module names at shutdown, when frameworks still free.
     ended, park, thread, errors, show = (
@@ -110,6 +134,7 @@ def _callbacks(user: Any) -> tuple[Callable[[int, Any], int], Callable[[int, int
 
     def allocate(nbytes: int, stream: Any) -> int:
         park()
+        gauge.check()
         try:
             return _address(user, user.allocate(nbytes, stream.__cuda_stream__()[1]))
         except BaseException as error:

@@ -17,6 +17,7 @@ from zerocopy.pool import rmm_chain
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.rmm_chain import ALIGNMENT, Chain
 from zerocopy.pool.settings import Settings
+from zerocopy.pool.sizes import show_size
 from zerocopy.pool.stats import Stats, StatsDelta
 from zerocopy.pool.tracker import Leak
 from zerocopy.protocols import cuda_driver, cuda_pool
@@ -179,6 +180,45 @@ class RMMPool:
             _drop(old)
             return max(0, (before.reserved_bytes or 0) - (self.stats().reserved_bytes or 0))
 
+    @property
+    def limit_is_live(self) -> bool:
+        """Whether the limit can change while memory is in use."""
+        return self._chain is not None and self._chain.gauge is not None
+
+    def limit_refusal(self) -> Reason | None:
+        """Return why the limit cannot be changed now; None if it can."""
+        if self.limit_is_live:
+            return None
+        in_use = self.stats().current_bytes
+        if in_use:
+            return Reason(
+                f"{show_size(in_use)} of the pool are in use, and RMM's limit is fixed when a pool is built",
+                "free the memory, then change the limit",
+                code="pool-in-use",
+            )
+        if self._settings.log is not None:
+            return Reason(
+                "a pool with another limit would truncate the log",
+                "install the pool without log=",
+                code="pool-fixed",
+            )
+        return None
+
+    def set_limit(self, limit: Limit | None) -> None:
+        """Change the limit, or replace the pool by one with that limit; see `limit_refusal`."""
+        with self._lock:
+            chain, before = self._open(), self._limit
+            self._limit = limit
+            if chain.gauge is not None:
+                chain.gauge.limit = None if limit is None else limit.nbytes
+                return
+            try:
+                self._chain = self._build()
+            except BaseException:
+                self._limit = before
+                raise
+            _drop(chain)
+
     def release(self, in_use: bool) -> None:
         """Destroy the pool now if none of its memory is in use, otherwise keep it until the process ends.
 
@@ -239,6 +279,8 @@ def _stream(handle: int) -> Any:
 
 
 def _drop(chain: Chain) -> None:
+    if chain.gauge is not None:
+        chain.gauge.limiting = None  # ends the cycle of references
     ctypes.pythonapi.Py_DecRef(ctypes.py_object(chain.top))
 
 

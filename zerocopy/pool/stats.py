@@ -123,6 +123,12 @@ class StatsRecorder:
             self.update()
             return self._stats(self._windows[max(self._windows)])
 
+    def overall(self) -> Stats:
+        """Return the figures since the pool was installed, also while blocks are open."""
+        with self._lock:
+            self.update()
+            return self._stats(self._windows[0])
+
     def _stats(self, window: StatsDelta) -> Stats:
         now: Stats = self._pool.stats()
         peak = max(window.peak_bytes, now.current_bytes)

@@ -6,12 +6,17 @@ import itertools
 import os
 import sys
 import traceback
+from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 
+from zerocopy import forks
 from zerocopy.errors import PoolOptionError
 from zerocopy.pool.sizes import show_size
 
 _DEPTH = 16
+#: Changes of a sum that are kept before they are summed.
+_UNSUMMED = 1000
 # Frames of this package do not help to find a leak.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -66,6 +71,7 @@ class AllocationTracker:
         self._allocations: dict[tuple[int, int], Leak] = {}
         self._numbers = itertools.count(1)
         self.number = 0
+        self._totals = _Totals()
 
     def record(self, device: int, ptr: int, nbytes: int, requester: str) -> None:
         """Record an allocation with the stack of the first caller outside this package."""
@@ -76,11 +82,15 @@ class AllocationTracker:
         stack.reverse()
         self.number = number = next(self._numbers)
         text = "".join(stack.format())
+        self.remove(device, ptr)  # freed without a call of the pool
         self._allocations[device, ptr] = Leak(nbytes, device, ptr, requester, text, number)
+        self._totals.add(requester, nbytes)
 
     def remove(self, device: int, ptr: int) -> None:
         """Remove a freed allocation."""
-        self._allocations.pop((device, ptr), None)
+        leak = self._allocations.pop((device, ptr), None)
+        if leak is not None:
+            self._totals.add(leak.requester, -leak.nbytes)
 
     def check(self, device: int, ptr: int, nbytes: int) -> None:
         """Raise unless an allocation of that address and size is outstanding."""
@@ -104,8 +114,42 @@ class AllocationTracker:
         """Remove allocations up to `number` that are no longer outstanding."""
         for (at, ptr), leak in self._allocations.copy().items():
             if at == device and ptr not in outstanding and leak.number <= number:
-                self._allocations.pop((at, ptr), None)
+                self.remove(at, ptr)
 
     def outstanding(self, device: int) -> list[Leak]:
         """Return the recorded allocations of a device."""
         return [leak for (at, _), leak in self._allocations.copy().items() if at == device]
+
+    def totals(self) -> dict[str, int]:
+        """Return the outstanding bytes of each requester; it takes the same time for any number of blocks."""
+        return self._totals.read()
+
+
+class _Totals:
+    """Sums of bytes by requester. Adding is one atomic call, so that a finalizer may add at any point."""
+
+    def __init__(self) -> None:
+        self._changes: deque[tuple[str, int]] = deque()
+        self._sums: dict[str, int] = {}
+        self._lock = forks.plain_lock()  # held while changes are summed; finalizers never wait for it
+
+    def add(self, requester: str, nbytes: int) -> None:
+        """Add bytes to a sum, or subtract them."""
+        self._changes.append((requester, nbytes))
+        if len(self._changes) > _UNSUMMED and self._lock.acquire(blocking=False):
+            try:
+                self._sum()
+            finally:
+                self._lock.release()
+
+    def read(self) -> dict[str, int]:
+        """Return the sums."""
+        with self._lock:
+            self._sum()
+            return dict(self._sums)
+
+    def _sum(self) -> None:
+        with suppress(IndexError):  # other threads add meanwhile
+            for _ in range(len(self._changes)):
+                requester, nbytes = self._changes.popleft()
+                self._sums[requester] = self._sums.get(requester, 0) + nbytes

@@ -9,6 +9,7 @@ from zerocopy import registry
 from zerocopy.describe import describe_array
 from zerocopy.errors import ZeroCopyError
 from zerocopy.framework import Framework
+from zerocopy.shared import figures
 from zerocopy.shared.errors import StaleHandleError
 from zerocopy.shared.handle import DEVICE, TABLE, Handle, parse
 from zerocopy.shared.opening import framework_of, open_array, open_table
@@ -44,6 +45,8 @@ class Shared:
         self._handle, self._closed = handle, False
         self._keep = keep  # the blocks or mappings that hold the memory in this process
         self.nbytes, self.copied_bytes = handle.nbytes, copied_bytes
+        if keep is not None:
+            figures.handles.add(self)
 
     @property
     def handle(self) -> Handle:

@@ -15,6 +15,7 @@ import numpy as np
 from zerocopy import forks
 from zerocopy.errors import ZeroCopyError
 from zerocopy.protocols.array_interface import address
+from zerocopy.shared import figures
 from zerocopy.shared.address_book import AddressBook
 from zerocopy.shared.errors import HandleFormatError, SharedMemoryError, StaleHandleError
 from zerocopy.shared.file_mapping import FileMapping
@@ -104,6 +105,7 @@ def map_block(location: Location) -> Mapping:
         remedy = "raise the limit with ulimit -n or ulimit -v, or drop results that are no longer needed"
         raise SharedMemoryError("", why, remedy) from error
     mapped.location, mapped._whole = location, None
+    figures.mappings[id(mapped)] = mapped
     return mapped
 
 

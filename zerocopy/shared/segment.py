@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from zerocopy.shared import room
+from zerocopy.shared import figures, room
 from zerocopy.shared.errors import SharedMemoryError, no_file_descriptor
 from zerocopy.shared.file_mapping import FileMapping
 
@@ -79,6 +79,7 @@ class Segment:
             raise refusal(size, error) from error
         self.bytes: Array = np.frombuffer(self._map, np.uint8)
         self._words = self.bytes.view(np.uint64)
+        figures.segments[id(self)] = self
 
     def has_room(self, size: int) -> bool:
         """Allocate the first `size` bytes, so that writing to them cannot fail; False if there is no room."""

@@ -51,6 +51,7 @@ def combine_plans(
         target.name,
         zero_copy=shares and not copied,
         copied_bytes=copied,
+        aliased_bytes=sum(plan.aliased_bytes for plan in leaves.values()),
         protocol=next((plan.protocol for plan in leaves.values()), ""),
         steps=("convert each column",),
         warnings=tuple(dict.fromkeys([*warnings, *table.warnings, *of_leaves])),

@@ -119,6 +119,7 @@ def _leaf(path: str, column: Column, target: Framework, reasons: tuple[Reason, .
         target.name,
         zero_copy=bool(size) and not copied,
         copied_bytes=size if copied else 0,
+        aliased_bytes=0 if copied else size,
         protocol="arrow",
         reasons=reasons or ((_COPY_TRUE,) if copied else ()),
         partial=not isinstance(column, Copied) and _is_partial(column, copied),

@@ -112,7 +112,8 @@ def plan_leaves(
                 _keep_options(error, leaf)
             raise
         if leaf.constant:
-            plan = replace(plan, zero_copy=False, copied_bytes=0, new_bytes=leaf.source.view.nbytes)
+            nbytes = leaf.source.view.nbytes
+            plan = replace(plan, zero_copy=False, copied_bytes=0, aliased_bytes=0, new_bytes=nbytes)
         plans[path] = plan
         make, dtype = plan.run, leaf.datetime_dtype
         assert make is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 import sysconfig
 import tracemalloc
@@ -221,8 +222,37 @@ def resident() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def trim() -> int:
-    """Return free memory to the system; return the shrinkage of the resident set in bytes."""
+def trim(keep: int = 0) -> int:
+    """Return free memory to the system, except `keep` bytes at the end of the heap; return the shrinkage.
+
+    The shrinkage is that of the resident set, in bytes.
+    """
     before = resident()
-    library().malloc_trim(ctypes.c_size_t(0))
+    library().malloc_trim(ctypes.c_size_t(keep))
     return max(0, before - resident())
+
+
+#: The totals of all heaps in the text of malloc_info(3), after the heaps themselves.
+_TOTALS = re.compile(r'<(total|system) type="(\w+)"(?: count="\d+")? size="(\d+)"/>')
+
+
+def heap() -> tuple[int, int, int]:
+    """Return the bytes of glibc's heaps in use, free, and at most: the most that the heaps ever had.
+
+    malloc_info(3) counts at each call the free blocks, and not those in use. It takes 4 us with 100,000
+    blocks in use, and 0.6 ms with 50,000 free ones between them. It exists in every glibc since 2.10.
+    """
+    text, size = ctypes.c_void_p(), ctypes.c_size_t()
+    open_memstream: Any = library().open_memstream
+    open_memstream.restype = ctypes.c_void_p
+    stream = ctypes.c_void_p(open_memstream(ctypes.byref(text), ctypes.byref(size)))
+    if not stream.value:
+        raise MemoryError("malloc_info")
+    library().malloc_info(ctypes.c_int(0), stream)
+    library().fclose(stream)
+    xml = ctypes.string_at(text, size.value).decode()
+    library().free(text)
+    parts = _TOTALS.findall(xml[xml.rfind("</heap>") :])
+    totals = {(tag, kind): int(number) for tag, kind, number in parts}
+    free = totals["total", "fast"] + totals["total", "rest"]
+    return max(0, totals["system", "current"] - free), free, totals["system", "max"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 from zerocopy import forks
@@ -12,11 +13,36 @@ from zerocopy.errors import PoolUnavailableError, Reason
 CHANGING = forks.lock()
 
 
+@dataclass(frozen=True, slots=True)
+class HostStats:
+    """Memory of one mode of host memory, in bytes, from `Pool.host_stats`; None where it is not counted.
+
+    Attributes
+    ----------
+    in_use : int or None
+        Allocated and not yet freed.
+    kept : int or None
+        Freed, and kept for the next allocation.
+    peak : int or None
+        The most that the mode had taken from the system at once, in use or kept.
+
+    Examples
+    --------
+    >>> HostStats(4096, 1024, 8192).kept
+    1024
+    """
+
+    in_use: int | None = None
+    kept: int | None = None
+    peak: int | None = None
+
+
 class Mode(ABC):
     """One change to the host memory of the whole process."""
 
     name: ClassVar[str]
     about: ClassVar[str]  # one-line description
+    memory: ClassVar[str]  # whose memory it is: modes with the same share their figures
     installed: bool = False
 
     @abstractmethod
@@ -52,6 +78,17 @@ class Mode(ABC):
     def trim(self) -> int:
         """Return unused memory to the system; return the number of bytes."""
         return 0
+
+    def stats(self) -> HostStats:
+        """Return the bytes in use, kept, and at most; without figures if the mode is not installed."""
+        return self._stats() if self.installed else HostStats()
+
+    @abstractmethod
+    def keep_at_most(self, limit: int | None) -> None:
+        """Limit the memory that is kept for reuse, now and later; None keeps all."""
+
+    @abstractmethod
+    def _stats(self) -> HostStats: ...
 
     @abstractmethod
     def _install(self) -> None: ...

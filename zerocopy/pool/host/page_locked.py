@@ -129,6 +129,8 @@ class PinnedPool:
         # the lock. So the memory that they return is queued here, without a lock.
         self._returned: deque[int] = deque()
         self._closed = False
+        self._held = self._peak = 0  # bytes taken from the source: now, and at most
+        self._limit: int | None = None  # bytes to keep
 
     @property
     def in_use(self) -> int:
@@ -144,6 +146,20 @@ class PinnedPool:
             self._collect()
             return sum(size * len(blocks) for size, blocks in self._free.items())
 
+    def figures(self) -> tuple[int, int, int]:
+        """Return the bytes in use, kept, and the most that were in use and kept at once."""
+        with self._lock:
+            self._collect()
+            in_use = sum(self._in_use.values())
+            return in_use, self._held - in_use, self._peak
+
+    def keep_at_most(self, limit: int | None) -> None:
+        """Keep at most `limit` bytes for reuse from now on; None keeps all."""
+        with self._lock:
+            self._limit = limit
+            self._collect()
+            self._fit()
+
     def allocate(self, nbytes: int) -> int:
         """Return the address of at least `nbytes` uninitialised bytes, at a multiple of 64."""
         asked = f"allocate({show_value(nbytes)})"
@@ -158,6 +174,7 @@ class PinnedPool:
             blocks = self._free.get(size)
             ptr = blocks.pop() if blocks else self._take(size, asked)
             self._in_use[ptr] = size
+            self._fit()
             return ptr
 
     def deallocate(self, ptr: int, nbytes: int) -> None:
@@ -173,6 +190,7 @@ class PinnedPool:
                     "pass the address and size of allocate(), once; arrays return their memory themselves",
                 )
             self._keep(ptr)
+            self._fit()
 
     def empty(self, shape: Any, dtype: Any = float) -> Array:
         """Return an uninitialised, row-major, writable array in memory of the pool.
@@ -231,12 +249,13 @@ class PinnedPool:
 
     def _on_drop(self, ptr: int) -> None:
         self._returned.append(ptr)
-        # A closed pool gets no further calls, so the memory is freed here. At shutdown the driver
-        # may be unloaded, and the operating system reclaims the memory.
-        if self._closed and not sys.is_finalizing() and self._lock.acquire(blocking=False):
+        # A closed pool gets no further calls, so the memory is freed here; so is memory beyond the
+        # limit. At shutdown the driver may be unloaded, and the operating system reclaims the memory.
+        frees = self._closed or self._limit is not None
+        if frees and not sys.is_finalizing() and self._lock.acquire(blocking=False):
             try:
                 self._collect()
-                self._drop()
+                self._fit()
             finally:
                 self._lock.release()
 
@@ -251,12 +270,12 @@ class PinnedPool:
 
     def _take(self, size: int, asked: str) -> int:
         try:
-            return self._source.allocate(size)
+            return self._count(self._source.allocate(size), size)
         except MemoryError:
             # Free the kept blocks of other sizes, and try again.
             self._drop()
         try:
-            return self._source.allocate(size)
+            return self._count(self._source.allocate(size), size)
         except MemoryError as error:
             in_use = sum(self._in_use.values())
             raise PoolLimitError(
@@ -268,11 +287,28 @@ class PinnedPool:
                 source="the system",
             ) from error
 
-    def _drop(self) -> int:
-        dropped = 0
-        while self._free:
-            size, blocks = self._free.popitem()
-            for ptr in blocks:
-                self._source.free(ptr, size)
-                dropped += size
+    def _count(self, ptr: int, size: int) -> int:
+        self._held += size
+        self._peak = max(self._peak, self._held)
+        return ptr
+
+    def _fit(self) -> None:
+        """Free kept blocks until the limit is met."""
+        if self._closed:
+            self._drop()
+        elif self._limit is not None:
+            self._drop(self._limit)
+
+    def _drop(self, limit: int = 0) -> int:
+        """Free kept blocks, the largest first, until at most `limit` bytes are kept; return the bytes."""
+        dropped, kept = 0, sum(size * len(blocks) for size, blocks in self._free.items())
+        while self._free and kept > limit:
+            size = max(self._free)
+            ptr = self._free[size].pop()
+            if not self._free[size]:
+                del self._free[size]
+            self._source.free(ptr, size)
+            self._held -= size
+            kept -= size
+            dropped += size
         return dropped

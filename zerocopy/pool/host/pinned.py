@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zerocopy.errors import Reason
 from zerocopy.pool.gpus import visible_gpus
-from zerocopy.pool.host.mode import Mode
+from zerocopy.pool.host.mode import HostStats, Mode
 from zerocopy.pool.host.page_locked import CudaHostMemory, PinnedPool
 from zerocopy.pool.sizes import show_size
 
@@ -14,6 +14,7 @@ class Pinned(Mode):
 
     name = "pinned"
     about = "page-locked memory from a pool, for fast transfers to and from a GPU"
+    memory = "page-locked"
 
     def __init__(self) -> None:
         self.allocator: PinnedPool | None = None
@@ -46,3 +47,12 @@ class Pinned(Mode):
         """Free the memory that is kept for reuse; return the number of bytes."""
         pool = self.allocator
         return pool.trim() if pool is not None else 0
+
+    def keep_at_most(self, limit: int | None) -> None:
+        """Limit the memory that is kept for reuse, and free what exceeds the limit."""
+        if self.allocator is not None:
+            self.allocator.keep_at_most(limit)
+
+    def _stats(self) -> HostStats:
+        pool = self.allocator
+        return HostStats() if pool is None else HostStats(*pool.figures())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zerocopy.errors import Reason
 from zerocopy.pool.host import c_library, recycling
-from zerocopy.pool.host.mode import Mode
+from zerocopy.pool.host.mode import HostStats, Mode
 
 
 class Recycle(Mode):
@@ -15,6 +15,7 @@ class Recycle(Mode):
 
     name = "recycle"
     about = "the C library keeps large blocks for reuse"
+    memory = "heap"
 
     def check(self) -> Reason | None:
         """Return why the C library's allocator cannot be changed; None if it can."""
@@ -33,3 +34,10 @@ class Recycle(Mode):
     def trim(self) -> int:
         """Return free memory of the C library to the system; return the number of bytes."""
         return c_library.trim()
+
+    def keep_at_most(self, limit: int | None) -> None:
+        """Limit the free memory at the end of the heap; free blocks within the heap are trimmed once."""
+        recycling.keep_at_most(limit)
+
+    def _stats(self) -> HostStats:
+        return HostStats(*c_library.heap())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from zerocopy.errors import PoolUnavailableError
+from zerocopy.errors import PoolOptionError, PoolUnavailableError
 from zerocopy.pool.host import c_library, data_handler
 from zerocopy.pool.host.c_library import (
     M_ARENA_MAX,
@@ -13,6 +13,7 @@ from zerocopy.pool.host.c_library import (
     M_TOP_PAD,
     M_TRIM_THRESHOLD,
 )
+from zerocopy.pool.sizes import show_size
 
 #: Blocks are not separate mappings, which free() unmaps; the heap is not trimmed; and threads share
 #: one heap, because thread heaps hold no block above 64 MB.
@@ -20,14 +21,19 @@ _KEEPING = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, -1), (M_ARENA_MAX, 1))
 
 _MIB = 1 << 20
 
+#: The largest value of mallopt(3).
+_MOST = 2**31 - 1
+
 _users: set[str] = set()
+_limit: int | None = None
 _lazy = False
 
 
 def enable(user: str) -> None:
     """Keep large blocks from now on; the caller holds `mode.CHANGING`."""
-    global _lazy
+    global _lazy, _limit
     if not _users:
+        _limit = None
         for setting, value in _KEEPING:
             if not _set(setting, value):
                 _restore()
@@ -61,6 +67,29 @@ def disable(user: str) -> str:
     return "; ".join(filter(None, (leftover, kept)))
 
 
+def keep_at_most(limit: int | None) -> None:
+    """Limit the free memory at the end of the heap, and trim to the limit; None keeps all."""
+    asked = f"set_limit({limit}, device='host')"
+    if limit is not None and limit > _MOST:
+        raise PoolOptionError(
+            asked,
+            f"the C library's limit is an int: at most {_MOST} bytes",
+            "pass a smaller limit, or None, which keeps all freed memory",
+            code="limit-range",
+        )
+    if not _set(M_TRIM_THRESHOLD, -1 if limit is None else limit):
+        raise PoolUnavailableError(
+            asked,
+            "the C library refuses the setting",
+            "call pool.trim() instead",
+            code="allocator-settings",
+        )
+    global _limit
+    _limit = limit
+    if limit is not None:
+        c_library.trim(limit)
+
+
 def describe() -> str:
     """Return one line about the blocks that are kept."""
     if _lazy:
@@ -70,7 +99,8 @@ def describe() -> str:
         missing = data_handler.why_not_compiled()
         if missing:
             zeros += f", which the compiled core avoids ({missing})"
-    return f"the C library keeps freed blocks of any size until trim(); {zeros}"
+    kept = "until trim()" if _limit is None else f"up to {show_size(_limit)} at the end of its heap"
+    return f"the C library keeps freed blocks of any size {kept}; {zeros}"
 
 
 def _set(setting: int, value: int) -> bool:

@@ -1,0 +1,290 @@
+"""The hook for recorders: while one is set, the routes that are composed count conversions and bytes.
+
+Setting and removing a recorder drops all routes (`zerocopy._engine.routes.record_to`), so that a conversion
+that is not recorded runs no code of this module. Only the outermost conversion on a thread is recorded. Those
+that it makes, of columns and leaves and in protocol methods, belong to it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from zerocopy import registry
+from zerocopy._engine.fixes import resolve as resolve_fixes
+from zerocopy._engine.target import resolve, text
+from zerocopy._native import core
+from zerocopy.describe import describe
+from zerocopy.errors import Reason, ZeroCopyError
+from zerocopy.framework import Framework
+from zerocopy.plan import Plan
+from zerocopy.protocols import dlpack
+from zerocopy.source import Source
+
+Route = Callable[[Any], Any]
+#: Names of the source's type and of the target.
+Pair = tuple[str, str]
+
+#: The counters, while conversions are recorded: the compiled core, or `zerocopy.monitor.counters.Counters`.
+ledger: Any = None
+#: ``explain``, while conversions are recorded.
+explain: Any = None
+#: Changes with `ledger`. A route that was composed meanwhile is dropped.
+generation = 0
+
+#: The newest reason by call site and pair: why, fix, code. A site is an instruction and the `id` of its
+#: code, which the counters keep alive: codes of equal text in different files are equal.
+reasons: dict[tuple[int, int, Pair], tuple[str, str, str]] = {}
+
+#: Each pair once: the core compares their addresses. Types that a program makes in a loop would fill it.
+_pairs: dict[Pair, Pair] = {}
+MAX_PAIRS = 2048
+OTHERS: Pair = ("", "")
+
+
+def set_ledger(new: Any, explain_function: Any) -> None:
+    """Set what counts conversions, or None. The caller drops all routes afterwards."""
+    global ledger, explain, generation
+    ledger, explain = new, explain_function
+    generation += 1
+    if new is None:
+        reasons.clear()
+        _pairs.clear()
+
+
+# -- routes: called while a recorder is set -------------------------------------------
+
+#: Forms that are DLPack capsules. ``cuda`` has a function that returns one; the others have ``nbytes``.
+_CAPSULES = ("capsule", "versioned", "aligned")
+
+
+def recorded(route: Any, cls: type, to: Any, options: Mapping[str, Any]) -> Any:
+    """Return a route that records the outermost calls of `route`, a function or a compiled route."""
+    pair = _pair(_type_name(cls), _target_name(to))
+    if core is not None and not isinstance(route, core.Route):
+        route = core.CallRoute(route)
+    return ledger.RecordedRoute(route, pair, partial(_sample, pair, to, dict(options)))
+
+
+def measured(form: str, export: Route, copies: bool = False) -> Route:
+    """Return an exporter that counts the bytes that it exports; with `copies`, the importer copies them."""
+    add_bytes, capsule_bytes = ledger.add_bytes, ledger.capsule_bytes
+
+    def add(nbytes: int) -> None:
+        add_bytes(0 if copies else nbytes, nbytes if copies else 0)
+
+    def export_array(obj: Any) -> Any:
+        memory = export(obj)
+        add(memory.nbytes)
+        return memory
+
+    def export_capsule(obj: Any) -> Any:
+        capsule = export(obj)
+        add(capsule_bytes(capsule))
+        return capsule
+
+    def export_device_memory(obj: Any) -> Any:
+        index, export_on = export(obj)
+
+        def capsule_of(stream: Any) -> Any:
+            capsule = export_on(stream)
+            add(capsule_bytes(capsule))
+            return capsule
+
+        return index, capsule_of
+
+    return export_device_memory if form == "cuda" else export_capsule if form in _CAPSULES else export_array
+
+
+def measured_step(step: Route) -> Route:
+    """Return a step from an ndarray to an ndarray that counts the bytes that it copies or shares."""
+    add_bytes = ledger.add_bytes
+
+    def measured(array: Any) -> Any:
+        result = step(array)
+        shares = result is array or np.may_share_memory(array, result)  # a copy has memory of its own
+        add_bytes(result.nbytes if shares else 0, 0 if shares else result.nbytes)
+        return result
+
+    return measured
+
+
+def measured_table(source: Framework, target: Framework, route: Route) -> Route:
+    """Return a route between table frameworks that counts the bytes of the columns, as a plan does."""
+    add_bytes = ledger.add_bytes
+
+    def measured(obj: Any) -> Any:
+        result = route(obj)
+        table = source.table(obj)
+        assert table is not None
+        reasons = zip(map(target.column_reasons, table.columns), target.table_reasons(table), strict=True)
+        sizes = [0, 0]
+        for column, (own, others) in zip(table.columns, reasons, strict=True):
+            # Without rows there may still be an offset.
+            sizes[bool(own or others)] += column.nbytes if column.length else 0
+        add_bytes(*sizes)
+        return result
+
+    return measured
+
+
+def measured_opening(route: Route) -> Route:
+    """Return the route of a handle that counts the bytes of an opened object that is the result itself."""
+    counters = ledger
+
+    def measured(handle: Any) -> Any:
+        result = route(handle)
+        _, aliased, copied, unchanged = counters.outcome()
+        if unchanged and not aliased and not copied:
+            counters.add_bytes(_nbytes(result), 0)
+        return result
+
+    return measured
+
+
+def capsule_bytes(capsule: Any) -> int:
+    """Return the bytes of an unconsumed DLPack capsule's elements, without the compiled core."""
+    tensor = dlpack.tensor_of(capsule)
+    size: int = (tensor.bits * tensor.lanes + 7) // 8 * math.prod(tensor.shape[: tensor.ndim])
+    return size
+
+
+def _nbytes(obj: Any) -> int:
+    description = describe(obj)
+    if isinstance(description, Source):
+        return description.view.nbytes
+    return sum(column.nbytes for column in description.columns if column.length)
+
+
+# -- the slow path -----------------------------------------------------------------
+
+
+class Observed:
+    """The call of a slow conversion and its plan; None if routes converted the object."""
+
+    __slots__ = ("call", "plan")
+
+    def __init__(self) -> None:
+        self.call: Any = None
+        self.plan: Plan | None = None
+
+
+def observe(convert: Any, obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
+    """Return ``convert(obj, to, passed, observed)``, the slow path, and record it."""
+    counters = ledger
+    if counters is None:
+        return convert(obj, to, passed, None)
+    depth, *before = counters.outcome()
+    counters.set_outcome(depth + 1, 0, 0, False)
+    observed, start = Observed(), time.perf_counter_ns()
+    try:
+        result = convert(obj, to, passed, observed)
+    except BaseException as error:
+        if not depth:
+            _record_refusal(counters, obj, to, error, time.perf_counter_ns() - start)
+        counters.set_outcome(depth, *before)
+        raise
+    elapsed = time.perf_counter_ns() - start
+    same, plan = result is obj, observed.plan
+    _, aliased, copied, unchanged = counters.outcome()
+    if same:
+        aliased, copied, unchanged = 0, 0, True
+    elif plan is not None:
+        aliased, copied, unchanged = plan.aliased_bytes, plan.copied_bytes, False
+    if depth:
+        sums = before[0] + aliased, before[1] + copied, before[2] or unchanged
+        counters.set_outcome(depth, *sums)
+        return result
+    counters.set_outcome(1, aliased, copied, unchanged)
+    try:
+        pair = _pair(_type_name(type(obj)), _target_name(to))
+        unread = plan is not None and plan.unread
+        code, instruction, takes_sample = counters.record_call(pair, same, False, unread, elapsed)
+        if takes_sample:
+            _sample(pair, to, passed, obj, code, instruction, observed)
+    finally:
+        counters.set_outcome(0, 0, 0, False)
+    return result
+
+
+def _record_refusal(counters: Any, obj: Any, to: Any, error: BaseException, elapsed: int) -> None:
+    """Record a call that raised, with the reason in the error."""
+    pair = _pair(_type_name(type(obj)), _target_name(to))
+    code, instruction, _ = counters.record_call(pair, False, True, False, elapsed)
+    if isinstance(error, ZeroCopyError):
+        reason = error.why, error.remedy, error.code
+    else:
+        message = _text_of(error)
+        reason = f"{type(error).__name__}: {message}" if message else type(error).__name__, "", ""
+    reasons[id(code), instruction, pair] = reason
+
+
+def _text_of(error: BaseException) -> str:
+    with suppress(Exception):
+        return str(error)
+    return ""
+
+
+# -- reasons -----------------------------------------------------------------------
+
+
+def _sample(
+    pair: Pair,
+    to: Any,
+    options: Mapping[str, Any],
+    obj: Any,
+    code: Any,
+    instruction: int,
+    observed: Observed | None = None,
+) -> None:
+    """Keep why a call copied; an error of the explanation leaves the reason empty."""
+    reason = None
+    with suppress(Exception):
+        if observed is not None and observed.plan is not None:
+            # Not explained again, because a stream is used up by now.
+            reason = _main_reason(resolve_fixes(observed.plan, observed.call))
+        else:
+            reason = _main_reason(explain(obj, to, **options))
+    reasons[id(code), instruction, pair] = reason or ("", "", "")
+
+
+def _main_reason(plan: Plan) -> tuple[str, str, str] | None:
+    """Return the reason of a plan, or that of the leaf with the most copied bytes, after its path."""
+    if plan.reasons:
+        first: Reason = plan.reasons[0]
+        return first.why, first.remedy, first.code
+    copied = {path: leaf for path, leaf in plan.leaves.items() if leaf.copied_bytes}
+    if not copied:
+        return None
+    path = max(copied, key=lambda path: copied[path].copied_bytes)
+    reason = _main_reason(copied[path])
+    return None if reason is None else (f"at {path}: {reason[0]}" if path else reason[0], *reason[1:])
+
+
+# -- names -------------------------------------------------------------------------
+
+
+def _pair(source: str, target: str) -> Pair:
+    """Return the pair of these names that the counters compare."""
+    pair = (source, target)
+    known = _pairs.get(pair)
+    if known is None:
+        known = _pairs.setdefault(pair, pair) if len(_pairs) < MAX_PAIRS else OTHERS
+    return known
+
+
+def _type_name(cls: type) -> str:
+    module, name = getattr(cls, "__module__", "builtins"), cls.__qualname__
+    return name if module == "builtins" else f"{module}.{name}"
+
+
+def _target_name(to: Any) -> str:
+    with suppress(Exception):  # the call's own error reports it
+        return (registry.find(to) or resolve(to)).name
+    return to if isinstance(to, str) else text(to)

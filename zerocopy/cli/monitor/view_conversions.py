@@ -1,0 +1,91 @@
+"""The conversions of a sample: rates, sums, and the call sites that copy most with the reason and the fix."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from zerocopy.cli.monitor.view_lines import labelled
+from zerocopy.cli.printable import printable
+from zerocopy.monitor.conversion import ConversionRow
+from zerocopy.monitor.conversion_table import summary, text_table
+from zerocopy.monitor.merged_rows import merged_rows
+from zerocopy.monitor.rates import Rates
+from zerocopy.monitor.sample import Sample
+from zerocopy.monitor.totals import sum_rows
+from zerocopy.monitor.units import format_bytes
+
+#: Widths of the columns after the call site.
+_NUMBERS = (9, 10, 10)
+
+
+def conversion_lines(
+    sample: Sample, rates: Rates | None, width: int, height: int | None = None
+) -> list[Text]:
+    """Return at most `height` lines; without it, all rows with reasons that are not cut."""
+    rows = merged_rows(sample["processes"])
+    lines = [_rates(rates)] if rates is not None else []
+    label = "" if lines else "Conversions"
+    lines.append(labelled(label, summary(sum_rows(rows))))
+    if height is None:
+        table = text_table(rows, width)
+        return [*lines, *map(Text, table.split("\n"))] if table else lines
+    return (lines + _table(rows, width, height - len(lines)))[:height]
+
+
+def _rates(rates: Rates) -> Text:
+    now = rates["conversions"]
+    copied, refused = now["copied_bytes"], now["refused_calls"]
+    line = labelled("Conversions", "")
+    line.append(f"copied {format_bytes(round(copied))}/s", "yellow" if copied else "")
+    line.append("   ")
+    line.append(f"aliased {format_bytes(round(now['aliased_bytes']))}/s", "green")
+    line.append(f"   {now['calls']:,.1f} calls/s   ")
+    line.append(f"{refused:,.1f} refused/s", "red" if refused else "")
+    return line
+
+
+def _table(rows: list[ConversionRow], width: int, height: int) -> list[Text]:
+    """Return a title, and rows with their reason and fix, as many as fit."""
+    if not rows or height < 2:
+        return []
+    room = width - sum(_NUMBERS) - len(_NUMBERS)
+    lines = [Text(_columns("call site", ("calls", "aliased", "copied"), room), "dim")]
+    for number, row in enumerate(rows):
+        block = _row(row, room)
+        left = height - len(lines)
+        is_last = number == len(rows) - 1
+        if len(block) > left - (not is_last):
+            if len(lines) == 1 and left > 0:
+                lines += block[:left]
+            elif left > 0:
+                lines.append(Text(f"and {len(rows) - number} more call sites", "dim"))
+            break
+        lines += block
+    return lines
+
+
+def _row(row: ConversionRow, room: int) -> list[Text]:
+    counts = (f"{row.calls:,}", format_bytes(row.aliased_bytes), format_bytes(row.copied_bytes))
+    style = "yellow" if row.copied_bytes else "red" if row.refused_calls else ""
+    lines = [Text(_columns(_place(row, room), counts, room), style)]
+    lines += [Text(f"    why: {printable(row.why)}", "dim")] * bool(row.why)
+    lines += [Text(f"    fix: {printable(row.fix)}")] * bool(row.fix)
+    return lines
+
+
+def _place(row: ConversionRow, room: int) -> str:
+    """Return the call site and the pair, without the folder, the function or the place if they do not fit."""
+    if not row.source:
+        return "(other call sites)"
+    parts = row.source.split(".")
+    pair = f"{parts[0]}.{parts[-1]} -> {row.target}" if len(parts) > 1 else f"{row.source} -> {row.target}"
+    name = f"{row.file.replace(chr(92), '/').rpartition('/')[2]}:{row.line}" if row.file else ""
+    texts = [f"{name} {row.function}  {pair}", f"{name}  {pair}"] if name else [pair]
+    return next((text for text in texts if len(text) <= room), texts[-1])
+
+
+def _columns(text: str, numbers: tuple[str, ...], room: int) -> str:
+    shown = printable(text)
+    shown = shown if len(shown) <= room else f"{shown[: room - 2]}.."
+    cells = [f" {number:>{width}}" for number, width in zip(numbers, _NUMBERS, strict=True)]
+    return shown.ljust(room) + "".join(cells)

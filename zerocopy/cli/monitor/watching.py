@@ -1,0 +1,113 @@
+"""The loop of a reader: samples at equal intervals until a limit, an end or Ctrl+C."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Protocol
+
+from zerocopy.monitor.process_info import is_zombie
+from zerocopy.monitor.rates import Rates
+from zerocopy.monitor.run_directory import FileName
+from zerocopy.monitor.sample import Sample
+
+#: Seconds between two looks for the end of a process.
+STEP = 0.2
+
+#: Waits at most some seconds, and returns whether there is nothing more to watch.
+Wait = Callable[[float], bool]
+
+
+class Source(Protocol):
+    """What is watched: `zerocopy.monitor.observer.Observer`."""
+
+    def read(self) -> Sample:
+        """Return the present sample."""
+
+    def rates(self) -> Rates | None:
+        """Return the rates over the last seconds; None before the second sample."""
+
+
+class Output(Protocol):
+    """What shows samples: a file, or the screen."""
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+
+    def write(self, sample: Sample, rates: Rates | None) -> None:
+        """Show a sample."""
+
+    def close(self) -> None:
+        """Free what it holds."""
+
+
+def watch(
+    source: Source, outputs: Sequence[Output], every: float, count: int | None, wait: Wait
+) -> list[str]:
+    """Write samples to all outputs until `wait` returns True, `count` are written or no output is left.
+
+    An output that fails is left out from then on; the others go on.
+
+    Returns
+    -------
+    list of str
+        What failed.
+    """
+    working, failures = list(outputs), []
+    number, due = 0, time.monotonic()
+    ended = False
+    while working:
+        sample, rates = source.read(), source.rates()
+        for output in list(working):
+            try:
+                output.write(sample, rates)
+            except OSError as error:
+                working.remove(output)
+                failures.append(f"{output.name}: {error.strerror or error}")
+                print(f"zerocopy monitor: cannot write to {failures[-1]}", file=sys.stderr)
+        number += 1
+        if ended or number == count:
+            break
+        due = max(due + every, time.monotonic())
+        ended = wait(due - time.monotonic())  # the last sample is that after the end
+    return failures
+
+
+def until_process_ends(name: FileName | None) -> Wait:
+    """Return a wait for the end of a process; for None, it only waits."""
+
+    def wait(seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while True:
+            if name is not None and (not name.is_alive or is_zombie(name.pid)):
+                return True
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(left, STEP))
+
+    return wait
+
+
+@contextlib.contextmanager
+def terminated_as_exit() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block by `SystemExit`, so that the terminal and files are restored."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    numbers = [
+        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL
+    ]
+    for number in numbers:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)

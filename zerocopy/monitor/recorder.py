@@ -1,0 +1,191 @@
+"""``Recorder``: counts the conversions of this process, by call site and pair of types."""
+
+from __future__ import annotations
+
+import concurrent.futures.thread
+import os
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import zerocopy
+from zerocopy import forks
+from zerocopy._engine import recording
+from zerocopy._engine.explain import explain
+from zerocopy._engine.routes import record_to
+from zerocopy._native import core
+from zerocopy.monitor.conversion import ConversionRow
+from zerocopy.monitor.counters import CALL_KINDS, COPIED, COUNTS, REFUSED, Counters
+
+#: A call site and a pair: the `id` of the code that calls, its instruction, and the names of the types.
+_Key = tuple[int, int, tuple[str, str]]
+_Counts = tuple[int, ...]
+#: The codes are kept alive, so that no other code has their `id`.
+_Totals = dict[_Key, tuple[CodeType | None, _Counts]]
+_ZERO: _Counts = (0,) * 9
+
+_PACKAGE = str(Path(zerocopy.__file__).parent) + os.sep
+#: Files that call the functions of threads, and modules that the interpreter runs: no call sites.
+_SKIPPED = (threading.__file__, concurrent.futures.thread.__file__, "<frozen ")
+
+_lock = forks.lock()
+_recorders: list[Recorder] = []
+_counters: Any = core if core is not None else Counters()
+
+
+class Recorder:
+    """Counts the conversions of this process while it is started.
+
+    Several recorders can be started at once: each has the conversions since its own start. While none is
+    started, conversions run no code of it. The child of a fork starts from zero.
+
+    Parameters
+    ----------
+    sites : bool, optional
+        Whether to record the line of code that calls and the duration. False takes less time, and gives
+        one row per pair of types.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> recorder = Recorder()
+    >>> recorder.start()
+    >>> _ = zc.convert(memoryview(bytes(8)), "numpy")
+    >>> _ = zc.convert(memoryview(bytes(8)), "numpy", copy=True)
+    >>> recorder.stop()
+    >>> for row in recorder.rows():
+    ...     print(row.source, row.target, row.aliased_bytes, row.copied_bytes, row.why)
+    memoryview numpy 0 8 copy=True was passed
+    memoryview numpy 8 0
+    """
+
+    def __init__(self, sites: bool = True) -> None:
+        self.sites = sites
+        self._start: _Totals = {}
+        self._rows: list[ConversionRow] = []
+
+    def start(self) -> None:
+        """Start to count, from zero; does nothing if it is started already."""
+        with _lock:
+            if self in _recorders:
+                return
+            is_first = not _recorders
+            if is_first:
+                _counters.start_recording(_PACKAGE, _SKIPPED)
+            self._start = _totals()
+            _recorders.append(self)
+            _set_sites()
+            if is_first:
+                record_to(_counters, explain)
+
+    def stop(self) -> None:
+        """Stop to count; `rows` keeps its result. Does nothing if it is not started."""
+        with _lock:
+            if self not in _recorders:
+                return
+            self._rows = self._difference()
+            self._start = {}
+            _recorders.remove(self)
+            _set_sites()
+            if not _recorders:
+                record_to(None, None)
+                _counters.stop_recording()
+
+    def rows(self) -> list[ConversionRow]:
+        """Return the conversions since the start, those that copied the most bytes first."""
+        with _lock:
+            return self._difference() if self in _recorders else list(self._rows)
+
+    def _difference(self) -> list[ConversionRow]:
+        changed: list[tuple[CodeType | None, _Key, _Counts]] = []
+        for key, (code, counts) in _totals().items():
+            _, before = self._start.get(key, (None, _ZERO))
+            difference = tuple(now - then for now, then in zip(counts, before, strict=True))
+            if any(difference):
+                changed.append((code, key, difference))
+        return _rows(changed, self.sites)
+
+
+def _set_sites() -> None:
+    _counters.set_sites(any(recorder.sites for recorder in _recorders))
+
+
+def _totals() -> _Totals:
+    totals: _Totals = {}
+    for code, instruction, pair, counts in _counters.recorded():
+        key = id(code), instruction, pair
+        # A route that an earlier recorder left behind can have a pair of its own.
+        _, others = totals.get(key, (None, _ZERO))
+        totals[key] = code, _sum(others, counts)
+    return totals
+
+
+def _sum(a: _Counts, b: Iterable[int]) -> _Counts:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+# -- rows ----------------------------------------------------------------------------
+
+
+#: What a row is about: file, line, function, source, target.
+_Subject = tuple[str, int, str, str, str]
+
+
+def _rows(changed: list[tuple[CodeType | None, _Key, _Counts]], sites: bool) -> list[ConversionRow]:
+    """Return one row for each line and pair; several instructions of one line are one row."""
+    counts: dict[_Subject, _Counts] = {}
+    reasons: dict[_Subject, tuple[str, str, str]] = {}
+    for code, key, difference in changed:
+        _, instruction, pair = key
+        file, line, function = place_of(code, instruction) if sites else ("", 0, "")
+        subject = file, line, function, *pair
+        counts[subject] = _sum(counts.get(subject, _ZERO), difference)
+        reason = recording.reasons.get(key)
+        if reason is not None and (difference[COPIED] or difference[REFUSED]):
+            reasons[subject] = reason
+    rows = [_row(*each, sites, *reasons.get(each[0], ("", "", ""))) for each in counts.items()]
+    return sorted(
+        rows, key=lambda row: (-row.copied_bytes, -row.calls, row.file, row.line, row.target, row.source)
+    )
+
+
+def _row(subject: _Subject, counts: _Counts, sites: bool, why: str, fix: str, code: str) -> ConversionRow:
+    values: dict[str, Any] = dict(zip(COUNTS, counts, strict=True))
+    nanoseconds = values.pop("nanoseconds")
+    seconds = nanoseconds / 1e9 if sites else None
+    return ConversionRow(
+        *subject, sum(counts[:CALL_KINDS]), **values, seconds=seconds, why=why, fix=fix, code=code
+    )
+
+
+def place_of(code: CodeType | None, instruction: int) -> tuple[str, int, str]:
+    """Return the file, the line and the function of an instruction.
+
+    A thread of zerocopy has no caller: the file is empty, and the function names the part of zerocopy.
+    """
+    if code is None:
+        return "", 0, ""
+    if code.co_filename.startswith(_PACKAGE):
+        part = code.co_filename[len(_PACKAGE) :].partition(os.sep)[0]
+        return "", 0, "zerocopy.loader" if part == "loading" else f"zerocopy.{part.removesuffix('.py')}"
+    for first, end, line in code.co_lines():
+        if first <= instruction < end and line is not None:
+            return code.co_filename, line, code.co_qualname
+    return code.co_filename, code.co_firstlineno, code.co_qualname
+
+
+# -- forks ---------------------------------------------------------------------------
+
+
+def _start_again() -> None:
+    """Count from zero in a forked child."""
+    _counters.reset_records()
+    for recorder in _recorders:
+        recorder._start = {}
+    recording.reasons.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_again)
