@@ -43,9 +43,6 @@ class Plan(_Deferred):
         zero-size array, which has no memory to share or copy.
     copied_bytes : int
         Number of bytes to copy, transfers between devices included.
-    aliased_bytes : int
-        Number of bytes of the result that are the source's memory: for a table or container, the sum of
-        its leaves. 0 if their number is unknown, as for a sparse tensor that is returned unchanged.
     new_bytes : int
         Number of bytes of new memory that hold no values of the source, such as a mask for a
         column without nulls.
@@ -73,6 +70,9 @@ class Plan(_Deferred):
     run : callable or None
         Runs the plan; keeps the source alive. None for refusals, containers and plans
         that were pickled.
+    aliased_bytes : int
+        Number of bytes of the result that are the source's memory: for a table or container, the sum of
+        its leaves. 0 if their number is unknown, as for a sparse tensor that is returned unchanged.
 
     Examples
     --------
