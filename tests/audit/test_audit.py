@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers import audit_plugin
 from helpers.audit_programs import audited, run_code, values
 
 import zerocopy as zc
@@ -166,6 +167,15 @@ def test_import_that_fails_is_tried_again(run_python, tmp_path) -> None:
 def test_import_zerocopy_audit_loads_no_framework(run_python) -> None:
     completed = run_python("import zerocopy.audit, sys; print('torch' in sys.modules, 'rich' in sys.modules)")
     assert completed.stdout == "False False\n"
+
+
+def test_framework_of_a_plugin_lists_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boxes", audit_plugin)
+    zc.register(audit_plugin.AuditedBoxes())
+    original = audit_plugin.boxed
+    report = audited("result = boxes.boxed(x)\n", {"boxes": audit_plugin, "x": np.zeros(1024)})
+    assert [(row.call, row.fix) for row in report.rows] == [("boxes.boxed(x)", 'zc.convert(x, to="boxes")')]
+    assert audit_plugin.boxed is original
 
 
 # -- the wrapped functions -----------------------------------------------------------------

@@ -18,9 +18,9 @@ class CopyCall:
     Attributes
     ----------
     owner : object
-        Module or class whose attribute is replaced while an audit runs. Never a class that callers name.
+        Module or class whose attribute is replaced while an audit runs.
     attribute : str
-        Name of that attribute.
+        Name of that attribute: a function or a property, never a class.
     label : str
         Name of the call in the report: ``"torch.tensor"``.
     to : str

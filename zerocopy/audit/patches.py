@@ -30,9 +30,10 @@ class _Patches:
 
     def install(self) -> None:
         """Patch the frameworks that are imported; the others at the end of their import."""
-        for framework in registry.known():
+        frameworks = registry.known()
+        wrapper.set_internal({root for each in frameworks for root in each.root_modules or (each.name,)})
+        for framework in frameworks:
             name = framework.name
-            wrapper.INTERNAL.update(framework.root_modules or (name,))
             if framework.audit_hook:
                 if forks.is_imported(name):
                     self.patch(framework)
@@ -128,6 +129,7 @@ _patches = _Patches()
 
 def add(listener: Listener) -> None:
     """Report calls to a listener; the first one installs the wrappers."""
+    registry.known()  # outside the lock: it imports the modules of plugins
     with _lock:
         first = not wrapper.LISTENERS
         wrapper.set_listeners((*wrapper.LISTENERS, listener))

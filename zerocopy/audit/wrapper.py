@@ -31,7 +31,7 @@ LISTENERS: tuple[Listener, ...] = ()
 #: Functions that return whether a compiler traces the program: it then traces the original call.
 TRACING: tuple[Callable[[], bool], ...] = ()
 #: Top-level modules whose own calls do not count.
-INTERNAL: set[str] = {"zerocopy"}
+INTERNAL: frozenset[str] = frozenset()
 
 
 class _Busy(threading.local):
@@ -46,6 +46,12 @@ def add_tracing(functions: Iterable[Callable[[], bool]]) -> None:
     """Add functions to `TRACING`."""
     global TRACING
     TRACING = tuple(dict.fromkeys((*TRACING, *functions)))
+
+
+def set_internal(roots: set[str]) -> None:
+    """Replace the top-level modules whose own calls do not count; zerocopy is one of them."""
+    global INTERNAL
+    INTERNAL = frozenset({"zerocopy", *roots})
 
 
 def set_listeners(listeners: tuple[Listener, ...]) -> None:
