@@ -25,7 +25,9 @@ from helpers.monitor_program import (
     start_monitor,
 )
 
+from zerocopy.cli.monitor.private_directory import private_directory
 from zerocopy.cli.monitor.program import ProgramError, command_of
+from zerocopy.monitor.file_errors import MonitorFileError
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="the system has no sigtimedwait")
 
@@ -248,3 +250,21 @@ def test_the_page_stays_if_asked(start: Callable[..., subprocess.Popen[str]]) ->
     os.kill(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 4
+
+
+def test_a_run_directory_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("a file")
+    done = monitor(tmp_path, "--", "-c", "print('started')")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the run directory" in done.stderr
+    assert "To fix: set ZEROCOPY_MONITOR_DIR" in done.stderr
+    done = monitor(tmp_path, "--directory", str(tmp_path / "other"), "--", "-c", CONVERTING)
+    assert done.returncode == 0
+    assert "1 call" not in done.stderr
+    assert "2 calls" in done.stderr
+
+
+def test_a_file_system_without_new_directories_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZEROCOPY_MONITOR_DIR", "/proc/zerocopy")
+    with pytest.raises(MonitorFileError, match="it cannot be created"), private_directory():
+        pass

@@ -190,6 +190,9 @@ NOT_MEASURED: dict[str, dict[str, str]] = {
         **dict.fromkeys(("16 KB", "32 KB"), "the size of a tile"),
         "4 KiB": "record size from which kernels access global memory directly",
     },
+    "monitor.md": dict.fromkeys(
+        ("4.0 s", "3.1 KiB", "915.5 MiB", "1.6 s", "3.0 ms"), "the report of a program that is an example"
+    ),
     "pool.md": {
         "4 MiB": "the largest bin of RMM, from its documentation",
         **dict.fromkeys(("40 GiB", "9 GiB"), "an example of a shared GPU"),
