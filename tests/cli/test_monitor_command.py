@@ -18,12 +18,20 @@ import pytest
 pytest.importorskip("click")
 pytest.importorskip("rich")
 from click.testing import CliRunner, Result
-from helpers.monitor_program import CONVERTING, end, environment, eventually, monitor, start_monitor
+from helpers.monitor_program import (
+    CONVERTING,
+    InTerminal,
+    end,
+    environment,
+    eventually,
+    monitor,
+    start_monitor,
+)
 from helpers.monitor_samples import process
 
 import zerocopy
 from zerocopy.cli.main import command
-from zerocopy.cli.monitor.run import Options
+from zerocopy.cli.monitor.options import Options
 from zerocopy.monitor.csv_fields import FIELDS
 from zerocopy.monitor.run_directory import FileName, write
 
@@ -38,6 +46,12 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ZEROCOPY_MONITOR_DIR", str(tmp_path / "run"))
     return str(tmp_path / "run")
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in a folder of the test."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -174,8 +188,7 @@ def test_options_without_a_contradiction_are_accepted() -> None:
         (["--pid", "99999999"], "no process has this ID"),
     ],
 )
-def test_errors_have_the_reason(arguments: list[str], message: str, tmp_path: Path) -> None:
-    os.chdir(tmp_path)
+def test_errors_have_the_reason(arguments: list[str], message: str, in_folder: None) -> None:
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert message in result.stderr
@@ -274,43 +287,30 @@ def test_the_environment_starts_a_reader(tmp_path: Path) -> None:
 # -- the live view ------------------------------------------------------------------------
 
 
-def in_terminal(folder: Path, *arguments: str, typed: bytes, after: bytes) -> tuple[int, bytes, bool]:
-    """Run a monitor in a terminal, and type after some output; also return whether keys are echoed then."""
-    import fcntl
-    import pty
-    import struct
-    import termios
-
-    child, terminal = pty.fork()
-    if not child:
-        os.chdir(folder)
-        run = [sys.executable, "-m", "zerocopy", "monitor", *arguments]
-        os.execvpe(sys.executable, run, environment(folder, TERM="xterm-256color"))
-    keeper = os.open(os.ptsname(terminal), os.O_RDWR | os.O_NOCTTY)  # its settings outlive the program
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    output = b""
-    while after not in output:
-        output += os.read(terminal, 65536)
-    os.write(terminal, typed)
-    status = eventually(lambda: next(iter([os.waitpid(child, os.WNOHANG)]), None))
-    while not status[0]:
-        status = os.waitpid(child, os.WNOHANG)
-    echoes = bool(termios.tcgetattr(terminal)[3] & termios.ECHO)
-    os.set_blocking(terminal, False)
-    try:
-        while received := os.read(terminal, 65536):
-            output += received
-    except OSError:
-        pass
-    os.close(keeper)
-    os.close(terminal)
-    return os.waitstatus_to_exitcode(status[1]), output, echoes
-
-
 @pytest.mark.parametrize("typed", [b"q", b"\x03"])
 def test_the_live_view_ends_and_restores_the_terminal(recorded: str, tmp_path: Path, typed: bytes) -> None:
-    code, output, echoes = in_terminal(tmp_path, typed=typed, after=b"x.rechunk()")
-    assert (code, echoes) == (0, True)
-    assert b"\x1b[?1049h" in output
+    terminal = InTerminal(tmp_path)
+    try:
+        terminal.read_until(b"x.rechunk()")
+        assert not terminal.echoes
+        terminal.type(b"x" + typed)
+        assert terminal.finish() == 0
+        assert terminal.echoes
+    finally:
+        terminal.close()
+    output = terminal.output
     assert output.rindex(b"\x1b[?1049l") > output.index(b"\x1b[?1049h")
     assert b"Traceback" not in output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_killed_live_view_restores_the_terminal(recorded: str, tmp_path: Path, number: int) -> None:
+    terminal = InTerminal(tmp_path)
+    try:
+        terminal.read_until(b"x.rechunk()")
+        os.kill(terminal.process.pid, number)
+        assert terminal.finish() == 128 + number
+        assert terminal.echoes
+    finally:
+        terminal.close()
+    assert b"\x1b[?1049l" in terminal.output

@@ -14,7 +14,16 @@ import pytest
 
 pytest.importorskip("click")
 pytest.importorskip("rich")
-from helpers.monitor_program import CONVERTING, WAITING, end, environment, eventually, monitor, start_monitor
+from helpers.monitor_program import (
+    CONVERTING,
+    WAITING,
+    InTerminal,
+    end,
+    environment,
+    eventually,
+    monitor,
+    start_monitor,
+)
 
 from zerocopy.cli.monitor.program import ProgramError, command_of
 
@@ -112,37 +121,22 @@ signal.signal(signal.SIGINT, lambda *_: received.append(1))
 print("ready", flush=True)
 while not received: time.sleep(0.05)
 time.sleep(1)
-print(len(received))
+print("received", len(received))
 sys.exit(5)
 """
 
 
 def test_ctrl_c_in_a_terminal_reaches_the_program_once(tmp_path: Path) -> None:
     """The terminal sends SIGINT to the program too: the monitor does not pass it on."""
-    import pty
-
-    child, terminal = pty.fork()
-    if not child:
-        os.chdir(tmp_path)
-        command = [sys.executable, "-m", "zerocopy", "monitor", "--", "-c", COUNTING]
-        os.execvpe(sys.executable, command, environment(tmp_path))
-    output = b""
-    while b"ready" not in output:
-        output += os.read(terminal, 4096)
-    os.write(terminal, b"\x03")
-    while True:
-        try:
-            received = os.read(terminal, 4096)
-        except OSError:  # Linux reports the end of a terminal as an error
-            break
-        if not received:
-            break
-        output += received
-    _, status = os.waitpid(child, 0)
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(status) == 5
-    assert b"\r\n1\r\n" in output
-    assert b"ended with exit code 5" in output
+    terminal = InTerminal(tmp_path, "--", "-c", COUNTING)
+    try:
+        terminal.read_until(b"ready")
+        terminal.type(b"\x03")
+        assert terminal.finish() == 5
+    finally:
+        terminal.close()
+    assert b"received 1\r\n" in terminal.output
+    assert b"ended with exit code 5" in terminal.output
 
 
 def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:

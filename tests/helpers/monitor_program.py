@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -77,3 +78,66 @@ def eventually(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
             return value
         assert time.monotonic() < limit, "the condition did not become true"
         time.sleep(0.05)
+
+
+#: Makes standard input the controlling terminal, whose Ctrl+C the monitor and its program receive.
+_IN_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+class InTerminal:
+    """A monitor in a terminal of 80x24."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        import fcntl
+        import pty
+        import struct
+        import termios
+
+        self._master, self._slave = pty.openpty()
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.output = b""
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _IN_TERMINAL, "-m", "zerocopy", "monitor", *arguments],
+            env=environment(folder, TERM="xterm-256color"),
+            cwd=folder,
+            start_new_session=True,
+            **dict.fromkeys(("stdin", "stdout", "stderr"), self._slave),
+        )
+
+    def read_until(self, text: bytes) -> None:
+        """Read until the output contains a text."""
+        eventually(lambda: self._read() or text in self.output)
+        assert text in self.output
+
+    def type(self, text: bytes) -> None:
+        """Type into the terminal."""
+        os.write(self._master, text)
+
+    def finish(self) -> int:
+        """Read until the monitor has ended, and return its exit code."""
+        eventually(lambda: self._read() or self.process.poll() is not None)
+        self._read()
+        return self.process.returncode
+
+    @property
+    def echoes(self) -> bool:
+        """Whether the terminal shows typed keys."""
+        import termios
+
+        return bool(termios.tcgetattr(self._slave)[3] & termios.ECHO)
+
+    def close(self) -> None:
+        """Kill the monitor if it runs, and close the terminal."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=60)
+        os.close(self._master)
+        os.close(self._slave)
+
+    def _read(self) -> None:
+        while select.select([self._master], [], [], 0)[0]:
+            self.output += os.read(self._master, 65536)

@@ -52,10 +52,10 @@ def test_header_begins_with_the_fields_of_nvidia_smi(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_sample_has_a_row_for_each_gpu(tmp_path: Path, name: str) -> None:
-    found = rows(written(tmp_path / "a.csv", SAMPLES[name]))
+    lines = rows(written(tmp_path / "a.csv", SAMPLES[name]))
     gpus = SAMPLES[name]["cards"]["cards"]
-    assert [row["index"] for row in found] == ([gpu["index"] for gpu in gpus] or [""])
-    assert all(None not in row and None not in row.values() for row in found)
+    assert [row["index"] for row in lines] == ([gpu["index"] for gpu in gpus] or [""])
+    assert all(None not in row and None not in row.values() for row in lines)
 
 
 def test_values_are_those_of_the_sample(tmp_path: Path) -> None:

@@ -215,7 +215,17 @@ class Raising:
         (Raising(ValueError("x")), "numpy", {}, "producer-raised"),
         (Raising(Unprintable()), "numpy", {}, None),
     ],
-    ids=str,
+    ids=[
+        "text",
+        "no framework",
+        "None",
+        "list",
+        "lossy",
+        "invalid copy",
+        "no option",
+        "producer",
+        "unprintable",
+    ],
 )
 def test_refusals_have_the_errors_reason(
     obj: Any, to: Any, options: dict[str, Any], code: str | None

@@ -280,8 +280,9 @@ def _pair(source: str, target: str) -> Pair:
 
 
 def _type_name(cls: type) -> str:
-    module, name = getattr(cls, "__module__", "builtins"), cls.__qualname__
-    return name if module == "builtins" else f"{module}.{name}"
+    """Return a type's name with the package that it is of: ``polars.DataFrame``."""
+    package, name = str(getattr(cls, "__module__", "builtins")).partition(".")[0], cls.__qualname__
+    return name if package == "builtins" else f"{package}.{name}"
 
 
 def _target_name(to: Any) -> str:

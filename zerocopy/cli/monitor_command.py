@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 #: The value of ``--prometheus`` without a file.
@@ -27,50 +28,9 @@ def monitor_command() -> Any:
         context_settings={"allow_interspersed_args": False},
         epilog=_EPILOG,
     )
-    @click.option(
-        "--every",
-        type=click.FloatRange(0.1, 3600),
-        default=1.0,
-        metavar="SECONDS",
-        help="Time between samples. Default: 1.",
-    )
-    @click.option("--count", type=click.IntRange(1), metavar="N", help="End after N samples.")
-    @click.option(
-        "--pid",
-        type=click.IntRange(1),
-        metavar="PID",
-        help="Only this process and its descendants; end with it.",
-    )
-    @click.option("--directory", metavar="DIR", help="The run directory. Default: that of this user.")
-    @click.option("--once", is_flag=True, help="Print one report.")
-    @click.option("--json", "as_json", is_flag=True, help="With --once or --holders: print JSON.")
-    @click.option("--csv", "csv_path", metavar="FILE", help="Write rows to a new file; - is standard output.")
-    @click.option("--append", is_flag=True, help="Add rows to an existing CSV file with the same columns.")
-    @click.option("--fields", metavar="A,B", help="Only these fields of the CSV file.")
-    @click.option("--list-fields", is_flag=True, help="List the fields of the CSV file.")
-    @click.option(
-        "--prometheus",
-        is_flag=False,
-        flag_value=STDOUT,
-        metavar="[FILE]",
-        help="Print Prometheus' text once, or replace FILE at each sample.",
-    )
-    @click.option(
-        "--serve",
-        is_flag=False,
-        flag_value="0",
-        metavar="[PORT]",
-        help="Show a page in the browser. Default: a free port.",
-    )
-    @click.option(
-        "--address", metavar="ADDR", default="127.0.0.1", help="Address of the page. Default: 127.0.0.1."
-    )
-    @click.option(
-        "--keep/--no-keep",
-        default=None,
-        help="Whether the page stays after the program has ended. Default: if standard input is a terminal.",
-    )
-    @click.option("--holders", is_flag=True, help="List the processes that have a GPU open.")
+    @_sampling_options
+    @_report_options
+    @_serving_options
     @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM [ARGS]...]")
     def monitor(**options: Any) -> None:
         """Show conversions, GPUs, pools and loaders of monitored processes.
@@ -91,11 +51,12 @@ def _run(values: dict[str, Any]) -> int:
     import click
 
     from zerocopy.cli.monitor import run
+    from zerocopy.cli.monitor.options import Options
     from zerocopy.errors import ZeroCopyError
 
     if values["serve"] is not None:
         values["serve"] = _port(values["serve"])
-    options = run.Options(**values)
+    options = Options(**values)
     problem = options.problem()
     if problem:
         raise click.UsageError(problem)
@@ -113,3 +74,83 @@ def _port(text: str) -> int:
         return int(text)
     message = f"{text!r} is not a port from 0 to 65535. A program follows after --: --serve -- {text}"
     raise click.BadParameter(message, param_hint="--serve")
+
+
+def _sampling_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of what is read, and when."""
+    import click
+
+    options = [
+        click.option(
+            "--every",
+            type=click.FloatRange(0.1, 3600),
+            default=1.0,
+            metavar="SECONDS",
+            help="Time between samples. Default: 1.",
+        ),
+        click.option("--count", type=click.IntRange(1), metavar="N", help="End after N samples."),
+        click.option(
+            "--pid",
+            type=click.IntRange(1),
+            metavar="PID",
+            help="Only this process and its descendants; end with it.",
+        ),
+        click.option("--directory", metavar="DIR", help="The run directory. Default: that of this user."),
+    ]
+    return _with(command, options)
+
+
+def _report_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of reports and CSV files."""
+    import click
+
+    options = [
+        click.option("--once", is_flag=True, help="Print one report."),
+        click.option("--json", "as_json", is_flag=True, help="With --once or --holders: print JSON."),
+        click.option(
+            "--csv", "csv_path", metavar="FILE", help="Write rows to a new file; -: standard output."
+        ),
+        click.option("--append", is_flag=True, help="Add rows to a CSV file with the same columns."),
+        click.option("--fields", metavar="A,B", help="Only these fields of the CSV file."),
+        click.option("--list-fields", is_flag=True, help="List the fields of the CSV file."),
+    ]
+    return _with(command, options)
+
+
+def _serving_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of Prometheus, the page and GPUs."""
+    import click
+
+    options = [
+        click.option(
+            "--prometheus",
+            is_flag=False,
+            flag_value=STDOUT,
+            metavar="[FILE]",
+            help="Print Prometheus' text once, or replace FILE at each sample.",
+        ),
+        click.option(
+            "--serve",
+            is_flag=False,
+            flag_value="0",
+            metavar="[PORT]",
+            help="Show a page in the browser. Default: a free port.",
+        ),
+        click.option(
+            "--address", metavar="ADDR", default="127.0.0.1", help="Address of the page. Default: 127.0.0.1."
+        ),
+        click.option(
+            "--keep/--no-keep",
+            default=None,
+            help="Whether the page stays after the program has ended. Default: in a terminal.",
+        ),
+        click.option("--holders", is_flag=True, help="List the processes that have a GPU open."),
+    ]
+    return _with(command, options)
+
+
+def _with(command: Callable[..., None], options: Sequence[Callable[..., Any]]) -> Callable[..., None]:
+    """Return a command with options, which its help lists in their order."""
+    for option in reversed(options):
+        command = option(command)
+    return command

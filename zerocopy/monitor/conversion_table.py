@@ -103,7 +103,7 @@ def _cells(rows: Sequence[ConversionRow]) -> tuple[list[str], list[list[str]]]:
     table = []
     for row in rows:
         place = f"{_short_path(row.file)}:{row.line} {row.function}" if row.file else "(other call sites)"
-        pair = f"{_short_type(row.source)} -> {row.target}" if row.source else "(all others)"
+        pair = f"{row.source} -> {row.target}" if row.source else "(all others)"
         calls = f"{row.calls:,}" + (" refused" if row.refused_calls == row.calls else "")
         seconds = "" if row.seconds is None else format_seconds(row.seconds)
         counts = [calls, format_bytes(row.aliased_bytes), format_bytes(row.copied_bytes), seconds]
@@ -116,12 +116,6 @@ def _short_path(file: str) -> str:
     """Return the last two parts of a path, or the path from the working directory if that is shorter."""
     parts = file.replace(os.sep, "/").split("/")
     return file if len(parts) <= 2 else "/".join(parts[-2:])
-
-
-def _short_type(name: str) -> str:
-    """Return the first and the last part of a type's name: ``torch.Tensor`` for longer ones too."""
-    parts = name.split(".")
-    return name if len(parts) <= 2 else f"{parts[0]}.{parts[-1]}"
 
 
 def _divided(room: int, columns: list[list[str]]) -> list[int]:

@@ -6,11 +6,10 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import zerocopy
+from zerocopy.cli.monitor.options import Options
+from zerocopy.cli.monitor.outputs import open_outputs, served
 from zerocopy.cli.monitor.watching import Output, Wait, terminated_as_exit, until_process_ends, watch
 from zerocopy.errors import ZeroCopyError
 from zerocopy.monitor.observer import Observer
@@ -34,64 +33,6 @@ class ProcessGoneError(ZeroCopyError, ProcessLookupError):
     """
 
     code = "process-gone"
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The options of the command."""
-
-    every: float = 1.0
-    count: int | None = None
-    pid: int | None = None
-    directory: str | None = None
-    once: bool = False
-    as_json: bool = False
-    csv_path: str | None = None
-    append: bool = False
-    fields: str | None = None
-    list_fields: bool = False
-    prometheus: str | None = None
-    serve: int | None = None
-    address: str = "127.0.0.1"
-    keep: bool | None = None
-    holders: bool = False
-    program: tuple[str, ...] = ()
-
-    def problem(self) -> str:
-        """Return why the options contradict each other; "" if they do not."""
-        single = [
-            name
-            for name, given in (
-                ("--once", self.once),
-                ("--holders", self.holders),
-                ("--list-fields", self.list_fields),
-                ("--prometheus without a file", self.prometheus == "-"),
-            )
-            if given
-        ]
-        outputs = [
-            name
-            for name, given in (
-                ("--csv", self.csv_path),
-                ("--serve", self.serve is not None),
-                ("--prometheus FILE", self.prometheus not in (None, "-")),
-                ("a program", self.program),
-            )
-            if given
-        ]
-        if single and len(single + outputs) > 1:
-            return f"{single[0]} prints once and ends; it cannot be combined with {(single[1:] + outputs)[0]}"
-        if self.as_json and not (self.once or self.holders):
-            return "--json needs --once or --holders"
-        if (self.append or self.fields is not None) and self.csv_path is None:
-            return "--append and --fields need --csv FILE"
-        if self.program and self.csv_path == "-":
-            return "the rows of --csv - would mix with the output of the program: pass a file"
-        if self.program and self.pid is not None:
-            return "--pid cannot be combined with a program: the program and its descendants are shown"
-        if self.keep is not None and not (self.program and self.serve is not None):
-            return "--keep and --no-keep need --serve and a program"
-        return ""
 
 
 def run(options: Options) -> int:
@@ -130,39 +71,6 @@ def _find(options: Options) -> FileName:
         fix = "pass the ID of a process that runs, such as one of `zerocopy monitor --once`"
         raise ProcessGoneError(f"--pid {pid}", "no process has this ID, and none has left a record", fix)
     return FileName(pid, -1 if ticks is None else ticks)
-
-
-@contextlib.contextmanager
-def open_outputs(options: Options) -> Iterator[list[Output]]:
-    """Open the files that samples are written to."""
-    outputs: list[Output] = []
-    try:
-        if options.csv_path is not None:
-            from zerocopy.monitor.csv_fields import select
-            from zerocopy.monitor.csv_file import CsvFile
-
-            outputs.append(CsvFile(options.csv_path, select(options.fields), options.append))
-        if options.prometheus not in (None, "-"):
-            from zerocopy.monitor.prometheus_file import PrometheusFile
-
-            outputs.append(PrometheusFile(str(options.prometheus)))
-        yield outputs
-    finally:
-        for output in outputs:
-            output.close()
-
-
-@contextlib.contextmanager
-def served(observer: Observer, options: Options) -> Iterator[Any]:
-    """Serve the page, and print its address; yields None without ``--serve``."""
-    if options.serve is None:
-        yield None
-        return
-    from zerocopy.monitor.web.server import serve
-
-    with serve(observer, port=options.serve, address=options.address, every=options.every) as server:
-        print(f"zerocopy monitor: {server.url}", file=sys.stderr, flush=True)
-        yield server
 
 
 def _write(observer: Observer, outputs: list[Output], options: Options, wait: Wait) -> int:

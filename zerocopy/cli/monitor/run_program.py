@@ -8,9 +8,10 @@ import time
 
 from rich.text import Text
 
+from zerocopy.cli.monitor.options import Options
+from zerocopy.cli.monitor.outputs import open_outputs, served
 from zerocopy.cli.monitor.private_directory import private_directory
 from zerocopy.cli.monitor.program import Program
-from zerocopy.cli.monitor.run import Options, open_outputs, served
 from zerocopy.cli.monitor.view import final_report
 from zerocopy.cli.monitor.watching import watch
 from zerocopy.monitor.observer import Observer

@@ -54,7 +54,7 @@ def final_report(sample: Sample, width: int, title: str) -> list[Text]:
     """Return the lines that are printed after a program has ended."""
     lines = [Text(title, "bold")]
     if not sample["processes"]:
-        lines.append(Text("  No process of it imported zerocopy, so nothing was recorded."))
+        lines.append(Text("  No process of the program imported zerocopy, so nothing was recorded."))
         return lines
     lines += conversion_lines(sample, None, width)
     pools = [record for record in sample["processes"] if record["pool"]["kind"]]

@@ -76,7 +76,7 @@ class Chart(NamedTuple):
     stacked : bool
         Whether the figures are parts of a sum, and shown as areas.
     absent : str
-        Text instead of the chart while there are no labels.
+        Text instead of the chart while there are no labels; "" shows nothing, not even the title.
     """
 
     title: str
@@ -154,7 +154,7 @@ class ChartView:
     def _text(self, values: Values) -> str:
         title = f"<h2>{escape(self._chart.title)}</h2>"
         if not self._labels:
-            return f"{title}<p>{escape(self._chart.absent)}</p>"
+            return f"{title}<p>{escape(self._chart.absent)}</p>" if self._chart.absent else ""
         marks = [
             f'<span><i style="background:{COLORS[number % len(COLORS)]}"></i>{escape(label)} '
             f"<b>{escape(show(values.get(label), self._chart.unit))}</b></span>"

@@ -30,13 +30,18 @@ class Page(NamedTuple):
     parts: tuple[Part, ...]
 
 
+def _if_any(part: Any) -> Any:
+    """Return a chart or a table that shows nothing, its title included, if there is nothing to show."""
+    return part._replace(absent="")
+
+
 PAGES = (
     Page(
         "", "Overview",
-        (ours.STATE, ours.TOTALS, ours.BYTES, ours.WORST_SITES, gpu.NO_GPU, gpu.DEVICES, gpu.MEMORY_SPLIT,
-         gpu.CPU, gpu.MACHINE_MEMORY, ours.FRAMEWORKS, ours.LOADERS),
+        (ours.STATE, ours.TOTALS, ours.BYTES, ours.WORST_SITES, gpu.NO_GPU, _if_any(gpu.DEVICES),
+         _if_any(gpu.MEMORY_SPLIT), gpu.CPU, gpu.MACHINE_MEMORY, ours.FRAMEWORKS, ours.LOADERS),
     ),
-    Page("conversions", "Conversions", (ours.STATE, ours.TOTALS, ours.BYTES, ours.CALLS, ours.SITES)),
+    Page("conversions", "Conversions", (ours.STATE, ours.TOTALS, ours.BYTES, ours.SITES, ours.CALLS)),
     Page("pool", "Pool", (ours.STATE, ours.FRAMEWORKS, ours.HOST_MODES, ours.POOLS, ours.ATTACHED)),
     Page("processes", "Processes", (ours.STATE, ours.PROCESSES, ours.RESIDENT)),
     Page("loader", "Loader", (ours.STATE, ours.LOADERS, ours.DEPTH)),

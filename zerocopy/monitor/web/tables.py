@@ -56,7 +56,7 @@ class Table(NamedTuple):
     rows : callable
         ``rows(moment)`` returns the rows. A row of one cell is a note on the row above it.
     absent : str
-        Text instead of the table if there are no rows.
+        Text instead of the table if there are no rows; "" shows nothing, not even the title.
     """
 
     title: str
@@ -91,7 +91,7 @@ class TableView:
         title = f"<h2>{escape(self._table.title)}</h2>" if self._table.title else ""
         rows = self._table.rows(moment)
         if not rows:
-            return f"{title}<p>{escape(self._table.absent)}</p>"
+            return f"{title}<p>{escape(self._table.absent)}</p>" if self._table.absent else ""
         heads = [
             (head.removeprefix("#"), "number" if head.startswith("#") else "") for head in self._table.heads
         ]
