@@ -54,7 +54,7 @@ def audit_command() -> click.Command:
     ) -> None:
         """Run PROGRAM with ARGS, and name the lines whose copies zerocopy.convert avoids.
 
-        Calls of the frameworks, such as torch.tensor(array), are compared with zerocopy.convert while the
+        Calls of the frameworks, such as numpy.array(x), are compared with zerocopy.convert while the
         program runs. The report follows on standard error. The exit code is that of the program.
         """
         from zerocopy.cli import run_program
