@@ -360,7 +360,6 @@ def test_interpreter_ends_with_an_iterator_alive(run_python, options: str) -> No
 
 SIGNALS = """
 import os, signal, sys, threading, time
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in background processes
 sys.path.insert(0, "tests")
 from helpers.loader_cases import Groups, Tables, loader_of, ids
 names = lambda: [thread.name for thread in threading.enumerate() if thread.name == "zerocopy-loader"]
