@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 
-# A shell without job control ignores SIGINT in background processes, and programs inherit that. Tests of
-# interrupts need it in the programs that they start.
+# A shell without job control ignores SIGINT in background processes, nohup ignores SIGHUP, and programs inherit
+# that. Tests of signals need them in the programs that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Set before TensorFlow is imported: it logs at import and allocates all memory of a GPU.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -45,7 +45,7 @@ class ProgramError(ZeroCopyError, LookupError):
 
 
 def command_of(arguments: Sequence[str]) -> list[str]:
-    """Return the command line: Python's for a script, ``-m`` or ``-c``, else a command, such as a launcher."""
+    """Return the command line: Python's for a script, ``-m`` or ``-c``, otherwise a command."""
     first = arguments[0]
     if first.startswith("-") or (os.path.exists(first) and not _is_binary(first)):
         return [sys.executable, *arguments]
