@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-# A shell without job control ignores SIGINT in background processes, nohup ignores SIGHUP, and programs inherit
-# that. Tests of signals need them in the programs that they start.
+# A shell without job control ignores SIGINT in background processes, nohup ignores SIGHUP, and programs
+# inherit that. Tests of signals need them in the programs that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
