@@ -26,7 +26,7 @@ def body(data: dict[str, Any]) -> list[str]:
     cases = [read_case(case) for case in data["sections"]["monitor/overhead"]]
     rows = [_row(case) for case in cases]
     heads = ["conversion", OFF, STOPPED, *LIMITS]
-    return [_UNITS, f"## Goals\n\n{goals(data)}\n", f"## Calls\n\n{table(heads, rows)}\n"]
+    return [_UNITS, goals(data), f"## Calls\n\n{table(heads, rows)}\n"]
 
 
 def _row(case: Case) -> list[str]:
