@@ -16,6 +16,7 @@ pytest.importorskip("bokeh")
 from zerocopy.errors import ZeroCopyError
 from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.web.access import HEADERS
+from zerocopy.monitor.web.feed import Feed
 from zerocopy.monitor.web.pages import PAGES
 from zerocopy.monitor.web.server import ServeError, Server, serve
 
@@ -187,3 +188,18 @@ def test_the_feed_is_read_once_for_all_pages() -> None:
         for page in PAGES[:4]:
             get(made, prefix(made) + page.path)
     assert len(observer.history) == 1
+
+
+def test_only_the_newest_moment_has_call_sites() -> None:
+    observer = ChangingObserver()
+    feed = Feed(observer, every=1.0, keep=5.0)
+    for _ in range(20):
+        feed.read()
+    moments = list(feed.since(0))
+    assert [moment.number for moment in moments] == [16, 17, 18, 19, 20]
+    sites = [len(moment.sample["processes"][0]["conversions"]) for moment in moments]
+    assert sites == [1, 1, 1, 1, 3]
+    calls = [sum(row["calls"] for row in m.sample["processes"][0]["conversions"]) for m in moments]
+    assert calls == list(range(calls[0], calls[0] + 5))
+    assert feed.newest is not None
+    assert list(feed.since(19)) == [feed.newest]

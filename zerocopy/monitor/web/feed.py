@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.sample import Sample
+from zerocopy.monitor.totals import summarized
 
 
 class Source(Protocol):
@@ -29,7 +30,11 @@ class Moment(NamedTuple):
 
 
 class Feed:
-    """The moments of the last `keep` seconds, oldest first."""
+    """The moments of the last `keep` seconds, oldest first.
+
+    Those before the newest have one row of conversions for each process, the sums, so that the size does not
+    grow with the number of call sites.
+    """
 
     def __init__(self, source: Source, every: float, keep: float = 300.0) -> None:
         self._source = source
@@ -40,6 +45,10 @@ class Feed:
         """Read one sample. One thread at a time may call it."""
         sample = self._source.read()
         self._number += 1
+        if self._moments:
+            last = self._moments[-1]
+            records = [summarized(record) for record in last.sample["processes"]]
+            self._moments[-1] = last._replace(sample={**last.sample, "processes": records})
         self._moments.append(Moment(self._number, sample, self._source.rates()))
 
     @property
