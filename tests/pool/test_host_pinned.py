@@ -357,3 +357,15 @@ def test_fork_while_thread_is_in_pool(run_python):
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """)
     assert completed.stdout == "0\n", completed.stderr
+
+
+def test_trim_while_the_largest_size_is_in_use(pool):
+    large, small = pool.empty(1 << 20, "u1"), pool.empty(1 << 12, "u1")
+    del large, small
+    kept = pool.kept
+    again = pool.empty(1 << 20, "u1")  # leaves no block of the largest size
+    assert 0 < pool.trim() < kept
+    assert pool.kept == 0
+    again.fill(1)
+    del again
+    assert pool.trim() > 0

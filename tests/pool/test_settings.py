@@ -253,7 +253,7 @@ def test_rmm_is_asked_for_an_exportable_pool(ipc: bool) -> None:
     calls = []
     asked = {"initial": 5, "ipc": ipc}
     fake = type("mr", (), {"CudaAsyncMemoryResource": lambda *a, **k: calls.append((a, k))})
-    rmm_chain._base(fake, Settings.read("rmm:async", **asked), None, None)
+    rmm_chain._base(fake, Settings.read("rmm:async", **asked), None, None, None)
     assert calls == [((5, None), {"enable_ipc": ipc})]
     mr = pytest.importorskip("rmm.mr")
     assert "enable_ipc" in mr.CudaAsyncMemoryResource.__doc__

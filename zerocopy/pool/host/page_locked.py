@@ -302,12 +302,9 @@ class PinnedPool:
     def _drop(self, limit: int = 0) -> int:
         """Free kept blocks, the largest first, until at most `limit` bytes are kept; return the bytes."""
         dropped, kept = 0, sum(size * len(blocks) for size, blocks in self._free.items())
-        while self._free and kept > limit:
-            size = max(self._free)
-            ptr = self._free[size].pop()
-            if not self._free[size]:
-                del self._free[size]
-            self._source.free(ptr, size)
+        while kept > limit:
+            size = max(size for size, blocks in self._free.items() if blocks)
+            self._source.free(self._free[size].pop(), size)
             self._held -= size
             kept -= size
             dropped += size
