@@ -102,7 +102,7 @@ def _cells(rows: Sequence[ConversionRow]) -> tuple[list[str], list[list[str]]]:
     titles = ["call site", "conversion", "calls", "aliased", "copied", "time"]
     table = []
     for row in rows:
-        place = f"{_short_path(row.file)}:{row.line} {row.function}" if row.file else "(other call sites)"
+        place = f"{short_path(row.file)}:{row.line} {row.function}" if row.file else "(other call sites)"
         pair = f"{row.source} -> {row.target}" if row.source else "(all others)"
         calls = f"{row.calls:,}" + (" refused" if row.refused_calls == row.calls else "")
         seconds = "" if row.seconds is None else format_seconds(row.seconds)
@@ -112,7 +112,7 @@ def _cells(rows: Sequence[ConversionRow]) -> tuple[list[str], list[list[str]]]:
     return [titles[i] for i in kept], [[cells[i] for i in kept] for cells in table]
 
 
-def _short_path(file: str) -> str:
+def short_path(file: str) -> str:
     """Return the last two parts of a path, or the path from the working directory if that is shorter."""
     parts = file.replace(os.sep, "/").split("/")
     return file if len(parts) <= 2 else "/".join(parts[-2:])

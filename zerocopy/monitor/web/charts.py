@@ -5,44 +5,45 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from html import escape
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from bokeh.layouts import column
 from bokeh.models import (
     AdaptiveTicker,
     ColumnDataSource,
+    CustomJSTickFormatter,
+    DataRange1d,
     InlineStyleSheet,
-    NumeralTickFormatter,
     Range1d,
 )
 from bokeh.models.widgets import Div
 from bokeh.plotting import figure
 
+from zerocopy.monitor.units import format_bytes
 from zerocopy.monitor.web.feed import Moment
-from zerocopy.pool.sizes import show_size
+from zerocopy.monitor.web.look import STYLE
 
 #: The colours of Okabe and Ito, which people with colour blindness can distinguish, on light and dark pages.
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a7f00", "#7f7f7f")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a7f00")
+GRAY = "#8c959f"
 TEXT = {"light": "#24292f", "dark": "#d0d7de"}
+#: Lines or areas of one chart: a machine can have 144 NVLinks, or hundreds of processes.
+MOST_LABELS = 20
 
 Unit = Literal["bytes", "bytes/s", "percent", "count", "MHz", "W", "°C"]
 Values = Mapping[str, float | None]
 
-_FORMATS = {"bytes": "0 ib", "bytes/s": "0 ib", "percent": "0", "count": "0.[0]a"}
-_STYLE = """
-.legend { display: flex; flex-wrap: wrap; gap: 2px 14px; font: 13px system-ui, sans-serif; color: #24292f }
-.legend b { font-weight: 600 }
-.legend i { display: inline-block; width: 10px; height: 10px; margin-right: 5px; border-radius: 2px }
-h2 { font: 600 15px system-ui, sans-serif; margin: 10px 0 4px }
-p { font: 14px system-ui, sans-serif; margin: 4px 0 }
-:host { color: #24292f }
-@media (prefers-color-scheme: dark) { :host, .legend { color: #d0d7de } }
+# Bokeh's own formatters have neither units of 1024 with a space nor the time zone of the browser.
+_TICK = """
+const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+if (!unit.startsWith("bytes")) return `${tick.toLocaleString("en")} ${unit}`.trim();
+let value = tick, power = 0;
+while (value >= 1024 && power < 4) { value /= 1024; power++ }
+return `${+value.toFixed(1)} ${units[power]}${unit.slice(5)}`;
 """
-
-
-def style() -> InlineStyleSheet:
-    """Return the style of text between charts; each Bokeh element has a document of its own."""
-    return InlineStyleSheet(css=_STYLE)
+_TIME = "return new Date(tick).toLocaleTimeString([], {hourCycle: 'h23'})"
+_SUFFIXES = {"percent": "%", "count": ""}
 
 
 def show(value: float | None, unit: Unit) -> str:
@@ -50,18 +51,15 @@ def show(value: float | None, unit: Unit) -> str:
 
     Examples
     --------
-    >>> show(1536, "bytes/s"), show(None, "percent"), show(41, "percent")
-    ('1.5 KiB/s', 'N/A', '41 %')
+    >>> show(1536, "bytes/s"), show(None, "percent"), show(41, "percent"), show(0.25, "count")
+    ('1.5 KiB/s', 'N/A', '41 %', '0.2')
     """
     if value is None or math.isnan(value):
         return "N/A"
     if unit in ("bytes", "bytes/s"):
-        return show_size(round(value)) + unit[5:]
-    return (
-        f"{value:,.0f} {unit}"
-        if unit not in ("percent", "count")
-        else f"{value:,.0f}{' %' * (unit == 'percent')}"
-    )
+        return format_bytes(round(value)) + unit[5:]
+    text = f"{value:,.1f}" if 0 < value < 10 and value != int(value) else f"{value:,.0f}"
+    return f"{text} {_SUFFIXES.get(unit, unit)}".rstrip()
 
 
 class Chart(NamedTuple):
@@ -77,6 +75,8 @@ class Chart(NamedTuple):
         Whether the figures are parts of a sum, and shown as areas.
     absent : str
         Text instead of the chart while there are no labels; "" shows nothing, not even the title.
+    colors : mapping
+        Colours of some labels; the others get those of `COLORS`, in order.
     """
 
     title: str
@@ -84,6 +84,7 @@ class Chart(NamedTuple):
     unit: Unit
     stacked: bool = False
     absent: str = "nothing to show yet"
+    colors: Mapping[str, str] = MappingProxyType({})
 
 
 class ChartView:
@@ -92,10 +93,14 @@ class ChartView:
     def __init__(self, chart: Chart) -> None:
         self._chart = chart
         self._labels: tuple[str, ...] = ()
+        self._hidden = 0
         self._source = ColumnDataSource()
         self._figure: Any = None
         self._theme = "light"
-        self._head = Div(stylesheets=[style()], sizing_mode="stretch_width")
+        # File names may contain TeX, for which Bokeh would load MathJax.
+        self._head = Div(
+            stylesheets=[InlineStyleSheet(css=STYLE)], sizing_mode="stretch_width", disable_math=True
+        )
         self.model = column(self._head, sizing_mode="stretch_width", min_width=280)
         self._moments: list[tuple[float, Values]] = []
 
@@ -106,6 +111,8 @@ class ChartView:
             return
         self._moments = [*self._moments, *new][-keep:]
         labels = tuple(dict.fromkeys(label for _, values in self._moments for label in values))
+        self._hidden = len(labels[MOST_LABELS:])
+        labels = labels[:MOST_LABELS]
         if labels != self._labels:
             self._labels = labels
             self._rebuild()
@@ -139,39 +146,58 @@ class ChartView:
                 tools="",
                 sizing_mode="stretch_width",
             )
-            _draw(self._figure, self._source, len(self._labels), chart.stacked)
-            if chart.unit == "percent":
-                self._figure.y_range = Range1d(start=0, end=100)
-            else:
-                self._figure.y_range.start = 0
-            if chart.unit in ("bytes", "bytes/s"):
-                self._figure.yaxis.ticker = AdaptiveTicker(base=1024, mantissas=[2**k for k in range(10)])
-            if chart.unit in _FORMATS:
-                self._figure.yaxis.formatter = NumeralTickFormatter(format=_FORMATS[chart.unit])
+            _draw(self._figure, self._source, self._colors(), chart.stacked)
+            _set_axes(self._figure, chart.unit)
             _color(self._figure, TEXT[self._theme])
         self.model.children = [self._head, *([self._figure] if self._figure is not None else [])]
+
+    def _colors(self) -> list[str]:
+        """Return the colour of each label."""
+        fixed = self._chart.colors
+        others = iter([COLORS[number % len(COLORS)] for number in range(MOST_LABELS)])
+        return [fixed[label] if label in fixed else next(others) for label in self._labels]
 
     def _text(self, values: Values) -> str:
         title = f"<h2>{escape(self._chart.title)}</h2>"
         if not self._labels:
             return f"{title}<p>{escape(self._chart.absent)}</p>" if self._chart.absent else ""
         marks = [
-            f'<span><i style="background:{COLORS[number % len(COLORS)]}"></i>{escape(label)} '
+            f'<span><i style="background:{color}"></i>{escape(label)} '
             f"<b>{escape(show(values.get(label), self._chart.unit))}</b></span>"
-            for number, label in enumerate(self._labels)
+            for color, label in zip(self._colors(), self._labels, strict=True)
         ]
+        if self._hidden:
+            marks.append(f"<span>and {self._hidden} more, which are not drawn</span>")
         return f'{title}<div class="legend">{"".join(marks)}</div>'
 
 
-def _draw(made: Any, source: ColumnDataSource, count: int, stacked: bool) -> None:
+def _draw(made: Any, source: ColumnDataSource, colors: list[str], stacked: bool) -> None:
     """Draw lines, or areas on top of each other."""
-    colors = [COLORS[number % len(COLORS)] for number in range(count)]
-    names = [f"y{number}" for number in range(count)]
+    names = [f"y{number}" for number in range(len(colors))]
     if stacked:
         made.varea_stack(names, x="time", source=source, color=colors, fill_alpha=0.75)
         return
     for name, color in zip(names, colors, strict=True):
         made.line("time", name, source=source, color=color, line_width=2)
+
+
+def _set_axes(made: Any, unit: Unit) -> None:
+    """Set ranges, so that charts below each other have equal times, and the texts of the ticks."""
+    made.min_border_left, made.min_border_right = 78, 24
+    made.x_range = DataRange1d(range_padding=0.02, default_span=60_000)
+    made.xaxis.formatter = CustomJSTickFormatter(code=_TIME)
+    made.xaxis.ticker.desired_num_ticks = 4
+    made.yaxis.formatter = CustomJSTickFormatter(args={"unit": _SUFFIXES.get(unit, unit)}, code=_TICK)
+    if unit == "percent":
+        made.y_range = Range1d(start=0, end=100)
+        return
+    # The span is that of a chart whose values are all 0.
+    made.y_range = DataRange1d(start=0, default_span=2048 if unit.startswith("bytes") else 8)
+    made.yaxis.ticker.desired_num_ticks = 4
+    if unit.startswith("bytes"):
+        made.yaxis.ticker = AdaptiveTicker(
+            base=1024, mantissas=[2**k for k in range(10)], min_interval=1, desired_num_ticks=4
+        )
 
 
 def _color(made: Any, text: str) -> None:

@@ -30,26 +30,29 @@ class Moment(NamedTuple):
 
 
 class Feed:
-    """The moments of the last `keep` seconds, oldest first.
+    """The moments of the last `keep` seconds, oldest first; all but the newest without call sites.
 
-    Those before the newest have one row of conversions for each process, the sums, so that the size does not
-    grow with the number of call sites.
+    Attributes
+    ----------
+    most : int
+        Number of moments that are kept at most.
     """
 
     def __init__(self, source: Source, every: float, keep: float = 300.0) -> None:
         self._source = source
-        self._moments: deque[Moment] = deque(maxlen=max(2, round(keep / every)))
+        self.most = max(2, round(keep / every))
+        self._moments: deque[Moment] = deque(maxlen=self.most)
         self._number = 0
 
     def read(self) -> None:
         """Read one sample. One thread at a time may call it."""
         sample = self._source.read()
         self._number += 1
-        if self._moments:
-            last = self._moments[-1]
-            records = [summarized(record) for record in last.sample["processes"]]
-            self._moments[-1] = last._replace(sample={**last.sample, "processes": records})
         self._moments.append(Moment(self._number, sample, self._source.rates()))
+        if self._number > 1:
+            last = self._moments[-2]
+            processes = [summarized(record) for record in last.sample["processes"]]
+            self._moments[-2] = last._replace(sample={**last.sample, "processes": processes})
 
     @property
     def newest(self) -> Moment | None:

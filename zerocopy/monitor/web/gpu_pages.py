@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from zerocopy.monitor.memory_split import memory_split
 from zerocopy.monitor.sample import Card
-from zerocopy.monitor.web.charts import Chart, Values, show
+from zerocopy.monitor.web.charts import GRAY, Chart, Values, show
 from zerocopy.monitor.web.feed import Moment
 from zerocopy.monitor.web.tables import Cell, Row, Table, Text
 
@@ -59,15 +59,22 @@ PCIE_SENT = Chart(
 _PARTS = ("pool_in_use", "pool_free", "process_outside_pool", "other_processes", "free")
 
 
+#: Memory whose holder is unknown, and memory that the driver keeps for itself.
+_REST = "not divided"
+
+
 def _split(moment: Moment) -> Values:
     """Return the parts of the memory, summed over the GPUs in which they are known."""
     sums: dict[str, float | None] = {}
     for card in _cards(moment):
+        total = card["memory_total"]
+        if total is None:
+            continue
         split = memory_split(card, moment.sample["processes"], moment.sample["cards"])
-        for name in _PARTS:
-            value, label = getattr(split, name), name.replace("_", " ")
-            if value is not None:
-                sums[label] = (sums.get(label) or 0) + value
+        known = [(name.replace("_", " "), getattr(split, name)) for name in _PARTS]
+        rest = total - sum(value or 0 for _, value in known)
+        for label, value in (*known, (_REST, max(rest, 0))):
+            sums[label] = value if sums.get(label) is None else (sums[label] or 0) + (value or 0)
     return sums
 
 
@@ -81,7 +88,10 @@ def _split_rows(moment: Moment) -> list[Row]:
     return rows
 
 
-MEMORY_SPLIT = Chart("GPU memory by holder", _split, "bytes", stacked=True, absent=_UNREAD)
+MEMORY_SPLIT = Chart(
+    "GPU memory by holder", _split, "bytes", stacked=True, absent=_UNREAD,
+    colors={"free": "#d0d7de80", _REST: GRAY},
+)  # fmt: skip
 MEMORY_PARTS = Table(
     "Memory of each GPU", ("GPU", *(f"#{name.replace('_', ' ')}" for name in _PARTS)), _split_rows, _UNREAD
 )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from bokeh.application import Application
 from bokeh.application.handlers.function import FunctionHandler
 from bokeh.layouts import column
-from bokeh.models import CustomJS
+from bokeh.models import CustomJS, InlineStyleSheet
 from bokeh.models.widgets import TextInput
 from jinja2 import Template
 from tornado.web import RequestHandler
@@ -57,6 +57,13 @@ PAGES = (
     Page("machine-resources", "Machine resources", (gpu.CPU, gpu.MACHINE_MEMORY, gpu.DISK, gpu.NETWORK)),
 )  # fmt: skip
 
+# Charts lie next to each other where there is room; tables have all columns.
+_GRID = """:host {
+  display: grid !important; gap: 6px 24px !important;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr));
+}"""
+_WIDE = ":host { grid-column: 1 / -1 }"
+
 # The browser reports its colours once, and when the user changes them.
 _REPORT_THEME = """
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -64,7 +71,6 @@ const report = () => { theme.value = dark.matches ? "dark" : "light" };
 dark.addEventListener("change", report);
 report();
 """
-_MOST_MOMENTS = 1500
 
 
 def applications(feed: Feed, every: float) -> dict[str, Application]:
@@ -78,12 +84,16 @@ def applications(feed: Feed, every: float) -> dict[str, Application]:
 def _open(document: Any, page: Page, feed: Feed, every: float) -> None:
     """Fill the document of one open page, and update it while it is open."""
     views = [_view(part) for part in page.parts]
+    for view in views:
+        if not isinstance(view, ChartView):
+            view.model.stylesheets = [*view.model.stylesheets, InlineStyleSheet(css=_WIDE)]
     theme = TextInput(value="light", visible=False, name="theme")
     document.title = f"{page.title} - zerocopy monitor"
     document.template = Template(PAGE)
     document.template_variables.update(heading=page.title, page=page.path, pages=PAGES)
+    models = [view.model for view in views]
     document.add_root(
-        column(*(view.model for view in views), theme, sizing_mode="stretch_width", name="page")
+        column(*models, theme, sizing_mode="stretch_width", stylesheets=[InlineStyleSheet(css=_GRID)])
     )
 
     def set_theme(attribute: str, old: Any, new: Any) -> None:
@@ -100,7 +110,7 @@ def _open(document: Any, page: Page, feed: Feed, every: float) -> None:
         if moments:
             shown = moments[-1].number
             for view in views:
-                view.update(moments, _MOST_MOMENTS)
+                view.update(moments, feed.most)
 
     update()
     document.add_periodic_callback(update, max(100, round(every * 1000)))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import PurePath
 from typing import Any
 
+from zerocopy.monitor.conversion_table import short_path
 from zerocopy.monitor.sample import ProcessRecord
-from zerocopy.monitor.web.charts import Chart, Values, show
+from zerocopy.monitor.units import format_seconds
+from zerocopy.monitor.web.charts import COLORS, Chart, Values, show
 from zerocopy.monitor.web.feed import Moment
 from zerocopy.monitor.web.tables import Cell, Row, Table, Text
 
@@ -56,7 +57,11 @@ def _calls(moment: Moment) -> Values:
 
 
 _SOON = "after the second sample of a monitored process"
-BYTES = Chart("Conversions: bytes per second", _rates, "bytes/s", absent=_SOON)
+_ALIASED, _COPIED = COLORS[0], COLORS[1]
+BYTES = Chart(
+    "Conversions: bytes per second", _rates, "bytes/s", absent=_SOON,
+    colors={"aliased": _ALIASED, "copied": _COPIED},
+)  # fmt: skip
 CALLS = Chart("Conversions: calls per second", _calls, "count", absent=_SOON)
 
 
@@ -73,7 +78,7 @@ def _totals(moment: Moment) -> list[str]:
         show(_sum(moment, "copied_bytes"), "bytes"),
     )
     sums = f"{calls:,} calls, {aliased} aliased, {copied} copied, {refused:,} refused"
-    return [f"Since the processes began: {sums}."]
+    return [f"Since recording began: {sums}."]
 
 
 TOTALS = Text("", _totals)
@@ -82,14 +87,7 @@ TOTALS = Text("", _totals)
 def _sites(most: int) -> Callable[[Moment], list[Row]]:
     def rows(moment: Moment) -> list[Row]:
         sites = [row for record in _records(moment) for row in record["conversions"]]
-        sites.sort(
-            key=lambda row: (
-                -row["copied_bytes"],
-                -row["refused_calls"],
-                -row["aliased_bytes"],
-                -row["calls"],
-            )
-        )
+        sites.sort(key=_worst_first)
         return [line for row in sites[:most] for line in _site(row)]
 
     return rows
@@ -101,7 +99,7 @@ def _worst_first(row: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _site(row: Mapping[str, Any]) -> Iterator[Row]:
     """Yield the row of a call site, and a note with the reason and what to change."""
-    place = f"{PurePath(row['file']).name}:{row['line']}" if row["file"] else "other call sites"
+    place = f"{short_path(row['file'])}:{row['line']}" if row["file"] else "other call sites"
     pair = f"{row['source']} -> {row['target']}" if row["source"] else ""
     yield [
         Cell(place, "code"),
@@ -111,7 +109,7 @@ def _site(row: Mapping[str, Any]) -> Iterator[Row]:
         show(row["aliased_bytes"], "bytes"),
         Cell(show(row["copied_bytes"], "bytes"), "bad" if row["copied_bytes"] else ""),
         Cell(f"{row['refused_calls']:,}", "bad" if row["refused_calls"] else ""),
-        "" if row["seconds"] is None else f"{row['seconds']:.3g} s",
+        "" if row["seconds"] is None else format_seconds(row["seconds"]),
     ]
     if row["why"]:
         fix = f" Fix: {row['fix']}" if row["fix"] else ""
@@ -239,8 +237,8 @@ def _loaders(moment: Moment) -> list[Row]:
             f"{each['rows']:,}",
             show(each["bytes"], "bytes"),
             f"{each['depth']} of {each['limit']}",
-            f"{each['reader_wait']:.3g} s",
-            f"{each['consumer_wait']:.3g} s",
+            format_seconds(each["reader_wait"]),
+            format_seconds(each["consumer_wait"]),
             each["bottleneck"],
         ]
         for record in _records(moment)

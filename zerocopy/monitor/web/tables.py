@@ -10,29 +10,7 @@ from bokeh.models import InlineStyleSheet
 from bokeh.models.widgets import Div
 
 from zerocopy.monitor.web.feed import Moment
-
-_STYLE = """
-:host { color: #24292f }
-p, table { font: 14px system-ui, sans-serif }
-h2 { font: 600 15px system-ui, sans-serif; margin: 10px 0 4px }
-p { margin: 4px 0; overflow-wrap: anywhere }
-table { border-collapse: collapse; width: 100% }
-th, td { text-align: left; vertical-align: top; padding: 3px 12px 3px 0; overflow-wrap: anywhere }
-th { font-weight: 600; border-bottom: 1px solid #80808080; overflow-wrap: normal }
-td.number, th.number { text-align: right; white-space: nowrap }
-tr.note td { padding: 0 0 8px 12px; border-bottom: 1px solid #80808040 }
-code { font-family: ui-monospace, monospace; font-size: 13px }
-.bad { color: #b35900; font-weight: 600 }
-@media (prefers-color-scheme: dark) { :host { color: #d0d7de } .bad { color: #ffa657 } }
-@media (max-width: 640px) {
-  thead { display: none }
-  table, tbody, tr, td { display: block }
-  td.number { text-align: left }
-  td[data-title]::before { content: attr(data-title) ": "; opacity: 0.75 }
-  td:empty { display: none }
-  tr { padding: 4px 0 }
-}
-"""
+from zerocopy.monitor.web.look import STYLE
 
 
 class Cell(NamedTuple):
@@ -75,7 +53,10 @@ class TableView:
     def __init__(self, table: Table) -> None:
         self._table = table
         self.model = Div(
-            stylesheets=[InlineStyleSheet(css=_STYLE)], sizing_mode="stretch_width", min_width=280, text=""
+            stylesheets=[InlineStyleSheet(css=STYLE)],
+            sizing_mode="stretch_width",
+            min_width=280,
+            disable_math=True,  # file names may contain TeX, for which Bokeh would load MathJax
         )
 
     def update(self, moments: Sequence[Moment], keep: int) -> None:
@@ -134,6 +115,8 @@ def _row(row: Row, heads: Sequence[tuple[str, str]]) -> str:
 
 def _inner(cell: Cell) -> str:
     text = escape(cell.text)
+    if not text:
+        return ""
     if cell.look == "code":
         return f"<code>{text}</code>"
     return f'<span class="{cell.look}">{text}</span>' if cell.look else text
