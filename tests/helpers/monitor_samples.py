@@ -63,7 +63,7 @@ ROWS = (
         calls=2,
         refused_calls=2,
         seconds=0.0002,
-        why="column 'a & b' has nulls, and JAX has none",
+        why="column 'a & b' has nulls, and JAX has none: $$\\frac{a}{b}$$",
         fix='zc.convert(x, "jax", nulls="mask") gives a mask with the values',
         code="nulls",
     ),

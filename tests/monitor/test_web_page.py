@@ -136,7 +136,8 @@ def test_hostile_names_are_text(server: Server, open_page: Any) -> None:
     opened = open_page(server.url + "conversions")
     text = opened.text(contains="<lambda>")
     assert HOSTILE.rpartition("/")[2] in text
-    assert "column 'a & b' has nulls" in text
+    assert r"column 'a & b' has nulls, and JAX has none: $$\frac{a}{b}$$" in text
+    assert opened.hosts == {f"127.0.0.1:{server.port}"}  # Bokeh would load MathJax for TeX
     assert opened.errors == []
 
 

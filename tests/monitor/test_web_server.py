@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
-from helpers.monitor_samples import HOSTILE, ChangingObserver
+from helpers.monitor_samples import HOSTILE, SAMPLES, ChangingObserver
 
 pytest.importorskip("bokeh")
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.monitor.sample import Sample
+from zerocopy.monitor.web import gpu_pages
 from zerocopy.monitor.web.access import HEADERS
-from zerocopy.monitor.web.feed import Feed
+from zerocopy.monitor.web.charts import MOST_LABELS, Chart, ChartView
+from zerocopy.monitor.web.feed import Feed, Moment
 from zerocopy.monitor.web.pages import PAGES
 from zerocopy.monitor.web.server import ServeError, Server, serve
 
@@ -56,6 +59,19 @@ def test_token_is_long_random_and_in_the_address() -> None:
         assert len(prefix(one)) > 40
         assert prefix(one) != prefix(other)
         assert one.address == "127.0.0.1"
+
+
+@pytest.mark.parametrize("path", ["autoload.js", "metadata", "pool/autoload.js", "pool/metadata"])
+def test_handlers_for_pages_of_other_sites_are_off(server: Server, path: str) -> None:
+    assert get(server, prefix(server) + path)[0] == 403
+
+
+def test_requests_are_not_logged(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("DEBUG"):
+        get(server, prefix(server) + "absent")
+        get(server, "/wrong/")
+    assert prefix(server).strip("/") not in caplog.text
+    assert caplog.text == ""
 
 
 REFUSED = [
@@ -116,14 +132,26 @@ def test_each_response_has_the_security_headers(server: Server) -> None:
         prefix(server) + "none",
     ):
         headers = get(server, path)[1]
-        assert {name: headers[name] for name in HEADERS} == HEADERS
+        expected = dict(HEADERS)
+        if path.endswith(".js"):
+            expected["Cache-Control"] = "private, max-age=3600"  # the same bytes in each session
+        assert {name: headers[name] for name in HEADERS} == expected
         assert headers["Server"] is None
 
 
-def test_no_resource_is_of_another_host(server: Server) -> None:
+@pytest.mark.parametrize("setting", ["", "cdn", "inline"])
+def test_no_resource_is_of_another_host(
+    setting: str, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if setting:
+        monkeypatch.setenv("BOKEH_RESOURCES", setting)
     text = get(server, prefix(server))[2]
-    assert "cdn.bokeh" not in text
-    assert "//cdn" not in text
+    scripts = re.findall('<script[^>]* src="([^"]*)"', text)
+    assert [script.partition("?")[0] for script in scripts] == [
+        f"{prefix(server)}static/js/{name}.min.js" for name in ("bokeh", "bokeh-widgets")
+    ]
+    for script in scripts:
+        assert get(server, script)[0] == 200
 
 
 def test_metrics_are_prometheus_text(server: Server) -> None:
@@ -188,6 +216,29 @@ def test_the_feed_is_read_once_for_all_pages() -> None:
         for page in PAGES[:4]:
             get(made, prefix(made) + page.path)
     assert len(observer.history) == 1
+
+
+def test_a_chart_of_very_many_labels_draws_some_of_them() -> None:
+    chart = Chart("links", lambda moment: {f"link {number}": 1.0 for number in range(144)}, "bytes/s")
+    view = ChartView(chart)
+    view.update([Moment(1, SAMPLES["no GPU"], None)], 10)
+    head, figure = view.model.children
+    assert len(figure.renderers) == MOST_LABELS
+    assert f"and {144 - MOST_LABELS} more" in head.text
+
+
+def test_a_chart_without_text_takes_no_place() -> None:
+    view = ChartView(Chart("GPUs", lambda moment: {}, "percent", absent=""))
+    view.update([Moment(1, SAMPLES["no GPU"], None)], 10)
+    assert not view.model.visible
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_parts_of_the_memory_are_the_memory_of_the_gpus(name: str) -> None:
+    sample = SAMPLES[name]
+    parts = gpu_pages.MEMORY_SPLIT.values(Moment(1, sample, None))
+    total = sum(card["memory_total"] or 0 for card in sample["cards"]["cards"])
+    assert sum(value or 0 for value in parts.values()) == total
 
 
 def test_only_the_newest_moment_has_call_sites() -> None:

@@ -119,6 +119,7 @@ class ChartView:
         else:
             self._source.stream(self._data(new), rollover=keep)
         self._head.text = self._text(new[-1][1])
+        self.model.visible = bool(self._head.text)
 
     def set_theme(self, theme: str) -> None:
         """Draw for a light or a dark page."""

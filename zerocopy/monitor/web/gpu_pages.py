@@ -90,7 +90,7 @@ def _split_rows(moment: Moment) -> list[Row]:
 
 MEMORY_SPLIT = Chart(
     "GPU memory by holder", _split, "bytes", stacked=True, absent=_UNREAD,
-    colors={"free": "#d0d7de80", _REST: GRAY},
+    colors={"free": "#80808030", _REST: GRAY},
 )  # fmt: skip
 MEMORY_PARTS = Table(
     "Memory of each GPU", ("GPU", *(f"#{name.replace('_', ' ')}" for name in _PARTS)), _split_rows, _UNREAD

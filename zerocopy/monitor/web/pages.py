@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -38,10 +40,11 @@ def _if_any(part: Any) -> Any:
 PAGES = (
     Page(
         "", "Overview",
-        (ours.STATE, ours.TOTALS, ours.BYTES, ours.WORST_SITES, gpu.NO_GPU, _if_any(gpu.DEVICES),
-         _if_any(gpu.MEMORY_SPLIT), gpu.CPU, gpu.MACHINE_MEMORY, ours.FRAMEWORKS, ours.LOADERS),
+        (ours.STATE, ours.TOTALS, ours.BYTES, ours.FRAMEWORKS, ours.WORST_SITES, gpu.NO_GPU,
+         _if_any(gpu.DEVICES), _if_any(gpu.UTILIZATION), _if_any(gpu.MEMORY_SPLIT), ours.LOADERS, gpu.CPU,
+         gpu.MACHINE_MEMORY),
     ),
-    Page("conversions", "Conversions", (ours.STATE, ours.TOTALS, ours.BYTES, ours.SITES, ours.CALLS)),
+    Page("conversions", "Conversions", (ours.STATE, ours.TOTALS, ours.BYTES, ours.CALLS, ours.SITES)),
     Page("pool", "Pool", (ours.STATE, ours.FRAMEWORKS, ours.HOST_MODES, ours.POOLS, ours.ATTACHED)),
     Page("processes", "Processes", (ours.STATE, ours.PROCESSES, ours.RESIDENT)),
     Page("loader", "Loader", (ours.STATE, ours.LOADERS, ours.DEPTH)),
@@ -60,9 +63,12 @@ PAGES = (
 # Charts lie next to each other where there is room; tables have all columns.
 _GRID = """:host {
   display: grid !important; gap: 6px 24px !important;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 480px), 1fr));
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr));
 }"""
 _WIDE = ":host { grid-column: 1 / -1 }"
+
+# Milliseconds between updates of a page: a slow browser cannot draw eight charts ten times a second.
+_SHORTEST = 500
 
 # The browser reports its colours once, and when the user changes them.
 _REPORT_THEME = """
@@ -84,9 +90,8 @@ def applications(feed: Feed, every: float) -> dict[str, Application]:
 def _open(document: Any, page: Page, feed: Feed, every: float) -> None:
     """Fill the document of one open page, and update it while it is open."""
     views = [_view(part) for part in page.parts]
-    for view in views:
-        if not isinstance(view, ChartView):
-            view.model.stylesheets = [*view.model.stylesheets, InlineStyleSheet(css=_WIDE)]
+    for view in _wide(views):
+        view.model.stylesheets = [*view.model.stylesheets, InlineStyleSheet(css=_WIDE)]
     theme = TextInput(value="light", visible=False, name="theme")
     document.title = f"{page.title} - zerocopy monitor"
     document.template = Template(PAGE)
@@ -97,8 +102,9 @@ def _open(document: Any, page: Page, feed: Feed, every: float) -> None:
     )
 
     def set_theme(attribute: str, old: Any, new: Any) -> None:
-        for view in views:
-            view.set_theme(new)
+        with _one_message(document):
+            for view in views:
+                view.set_theme(new)
 
     theme.on_change("value", set_theme)
     document.js_on_event("document_ready", CustomJS(args={"theme": theme}, code=_REPORT_THEME))
@@ -109,11 +115,34 @@ def _open(document: Any, page: Page, feed: Feed, every: float) -> None:
         moments = list(feed.since(shown))
         if moments:
             shown = moments[-1].number
-            for view in views:
-                view.update(moments, feed.most)
+            with _one_message(document):
+                for view in views:
+                    view.update(moments, feed.most)
 
     update()
-    document.add_periodic_callback(update, max(100, round(every * 1000)))
+    document.add_periodic_callback(update, max(_SHORTEST, round(every * 1000)))
+
+
+@contextmanager
+def _one_message(document: Any) -> Iterator[None]:
+    """Send all changes to the browser as one message, not one for each property."""
+    document.hold("combine")
+    try:
+        yield
+    finally:
+        document.unhold()
+
+
+def _wide(views: list[Any]) -> list[Any]:
+    """Return the views that have a row of the page to themselves: all but pairs of charts."""
+    wide, open_chart = [], None
+    for view in views:
+        if not isinstance(view, ChartView):
+            wide += [view] if open_chart is None else [open_chart, view]
+            open_chart = None
+        else:
+            open_chart = view if open_chart is None else None
+    return wide if open_chart is None else [*wide, open_chart]
 
 
 def _view(part: Part) -> Any:

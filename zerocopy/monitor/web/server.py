@@ -156,7 +156,6 @@ def serve(
     require("bokeh.server.server", "the monitor's page")
     # Bokeh logs each start, and a warning for websocket origins, which AccessControl checks.
     logging.getLogger("bokeh").setLevel(logging.ERROR)
-    logging.getLogger("tornado").setLevel(logging.ERROR)
     listener = _listen(address, port)
     try:
         return Server(source, listener, token or secrets.token_urlsafe(32), every)

@@ -63,6 +63,7 @@ class TableView:
         """Show the newest moment."""
         if moments:
             self.model.text = self.html(moments[-1])
+            self.model.visible = bool(self.model.text)
 
     def set_theme(self, theme: str) -> None:
         """Nothing: the style sheet follows the browser."""
