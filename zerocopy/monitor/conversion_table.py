@@ -10,7 +10,8 @@ from typing import Any
 
 from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.totals import NAMES, Totals, as_dict
-from zerocopy.monitor.units import format_bytes, format_count, format_seconds, printable
+from zerocopy.printable import printable
+from zerocopy.units import format_bytes, format_count, format_seconds
 
 #: Rows of the text; an object has all of them.
 _MOST = 30
@@ -26,7 +27,7 @@ def summary(totals: Totals) -> str:
     Examples
     --------
     >>> summary(Totals(12, 9, 2, 0, 1, 0, 36 << 20, 4 << 20, seconds=0.003))
-    '12 calls: 36.0 MiB aliased, 4.0 MiB copied, 1 refused, in 3.0 ms'
+    '12 calls: 36 MiB aliased, 4 MiB copied, 1 refused, in 3.0 ms'
     """
     if not totals.calls:
         return "no conversions"

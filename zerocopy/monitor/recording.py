@@ -11,7 +11,7 @@ from zerocopy.monitor.process_record import RowRecorder
 from zerocopy.monitor.report import ConversionReport
 from zerocopy.monitor.sample import ProcessRecord
 from zerocopy.monitor.totals import as_dict, sort, sum_rows
-from zerocopy.monitor.units import format_bytes, format_count, format_seconds
+from zerocopy.units import format_bytes, format_count, format_seconds
 
 
 def new_recorder(sites: bool) -> RowRecorder:
