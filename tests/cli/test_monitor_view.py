@@ -41,7 +41,7 @@ def test_the_call_site_that_copies_most_comes_first_with_its_fix() -> None:
     observer = ChangingObserver(gpus=cards(card()))
     before, after = observer.read(), observer.read()
     text = text_of(screen(after, rates(before, after), 80, 24, "title"))  # type: ignore[arg-type]
-    assert "copied 36 MiB/s" in text
+    assert "copied 36.0 MiB/s" in text
     site = text.index("train.py:42 train  polars.DataFrame -> torch")
     assert site < text.index("fix: x.rechunk()") < text.index("data.py:7")
     assert "# pool used 20 GiB  = pool free 12 GiB  + outside pool 8 GiB" in text

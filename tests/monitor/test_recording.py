@@ -39,7 +39,7 @@ def test_rows_are_sorted_by_copied_bytes_then_refusals() -> None:
 
 def test_text_has_the_summary_and_each_reason_with_its_fix() -> None:
     lines = str(finished(row(), COPIED)).splitlines()
-    assert lines[0] == "4 calls: 36 MiB aliased, 4 MiB copied, 1 refused, in 2.0 ms"
+    assert lines[0] == "4 calls: 36.0 MiB aliased, 4 MiB copied, 1 refused, in 2.0 ms"
     assert lines[2].split() == ["call", "site", "conversion", "calls", "aliased", "copied", "time"]
     assert lines[3].startswith("a/train.py:7 main")
     assert lines[4].startswith("  why: the columns")

@@ -42,7 +42,7 @@ generation = 0
 #: code, which the counters keep alive: codes of equal text in different files are equal.
 reasons: dict[tuple[int, int, Pair], tuple[str, str, str]] = {}
 
-#: Each pair once: the core compares their addresses. Types that a program makes in a loop would fill it.
+#: Each pair once: the core compares their addresses. A program that creates types in a loop would fill it.
 _pairs: dict[Pair, Pair] = {}
 MAX_PAIRS = 2048
 OTHERS: Pair = ("", "")
@@ -126,7 +126,7 @@ def measured_table(source: Framework, target: Framework, route: Route) -> Route:
         reasons = zip(map(target.column_reasons, table.columns), target.table_reasons(table), strict=True)
         sizes = [0, 0]
         for column, (own, others) in zip(table.columns, reasons, strict=True):
-            # Without rows there may still be an offset.
+            # A column without rows can still have bytes before its offset.
             sizes[bool(own or others)] += column.nbytes if column.length else 0
         add_bytes(*sizes)
         return result
@@ -247,7 +247,7 @@ def _sample(
     reason = None
     with suppress(Exception):
         if observed is not None and observed.plan is not None:
-            # Not explained again, because a stream is used up by now.
+            # Not explained again, because a stream is already consumed.
             reason = _main_reason(resolve_fixes(observed.plan, observed.call))
         else:
             reason = _main_reason(explain(obj, to, **options))
@@ -280,7 +280,7 @@ def _pair(source: str, target: str) -> Pair:
 
 
 def _type_name(cls: type) -> str:
-    """Return a type's name with the package that it is of: ``polars.DataFrame``."""
+    """Return a type's name with its package: ``polars.DataFrame``."""
     package, name = str(getattr(cls, "__module__", "builtins")).partition(".")[0], cls.__qualname__
     return name if package == "builtins" else f"{package}.{name}"
 

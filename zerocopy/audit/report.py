@@ -20,7 +20,7 @@ _NOTE = (
     "The result of a fix is an alias: writes to it change the source, or are refused. Pass copy=True if the "
     "copy is intended. The fixes need: import zerocopy as zc"
 )
-#: A call is shortened to no fewer characters.
+#: The least number of characters of a shortened call.
 _LEAST = 16
 _TITLES = {
     AVOIDABLE: "Copies that zerocopy.convert avoids",
@@ -51,7 +51,7 @@ class Audit:
     --------
     >>> from zerocopy.audit import Audit
     >>> with Audit() as report:
-    ...     text = "torch.tensor(array) would be named here"
+    ...     text = "torch.tensor(array) would be reported here"
     >>> report
     <zerocopy Audit: 0 B avoidable at 0 places>
     """
@@ -104,7 +104,7 @@ class Audit:
         return pa.table({name: [getattr(row, name) for row in rows] for name in names}, schema=schema)
 
     def text(self, every: bool = False, width: int | None = None) -> str:
-        """Return the report for a terminal; with calls of all kinds if `every`."""
+        """Return the report for a terminal; with the calls of all kinds if `every` is True."""
         width = width or min(shutil.get_terminal_size((80, 24)).columns, 100)
         rows = self.all_rows
         avoidable = [row for row in rows if row.kind == AVOIDABLE]
@@ -156,7 +156,7 @@ class Audit:
 
 
 def audit(min_bytes: int = 1024) -> Audit:
-    """Name the calls in a ``with`` block that copy where :func:`zerocopy.convert` would alias.
+    """Report the calls in a ``with`` block that copy where :func:`zerocopy.convert` would alias.
 
     The frameworks' own functions, such as ``torch.tensor`` and ``np.array``, report to the audit while the
     block runs, in all threads. Their results do not change.

@@ -1,4 +1,4 @@
-"""The part of ``zerocopy doctor`` about limits: what divides a GPU between processes here.
+"""The part of ``zerocopy doctor`` about GPU limits: the mechanisms that divide a GPU between processes.
 
 Time slices, MPS, MIG, vGPU and compute modes are described in docs/monitor.md, "What limits a GPU".
 """

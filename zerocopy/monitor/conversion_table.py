@@ -13,7 +13,7 @@ from zerocopy.monitor.totals import NAMES, Totals, as_dict
 from zerocopy.printable import printable
 from zerocopy.units import format_bytes, format_count, format_seconds
 
-#: Rows of the text; an object has all of them.
+#: The most rows of the text; `rows` has all of them.
 _MOST = 30
 #: A space at which lines are not broken.
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -97,7 +97,7 @@ def arrow_table(rows: Iterable[ConversionRow]) -> Any:
 
 
 def _cells(rows: Sequence[ConversionRow]) -> tuple[list[str], list[list[str]]]:
-    """Return titles and texts; columns that no row has are left out."""
+    """Return titles and texts; a column without a value in any row is omitted."""
     with_sites = any(row.file for row in rows)
     with_time = any(row.seconds is not None for row in rows)
     titles = ["call site", "conversion", "calls", "aliased", "copied", "time"]

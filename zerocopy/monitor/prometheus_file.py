@@ -13,7 +13,7 @@ from zerocopy.monitor.sample import Sample
 
 
 class PrometheusFile:
-    """A file that each sample replaces: a reader sees the old or the new text, and never a part.
+    """A file that each sample replaces: a reader sees the old or the new text, never a part.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class PrometheusFile:
             The disk is full, or the directory is gone. The file still has the former text.
         """
         try:
-            # Not `tempfile`, whose files other users, such as that of node_exporter, may not read.
+            # `tempfile` creates files that other users, such as node_exporter's, cannot read.
             with open(self._temporary, "w", encoding="utf-8", newline="\n") as file:
                 file.write(exposition(sample))
             os.replace(self._temporary, self._path)

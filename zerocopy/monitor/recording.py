@@ -1,4 +1,4 @@
-"""``record``: what a block of code converts; ``Snapshot``: what a process has converted."""
+"""``record``: the conversions of a block of code; ``Snapshot``: the figures of a process."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Snapshot(ConversionReport):
         return html.table(first, facts) + super()._repr_html_()
 
     def _heads(self) -> list[str]:
-        """Return lines about the process, and about the parts that it uses."""
+        """Return lines about the process, its memory, pool, shared memory and loaders."""
         record = self.record
         process, pool, shared = record["process"], record["pool"], record["shared"]
         seconds = format_seconds(record["time"] - record["recording_since"])

@@ -53,7 +53,7 @@ def sum_rows(rows: Sequence[ConversionRow]) -> Totals:
 
 
 def sum_record(record: ProcessRecord) -> Totals:
-    """Return the sums of a record's conversions, those beyond the limit of call sites included."""
+    """Return the sums of a record's conversions, including those of call sites beyond the limit."""
     rows = record["conversions"]
     seconds = [row["seconds"] for row in rows if row["seconds"] is not None]
     counts: Mapping[str, int] = {name: sum(row[name] for row in rows) for name in COUNTS}
@@ -66,7 +66,7 @@ def without_place(totals: Totals) -> ConversionRow:
 
 
 def limited(rows: Sequence[ConversionRow], most: int) -> tuple[list[ConversionRow], int]:
-    """Return the first rows and one with the sums of the others, and how many others there are."""
+    """Return the first `most` rows and one row with the sums of the others, and the number of others."""
     others = rows[most:]
     return [*rows[:most], *([without_place(sum_rows(others))] if others else [])], len(others)
 

@@ -1,4 +1,4 @@
-"""Calls of PyTorch that copy: ``torch.tensor`` always, ``as_tensor`` and ``asarray`` for some arguments."""
+"""Calls of PyTorch that copy: ``torch.tensor`` always copies, ``as_tensor`` and ``asarray`` for some arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zerocopy.audit.hook import AuditHook, CopyCall
 
 
 class TorchAudit(AuditHook):
-    """``torch.from_numpy`` and ``torch.from_dlpack`` alias or raise, and so are not listed."""
+    """``torch.from_numpy`` and ``torch.from_dlpack`` alias or raise, so they are not listed."""
 
     def calls(self) -> list[CopyCall]:
         torch = registry.by_name("torch").module()

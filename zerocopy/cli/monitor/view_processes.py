@@ -79,7 +79,7 @@ def _host(pool: PoolRecord) -> str:
 
 
 def loader_lines(records: Sequence[ProcessRecord], most: int) -> list[Text]:
-    """Return a line for each loader: how many batches are ready, and who waits."""
+    """Return a line for each loader: how many batches are ready, and the waits of both sides."""
     lines = []
     for record in records:
         for each in record["loaders"]:

@@ -15,7 +15,7 @@ from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.run_directory import FileName
 from zerocopy.monitor.sample import Sample
 
-#: Seconds between two looks for the end of a process.
+#: Seconds between two checks for the end of a process.
 STEP = 0.2
 
 #: Waits at most some seconds, and returns whether there is nothing more to watch.
@@ -23,7 +23,7 @@ Wait = Callable[[float], bool]
 
 
 class Source(Protocol):
-    """What is watched: `zerocopy.monitor.observer.Observer`."""
+    """Interface of `zerocopy.monitor.observer.Observer`."""
 
     def read(self) -> Sample:
         """Return the present sample."""
@@ -33,7 +33,7 @@ class Source(Protocol):
 
 
 class Output(Protocol):
-    """What shows samples: a file, or the screen."""
+    """A file or the screen, to which samples are written."""
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ class Output(Protocol):
         """Show a sample."""
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Release its resources."""
 
 
 def watch(
@@ -51,12 +51,12 @@ def watch(
 ) -> list[str]:
     """Write samples to all outputs until `wait` returns True, `count` are written or no output is left.
 
-    An output that fails is left out from then on; the others go on.
+    An output that fails is not written to again; the others continue.
 
     Returns
     -------
     list of str
-        What failed.
+        The name and the error of each output that failed.
     """
     working, failures = list(outputs), []
     number, due = 0, time.monotonic()
@@ -74,7 +74,7 @@ def watch(
         if ended or number == count:
             break
         due = max(due + every, time.monotonic())
-        ended = wait(due - time.monotonic())  # the last sample is that after the end
+        ended = wait(due - time.monotonic())  # the last sample is read after the end
     return failures
 
 

@@ -12,7 +12,7 @@ from zerocopy.monitor.totals import summarized
 
 
 class Source(Protocol):
-    """What a feed reads: `zerocopy.monitor.observer.Observer`."""
+    """Interface of `zerocopy.monitor.observer.Observer`."""
 
     def read(self) -> Sample:
         """Return the present sample."""
@@ -30,12 +30,12 @@ class Moment(NamedTuple):
 
 
 class Feed:
-    """The moments of the last `keep` seconds, oldest first; all but the newest without call sites.
+    """The moments of the last `keep` seconds, oldest first; only the newest has call sites.
 
     Attributes
     ----------
     most : int
-        Number of moments that are kept at most.
+        The largest number of moments.
     """
 
     def __init__(self, source: Source, every: float, keep: float = 300.0) -> None:

@@ -24,10 +24,10 @@ class ServeError(ZeroCopyError, OSError):
 
     Examples
     --------
-    >>> raise ServeError("serve(port=80)", "the port needs more rights", "pass port=0")
+    >>> raise ServeError("serve(port=80)", "the port needs more permissions", "pass port=0")
     Traceback (most recent call last):
         ...
-    zerocopy.monitor.web.server.ServeError: serve(port=80): the port needs more rights.
+    zerocopy.monitor.web.server.ServeError: serve(port=80): the port needs more permissions.
       To fix: pass port=0
     """
 
@@ -35,7 +35,7 @@ class ServeError(ZeroCopyError, OSError):
 
 
 class Server:
-    """A page's server that runs in a thread of its own; made by `serve`.
+    """A page's server that runs in a thread of its own; `serve` creates it.
 
     Attributes
     ----------
@@ -130,12 +130,12 @@ def serve(
     Parameters
     ----------
     source : Observer
-        Where the samples come from. The server's thread calls its `read` every `every` seconds.
+        The source of the samples. The server's thread calls its `read` every `every` seconds.
     port : int
         0: a free port, which `Server.url` has.
     address : str
         The address to listen on. ``"0.0.0.0"`` makes the page visible to other machines, without
-        encryption, to anyone who has the token.
+        encryption, to every reader that has the token.
     token : str, optional
         Letters, digits, "-" and "_". Default: 256 random bits.
     every : float
