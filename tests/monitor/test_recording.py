@@ -12,7 +12,7 @@ import zerocopy as zc
 from zerocopy.monitor import conversion_table
 from zerocopy.monitor.errors import MonitorRunningError
 from zerocopy.monitor.recording import Recording
-from zerocopy.monitor.totals import COUNTS, limited, sum_rows
+from zerocopy.monitor.totals import COUNT_FIELDS, limited, sum_rows
 
 COPIED = row(
     7,
@@ -128,7 +128,7 @@ def test_limited_rows_keep_the_sums() -> None:
     shown, others = limited(rows, 5)
     assert (len(shown), others) == (6, 15)
     before, after = sum_rows(rows), sum_rows(shown)
-    assert [getattr(before, name) for name in COUNTS] == [getattr(after, name) for name in COUNTS]
+    assert [getattr(before, name) for name in COUNT_FIELDS] == [getattr(after, name) for name in COUNT_FIELDS]
     assert after.seconds == pytest.approx(before.seconds)
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from zerocopy.monitor.file_errors import MonitorFieldError
+from zerocopy.monitor.errors import MonitorFieldError
 from zerocopy.monitor.memory_split import memory_split
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.sample import Card, Sample

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from zerocopy.monitor.csv_fields import Field, Row
-from zerocopy.monitor.file_errors import MonitorFileError
+from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.sample import Card, Sample
-from zerocopy.monitor.totals import COUNTS, Totals, sum_record
+from zerocopy.monitor.totals import COUNT_FIELDS, Totals, sum_record
 
 
 class CsvFile:
@@ -99,7 +99,9 @@ class _RunningTotals:
     def update(self, sample: Sample) -> Totals:
         for record in sample["processes"]:
             self._seen[record["process"]["pid"], record["recording_since"]] = sum_record(record)
-        return Totals(**{name: sum(getattr(each, name) for each in self._seen.values()) for name in COUNTS})
+        return Totals(
+            **{name: sum(getattr(each, name) for each in self._seen.values()) for name in COUNT_FIELDS}
+        )
 
 
 def write_output(text: str) -> None:

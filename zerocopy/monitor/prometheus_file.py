@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 
-from zerocopy.monitor.file_errors import MonitorFileError
+from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.prometheus import exposition
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.sample import Sample
@@ -30,7 +30,7 @@ class PrometheusFile:
     >>> PrometheusFile("/nonexistent/zerocopy.prom")
     Traceback (most recent call last):
         ...
-    zerocopy.monitor.file_errors.MonitorFileError: --prometheus ...: its directory does not exist.
+    zerocopy.monitor.errors.MonitorFileError: --prometheus ...: its directory does not exist.
       To fix: create the directory, or pass another file
     """
 

@@ -1,4 +1,4 @@
-"""Calls of PyTorch that copy: ``torch.tensor`` always copies, ``as_tensor`` and ``asarray`` for some arguments."""
+"""Calls of PyTorch that copy: ``torch.tensor`` always, ``as_tensor`` and ``asarray`` for some arguments."""
 
 from __future__ import annotations
 

@@ -14,22 +14,13 @@ from zerocopy.monitor.process_info import is_zombie
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.run_directory import FileName
 from zerocopy.monitor.sample import Sample
+from zerocopy.monitor.sample_source import SampleSource
 
 #: Seconds between two checks for the end of a process.
 STEP = 0.2
 
 #: Waits at most some seconds, and returns whether there is nothing more to watch.
 Wait = Callable[[float], bool]
-
-
-class Source(Protocol):
-    """Interface of `zerocopy.monitor.observer.Observer`."""
-
-    def read(self) -> Sample:
-        """Return the present sample."""
-
-    def rates(self) -> Rates | None:
-        """Return the rates over the last seconds; None before the second sample."""
 
 
 class Output(Protocol):
@@ -47,7 +38,7 @@ class Output(Protocol):
 
 
 def watch(
-    source: Source, outputs: Sequence[Output], every: float, count: int | None, wait: Wait
+    source: SampleSource, outputs: Sequence[Output], every: float, count: int | None, wait: Wait
 ) -> list[str]:
     """Write samples to all outputs until `wait` returns True, `count` are written or no output is left.
 

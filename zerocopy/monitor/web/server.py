@@ -13,7 +13,8 @@ from typing import Any
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.monitor.requirements import require
-from zerocopy.monitor.web.feed import Feed, Source
+from zerocopy.monitor.sample_source import SampleSource
+from zerocopy.monitor.web.feed import Feed
 
 #: Seconds after which a page that the browser closed is freed.
 _UNUSED = 15.0
@@ -43,7 +44,7 @@ class Server:
         The address of the overview, with the token.
     """
 
-    def __init__(self, source: Source, listener: socket.socket, token: str, every: float) -> None:
+    def __init__(self, source: SampleSource, listener: socket.socket, token: str, every: float) -> None:
         self._listener, self._token, self._every = listener, token, every
         self.address, self.port = listener.getsockname()[:2]
         host = "127.0.0.1" if self.address in ("0.0.0.0", "::") else self.address
@@ -123,7 +124,11 @@ class Server:
 
 
 def serve(
-    source: Source, port: int = 0, address: str = "127.0.0.1", token: str | None = None, every: float = 1.0
+    source: SampleSource,
+    port: int = 0,
+    address: str = "127.0.0.1",
+    token: str | None = None,
+    every: float = 1.0,
 ) -> Server:
     """Start the page's server.
 

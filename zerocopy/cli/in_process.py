@@ -26,9 +26,7 @@ def run_script(path: str, args: Sequence[str]) -> None:
         runpy.run_path(path, run_name="__main__")
         return
     sys.path[0] = str(Path(path).resolve().parent)
-    absolute = os.path.abspath(
-        path
-    )  # like Python's, so that it stays valid if the program changes the folder
+    absolute = os.path.abspath(path)  # as in Python: valid after the program changes the folder
     with io.open_code(absolute) as file:
         code = compile(file.read(), absolute, "exec")
     _execute(code, absolute)
