@@ -23,8 +23,8 @@ from benchmarks.conversion.gpu_contenders import (
 from benchmarks.conversion.subjects import aligned_values
 from benchmarks.suite import Case, Entry, Section, Settings, Task
 from benchmarks.timing import Loop, Pace, Raised, Statement, Timing, measure, take_turns
+from zerocopy.formatting.units import format_bytes
 from zerocopy.protocols import cuda_driver
-from zerocopy.units import format_bytes
 
 COUNT = 1000  # elements
 BUS, QUICK_BUS = 2**28, 2**24  # bytes

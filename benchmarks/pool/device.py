@@ -16,9 +16,9 @@ from typing import Any
 from benchmarks.pool.sides import Side, turns
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Pace, Timing
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool import hooks
 from zerocopy.pool.gpus import visible_gpus
-from zerocopy.units import format_bytes
 
 #: Goal: speed of allocating and freeing large blocks, relative to the plain calls of the driver.
 GAIN = 1000

@@ -11,11 +11,11 @@ from helpers.pool_stand_ins import HostAllocator
 from hypothesis import given, strategies as st
 
 import zerocopy as zc
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool import hooks, rmm_chain
 from zerocopy.pool.options import KINDS, device_number
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.sizes import parse_size, show_value
-from zerocopy.units import format_bytes
 
 GIB = 1 << 30
 

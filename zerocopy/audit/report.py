@@ -14,7 +14,7 @@ from zerocopy.audit import patches
 from zerocopy.audit.check import ALIAS, AVOIDABLE, NEEDED
 from zerocopy.audit.recorder import SAMPLED, Recorder
 from zerocopy.audit.row import AuditRow
-from zerocopy.units import format_bytes, format_count, format_seconds
+from zerocopy.formatting.units import format_bytes, format_count, format_seconds
 
 _NOTE = (
     "The result of a fix is an alias: writes to it change the source, or are refused. Pass copy=True if the "

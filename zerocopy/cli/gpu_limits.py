@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from zerocopy.formatting.printable import printable
 from zerocopy.monitor.sources.nvml import (
     CardLostError,
     DriverRestartedError,
     Nvml,
     NvmlUnavailableError,
 )
-from zerocopy.printable import printable
 
 #: Variables of MPS whose values are numbers (NVIDIA MPS, "Appendix: Environment Variables").
 VARIABLES = (

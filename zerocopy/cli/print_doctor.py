@@ -9,7 +9,7 @@ from rich.text import Text
 
 from zerocopy.cli.gpu_limits import rows as limit_rows
 from zerocopy.cli.terminal import Output
-from zerocopy.printable import printable
+from zerocopy.formatting.printable import printable
 
 
 def print_doctor(document: dict[str, Any], out: Output) -> None:

@@ -8,10 +8,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from zerocopy.formatting.printable import printable
+from zerocopy.formatting.units import format_bytes, format_count, format_seconds
 from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.totals import NAMES, Totals, as_dict
-from zerocopy.printable import printable
-from zerocopy.units import format_bytes, format_count, format_seconds
 
 #: The most rows of the text; `rows` has all of them.
 _MOST = 30

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from zerocopy.formatting.units import format_bytes, format_count, format_seconds
 from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.errors import MonitorRunningError
 from zerocopy.monitor.process_record import RowRecorder
 from zerocopy.monitor.report import ConversionReport
 from zerocopy.monitor.sample import ProcessRecord
 from zerocopy.monitor.totals import as_dict, sort, sum_rows
-from zerocopy.units import format_bytes, format_count, format_seconds
 
 
 def new_recorder(sites: bool) -> RowRecorder:

@@ -8,10 +8,10 @@ from typing import Any
 from zerocopy import forks
 from zerocopy.device import LEGACY_DEFAULT_STREAM
 from zerocopy.errors import PoolUnavailableError, Reason
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool.settings import Settings
 from zerocopy.pool.stats import Stats, StatsDelta
 from zerocopy.protocols import cuda_driver, cuda_pool
-from zerocopy.units import format_bytes
 
 #: Keep all unused memory. By default the driver returns it to the device at each stream
 #: synchronisation (CUDA C++ Programming Guide, "Stream Ordered Memory Allocator").

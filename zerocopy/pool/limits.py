@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zerocopy.errors import PoolOptionError, ZeroCopyError
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool import hooks
 from zerocopy.pool.gpus import GPU
 from zerocopy.pool.settings import Settings
-from zerocopy.units import format_bytes
 
 #: Read by the MPS server for its clients (NVIDIA MPS guide, "Environment Variables").
 MPS = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"

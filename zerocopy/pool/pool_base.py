@@ -13,6 +13,7 @@ from zerocopy.errors import (
     PoolUnavailableError,
     Reason,
 )
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool import shutdown
 from zerocopy.pool.attachment import Status
 from zerocopy.pool.attachments import Attachments
@@ -24,7 +25,6 @@ from zerocopy.pool.settings import Settings
 from zerocopy.pool.stats import StatsRecorder
 from zerocopy.pool.tracker import AllocationTracker, Leak
 from zerocopy.protocols import cuda_driver
-from zerocopy.units import format_bytes
 
 
 class PoolBase:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from zerocopy.formatting.units import format_bytes
 from zerocopy.notebooks import html
 from zerocopy.pool.attachment import Attachment
 from zerocopy.pool.hook import join_names
 from zerocopy.pool.host import MODES
 from zerocopy.pool.options import KINDS
 from zerocopy.pool.pool_base import PoolBase
-from zerocopy.units import format_bytes
 
 
 @dataclass(frozen=True, repr=False)

@@ -13,6 +13,7 @@ from weakref import WeakSet
 
 from zerocopy import forks
 from zerocopy.errors import PoolClosedError, PoolUnavailableError, Reason, ZeroCopyError
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool import rmm_chain
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.rmm_chain import ALIGNMENT, Chain
@@ -20,7 +21,6 @@ from zerocopy.pool.settings import Settings
 from zerocopy.pool.stats import Stats, StatsDelta
 from zerocopy.pool.tracker import Leak
 from zerocopy.protocols import cuda_driver, cuda_pool
-from zerocopy.units import format_bytes
 
 # Arenas hold all their memory; a custom allocator manages its own.
 _NEVER_TRIMMED = ("rmm:arena", "custom")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zerocopy import forks
-from zerocopy.units import format_bytes
+from zerocopy.formatting.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True)

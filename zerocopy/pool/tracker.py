@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from zerocopy import forks
 from zerocopy.errors import PoolOptionError
-from zerocopy.units import format_bytes
+from zerocopy.formatting.units import format_bytes
 
 _DEPTH = 16
 #: Changes of a sum that are kept before they are summed.

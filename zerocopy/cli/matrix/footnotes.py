@@ -11,7 +11,7 @@ from rich.text import Text
 from zerocopy.cli.matrix.cell import Cell
 from zerocopy.cli.matrix.notes import HEADINGS, Footnote, Key, generalize
 from zerocopy.cli.terminal import Output
-from zerocopy.printable import printable
+from zerocopy.formatting.printable import printable
 
 
 class Footnotes:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from zerocopy.cli.matrix.cell_style import STYLES, format_outcome
 from zerocopy.cli.terminal import Output
-from zerocopy.printable import printable
+from zerocopy.formatting.printable import printable
 
 
 def print_grid(

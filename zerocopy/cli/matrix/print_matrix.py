@@ -13,7 +13,7 @@ from zerocopy.cli.matrix.print_summary import print_verdict
 from zerocopy.cli.matrix.result import Matrix
 from zerocopy.cli.terminal import Output
 from zerocopy.errors import Reason
-from zerocopy.printable import printable
+from zerocopy.formatting.printable import printable
 
 
 def print_matrix(matrix: Matrix, out: Output) -> None:

@@ -19,7 +19,7 @@ from zerocopy.cli.input_limits import MAX_BYTES
 from zerocopy.cli.matrix import samples as column_samples
 from zerocopy.cli.matrix.result import Matrix, measure
 from zerocopy.errors import UnknownFrameworkError
-from zerocopy.printable import printable
+from zerocopy.formatting.printable import printable
 
 _ROWS = 10_000  # of each column: the outcome does not depend on the number of rows
 

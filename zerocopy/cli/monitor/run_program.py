@@ -14,9 +14,9 @@ from zerocopy.cli.monitor.private_directory import private_directory
 from zerocopy.cli.monitor.program import Program
 from zerocopy.cli.monitor.view import final_report
 from zerocopy.cli.monitor.watching import watch
+from zerocopy.formatting.units import format_count, format_seconds
 from zerocopy.monitor.observer import Observer
 from zerocopy.monitor.sample import Sample
-from zerocopy.units import format_count, format_seconds
 
 #: Seconds for which ended processes are in the samples: files are kept for an hour.
 _SHOWN = 3600.0

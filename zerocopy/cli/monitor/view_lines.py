@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from zerocopy.printable import printable
+from zerocopy.formatting.printable import printable
 
 #: Width of the names of the parts.
 LABEL = 12

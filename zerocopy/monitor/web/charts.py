@@ -20,9 +20,9 @@ from bokeh.models import (
 from bokeh.models.widgets import Div
 from bokeh.plotting import figure
 
+from zerocopy.formatting.units import format_bytes
 from zerocopy.monitor.web.feed import Moment
 from zerocopy.monitor.web.look import STYLE
-from zerocopy.units import format_bytes
 
 #: The colours of Okabe and Ito, which people with colour blindness can distinguish, on light and dark pages.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a7f00")

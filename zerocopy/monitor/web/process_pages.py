@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from zerocopy.formatting.units import format_seconds
 from zerocopy.monitor.conversion_table import short_path
 from zerocopy.monitor.sample import ProcessRecord
 from zerocopy.monitor.web.charts import COLORS, Chart, Values, show
 from zerocopy.monitor.web.feed import Moment
 from zerocopy.monitor.web.tables import Cell, Row, Table, Text
-from zerocopy.units import format_seconds
 
 _HOW = (
     "No process is monitored. To monitor a program: zerocopy monitor --serve -- train.py, "

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from zerocopy.errors import Reason
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool.gpus import visible_gpus
 from zerocopy.pool.host.mode import HostStats, Mode
 from zerocopy.pool.host.page_locked import CudaHostMemory, PinnedPool
-from zerocopy.units import format_bytes
 
 
 class Pinned(Mode):

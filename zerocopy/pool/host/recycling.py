@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from zerocopy.errors import PoolOptionError, PoolUnavailableError
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool.host import c_library, data_handler
 from zerocopy.pool.host.c_library import (
     M_ARENA_MAX,
@@ -13,7 +14,6 @@ from zerocopy.pool.host.c_library import (
     M_TOP_PAD,
     M_TRIM_THRESHOLD,
 )
-from zerocopy.units import format_bytes
 
 #: Blocks are not separate mappings, which free() unmaps; the heap is not trimmed; and threads share
 #: one heap, because thread heaps hold no block above 64 MB.
