@@ -100,6 +100,7 @@ def test_a_missing_package_is_a_problem_in_one_line(folder: Path) -> None:
     def cards() -> Any:
         raise MonitorPackageError("reading the machine", "psutil is not installed", "pip install psutil")
 
+    folder.mkdir(mode=0o700)
     sample = Observer(folder, cards=cards, machine=cards).read()
     assert sample["problems"] == [
         f"{name}: psutil is not installed; to fix: pip install psutil" for name in ("GPUs", "the machine")
