@@ -53,8 +53,8 @@ LAYERS: dict[str, set[str]] = {
     "tables": NOUNS | {"_native", "casting", "forks", "framework", "layout", "protocols", "registry"},
     "describe": NOUNS | {"framework", "protocols", "registry", "tables"},
     "_frameworks": NOUNS
-    | {"_native", "audit", "forks", "casting", "frames", "framework", "layout", "loading", "pool"}
-    | {"protocols", "registry", "tables"},
+    | {"_native", "audit", "forks", "casting", "frames", "framework", "functions", "layout", "loading"}
+    | {"pool", "protocols", "registry", "tables"},
     "_engine": NOUNS | {"_native", "casting", "describe", "framework", "protocols", "registry", "tables"},
     "shared": NOUNS
     | {"_engine", "describe", "forks", "frames", "framework", "protocols", "registry", "tables"},
@@ -102,6 +102,8 @@ LAYERS: dict[str, set[str]] = {
         "registry",
         "tables",
     },
+    # Functions of one framework for the arrays of another.
+    "functions": NOUNS | {"_engine", "framework", "registry"},
     "integrations": NOUNS
     | {
         "_engine",
@@ -139,8 +141,8 @@ LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     # The public names, loaded on first use.
     "zerocopy": NOUNS
-    | {"_engine", "cli", "forks", "framework", "layout", "loading", "monitor", "pool", "registry", "shared"}
-    | {"tables"},
+    | {"_engine", "cli", "forks", "framework", "functions", "layout", "loading", "monitor", "pool"}
+    | {"registry", "shared", "tables"},
 }
 
 #: Modules that a part may import for type checkers only.

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ZeroCopyError as ZeroCopyError,
     )
     from zerocopy.framework import Framework as Framework
+    from zerocopy.functions.bridge import bridge as bridge
     from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
     from zerocopy.layout.soa_to_aos import soa_to_aos as soa_to_aos
     from zerocopy.loading.create import loader as loader
@@ -119,6 +120,7 @@ _HOME = {
     "HandleFormatError": "shared.errors",
     "HandleAccessError": "shared.errors",
     "SharedMemoryError": "shared.errors",
+    "bridge": "functions.bridge",
     "loader": "loading.create",
     "ReadError": "loading.read_error",
     "LoaderOptionError": "loading.options",

@@ -95,9 +95,9 @@ class Framework:
         Whether it implements `cast`.
     pool_hook : str
         Its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty for none.
-    frames_hook, loading_hook, audit_hook : str
-        Its `zerocopy.frames.hook.FramesHook`, for pickling, `zerocopy.loading.hook.LoadingHook` and
-        `zerocopy.audit.hook.AuditHook`, in the same form.
+    frames_hook, loading_hook, audit_hook, gradients_hook : str
+        Its `zerocopy.frames.hook.FramesHook`, `zerocopy.loading.hook.LoadingHook`,
+        `zerocopy.audit.hook.AuditHook`, `zerocopy.functions.gradients.GradientsHook`, in the same form.
     actions : mapping of str to Fix
         Expressions over its objects, by the `Fix.action` that they replace in messages.
 
@@ -130,6 +130,7 @@ class Framework:
     frames_hook: str = ""
     loading_hook: str = ""
     audit_hook: str = ""
+    gradients_hook: str = ""
     actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
 

@@ -45,6 +45,7 @@ class Jax(Framework):
     pool_hook = "zerocopy._frameworks.jax.pool:JAXHook"
     frames_hook = "zerocopy._frameworks.jax.frames:JAXFrames"
     audit_hook = "zerocopy._frameworks.jax.audit:JAXAudit"
+    gradients_hook = "zerocopy._frameworks.jax.gradients:JAXGradients"
     root_modules = ("jax", "jaxlib")
     distribution = "jax"
     device_kinds = ("cpu", "cuda")
@@ -148,9 +149,9 @@ class Jax(Framework):
         name = view.dtype.name
         if name not in NATIVE_NAMES and not (name in _FOREIGN and hasattr(jax.numpy, name)):
             raise refuse_dtype("jax", view.dtype)
-        self._refuse_wide(name)
+        self.refuse_wide(name)
 
-    def _refuse_wide(self, name: str) -> None:
+    def refuse_wide(self, name: str) -> None:
         if name in _NARROW and not self.module().config.jax_enable_x64:
             # jax.dlpack.from_dlpack and jnp.asarray truncate: 2**40 + 5 becomes 5.
             raise LossyConversionError(
@@ -200,7 +201,7 @@ class Jax(Framework):
 
     def cast(self, obj: Any, dtype: DType) -> tuple[Any, bool]:
         jnp = self.module().numpy
-        self._refuse_wide(dtype.name)
+        self.refuse_wide(dtype.name)
         old = from_numpy(obj.dtype)
         assert old is not None
         plain = obj.real if old.code == COMPLEX and dtype.code != COMPLEX else obj

@@ -43,6 +43,7 @@ class TensorFlow(Framework):
     pool_hook = "zerocopy._frameworks.tensorflow.pool:TensorFlowHook"
     frames_hook = "zerocopy._frameworks.tensorflow.frames:TensorFlowFrames"
     audit_hook = "zerocopy._frameworks.tensorflow.audit:TensorFlowAudit"
+    gradients_hook = "zerocopy._frameworks.tensorflow.gradients:TensorFlowGradients"
     root_modules = ("tensorflow",)
     distribution = "tensorflow"
     device_kinds = ("cpu", "cuda")

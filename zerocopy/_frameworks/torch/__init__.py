@@ -51,6 +51,7 @@ class Torch(Framework):
     pool_hook = "zerocopy._frameworks.torch.pool:TorchHook"
     frames_hook = "zerocopy._frameworks.torch.frames:TorchFrames"
     audit_hook = "zerocopy._frameworks.torch.audit:TorchAudit"
+    gradients_hook = "zerocopy._frameworks.torch.gradients:TorchGradients"
     loading_hook = "zerocopy._frameworks.torch.loading:TorchLoading"
     root_modules = ("torch",)
     distribution = "torch"
