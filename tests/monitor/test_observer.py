@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -93,3 +94,16 @@ def test_ring_drops_what_is_old_and_what_a_clock_that_was_set_back_made_later() 
     assert (len(ring), ring.newest, ring.at(19_990.0)) == (1501, 99_999, 99_950)
     ring.add(19_900.0, -1)
     assert (ring.newest, list(ring)[-2]) == (-1, 99_500)
+
+
+@pytest.mark.parametrize("field", ["time", "recording_since"])
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "-1" + "0" * 400, "1e999", "NaN"])
+def test_numbers_that_no_float_holds_are_problems(folder: Path, field: str, number: str) -> None:
+    put(folder, 2_000_000_001, 1)
+    put(folder, 2_000_000_002, 1)
+    (file,) = folder.glob("2000000001-*")
+    text = json.dumps(json.loads(file.read_text()) | {field: "NUMBER"})
+    file.write_text(text.replace('"NUMBER"', number))
+    sample = observer(folder).read()
+    assert pids(sample) == [2_000_000_002]
+    assert any(file.name in problem for problem in sample["problems"])
