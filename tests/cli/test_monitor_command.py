@@ -235,6 +235,17 @@ def test_a_closed_pipe_ends_the_rows(start: Callable[..., subprocess.Popen[str]]
     assert errors == "zerocopy monitor: cannot write to standard output: Broken pipe\n"
 
 
+@pytest.mark.parametrize("arguments", [["--csv", "-"], ["--prometheus"], ["--once"], ["--once", "--json"]])
+def test_a_standard_output_that_is_closed_is_an_error(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "zerocopy", "monitor", "--count", "1", *arguments]
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    assert "Bad file descriptor" in done.stderr
+
+
 @pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
 def test_signals_end_the_rows(
     start: Callable[..., subprocess.Popen[str]], tmp_path: Path, number: int, expected: int

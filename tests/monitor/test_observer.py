@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -106,3 +107,14 @@ def test_a_missing_package_is_a_problem_in_one_line(folder: Path) -> None:
         f"{name}: psutil is not installed; to fix: pip install psutil" for name in ("GPUs", "the machine")
     ]
     assert "\n" not in sample["cards"]["why_not"]
+@pytest.mark.parametrize("field", ["time", "recording_since"])
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "-1" + "0" * 400, "1e999", "NaN"])
+def test_numbers_that_no_float_holds_are_problems(folder: Path, field: str, number: str) -> None:
+    put(folder, 2_000_000_001, 1)
+    put(folder, 2_000_000_002, 1)
+    (file,) = folder.glob("2000000001-*")
+    text = json.dumps(json.loads(file.read_text()) | {field: "NUMBER"})
+    file.write_text(text.replace('"NUMBER"', number))
+    sample = observer(folder).read()
+    assert pids(sample) == [2_000_000_002]
+    assert any(file.name in problem for problem in sample["problems"])

@@ -53,6 +53,13 @@ def test_texts_are_escaped() -> None:
     assert HOSTILE.rpartition("/")[2] not in text
 
 
+def test_names_that_are_not_unicode_are_written_as_utf_8() -> None:
+    row = ConversionRow("\udcff.py", 1, "f", "numpy.ndarray", "torch", 1, copied_calls=1, copied_bytes=8)
+    text = exposition(sample(process(conversions=[as_dict(row)]))).encode("utf-8").decode("utf-8")
+    (site,) = parsed(text)["zerocopy_site_copied_bytes"].samples
+    assert site.labels["file"] == "\\udcff.py"
+
+
 def test_only_the_worst_call_sites_are_listed() -> None:
     rows = [
         as_dict(

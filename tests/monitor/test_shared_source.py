@@ -14,6 +14,7 @@ from helpers.shared_memory import in_child, run_reader
 import zerocopy as zc
 from zerocopy.monitor import sample
 from zerocopy.monitor.sources.shared import read_shared
+from zerocopy.shared.figures import Handles
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="shared memory needs Linux")
 MIB = 1 << 20
@@ -165,3 +166,25 @@ def test_dead_references_do_not_accumulate(before) -> None:
     for _ in range(3000):
         zc.share(array)
     assert len(figures.handles._references) <= 1001 + 2 * before["handles"]
+
+
+def test_a_count_within_a_count_is_exact_and_does_not_wait() -> None:
+    """A signal handler, or a finalizer, may read the figures while its own thread reads them."""
+    handles, nested = Handles(), []
+
+    class Handle:
+        @property
+        def closed(self) -> bool:
+            if not nested:
+                nested.append(0)
+                nested[0] = handles.count()
+            return False
+
+    kept = [Handle() for _ in range(5)]
+    for each in kept:
+        handles.add(each)
+    done: list[int] = []
+    thread = threading.Thread(target=lambda: done.append(handles.count()), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert (done, nested) == ([5], [5])

@@ -111,9 +111,10 @@ def test_the_websocket_is_refused_to_pages_of_other_origins(server: Server) -> N
     assert upgrade(server, Origin="http://example.org") == 403
     assert upgrade(server, Origin=f"http://localhost:{server.port}") == 403  # another name is another origin
     assert upgrade(server, Origin="null") == 403
+    assert upgrade(server, Origin="http://[") == 403
 
 
-@pytest.mark.parametrize("host", ["example.org", "example.org:80", "127.0.0.1.example.org", ""])
+@pytest.mark.parametrize("host", ["example.org", "example.org:80", "127.0.0.1.example.org", "[abc", ""])
 def test_other_host_names_are_refused(server: Server, host: str) -> None:
     # A site can let its name resolve to 127.0.0.1, and then read the answer (DNS rebinding).
     assert get(server, prefix(server), Host=host)[0] in (400, 403)

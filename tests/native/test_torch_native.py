@@ -123,6 +123,8 @@ def test_tensors_of_functorch_are_left_to_the_slow_path(transform):
     seen = []
 
     def function(x):
+        # torch makes a plain tensor, which may pass, while something excludes functorch's dispatch keys.
+        assert torch._C._functorch.is_functorch_wrapped_tensor(x), torch._C._dispatch_keys(x)
         for importer in importers().values():
             with pytest.raises(BufferError, match=REFUSED):
                 memory_route(EXPORTER, importer)(x)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import types
 import typing
 from functools import cache
@@ -48,7 +47,7 @@ def _convert(value: Any, expected: Any, path: str) -> Any:
         return _fields(value, expected, path)
     if expected is Any:
         return value
-    if expected is float and type(value) in (int, float) and math.isfinite(value) and abs(value) < _LARGEST:
+    if expected is float and type(value) in (int, float) and abs(value) < _LARGEST:  # False for NaN
         return float(value)
     if expected in (str, bool) and type(value) is expected:
         return value

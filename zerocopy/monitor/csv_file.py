@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
 import os
 import stat
@@ -112,6 +113,8 @@ def write_output(text: str) -> None:
     OSError
         The disk is full, or the reader of a pipe has ended.
     """
+    if sys.stdout is None:  # it was closed before the program started
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

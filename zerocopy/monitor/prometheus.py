@@ -61,14 +61,19 @@ def _lines(family: Family) -> str:
 
 
 def _labels(labels: Labels) -> str:
-    """Return labels in braces; backslashes, quotes and line feeds are escaped."""
+    """Return labels in braces; backslashes, quotes, line feeds and bytes that are not Unicode are escaped."""
     if not labels:
         return ""
     escaped = {
-        name: value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        name: _unicode(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         for name, value in labels.items()
     }
     return "{" + ",".join(f'{name}="{value}"' for name, value in escaped.items()) + "}"
+
+
+def _unicode(text: str) -> str:
+    """Return text that UTF-8 can encode: names of files can have other bytes, as surrogates."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _number(value: float) -> str:

@@ -22,33 +22,40 @@ class Handles:
     def __init__(self) -> None:
         self._references: deque[ref[Any]] = deque()
         self._sweep_at = _FEWEST
-        self._lock = forks.plain_lock()  # `add` never waits for it: it may be called within a sweep
+        self._lock = forks.plain_lock()  # nothing waits for it: a sweep can run signal handlers
 
     def add(self, shared: Any) -> None:
         """Add an object, without keeping it."""
         self._references.append(ref(shared))
-        if len(self._references) > self._sweep_at and self._lock.acquire(blocking=False):
-            try:
-                self._sweep()
-            finally:
-                self._lock.release()
+        if len(self._references) > self._sweep_at:
+            self._sweep()
 
     def count(self) -> int:
         """Return how many of the objects are in use and not closed."""
-        with self._lock:
-            return self._sweep()
+        self._sweep()
+        return sum(map(_is_open, self._references.copy()))
 
-    def _sweep(self) -> int:
-        """Remove dead references and closed objects; return how many are left."""
-        count, references = 0, self._references
-        for _ in range(len(references)):
-            reference = references.popleft()  # only a sweep removes references
-            shared = reference()
-            if shared is not None and not shared.closed:
-                references.append(reference)
-                count += 1
-        self._sweep_at = max(_FEWEST, 2 * count)
-        return count
+    def _sweep(self) -> None:
+        """Remove dead references and closed objects, unless a sweep is running."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            references = self._references
+            for _ in range(len(references)):
+                # Only a sweep removes references, and those in use never leave: `count` may run meanwhile.
+                if _is_open(references[0]):
+                    references.rotate(-1)
+                else:
+                    references.popleft()
+            self._sweep_at = max(_FEWEST, 2 * len(references))
+        finally:
+            self._lock.release()
+
+
+def _is_open(reference: ref[Any]) -> bool:
+    """Whether a handle is in use and not closed."""
+    shared = reference()
+    return shared is not None and not shared.closed
 
 
 handles = Handles()

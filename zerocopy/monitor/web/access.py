@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from bokeh.server.tornado import BokehTornado
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
@@ -61,7 +61,7 @@ class AccessControl:
         if not self._knows(host):
             return f"the host name {host!r} is not one of this server's: use an IP address or localhost"
         origin = request.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != request.host.lower():
+        if origin is not None and _split(origin).netloc.lower() != request.host.lower():
             return "the request comes from a page of another site"
         return ""
 
@@ -146,5 +146,12 @@ class GuardedApplication(BokehTornado):
 
 def _host_of(host: str) -> str:
     """Return the host name without the port, in lower case."""
-    name = urlsplit(f"//{host}").hostname
-    return (name or "").lower()
+    return (_split(f"//{host}").hostname or "").lower()
+
+
+def _split(url: str) -> SplitResult:
+    """Return the parts of an address; all are empty if it is not valid, such as ``http://[``."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
