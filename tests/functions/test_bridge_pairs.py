@@ -130,7 +130,9 @@ def test_arrays_of_another_framework_are_refused(source: str, target: str) -> No
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-@pytest.mark.parametrize("result", ["text", 1.5, {"a": [object()]}, np.ones(2)], ids=str)
+@pytest.mark.parametrize(
+    "result", ["text", 1.5, {"a": [object()]}, np.ones(2)], ids=["text", "number", "object", "ndarray"]
+)
 def test_results_that_are_not_arrays_are_refused(source: str, target: str, result: Any) -> None:
     call = zc.bridge(lambda x: result, to=target, source=source)
     with pytest.raises(zc.UnsupportedConversionError) as caught:
