@@ -79,6 +79,8 @@ LAYERS: dict[str, set[str]] = {
     # Which calls of the frameworks copy where `convert` would alias.
     "audit": NOUNS
     | {"_engine", "describe", "forks", "framework", "monitor", "notebooks", "registry", "tables"},
+    # Functions of one framework that take the arrays of another.
+    "functions": NOUNS | {"_engine", "describe", "forks", "framework", "protocols", "registry", "zerocopy"},
     "integrations": NOUNS
     | {
         "_engine",
@@ -115,8 +117,8 @@ LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     # The public names, loaded on first use.
     "zerocopy": NOUNS
-    | {"_engine", "cli", "forks", "framework", "layout", "loading", "monitor", "pool", "registry", "shared"}
-    | {"tables"},
+    | {"_engine", "cli", "forks", "framework", "functions", "layout", "loading", "monitor", "pool"}
+    | {"registry", "shared", "tables"},
 }
 
 #: Modules that a part may import for type checkers only.

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         ZeroCopyError as ZeroCopyError,
     )
     from zerocopy.framework import Framework as Framework
+    from zerocopy.functions.accepts import accepts as accepts
     from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
     from zerocopy.layout.soa_to_aos import soa_to_aos as soa_to_aos
     from zerocopy.loading.create import loader as loader
@@ -95,6 +96,7 @@ _HOME = {
     "aos_to_soa": "layout.aos_to_soa",
     "soa_to_aos": "layout.soa_to_aos",
     "matrix": "cli.matrix.api",
+    "accepts": "functions.accepts",
     "Device": "device",
     "DType": "dtype",
     "Reason": "errors",
