@@ -39,6 +39,7 @@ PAGES = {
     "processes": "processes-benchmarks.md",
     "loader": "loader-benchmarks.md",
     "monitor": "monitor-benchmarks.md",
+    "functions": "functions-benchmarks.md",
 }
 
 #: Descriptions of the GPU pages in ``docs/index.md``.

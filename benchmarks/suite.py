@@ -24,6 +24,7 @@ SUITES = {
     "processes": "benchmarks.processes",
     "loader": "benchmarks.loader",
     "monitor": "benchmarks.monitor",
+    "functions": "benchmarks.functions",
 }
 
 #: Sections that a quick run starts with: those of pictures, and one of each suite. conversion/core is one
