@@ -23,7 +23,7 @@ from benchmarks.conversion.gpu_contenders import (
 from benchmarks.conversion.subjects import aligned_values
 from benchmarks.suite import Case, Entry, Section, Settings, Task
 from benchmarks.timing import Loop, Pace, Raised, Statement, Timing, measure, take_turns
-from zerocopy.pool.sizes import show_size
+from zerocopy.formatting.units import format_bytes
 from zerocopy.protocols import cuda_driver
 
 COUNT = 1000  # elements
@@ -98,7 +98,7 @@ def run(pair: Pair, settings: Settings) -> list[Case]:
 def across_the_bus(pair: Pair, settings: Settings) -> list[Case]:
     """Time transfers until the data have arrived."""
     size = QUICK_BUS if settings.quick else BUS
-    case, able = _contest(pair, size // 4, f"{' -> '.join(pair)}, {show_size(size)}")
+    case, able = _contest(pair, size // 4, f"{' -> '.join(pair)}, {format_bytes(size)}")
     pace = replace(settings.pace, patience=min(settings.pace.patience, _PATIENCE))
     timings = until_done(able, pace)
     for entry in case.entries:

@@ -1,4 +1,4 @@
-"""What recording costs: a call of ``convert`` that is counted, with and without its line of code."""
+"""The time that recording adds to a call of ``convert``, with and without its line of code."""
 
 from benchmarks.monitor import overhead
 from benchmarks.suite import Suite

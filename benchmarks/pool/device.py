@@ -16,9 +16,9 @@ from typing import Any
 from benchmarks.pool.sides import Side, turns
 from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
 from benchmarks.timing import Pace, Timing
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool import hooks
 from zerocopy.pool.gpus import visible_gpus
-from zerocopy.pool.sizes import show_size
 
 #: Goal: speed of allocating and freeing large blocks, relative to the plain calls of the driver.
 GAIN = 1000
@@ -131,7 +131,7 @@ def _allocate(name: str, settings: Settings) -> list[Case]:
         options.insert(2, (f"{code}, kind='rmm'", "ours", name, "rmm"))
     with contenders(*options) as processes:
         cases = [
-            race(f"{_ALLOCATE}{show_size(size)}, {name}", "allocate", size, processes, settings.pace)
+            race(f"{_ALLOCATE}{format_bytes(size)}, {name}", "allocate", size, processes, settings.pace)
             for size in settings.sizes or SIZES
         ]
         cases[0].remarks += [row for one in processes for row in one.ask("describe") if row.startswith(name)]
@@ -145,7 +145,7 @@ def _streams(settings: Settings) -> list[Case]:
     )
     with contenders(*options) as processes:
         return [
-            race(f"{_STREAMS}{show_size(size)}, torch", "streams", size, processes, settings.pace)
+            race(f"{_STREAMS}{format_bytes(size)}, torch", "streams", size, processes, settings.pace)
             for size in settings.sizes or SIZES
         ]
 
@@ -160,7 +160,7 @@ def _transfers(name: str, settings: Settings) -> list[Case]:
         cases = []
         for workload in ("to device", "to host"):
             case = race(
-                f"{show_size(size)} {workload}, {LINES[workload][name]}",
+                f"{format_bytes(size)} {workload}, {LINES[workload][name]}",
                 workload,
                 size,
                 processes,
@@ -181,9 +181,9 @@ def _pipeline(settings: Settings) -> list[Case]:
             alone.ask("open", "pipeline", size)
             taken[figure] = alone.ask("peak", size)
     with contenders(*options) as processes:
-        case = race(f"{_RUN}{show_size(size)}", "pipeline", size, processes, settings.pace)
+        case = race(f"{_RUN}{format_bytes(size)}", "pipeline", size, processes, settings.pace)
     case.figures = taken
-    separate, shared = show_size(taken[_OWN]), show_size(taken[_ONE])
+    separate, shared = format_bytes(taken[_OWN]), format_bytes(taken[_ONE])
     case.remarks.append(
         f"{case.name}: at most {shared} of device memory with one pool, {separate} with separate pools "
         "(JAX without its preallocation)"
@@ -203,8 +203,8 @@ def goals(cases: Sequence[Case]) -> list[Goal]:
     for case in cases:
         plain = next((entry for entry in case.timed("reference") if entry.label == _PLAIN), None)
         ours = case.fastest("ours")
-        if plain and ours and case.name.startswith(f"{_ALLOCATE}{show_size(max(SIZES))}"):
-            name = f"device: {show_size(max(SIZES))} at least {GAIN}x as fast as {_PLAIN} (ratio of times)"
+        if plain and ours and case.name.startswith(f"{_ALLOCATE}{format_bytes(max(SIZES))}"):
+            name = f"device: {format_bytes(max(SIZES))} at least {GAIN}x as fast as {_PLAIN} (ratio of times)"
             judged.append(Goal(name, case.name, median(ours) / median(plain), 1 / GAIN, "x"))
         if case.figures.get(_OWN):
             name = "device: a pipeline needs at most the memory of separate pools (limit: ratio of bytes)"

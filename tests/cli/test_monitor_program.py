@@ -27,7 +27,7 @@ from helpers.monitor_program import (
 
 from zerocopy.cli.monitor.private_directory import private_directory
 from zerocopy.cli.monitor.program import ProgramError, command_of
-from zerocopy.monitor.file_errors import MonitorFileError
+from zerocopy.monitor.errors import MonitorFileError
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="the system has no sigtimedwait")
 

@@ -44,7 +44,7 @@ def test_the_call_site_that_copies_most_comes_first_with_its_fix() -> None:
     assert "copied 36.0 MiB/s" in text
     site = text.index("train.py:42 train  polars.DataFrame -> torch")
     assert site < text.index("fix: x.rechunk()") < text.index("data.py:7")
-    assert "# pool used 20 GiB  = pool free 12 GiB  + outside pool 8.0 GiB" in text
+    assert "# pool used 20 GiB  = pool free 12 GiB  + outside pool 8 GiB" in text
 
 
 def test_without_a_process_the_screen_says_how_to_monitor_one() -> None:

@@ -21,7 +21,7 @@ from helpers.monitor_samples import (
 
 from zerocopy.monitor.csv_fields import FIELDS, select
 from zerocopy.monitor.csv_file import CsvFile
-from zerocopy.monitor.file_errors import MonitorFieldError, MonitorFileError
+from zerocopy.monitor.errors import MonitorFieldError, MonitorFileError
 from zerocopy.monitor.rates import rates
 
 

@@ -192,7 +192,7 @@ def test_root_is_not_advised_to_be_root(proc: Proc, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     proc.process(10)
     forbid(monkeypatch, 10)
-    assert "1 process could not be read: the system forbids it" in proc.find().problems[0]
+    assert "1 process could not be read: a container or sandbox denies" in proc.find().problems[0]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from helpers.monitor_samples import ChangingObserver
 
 from zerocopy.monitor import prometheus_file
-from zerocopy.monitor.file_errors import MonitorFileError
+from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.prometheus import exposition
 from zerocopy.monitor.prometheus_file import PrometheusFile
 

@@ -180,7 +180,7 @@ def test_ctrl_c_in_explain_reaches_the_caller(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(KeyboardInterrupt):
             zc.convert(array, "numpy", copy=True)
         assert zc.convert(array, "numpy", copy=True).tolist() == array.tolist()
-    assert hook.ledger is None
+    assert hook.counters is None
 
 
 # -- refusals ----------------------------------------------------------------------
@@ -352,7 +352,7 @@ def test_start_and_stop_can_be_repeated() -> None:
         recorder.stop()
         zc.convert(memoryview(SOURCE), "numpy")
         assert one(recorder.rows()).calls == 1
-    assert hook.ledger is None
+    assert hook.counters is None
 
 
 def test_rows_are_sorted_by_copied_bytes_then_calls() -> None:
@@ -435,7 +435,7 @@ def test_recorders_come_and_go_while_threads_convert() -> None:
     for worker in workers:
         worker.join()
     assert not errors
-    assert hook.ledger is None
+    assert hook.counters is None
 
 
 def test_stopping_during_a_call_of_another_thread() -> None:

@@ -12,7 +12,7 @@ import zerocopy as zc
 from zerocopy.monitor import conversion_table
 from zerocopy.monitor.errors import MonitorRunningError
 from zerocopy.monitor.recording import Recording
-from zerocopy.monitor.totals import COUNTS, limited, sum_rows
+from zerocopy.monitor.totals import COUNT_FIELDS, limited, sum_rows
 
 COPIED = row(
     7,
@@ -39,7 +39,7 @@ def test_rows_are_sorted_by_copied_bytes_then_refusals() -> None:
 
 def test_text_has_the_summary_and_each_reason_with_its_fix() -> None:
     lines = str(finished(row(), COPIED)).splitlines()
-    assert lines[0] == "4 calls: 36.0 MiB aliased, 4.0 MiB copied, 1 refused, in 2.0 ms"
+    assert lines[0] == "4 calls: 36.0 MiB aliased, 4 MiB copied, 1 refused, in 2.0 ms"
     assert lines[2].split() == ["call", "site", "conversion", "calls", "aliased", "copied", "time"]
     assert lines[3].startswith("a/train.py:7 main")
     assert lines[4].startswith("  why: the columns")
@@ -128,7 +128,7 @@ def test_limited_rows_keep_the_sums() -> None:
     shown, others = limited(rows, 5)
     assert (len(shown), others) == (6, 15)
     before, after = sum_rows(rows), sum_rows(shown)
-    assert [getattr(before, name) for name in COUNTS] == [getattr(after, name) for name in COUNTS]
+    assert [getattr(before, name) for name in COUNT_FIELDS] == [getattr(after, name) for name in COUNT_FIELDS]
     assert after.seconds == pytest.approx(before.seconds)
 
 

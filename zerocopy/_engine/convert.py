@@ -164,7 +164,7 @@ def convert_after_route(obj: Any, to: Any, options: Mapping[str, Any], error: Ba
 
 def convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     """Plan the conversion, run the plan, and keep a route for the next object of this type."""
-    if recording.ledger is None:
+    if recording.counters is None:
         return _convert_slowly(obj, to, passed, None)
     return recording.observe(_convert_slowly, obj, to, passed)
 

@@ -36,7 +36,7 @@ def keep(parts: Parts, cls: type, to: Any, options: Mapping[str, Any], route: Ro
     """
     global _object_keys
     compiled = _compose(parts, options, route)
-    if compiled is not None and recording.ledger is not None:
+    if compiled is not None and recording.counters is not None:
         compiled = recording.recorded(compiled, cls, to, options)
     if compiled is None or not options.keys() <= OPTIONS:
         return compiled
@@ -52,7 +52,7 @@ def keep_tree(cls: type, to: Any, options: Mapping[str, Any]) -> None:
     """Keep a compiled route for containers of this type, whose leaves have their own routes."""
     if cls in (dict, list, tuple) and options.keys() <= {"copy", "writable"}:
         route = core.TreeRoute(to, **options)
-        if recording.ledger is not None:
+        if recording.counters is not None:
             route = recording.recorded(route, cls, to, options)
         core.set_route(to, cls, route, **options)
 

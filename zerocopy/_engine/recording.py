@@ -32,26 +32,26 @@ Route = Callable[[Any], Any]
 Pair = tuple[str, str]
 
 #: The counters, while conversions are recorded: the compiled core, or `zerocopy.monitor.counters.Counters`.
-ledger: Any = None
+counters: Any = None
 #: ``explain``, while conversions are recorded.
 explain: Any = None
-#: Changes with `ledger`. A route that was composed meanwhile is dropped.
+#: Changes with `counters`. A route that was composed meanwhile is dropped.
 generation = 0
 
 #: The newest reason by call site and pair: why, fix, code. A site is an instruction and the `id` of its
 #: code, which the counters keep alive: codes of equal text in different files are equal.
 reasons: dict[tuple[int, int, Pair], tuple[str, str, str]] = {}
 
-#: Each pair once: the core compares their addresses. Types that a program makes in a loop would fill it.
+#: Each pair once: the core compares their addresses. A program that creates types in a loop would fill it.
 _pairs: dict[Pair, Pair] = {}
 MAX_PAIRS = 2048
 OTHERS: Pair = ("", "")
 
 
-def set_ledger(new: Any, explain_function: Any) -> None:
+def set_counters(new: Any, explain_function: Any) -> None:
     """Set what counts conversions, or None. The caller drops all routes afterwards."""
-    global ledger, explain, generation
-    ledger, explain = new, explain_function
+    global counters, explain, generation
+    counters, explain = new, explain_function
     generation += 1
     if new is None:
         reasons.clear()
@@ -69,12 +69,12 @@ def recorded(route: Any, cls: type, to: Any, options: Mapping[str, Any]) -> Any:
     pair = _pair(_type_name(cls), _target_name(to))
     if core is not None and not isinstance(route, core.Route):
         route = core.CallRoute(route)
-    return ledger.RecordedRoute(route, pair, partial(_sample, pair, to, dict(options)))
+    return counters.RecordedRoute(route, pair, partial(_sample, pair, to, dict(options)))
 
 
 def measured(form: str, export: Route, copies: bool = False) -> Route:
     """Return an exporter that counts the bytes that it exports; with `copies`, the importer copies them."""
-    add_bytes, capsule_bytes = ledger.add_bytes, ledger.capsule_bytes
+    add_bytes, capsule_bytes = counters.add_bytes, counters.capsule_bytes
 
     def add(nbytes: int) -> None:
         add_bytes(0 if copies else nbytes, nbytes if copies else 0)
@@ -104,7 +104,7 @@ def measured(form: str, export: Route, copies: bool = False) -> Route:
 
 def measured_step(step: Route) -> Route:
     """Return a step from an ndarray to an ndarray that counts the bytes that it copies or shares."""
-    add_bytes = ledger.add_bytes
+    add_bytes = counters.add_bytes
 
     def measured(array: Any) -> Any:
         result = step(array)
@@ -117,7 +117,7 @@ def measured_step(step: Route) -> Route:
 
 def measured_table(source: Framework, target: Framework, route: Route) -> Route:
     """Return a route between table frameworks that counts the bytes of the columns, as a plan does."""
-    add_bytes = ledger.add_bytes
+    add_bytes = counters.add_bytes
 
     def measured(obj: Any) -> Any:
         result = route(obj)
@@ -126,7 +126,7 @@ def measured_table(source: Framework, target: Framework, route: Route) -> Route:
         reasons = zip(map(target.column_reasons, table.columns), target.table_reasons(table), strict=True)
         sizes = [0, 0]
         for column, (own, others) in zip(table.columns, reasons, strict=True):
-            # Without rows there may still be an offset.
+            # A column without rows can still have bytes before its offset.
             sizes[bool(own or others)] += column.nbytes if column.length else 0
         add_bytes(*sizes)
         return result
@@ -136,13 +136,13 @@ def measured_table(source: Framework, target: Framework, route: Route) -> Route:
 
 def measured_opening(route: Route) -> Route:
     """Return the route of a handle that counts the bytes of an opened object that is the result itself."""
-    counters = ledger
+    active = counters
 
     def measured(handle: Any) -> Any:
         result = route(handle)
-        _, aliased, copied, unchanged = counters.outcome()
+        _, aliased, copied, unchanged = active.outcome()
         if unchanged and not aliased and not copied:
-            counters.add_bytes(_nbytes(result), 0)
+            active.add_bytes(_nbytes(result), 0)
         return result
 
     return measured
@@ -177,46 +177,46 @@ class Observed:
 
 def observe(convert: Any, obj: Any, to: Any, passed: Mapping[str, Any]) -> Any:
     """Return ``convert(obj, to, passed, observed)``, the slow path, and record it."""
-    counters = ledger
-    if counters is None:
+    active = counters
+    if active is None:
         return convert(obj, to, passed, None)
-    depth, *before = counters.outcome()
-    counters.set_outcome(depth + 1, 0, 0, False)
+    depth, *before = active.outcome()
+    active.set_outcome(depth + 1, 0, 0, False)
     observed, start = Observed(), time.perf_counter_ns()
     try:
         result = convert(obj, to, passed, observed)
     except BaseException as error:
         if not depth:
-            _record_refusal(counters, obj, to, error, time.perf_counter_ns() - start)
-        counters.set_outcome(depth, *before)
+            _record_refusal(active, obj, to, error, time.perf_counter_ns() - start)
+        active.set_outcome(depth, *before)
         raise
     elapsed = time.perf_counter_ns() - start
     same, plan = result is obj, observed.plan
-    _, aliased, copied, unchanged = counters.outcome()
+    _, aliased, copied, unchanged = active.outcome()
     if same:
         aliased, copied, unchanged = 0, 0, True
     elif plan is not None:
         aliased, copied, unchanged = plan.aliased_bytes, plan.copied_bytes, False
     if depth:
         sums = before[0] + aliased, before[1] + copied, before[2] or unchanged
-        counters.set_outcome(depth, *sums)
+        active.set_outcome(depth, *sums)
         return result
-    counters.set_outcome(1, aliased, copied, unchanged)
+    active.set_outcome(1, aliased, copied, unchanged)
     try:
         pair = _pair(_type_name(type(obj)), _target_name(to))
         unread = plan is not None and plan.unread
-        code, instruction, takes_sample = counters.record_call(pair, same, False, unread, elapsed)
+        code, instruction, takes_sample = active.record_call(pair, same, False, unread, elapsed)
         if takes_sample:
             _sample(pair, to, passed, obj, code, instruction, observed)
     finally:
-        counters.set_outcome(0, 0, 0, False)
+        active.set_outcome(0, 0, 0, False)
     return result
 
 
-def _record_refusal(counters: Any, obj: Any, to: Any, error: BaseException, elapsed: int) -> None:
+def _record_refusal(active: Any, obj: Any, to: Any, error: BaseException, elapsed: int) -> None:
     """Record a call that raised, with the reason in the error."""
     pair = _pair(_type_name(type(obj)), _target_name(to))
-    code, instruction, _ = counters.record_call(pair, False, True, False, elapsed)
+    code, instruction, _ = active.record_call(pair, False, True, False, elapsed)
     if isinstance(error, ZeroCopyError):
         reason = error.why, error.remedy, error.code
     else:
@@ -247,7 +247,7 @@ def _sample(
     reason = None
     with suppress(Exception):
         if observed is not None and observed.plan is not None:
-            # Not explained again, because a stream is used up by now.
+            # Not explained again, because a stream is already consumed.
             reason = _main_reason(resolve_fixes(observed.plan, observed.call))
         else:
             reason = _main_reason(explain(obj, to, **options))
@@ -280,7 +280,7 @@ def _pair(source: str, target: str) -> Pair:
 
 
 def _type_name(cls: type) -> str:
-    """Return a type's name with the package that it is of: ``polars.DataFrame``."""
+    """Return a type's name with its package: ``polars.DataFrame``."""
     package, name = str(getattr(cls, "__module__", "builtins")).partition(".")[0], cls.__qualname__
     return name if package == "builtins" else f"{package}.{name}"
 

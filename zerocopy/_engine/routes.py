@@ -53,9 +53,9 @@ def clear() -> None:
 registry.on_change(clear)
 
 
-def record_to(ledger: Any, explain: Any) -> None:
-    """Record the conversions from now on to `ledger`, or none of them if it is None; drop all routes."""
-    recording.set_ledger(ledger, explain)
+def record_to(counters: Any, explain: Any) -> None:
+    """Record the conversions from now on to `counters`, or none of them if it is None; drop all routes."""
+    recording.set_counters(counters, explain)
     clear()
 
 
@@ -134,7 +134,7 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
         ) from error
     if compiled is not None and not options.keys() <= native_routes.OPTIONS:
         route = compiled  # the compiled table does not have these options
-    elif route is not None and recording.ledger is not None:
+    elif route is not None and recording.counters is not None:
         route = recording.recorded(route, type(obj), to, given)
     if route is not None:
         # One atomic store of a complete route: other threads see all of it or nothing (P7).
@@ -202,7 +202,7 @@ def _plain_route(parts: Parts, host_only: bool) -> Route | None:
     for form, importer in parts.importers.items():
         if form in parts.exporters and not (host_only and form == "cuda"):
             exporter = parts.exporters[form]
-            if recording.ledger is not None:
+            if recording.counters is not None:
                 # Only the importers of frameworks without arrays on the host copy host memory.
                 copies = form != "cuda" and "cpu" not in parts.target.device_kinds
                 exporter = recording.measured(form, exporter, copies)
@@ -221,7 +221,7 @@ def _opening_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route:
         route = fastest_routes_of(to, options).get(cls) or routes_of(to, options).get(cls)
         return (route or _kept_route(opened, to, options))(opened)
 
-    return open_and_convert if recording.ledger is None else recording.measured_opening(open_and_convert)
+    return open_and_convert if recording.counters is None else recording.measured_opening(open_and_convert)
 
 
 def _columns_route(parts: Parts, to: Any, options: Mapping[str, Any]) -> Route | None:
@@ -269,10 +269,10 @@ def _table_route(
         target.table_reasons(table)
         return target.from_column(table) if table.single else target.from_table(table)
 
-    whole = route if recording.ledger is None else recording.measured_table(source, target, route)
+    whole = route if recording.counters is None else recording.measured_table(source, target, route)
     if exporter is None or importer is None:
         return whole
-    export = exporter if recording.ledger is None else recording.measured("arrow", exporter)
+    export = exporter if recording.counters is None else recording.measured("arrow", exporter)
 
     def arrow_route(obj: Any) -> Any:
         try:

@@ -14,7 +14,7 @@ current_outcome(void)
     return &outcome;
 }
 
-/* Returns the time of a clock that does not go back. */
+/* Returns the time of the monotonic clock, in nanoseconds. */
 static int64_t
 now(void)
 {
@@ -43,7 +43,7 @@ typedef struct {
     PyObject *sample; /* sample(obj, code, instruction) keeps the reason of a copy */
 } RecordedRoute;
 
-/* Runs the inner route, then its fallback; what fails adds no bytes. */
+/* Runs the inner route, then its fallback if it fails; a failed route adds no bytes. */
 static PyObject *
 run_inner(Route *inner, PyObject *obj, Outcome *bytes)
 {
@@ -95,7 +95,7 @@ take_sample(PyObject *sample, PyObject *obj, PyObject *code, int instruction)
     return result == NULL ? -1 : 0;
 }
 
-/* Runs and records a conversion that is in no other one. If it fails, the slow path records it. */
+/* Runs and records a conversion that is not part of another one. If it fails, the slow path records it. */
 static PyObject *
 run_outermost(RecordedRoute *route, PyObject *obj, Outcome *bytes)
 {
@@ -125,7 +125,7 @@ static PyObject *
 run_recorded(Route *self, PyObject *obj)
 {
     RecordedRoute *route = (RecordedRoute *)self;
-    Outcome *bytes = &outcome; /* once, because each address of a thread's variable is a call */
+    Outcome *bytes = &outcome; /* read once, because each access to a thread-local variable is a call */
     if (bytes->depth > 0) {
         bytes->depth++;
         PyObject *result = run_inner(route->inner, obj, bytes);
@@ -162,7 +162,7 @@ recorded_route_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
     if (self != NULL) {
         self->base.run = run_recorded;
         self->base.counted = run_recorded;
-        self->base.fallback = NULL; /* that of `inner` is used */
+        self->base.fallback = NULL; /* run_inner() calls that of `inner` */
         self->inner = (Route *)Py_NewRef(inner);
         self->pair = Py_NewRef(pair);
         self->sample = Py_NewRef(sample);
@@ -210,7 +210,7 @@ get_outcome(PyObject *module, PyObject *nothing)
     return Py_BuildValue("iLLO", outcome.depth, (long long)outcome.aliased, (long long)outcome.copied, unchanged);
 }
 
-/* Sets them. */
+/* Sets the bytes of the running conversion. */
 static PyObject *
 set_outcome(PyObject *module, PyObject *args)
 {

@@ -11,15 +11,15 @@ typedef struct {
 } Entry;
 
 #define SLOTS 8192
-#define MAX_SITES 4096 /* further ones are counted without their site */
+#define MAX_SITES 4096 /* calls at further sites are counted without their site */
 #define MAX_ENTRIES 7168
 
 static struct {
     Entry **slots; /* open addressing; NULL while nothing is recorded */
     int count;
     bool has_sites;
-    PyObject *package; /* text that starts the names of files whose frames are no call sites */
-    PyObject *skipped; /* tuple of further such texts */
+    PyObject *package; /* prefix of files whose frames are not call sites */
+    PyObject *skipped; /* tuple of further prefixes */
 } records;
 
 #ifdef Py_GIL_DISABLED
@@ -104,7 +104,7 @@ find_slot(PyObject *code, int instruction, PyObject *pair)
     }
 }
 
-/* Returns the entry of a key, which is made if there is room; NULL without an exception otherwise. The caller holds the
+/* Returns the entry of a key, created if there is room; NULL without an exception otherwise. The caller holds the
    lock, and conversions are recorded. */
 static Entry *
 find_entry(PyObject *code, int instruction, PyObject *pair)

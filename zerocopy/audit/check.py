@@ -1,4 +1,4 @@
-"""Check one call of a framework: does it copy where ``convert`` would alias?"""
+"""Checks whether one call of a framework copied where ``convert`` would alias."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zerocopy.source import type_name
 _WANTED = ("copy", "writable", "pin_memory")
 #: The options of ``convert`` that are compared, in this order.
 _OPTIONS: tuple[dict[str, Any], ...] = ({}, {"layout": "matrix"})
-#: More columns of a dict are not described.
+#: Dicts with more columns are not checked.
 _MOST_COLUMNS = 1000
 
 AVOIDABLE, NEEDED, ALIAS = "avoidable", "needed", "alias"
@@ -26,7 +26,7 @@ AVOIDABLE, NEEDED, ALIAS = "avoidable", "needed", "alias"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one call did.
+    """The result of the check of one call.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Verdict:
 
 
 def check(call: CopyCall, source: Any, result: Any, options: dict[str, Any]) -> Verdict | None:
-    """Return what a call did; None if its argument is not memory of another framework."""
+    """Return the verdict on a call; None if its argument is not memory of another framework."""
     if not _is_foreign(source, call.to):
         return None
     name, nbytes = type_name(source), sum(block.nbytes for block in blocks(result))

@@ -1,4 +1,4 @@
-"""Replace the frameworks' calls by wrappers while an audit runs, and restore them."""
+"""Replaces the frameworks' calls by wrappers while an audit runs, and restores them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from zerocopy.audit.check import AVOIDABLE, Verdict, check
 from zerocopy.audit.hook import CopyCall
 from zerocopy.audit.row import AuditRow
 
-#: So many calls of a place are checked, and then each call whose number is a multiple of it.
+#: The first calls of a place that are checked; after them, each call whose number is a multiple of it.
 SAMPLED = 16
 
 

@@ -14,12 +14,13 @@ from zerocopy.audit import patches
 from zerocopy.audit.check import ALIAS, AVOIDABLE, NEEDED
 from zerocopy.audit.recorder import SAMPLED, Recorder
 from zerocopy.audit.row import AuditRow
+from zerocopy.formatting.units import format_bytes, format_count, format_seconds
 
 _NOTE = (
     "The result of a fix is an alias: writes to it change the source, or are refused. Pass copy=True if the "
     "copy is intended. The fixes need: import zerocopy as zc"
 )
-#: A call is shortened to no fewer characters.
+#: The least number of characters of a shortened call.
 _LEAST = 16
 _TITLES = {
     AVOIDABLE: "Copies that zerocopy.convert avoids",
@@ -50,7 +51,7 @@ class Audit:
     --------
     >>> from zerocopy.audit import Audit
     >>> with Audit() as report:
-    ...     text = "torch.tensor(array) would be named here"
+    ...     text = "torch.tensor(array) would be reported here"
     >>> report
     <zerocopy Audit: 0 B avoidable at 0 places>
     """
@@ -103,7 +104,7 @@ class Audit:
         return pa.table({name: [getattr(row, name) for row in rows] for name in names}, schema=schema)
 
     def text(self, every: bool = False, width: int | None = None) -> str:
-        """Return the report for a terminal; with calls of all kinds if `every`."""
+        """Return the report for a terminal; with the calls of all kinds if `every` is True."""
         width = width or min(shutil.get_terminal_size((80, 24)).columns, 100)
         rows = self.all_rows
         avoidable = [row for row in rows if row.kind == AVOIDABLE]
@@ -115,10 +116,9 @@ class Audit:
                 lines += [""]
         if avoidable:
             calls, seconds = sum(row.counted for row in avoidable), sum(row.seconds for row in avoidable)
-            size = _size(sum(row.bytes for row in avoidable))
-            lines += [
-                f"Total: {size} in {_count(calls)}, {_duration(seconds)}, at {_places(len(avoidable))}."
-            ]
+            size = format_bytes(sum(row.bytes for row in avoidable))
+            counts = format_count(calls, "call"), format_count(len(avoidable), "place")
+            lines += [f"Total: {size} in {counts[0]}, {format_seconds(seconds)}, at {counts[1]}."]
             lines += ["", *textwrap.wrap(_NOTE, width)]
         if any(row.checked < row.calls for row in rows):
             sampling = (
@@ -133,7 +133,8 @@ class Audit:
 
     def __repr__(self) -> str:
         rows = self.rows
-        return f"<zerocopy Audit: {_size(sum(row.bytes for row in rows))} avoidable at {_places(len(rows))}>"
+        size = format_bytes(sum(row.bytes for row in rows))
+        return f"<zerocopy Audit: {size} avoidable at {format_count(len(rows), 'place')}>"
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
@@ -141,14 +142,21 @@ class Audit:
 
         titles = ("place", "call", "size", "calls", "time", "fix")
         rows = [
-            (_place(row), row.call, _size(row.bytes), _calls(row), _duration(row.seconds), row.fix)
+            (
+                _place(row),
+                row.call,
+                format_bytes(row.bytes),
+                _calls(row),
+                format_seconds(row.seconds),
+                row.fix,
+            )
             for row in self.rows
         ]
         return html.table(_TITLES[AVOIDABLE], rows, titles)
 
 
 def audit(min_bytes: int = 1024) -> Audit:
-    """Name the calls in a ``with`` block that copy where :func:`zerocopy.convert` would alias.
+    """Report the calls in a ``with`` block that copy where :func:`zerocopy.convert` would alias.
 
     The frameworks' own functions, such as ``torch.tensor`` and ``np.array``, report to the audit while the
     block runs, in all threads. Their results do not change.
@@ -177,7 +185,7 @@ def audit(min_bytes: int = 1024) -> Audit:
 
 def _lines(row: AuditRow, width: int) -> list[str]:
     """Return the lines of one row, at most `width` wide unless the path or the fix is longer."""
-    figures = f"{_size(row.bytes)} in {_calls(row)}, {_duration(row.seconds)}"
+    figures = f"{format_bytes(row.bytes)} in {_calls(row)}, {format_seconds(row.seconds)}"
     start = f"{_place(row)}  "
     if len(start) + len(row.call) + len(figures) + 2 <= width:
         lines = [f"{start}{row.call}  {figures}"]
@@ -202,25 +210,6 @@ def _place(row: AuditRow) -> str:
 
 def _calls(row: AuditRow) -> str:
     if row.checked == row.calls:
-        return _count(row.counted)
+        return format_count(row.counted, "call")
     counted = f"{row.counted} of {row.checked}" if row.counted != row.checked else f"{row.checked}"
-    return f"{counted} checked of {_count(row.calls)}"
-
-
-def _count(calls: int) -> str:
-    return f"{calls} call{'s' if calls != 1 else ''}"
-
-
-def _places(number: int) -> str:
-    return f"{number} place{'s' if number != 1 else ''}"
-
-
-def _size(nbytes: int) -> str:
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if nbytes >= size:
-            return f"{nbytes / size:.1f} {unit}"
-    return f"{nbytes} B"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
+    return f"{counted} checked of {format_count(row.calls, 'call')}"

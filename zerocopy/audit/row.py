@@ -1,4 +1,4 @@
-"""``AuditRow``: what one line of code copied through a framework's own call."""
+"""``AuditRow``: the calls of one framework's function at one line of code."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class AuditRow:
     file : str
         Path of the source file, or a name such as ``"<stdin>"``.
     line : int
-        Number of the line that calls.
+        Line number of the call.
     function : str
-        Qualified name of the function that calls, ``"<module>"`` at the top level.
+        Qualified name of the calling function, ``"<module>"`` at the top level.
     call : str
-        The call in the program's text, such as ``"torch.tensor(features)"``; with ``x`` as argument if the
+        The source text of the call, such as ``"torch.tensor(features)"``; with ``x`` as argument if the
         text is unknown.
     kind : str
         ``"avoidable"``: it copied, and ``convert`` aliases. ``"needed"``: it copied, and ``convert`` would
         copy too, or return another type, dtype or shape. ``"alias"``: it shared memory.
     source, target : str
-        Type of the argument, and framework of the result.
+        Type of the argument, such as ``"numpy.ndarray"``, and framework of the result.
     calls, checked : int
         Number of calls at this place, of any kind, and number of checked calls.
     counted : int
-        Number of checked calls of this kind, with at least the bytes that the audit asks for.
+        Number of checked calls of this kind, whose results have at least `min_bytes` bytes.
     bytes : int
         Bytes of the results of the counted calls.
     seconds : float
@@ -65,5 +65,5 @@ class AuditRow:
 
     @property
     def place(self) -> str:
-        """The file and the line, as editors read them."""
+        """The file and the line in the form ``file:line``."""
         return f"{self.file}:{self.line}"

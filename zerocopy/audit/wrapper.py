@@ -28,7 +28,7 @@ class Listener(Protocol):
 
 #: The audits that run, of all threads. Replaced, never changed.
 LISTENERS: tuple[Listener, ...] = ()
-#: Functions that return whether a compiler traces the program: it then traces the original call.
+#: Functions that return whether a compiler traces the program; the wrapper then only calls the original.
 TRACING: tuple[Callable[[], bool], ...] = ()
 #: Top-level modules whose own calls do not count.
 INTERNAL: frozenset[str] = frozenset()

@@ -57,15 +57,15 @@ def audit_command() -> click.Command:
         Calls of the frameworks, such as numpy.array(x), are compared with zerocopy.convert while the
         program runs. The report follows on standard error. The exit code is that of the program.
         """
-        from zerocopy.cli import run_program
+        from zerocopy.cli import in_process
 
         if as_module and as_code:
             raise click.UsageError("pass -m or -c, not both")
         if not (as_module or as_code) and not os.path.exists(program):
             raise click.UsageError(f"{program} does not exist; pass a Python script, or -m and a module")
-        run = run_program.run_module if as_module else run_program.run_script
+        run = in_process.run_module if as_module else in_process.run_script
         code = _run(
-            partial(run_program.run_code if as_code else run, program, args),
+            partial(in_process.run_code if as_code else run, program, args),
             min_bytes,
             partial(_write, as_json, every, output),
         )
@@ -77,7 +77,7 @@ def audit_command() -> click.Command:
 def _run(program: Any, min_bytes: int, write: Any) -> Any:
     """Run a program under an audit, write the report, and return the argument for ``sys.exit``."""
     from zerocopy.audit import audit
-    from zerocopy.cli.run_program import exit_code, wait_for_threads
+    from zerocopy.cli.in_process import exit_code, wait_for_threads
 
     process, error = os.getpid(), None
     with audit(min_bytes) as report:

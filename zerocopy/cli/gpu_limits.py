@@ -1,4 +1,4 @@
-"""The part of ``zerocopy doctor`` about limits: what divides a GPU between processes here.
+"""The part of ``zerocopy doctor`` about GPU limits: the mechanisms that divide a GPU between processes.
 
 Time slices, MPS, MIG, vGPU and compute modes are described in docs/monitor.md, "What limits a GPU".
 """
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from zerocopy.cli.printable import printable
+from zerocopy.formatting.printable import printable
 from zerocopy.monitor.sources.nvml import (
     CardLostError,
     DriverRestartedError,

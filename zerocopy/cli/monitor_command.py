@@ -24,7 +24,7 @@ def monitor_command() -> Any:
     import click
 
     @click.command(
-        short_help="Show what is copied and where, and what the memory does.",
+        short_help="Show conversions that copy, memory pools, GPUs and loaders.",
         context_settings={"allow_interspersed_args": False},
         epilog=_EPILOG,
     )
@@ -36,8 +36,8 @@ def monitor_command() -> Any:
         """Show conversions, GPUs, pools and loaders of monitored processes.
 
         Without options, the terminal shows them live; q ends. PROGRAM is a Python script, -m MODULE,
-        -c CODE or a command. It runs as it does alone; the exit code is its own, and a report follows
-        on standard error.
+        -c CODE or a command. It runs as without the monitor. The exit code is that of PROGRAM, and a
+        report follows on standard error.
         """
         code = _run(options)
         if code:
@@ -47,7 +47,7 @@ def monitor_command() -> Any:
 
 
 def _run(values: dict[str, Any]) -> int:
-    """Check the options, do what they ask for, and return the exit code."""
+    """Check the options, run the command, and return the exit code."""
     import click
 
     from zerocopy.cli.monitor import run
@@ -77,7 +77,7 @@ def _port(text: str) -> int:
 
 
 def _sampling_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of what is read, and when."""
+    """Add the options of processes and times of samples."""
     import click
 
     options = [

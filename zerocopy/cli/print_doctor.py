@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from zerocopy.cli.gpu_limits import rows as limit_rows
-from zerocopy.cli.printable import printable
 from zerocopy.cli.terminal import Output
+from zerocopy.formatting.printable import printable
 
 
 def print_doctor(document: dict[str, Any], out: Output) -> None:

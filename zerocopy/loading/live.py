@@ -6,7 +6,7 @@ import os
 from typing import Any
 from weakref import WeakValueDictionary
 
-#: By identity, in the order of their creation; no loader is kept.
+#: By `id`, in the order of creation; the references are weak.
 _live: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 # A forked child adds the loaders that it iterates over.

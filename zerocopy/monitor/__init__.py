@@ -1,4 +1,4 @@
-"""What was copied, where, and what the memory does: records, samples, and their readers.
+"""Records the copies of a program by line of code, and reads its memory: records, samples and readers.
 
 >>> import numpy as np, zerocopy as zc
 >>> with zc.monitor.record() as r:

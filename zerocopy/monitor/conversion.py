@@ -1,4 +1,4 @@
-"""``ConversionRow``: what one line of code converted from one type to one framework."""
+"""``ConversionRow``: the counts of the conversions from one type to one framework at one line of code."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class ConversionRow:
     file : str
         Path of the source file, or a name such as ``"<stdin>"``; ``""`` if call sites are not recorded.
     line : int
-        Number of the line that calls; 0 if call sites are not recorded.
+        Line number of the call; 0 if call sites are not recorded.
     function : str
-        Qualified name of the function that calls, ``"<module>"`` at the top level.
+        Qualified name of the calling function, ``"<module>"`` at the top level.
     source : str
         Type of the converted objects, such as ``"numpy.ndarray"``.
     target : str
@@ -47,7 +47,7 @@ class ConversionRow:
     why : str
         Why the most recent sampled call copied or was refused; ``""`` if none did.
     fix : str
-        What to change so that the call aliases or is not refused; ``""`` if nothing can be changed.
+        The change by which the call aliases or is not refused; ``""`` if there is none.
     code : str
         Stable name of the reason, such as ``"not-row-major"``; see docs/errors.md.
 
@@ -80,5 +80,5 @@ class ConversionRow:
 
     @property
     def place(self) -> str:
-        """The file and the line, as editors read them; ``""`` if call sites are not recorded."""
+        """The file and the line in the form ``file:line``; ``""`` if call sites are not recorded."""
         return f"{self.file}:{self.line}" if self.file else ""

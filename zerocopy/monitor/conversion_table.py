@@ -8,11 +8,12 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from zerocopy.formatting.printable import printable
+from zerocopy.formatting.units import format_bytes, format_count, format_seconds
 from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.totals import NAMES, Totals, as_dict
-from zerocopy.monitor.units import format_bytes, format_count, format_seconds, printable
 
-#: Rows of the text; an object has all of them.
+#: The most rows of the text; `rows` has all of them.
 _MOST = 30
 #: A space at which lines are not broken.
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -26,7 +27,7 @@ def summary(totals: Totals) -> str:
     Examples
     --------
     >>> summary(Totals(12, 9, 2, 0, 1, 0, 36 << 20, 4 << 20, seconds=0.003))
-    '12 calls: 36.0 MiB aliased, 4.0 MiB copied, 1 refused, in 3.0 ms'
+    '12 calls: 36 MiB aliased, 4 MiB copied, 1 refused, in 3.0 ms'
     """
     if not totals.calls:
         return "no conversions"
@@ -96,7 +97,7 @@ def arrow_table(rows: Iterable[ConversionRow]) -> Any:
 
 
 def _cells(rows: Sequence[ConversionRow]) -> tuple[list[str], list[list[str]]]:
-    """Return titles and texts; columns that no row has are left out."""
+    """Return titles and texts; a column without a value in any row is omitted."""
     with_sites = any(row.file for row in rows)
     with_time = any(row.seconds is not None for row in rows)
     titles = ["call site", "conversion", "calls", "aliased", "copied", "time"]

@@ -14,7 +14,7 @@ from zerocopy._engine.recording import capsule_bytes
 
 Route = Callable[[Any], Any]
 Pair = tuple[str, str]
-#: The code that calls, or None, and its instruction.
+#: The code object of the caller, or None, and the offset of its instruction.
 Site = tuple[CodeType | None, int]
 
 #: Further call sites are counted without the site, as in the core.
@@ -88,7 +88,7 @@ class Counters:
                     if takes_sample:
                         sample(obj, *site)
             except BaseException:
-                local.value = before  # what fails adds no bytes
+                local.value = before  # a failed conversion adds no bytes
                 raise
             local.value = (depth, *local.value[1:]) if depth else (0, 0, 0, False)
             return result
@@ -98,7 +98,7 @@ class Counters:
     # -- records --------------------------------------------------------------------
 
     def start_recording(self, package: str, skipped: tuple[str, ...]) -> None:
-        """Record conversions, or continue; `package` and `skipped` start names of files that call nothing."""
+        """Record conversions, or continue; files whose names begin with these texts have no call sites."""
         with self._lock:
             self._package, self._skipped = package, skipped
             self._entries = {} if self._entries is None else self._entries
@@ -145,12 +145,12 @@ class Counters:
             return [(*site, key[2], tuple(counts)) for key, (site, counts) in entries]
 
     def _entry(self, code: CodeType | None, instruction: int, pair: Pair) -> tuple[Site, list[int]]:
-        """Return the entry of a key, which is made if there is room. The caller holds the lock."""
+        """Return the entry of a key, created if there is room. The caller holds the lock."""
         entries = self._entries
         unkept: tuple[Site, list[int]] = (None, -1), [0] * 9
         if entries is None:
             return unkept
-        entry = entries.get((id(code), instruction, pair))  # not by value: equal codes take time to compare
+        entry = entries.get((id(code), instruction, pair))  # by id: comparing code objects takes long
         if entry is None:
             if code is not None and len(entries) >= MAX_SITES:
                 return self._entry(None, -1, pair)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from zerocopy.monitor.file_errors import MonitorFieldError
+from zerocopy.monitor.errors import MonitorFieldError
 from zerocopy.monitor.memory_split import memory_split
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.sample import Card, Sample
@@ -20,12 +20,12 @@ _MIB = 1 << 20
 
 
 class Row(NamedTuple):
-    """What a row of the file is made from: one GPU, or None on a machine without GPUs."""
+    """The values from which a row of the file is computed; `card` is None on a machine without GPUs."""
 
     sample: Sample
     card: Card | None
     rates: Rates | None
-    totals: Totals  # of all processes, those included that are no longer in the sample
+    totals: Totals  # of all processes, including those that are no longer in the sample
 
 
 class Field(NamedTuple):

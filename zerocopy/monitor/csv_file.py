@@ -1,4 +1,4 @@
-"""``CsvFile``: one row for each GPU and sample, in a file that other programs read meanwhile."""
+"""``CsvFile``: one row for each GPU and sample, in a file that other programs can read at any time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from zerocopy.monitor.csv_fields import Field, Row
-from zerocopy.monitor.file_errors import MonitorFileError
+from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.sample import Card, Sample
-from zerocopy.monitor.totals import COUNTS, Totals, sum_record
+from zerocopy.monitor.totals import COUNT_FIELDS, Totals, sum_record
 
 
 class CsvFile:
@@ -81,7 +81,7 @@ class CsvFile:
             return
         data, start = memoryview(text.encode()), self._file.tell() if self._file.seekable() else None
         try:
-            while data:  # a file system that is nearly full takes a part
+            while data:  # a file system that is nearly full writes only a part
                 data = data[self._file.write(data) or 0 :]
         except OSError:
             if start is not None:
@@ -91,7 +91,7 @@ class CsvFile:
 
 
 class _RunningTotals:
-    """Sums over all processes that were seen: records of ended processes are removed after a minute."""
+    """Sums over all processes of past samples: samples omit ended processes after a minute."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, float], Totals] = {}
@@ -99,16 +99,18 @@ class _RunningTotals:
     def update(self, sample: Sample) -> Totals:
         for record in sample["processes"]:
             self._seen[record["process"]["pid"], record["recording_since"]] = sum_record(record)
-        return Totals(**{name: sum(getattr(each, name) for each in self._seen.values()) for name in COUNTS})
+        return Totals(
+            **{name: sum(getattr(each, name) for each in self._seen.values()) for name in COUNT_FIELDS}
+        )
 
 
 def write_output(text: str) -> None:
-    """Write text to standard output at once; a pipe whose reader has ended is not written to again.
+    """Write text to standard output at once; after an error, discard what is still buffered.
 
     Raises
     ------
     OSError
-        As those of `CsvFile.write`.
+        The disk is full, or the reader of a pipe has ended.
     """
     try:
         sys.stdout.write(text)

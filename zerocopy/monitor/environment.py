@@ -11,7 +11,7 @@ import time
 import warnings
 
 VARIABLE = "ZEROCOPY_MONITOR"
-#: The value that a reader gets: the process after whose end it ends.
+#: Prefix of the reader's value; the ID of the monitored process follows. The reader ends after that process.
 _READER = "reader:"
 _VALUES = "1, 0, serve:PORT and csv:FILE"
 #: Seconds in which a reader may still read and write the last records.
@@ -19,7 +19,7 @@ _GRACE = 3.0
 
 
 def start_from_environment() -> None:
-    """Do what ``ZEROCOPY_MONITOR`` asks for; every error is a warning, so that the program begins."""
+    """Start what ``ZEROCOPY_MONITOR`` requests; errors are warnings, so that the program can run."""
     value = os.environ.get(VARIABLE, "")
     if value in ("", "0") or _is_reader_command():
         return
@@ -62,12 +62,12 @@ def reader_command(value: str) -> list[str] | None:
 
 
 def start_reader(arguments: list[str]) -> subprocess.Popen[bytes]:
-    """Start ``zerocopy monitor`` for this process; it ends after this process, however that ends."""
+    """Start ``zerocopy monitor`` for this process; it ends after this process, also if that is killed."""
     from zerocopy.monitor.run_directory import VARIABLE as DIRECTORY, default_directory
 
     pid = os.getpid()
     environment = {**os.environ, VARIABLE: f"{_READER}{pid}", DIRECTORY: default_directory()}
-    environment.pop("ZEROCOPY_POOL", None)  # the pool is this process's
+    environment.pop("ZEROCOPY_POOL", None)  # only this process needs the pool
     # The parent of the package may be known to this process only, such as through sys.path.
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     paths = [package, *filter(None, [environment.get("PYTHONPATH")])]
@@ -80,7 +80,7 @@ def start_reader(arguments: list[str]) -> subprocess.Popen[bytes]:
 
 
 def _end_with(pid: int) -> None:
-    """End this process, a reader, some seconds after its parent, in the way of Ctrl+C."""
+    """End this process, a reader, some seconds after its parent, with SIGINT."""
 
     def watch() -> None:
         while os.getppid() == pid:
@@ -94,7 +94,7 @@ def _end_with(pid: int) -> None:
 
 
 def _is_reader_command() -> bool:
-    """Whether this process is ``zerocopy monitor``, started by a user, which is not to be recorded."""
+    """Whether a user started this process as ``zerocopy monitor``, which is not recorded."""
     if os.environ[VARIABLE].startswith(_READER):
         return False
     arguments = sys.orig_argv[1:]
@@ -107,5 +107,5 @@ def _is_reader_command() -> bool:
 def _warn(text: str) -> None:
     try:
         warnings.warn(text, RuntimeWarning, stacklevel=3)
-    except RuntimeWarning as warning:  # warnings are errors here
+    except RuntimeWarning as warning:  # the program turns warnings into errors
         print(f"zerocopy: {warning}", file=sys.stderr)

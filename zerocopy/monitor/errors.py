@@ -1,4 +1,4 @@
-"""Errors of the monitor's calls. A program that is monitored gets warnings instead."""
+"""Errors of the monitor's functions and files. A monitored program gets warnings instead."""
 
 from __future__ import annotations
 
@@ -64,3 +64,34 @@ class RunDirectoryError(ZeroCopyError, PermissionError):
     """
 
     code = "run-directory"
+
+
+class MonitorFileError(ZeroCopyError, OSError):
+    """A file of the monitor exists already, or cannot be written.
+
+    Examples
+    --------
+    >>> raise MonitorFileError("--csv out.csv", "the disk is full", "free space")
+    Traceback (most recent call last):
+        ...
+    zerocopy.monitor.errors.MonitorFileError: --csv out.csv: the disk is full.
+      To fix: free space
+    """
+
+    code = "monitor-file"
+
+
+class MonitorFieldError(ZeroCopyError, LookupError):
+    """A name is not that of a field of the CSV file.
+
+    Examples
+    --------
+    >>> from zerocopy.monitor.csv_fields import select
+    >>> select("memory.usd")
+    Traceback (most recent call last):
+        ...
+    zerocopy.monitor.errors.MonitorFieldError: --fields memory.usd: there is no field 'memory.usd'.
+      To fix: did you mean 'memory.used'...
+    """
+
+    code = "unknown-field"

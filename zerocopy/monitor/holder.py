@@ -1,4 +1,4 @@
-"""``Holder`` and ``Holders``: which processes have a file of the NVIDIA driver open, as data and as text."""
+"""``Holder`` and ``Holders``: the processes with open files of the NVIDIA driver, as data and as text."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ class Holder:
     Attributes
     ----------
     pid : int
+        Process ID.
     user : str
-        The name, or the number if it has none here.
+        The user's name, or the number if this system has no name for it.
     program : str
         The kernel's name of the program, at most 15 characters; never its arguments.
     devices : tuple of str
         The files, such as ``"/dev/nvidia0"``. ``/dev/nvidiactl`` and ``/dev/nvidia-uvm`` alone mean that
-        the process talks to the driver, and not which GPU it uses.
+        the process uses the driver; they do not show which GPU it uses.
     listed : bool or None
         Whether NVML lists the process on a GPU; None without NVML.
     memory : int or None
@@ -36,7 +37,7 @@ class Holder:
     container : str
         The start of the container's id; empty outside containers.
     this_process : bool
-        Whether it is the process that looks: reading NVML opens the driver's files.
+        Whether it is the searching process itself: reading NVML opens the driver's files.
     """
 
     pid: int
@@ -50,7 +51,7 @@ class Holder:
 
     @property
     def holds_gpu(self) -> bool:
-        """Whether a file of a GPU is open, and not of the driver alone."""
+        """Whether a file of a GPU is open, in addition to those of the driver."""
         return any(GPU.fullmatch(name) or RENDERER.fullmatch(name) for name in self.devices)
 
 
@@ -69,7 +70,7 @@ class Holders:
     unseen : tuple of int
         PIDs that NVML lists and ``/proc`` does not show.
     problems : tuple of str
-        What could not be read, and how to read it.
+        One sentence for each part that could not be read, with the remedy.
     """
 
     holders: tuple[Holder, ...]

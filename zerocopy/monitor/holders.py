@@ -34,14 +34,14 @@ def find_holders(
     root : Path, optional
         The process filesystem.
     cards : Cards, optional
-        What NVML lists. Default: read now.
+        The GPUs and their processes by NVML. Default: read now.
     drm : Path, optional
         The folder that has the vendor of each ``/dev/dri`` file.
 
     Returns
     -------
     Holders
-        `problems` says what could not be read.
+        `problems` lists the parts that could not be read.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def _container(process: Path) -> str:
 
 
 def _is_kernel_thread(process: Path) -> bool:
-    """Return whether it is a thread of the kernel, which has no open files."""
+    """Return whether a process is a kernel thread, which has no open files."""
     try:
         fields = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
         return bool(int(fields[6]) & _KERNEL_THREAD)
@@ -187,11 +187,7 @@ def _problems(
     if unreadable:
         subject = "1 process" if unreadable == 1 else f"{unreadable} processes"
         is_root = getattr(os, "geteuid", lambda: 1)() == 0
-        fix = (
-            "the system forbids it to root in a container or sandbox"
-            if is_root
-            else "run the command as root"
-        )
+        fix = "a container or sandbox denies this to root" if is_root else "run the command as root"
         yield f"the open files of {subject} could not be read: {fix}"
     if _hides_pids(root):
         yield f"{root} is mounted with hidepid, so processes of other users are not shown: run as root"

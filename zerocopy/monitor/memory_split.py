@@ -1,4 +1,4 @@
-"""``memory_split``: which memory of a GPU is the pool's, the monitored processes', and other processes'."""
+"""``memory_split``: divides the memory of a GPU among pools, monitored processes and other processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _IDLE = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class MemorySplit:
-    """The memory of one GPU, in bytes, now; None if it is unknown, and `why_not` says why.
+    """The present memory of one GPU, in bytes. A figure is None if it is unknown; `why_not` has the reason.
 
     Attributes
     ----------
@@ -60,10 +60,10 @@ def memory_split(card: Card, processes: Iterable[ProcessRecord], cards: Cards | 
     """Divide the memory of a GPU among the pools, the monitored processes and other processes.
 
     NVML counts by process, and the records count by CUDA's index of the device. A record has no UUIDs,
-    so a device of the record is taken to be this GPU only if
+    so a device of the record is attributed to this GPU only if
 
     - the process sees one GPU, and NVML lists the process on this GPU and on no other; or
-    - the process sees as many GPUs as the machine has. CUDA's index is then taken to be NVML's, which is
+    - the process sees as many GPUs as the machine has. CUDA's index is then assumed to equal NVML's. This is
       wrong if the machine has different GPUs and CUDA orders them by speed (``CUDA_DEVICE_ORDER``), or
       if ``CUDA_VISIBLE_DEVICES`` lists all of them in another order.
 
@@ -139,7 +139,7 @@ def _pools(
 
 
 class _UnknownGPUError(Exception):
-    """A record does not say which GPU its device is."""
+    """A record does not identify the GPU of its device."""
 
 
 def _pool(record: ProcessRecord, card: Card, listed: list[Card]) -> PoolDevice | None:
@@ -154,8 +154,8 @@ def _pool(record: ProcessRecord, card: Card, listed: list[Card]) -> PoolDevice |
     if in_mig_mode or len(devices) != len(listed):
         kind = "GPUs and MIG devices" if in_mig_mode else "GPUs"
         raise _UnknownGPUError(
-            f"PID {pid} has a pool on {len(devices)} of {len(listed)} {kind}, and its record does not say on "
-            "which: CUDA_VISIBLE_DEVICES may select them"
+            f"PID {pid} has a pool on {len(devices)} of {len(listed)} {kind}, and its record does not name "
+            "them: CUDA_VISIBLE_DEVICES may select them"
         )
     return devices.get(card["index"])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.sample import ProcessRecord
-from zerocopy.monitor.totals import COUNTS, sort
+from zerocopy.monitor.totals import COUNT_FIELDS, sort
 
 _KEY = ("file", "line", "function", "source", "target")
 _REASON = ("why", "fix", "code")
@@ -31,7 +31,7 @@ def merged_rows(records: Iterable[ProcessRecord]) -> list[ConversionRow]:
 
 def _add(known: dict[str, Any], row: dict[str, Any]) -> None:
     """Add the counts of a row to those of an equal call site."""
-    for name in COUNTS:
+    for name in COUNT_FIELDS:
         known[name] += row[name]
     if row["seconds"] is not None:
         known["seconds"] = (known["seconds"] or 0.0) + row["seconds"]

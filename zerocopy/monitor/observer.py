@@ -92,7 +92,7 @@ class Observer:
         return rates(before or newest, newest)
 
     def _of_family(self, records: list[ProcessRecord]) -> list[ProcessRecord]:
-        """Return the records of `pid` and its descendants, those included whose parents have ended."""
+        """Return the records of `pid` and its descendants, including those whose parents have ended."""
         parents = {record["process"]["pid"]: record["process"]["parent"] for record in records}
         family = []
         for record in records:

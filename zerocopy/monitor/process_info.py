@@ -14,7 +14,7 @@ from zerocopy.monitor.sample import ProcessInfo
 def start_ticks(pid: int) -> int | None:
     """Return when a process began, in clock ticks since the system started; None if it has ended.
 
-    0 if the system does not tell: it has no ``/proc``, or hides the processes of other users.
+    0 if the time is unknown: the system has no ``/proc``, or hides the processes of other users.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -37,7 +37,7 @@ def is_zombie(pid: int) -> bool:
 
 
 def parent_of(pid: int) -> int | None:
-    """Return the ID of a process's parent; None if the process has ended or the system does not tell."""
+    """Return the ID of a process's parent; None if the process has ended or its parent is unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(_fields(file.read())[1])
@@ -62,7 +62,7 @@ def _answers(pid: int) -> int | None:
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process; 0 if the system does not tell."""
+    """Return the resident memory of this process in bytes; 0 if it is unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -94,7 +94,7 @@ def program() -> str:
 
 
 def describe_process() -> ProcessInfo:
-    """Return what a record says of this process."""
+    """Return the part of a record that identifies this process."""
     from zerocopy import __version__
 
     pid = os.getpid()

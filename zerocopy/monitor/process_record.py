@@ -1,4 +1,4 @@
-"""Makes the record of this process: its conversions, its pool, its shared memory and its loaders."""
+"""Creates the record of this process: its conversions, its pool, its shared memory and its loaders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_SITES = 500
 
 
 class RowRecorder(Protocol):
-    """What records conversions: `zerocopy.monitor.recorder.Recorder`."""
+    """Interface of `zerocopy.monitor.recorder.Recorder`."""
 
     def start(self) -> Any:
         """Begin to count."""
@@ -48,7 +48,7 @@ class Sources:
 
 
 def own_sources() -> Sources:
-    """Return the sources of this process. Each imports its part of zerocopy only if the program has."""
+    """Return the sources of this process; they do not import parts of zerocopy that it has not imported."""
     from zerocopy.monitor.sources.loaders import read_loaders
     from zerocopy.monitor.sources.pool import read_pool
     from zerocopy.monitor.sources.shared import read_shared

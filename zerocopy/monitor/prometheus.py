@@ -1,7 +1,7 @@
 """Prometheus' text format, version 0.0.4: https://prometheus.io/docs/instrumenting/exposition_formats/.
 
 Units are bytes and seconds, counters end in ``_total``, and labels have a bounded number of values: of the
-call sites only those that copy most are listed.
+call sites, only those that copy the most bytes are listed.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _conversions(sample: Sample) -> Iterator[Family]:
     for record in sample["processes"]:
         copying = [row for row in record["conversions"] if row["copied_bytes"] and row["file"]]
         copying.sort(key=lambda row: -row["copied_bytes"])
-        # One line can have several functions in it, as lambdas.
+        # One line can contain several functions, such as lambdas.
         sites += [
             (
                 {
@@ -178,7 +178,7 @@ def _pools(sample: Sample) -> Iterator[Family]:
 
 
 def _loaders(sample: Sample) -> Iterator[Family]:
-    """Yield the progress of loaders, and who waits."""
+    """Yield the progress of loaders, and the waits of both sides."""
     loaders = [
         ({**who, "loader": each["name"]}, each)
         for who, record in _running(sample)

@@ -6,14 +6,14 @@ import contextlib
 import os
 import stat
 
-from zerocopy.monitor.file_errors import MonitorFileError
+from zerocopy.monitor.errors import MonitorFileError
 from zerocopy.monitor.prometheus import exposition
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.sample import Sample
 
 
 class PrometheusFile:
-    """A file that each sample replaces: a reader sees the old or the new text, and never a part.
+    """A file that each sample replaces: a reader sees the old or the new text, never a part.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class PrometheusFile:
     >>> PrometheusFile("/nonexistent/zerocopy.prom")
     Traceback (most recent call last):
         ...
-    zerocopy.monitor.file_errors.MonitorFileError: --prometheus ...: its directory does not exist.
+    zerocopy.monitor.errors.MonitorFileError: --prometheus ...: its directory does not exist.
       To fix: create the directory, or pass another file
     """
 
@@ -54,7 +54,7 @@ class PrometheusFile:
             The disk is full, or the directory is gone. The file still has the former text.
         """
         try:
-            # Not `tempfile`, whose files other users, such as that of node_exporter, may not read.
+            # `tempfile` creates files that other users, such as node_exporter's, cannot read.
             with open(self._temporary, "w", encoding="utf-8", newline="\n") as file:
                 file.write(exposition(sample))
             os.replace(self._temporary, self._path)

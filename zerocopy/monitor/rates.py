@@ -25,7 +25,7 @@ class LinkRates(TypedDict):
 
 
 class Rates(TypedDict):
-    """Rates per second. None means that a value cannot be read, in one of the samples at least."""
+    """Rates per second. None means that at least one of the samples lacks the value."""
 
     seconds: float  # between the samples
     conversions: ConversionRates  # of all processes
@@ -40,9 +40,9 @@ class Rates(TypedDict):
 def rates(before: Sample, after: Sample) -> Rates:
     """Return the rates between two samples.
 
-    A process writes its record at most once a second, so samples should lie two seconds apart or
-    more; `Observer.rates` selects them. The counts of a process are divided by the time between
-    its own records. A counter that is smaller than before has begun again; its rate is 0.
+    A process writes its record at most once a second, so samples should be at least two seconds
+    apart; `Observer.rates` selects them. The counts of a process are divided by the time between
+    its own records. A counter that is smaller than before was reset; its rate is 0.
 
     Parameters
     ----------
@@ -88,12 +88,12 @@ def _sum(processes: list[ConversionRates]) -> ConversionRates:
 
 
 def _identity(record: ProcessRecord) -> tuple[int, float]:
-    """Return by what a process and the start of its counts are recognised."""
+    """Return the key of a process and of the start of its counts."""
     return record["process"]["pid"], record["recording_since"]
 
 
 def _conversions(before: ProcessRecord | None, after: ProcessRecord, since: float) -> ConversionRates:
-    """Return one process's rates; one that is new has counted since it began to record."""
+    """Return one process's rates; a new process has counted since it began to record."""
     if before is None and after["recording_since"] < since:
         return ConversionRates(calls=0.0, refused_calls=0.0, aliased_bytes=0.0, copied_bytes=0.0)
     begin = before["time"] if before is not None else after["recording_since"]
@@ -109,7 +109,7 @@ def _conversions(before: ProcessRecord | None, after: ProcessRecord, since: floa
 
 
 def _rate(before: int | None, after: int | None, seconds: float) -> float | None:
-    """Return the growth per second; 0 for a counter that has begun again, None for one that is unknown."""
+    """Return the growth per second; 0 for a counter that was reset, None for an unknown one."""
     if before is None or after is None:
         return None
     return max(after - before, 0) / seconds if seconds > 0 else 0.0

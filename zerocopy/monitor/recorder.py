@@ -19,7 +19,7 @@ from zerocopy._native import core
 from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.counters import CALL_KINDS, COPIED, COUNTS, REFUSED, Counters
 
-#: A call site and a pair: the `id` of the code that calls, its instruction, and the names of the types.
+#: A call site and a pair: the `id` of the calling code, its instruction, and the names of the types.
 _Key = tuple[int, int, tuple[str, str]]
 _Counts = tuple[int, ...]
 #: The codes are kept alive, so that no other code has their `id`.
@@ -39,12 +39,12 @@ class Recorder:
     """Counts the conversions of this process while it is started.
 
     Several recorders can be started at once: each has the conversions since its own start. While none is
-    started, conversions run no code of it. The child of a fork starts from zero.
+    started, conversions run no recording code. The child of a fork starts from zero.
 
     Parameters
     ----------
     sites : bool, optional
-        Whether to record the line of code that calls and the duration. False takes less time, and gives
+        Whether to record the calling line of code and the duration. False takes less time, and gives
         one row per pair of types.
 
     Examples
@@ -67,7 +67,7 @@ class Recorder:
         self._rows: list[ConversionRow] = []
 
     def start(self) -> None:
-        """Start to count, from zero; does nothing if it is started already."""
+        """Start counting from zero; does nothing if it is started already."""
         with _lock:
             if self in _recorders:
                 return
@@ -81,7 +81,7 @@ class Recorder:
                 record_to(_counters, explain)
 
     def stop(self) -> None:
-        """Stop to count; `rows` keeps its result. Does nothing if it is not started."""
+        """Stop counting; `rows` keeps its result. Does nothing if it is not started."""
         with _lock:
             if self not in _recorders:
                 return
@@ -116,7 +116,7 @@ def _totals() -> _Totals:
     totals: _Totals = {}
     for code, instruction, pair, counts in _counters.recorded():
         key = id(code), instruction, pair
-        # A route that an earlier recorder left behind can have a pair of its own.
+        # A route from an earlier recording can hold an equal pair at another address.
         _, others = totals.get(key, (None, _ZERO))
         totals[key] = code, _sum(others, counts)
     return totals
@@ -129,7 +129,7 @@ def _sum(a: _Counts, b: Iterable[int]) -> _Counts:
 # -- rows ----------------------------------------------------------------------------
 
 
-#: What a row is about: file, line, function, source, target.
+#: The key of a row: file, line, function, source, target.
 _Subject = tuple[str, int, str, str, str]
 
 

@@ -1,17 +1,17 @@
-"""``record``: what a block of code converts; ``Snapshot``: what a process has converted."""
+"""``record``: the conversions of a block of code; ``Snapshot``: the figures of a process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from zerocopy.formatting.units import format_bytes, format_count, format_seconds
 from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.errors import MonitorRunningError
 from zerocopy.monitor.process_record import RowRecorder
 from zerocopy.monitor.report import ConversionReport
 from zerocopy.monitor.sample import ProcessRecord
 from zerocopy.monitor.totals import as_dict, sort, sum_rows
-from zerocopy.monitor.units import format_bytes, format_count, format_seconds
 
 
 def new_recorder(sites: bool) -> RowRecorder:
@@ -147,7 +147,7 @@ class Snapshot(ConversionReport):
         return html.table(first, facts) + super()._repr_html_()
 
     def _heads(self) -> list[str]:
-        """Return lines about the process, and about the parts that it uses."""
+        """Return lines about the process, its memory, pool, shared memory and loaders."""
         record = self.record
         process, pool, shared = record["process"], record["pool"], record["shared"]
         seconds = format_seconds(record["time"] - record["recording_since"])

@@ -1,4 +1,4 @@
-"""``ConversionReport``: rows that are printed, shown in notebooks, and given to Arrow."""
+"""``ConversionReport``: rows as text, as HTML for notebooks, and as an Arrow table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages of the extra ``monitor``, imported by processes that read and display, not by monitored ones."""
+"""Packages of the extra ``monitor``, which readers import and monitored processes do not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MonitorPackageError(ZeroCopyError, ImportError):
 
 
 def require(module: str, purpose: str) -> Any:
-    """Import and return a module of the extra ``monitor``; `purpose` is what needs it."""
+    """Import and return a module of the extra ``monitor``; errors name the `purpose`."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

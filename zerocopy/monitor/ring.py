@@ -15,9 +15,9 @@ class Ring(Generic[Item]):
     Parameters
     ----------
     keep : float
-        Seconds.
+        Age in seconds at which items are dropped.
     most : int
-        Number of items that are kept at most, whatever their times.
+        The largest number of items, independent of their times.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """The run directory, in which each monitored process writes one file; it belongs to one user alone.
 
 The directory of another user, in ``/tmp`` for instance, could be read by that user, or hold links through
-which a write replaces a file of ours. Each operation opens the directory anew and checks it: the numbers of
-file descriptors that a program's own ``closefrom`` closes are used again.
+which a write replaces a file of this user. Each operation opens the directory again and checks it: a program
+may close all file descriptors, and the system then reuses their numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def default_directory() -> str:
     if chosen:
         return os.path.abspath(chosen)
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    # sudo keeps the variable of another user.
+    # Under sudo, the variable can be that of another user.
     with suppress(OSError):
         if os.path.isabs(runtime) and os.stat(runtime).st_uid == os.geteuid():
             return os.path.join(runtime, _NAME)
@@ -126,7 +126,7 @@ class FileName(NamedTuple):
 
 
 def write(directory: str, name: FileName, record: ProcessRecord) -> None:
-    """Replace a process's file, so that a reader sees the old or the new one.
+    """Replace a process's file; a reader sees the old or the new file, never a part.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def write(directory: str, name: FileName, record: ProcessRecord) -> None:
 
 
 def _write_all(fd: int, data: Any) -> None:
-    """Write all bytes; a file system that is nearly full takes a part."""
+    """Write all bytes: on a nearly full file system, a call may write only a part."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]

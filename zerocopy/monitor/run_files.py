@@ -20,7 +20,7 @@ KEPT = 3600.0
 
 
 class _Parsed(NamedTuple):
-    """The result of one version of a file."""
+    """The parsed content of one version of a file."""
 
     version: tuple[int, int, int]
     record: ProcessRecord | None
@@ -47,7 +47,7 @@ class RunFiles:
         self._parsed: dict[str, _Parsed] = {}
 
     def read(self, now: float | None = None) -> tuple[list[ProcessRecord], list[str]]:
-        """Return the records, by process ID, and the problems. Files of the past are removed."""
+        """Return the records, by process ID, and the problems; remove files older than `KEPT`."""
         now = time.time() if now is None else now
         try:
             with opened(self.directory) as folder:
@@ -106,7 +106,7 @@ class RunFiles:
 
 
 def _parse(fd: int, size: int, name: FileName) -> tuple[ProcessRecord | None, str]:
-    """Return a record, or None and why the file has none."""
+    """Return a record and "", or None and the reason."""
     if size > MOST_BYTES:
         return None, f"it has {size:,} bytes; at most {MOST_BYTES:,} are read"
     with os.fdopen(os.dup(fd), "rb") as file:

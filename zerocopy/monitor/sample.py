@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 
 class ProcessInfo(TypedDict):
-    """Which process a record describes."""
+    """The process that a record describes."""
 
     pid: int
     parent: int
@@ -28,7 +28,7 @@ class PoolDevice(TypedDict):
     peak: int
     limit: int | None
     largest_free: int | None  # bytes of the largest free block, now
-    fragmentation: float | None  # 1 - largest_free / free; None if the kind of pool cannot know
+    fragmentation: float | None  # 1 - largest_free / free; None if the kind of pool does not report it
 
 
 class HostMode(TypedDict):
@@ -40,15 +40,15 @@ class HostMode(TypedDict):
 
 
 class PoolFramework(TypedDict):
-    """What one framework holds of the pool."""
+    """The memory that one framework holds in the pool."""
 
     status: str  # of zerocopy.pool.attachment.Status
-    in_use: int | None  # bytes on all devices, now; None if the pool cannot tell frameworks apart
+    in_use: int | None  # bytes on all devices, now; None if the pool does not count by framework
     detail: str
 
 
 class PoolRecord(TypedDict):
-    """The installed pool; `kind` is "" and `why_not` says why if there is none."""
+    """The installed pool; without one, `kind` is "" and `why_not` has the reason."""
 
     kind: str
     why_not: str
@@ -61,7 +61,7 @@ class PoolRecord(TypedDict):
 class SharedRecord(TypedDict):
     """Memory shared between processes, now."""
 
-    segments: int  # created by this process and not yet removed, also those kept for reuse
+    segments: int  # created by this process and not yet removed, including those kept for reuse
     segment_bytes: int
     handles: int  # objects of this process that others can open
     mapped: int  # segments of other processes that are mapped here
@@ -77,10 +77,10 @@ class LoaderRecord(TypedDict):
     rows: int
     bytes: int  # of the batches
     depth: int  # batches or groups that are ready, now
-    limit: int  # most that `prefetch` lets be ready
+    limit: int  # largest depth that `prefetch` permits
     reader_wait: float  # seconds in which the reader waited for the consumer
     consumer_wait: float  # seconds in which the consumer waited for the reader
-    bottleneck: str  # a sentence: who waits
+    bottleneck: str  # a sentence that names the slower side
     running: bool
 
 

@@ -1,4 +1,4 @@
-"""``Sampler``: a thread that calls a function again and again, and takes at most a fiftieth of one core."""
+"""``Sampler``: a thread that calls a function periodically, and uses at most a fiftieth of one core."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from zerocopy import forks
 
-#: The thread pauses at least this many times as long as the last call took of the CPU.
+#: The thread pauses for at least this multiple of the CPU time of the last call.
 _PAUSE = 50.0
 #: Seconds that `stop` waits for the thread. A call that takes longer ends the thread when it returns.
 _PATIENCE = 1.0
@@ -18,8 +18,8 @@ _PATIENCE = 1.0
 class Sampler:
     """Calls `tick` every `every` seconds in a daemon thread, which ends before a fork and begins again later.
 
-    Python warns of forks while other threads run, and a fork in the middle of a call would leave
-    the child with half of its work.
+    Python warns of forks while other threads run, and the child of a fork during a call would have
+    its incomplete state.
 
     Parameters
     ----------

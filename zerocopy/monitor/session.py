@@ -141,7 +141,7 @@ class Session:
         return Snapshot(rows, record)
 
     def _tick(self) -> None:
-        """Add a record to the history, and write it if a second has passed; the program never fails by it."""
+        """Add a record to the history, and write it once a second; errors do not reach the program."""
         try:
             with self._lock:
                 if self._ended or self._pid != os.getpid():
@@ -158,7 +158,7 @@ class Session:
         return make_record(rows, sources, self._since, ended=ended, on_error=self._report)
 
     def _write(self, record: ProcessRecord) -> None:
-        """Write the file; an error is a warning, and the next write is tried as usual."""
+        """Write the file; an error is reported as a warning, and later writes are still attempted."""
         self._written = time.monotonic()
         try:
             write(self.directory, self._name, record)
@@ -166,7 +166,7 @@ class Session:
             self._report(f"writing to {self.directory}", error)
 
     def _report(self, part: str, error: Exception) -> None:
-        """Warn of an error, once for each part."""
+        """Warn of an error, once for each part of the record."""
         if part in self._warned:
             return
         self._warned.add(part)
@@ -183,11 +183,11 @@ class Session:
         )
         try:
             warnings.warn(text + remedy, RuntimeWarning, stacklevel=2)
-        except RuntimeWarning as warning:  # warnings are errors here
+        except RuntimeWarning as warning:  # the program turns warnings into errors
             print(f"zerocopy: {warning}", file=sys.stderr)
 
     def _begin_in_child(self) -> None:
-        """Go on in a forked child: a file, counts and a history of its own."""
+        """Continue in a forked child with a separate file, counts and history."""
         self._recorder.stop()
         self.history = Ring(self._keep)
         self._begin()
@@ -220,8 +220,8 @@ def start(
     Returns
     -------
     Session
-        A context manager, whose end is that of the session. If ``ZEROCOPY_MONITOR`` has started a
-        session, this is that session with its options.
+        A context manager that ends the session. If ``ZEROCOPY_MONITOR`` has started a session, that
+        session with its own options.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def start(
 
 
 def start_from_environment() -> Session:
-    """Start the session that ``ZEROCOPY_MONITOR`` asks for; `start` returns it once more."""
+    """Start the session that ``ZEROCOPY_MONITOR`` requests; `start` returns the same session."""
     session = start()
     session.from_environment = True
     return session

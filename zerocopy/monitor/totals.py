@@ -12,10 +12,10 @@ from zerocopy.monitor.sample import ProcessRecord
 
 NAMES = tuple(field.name for field in fields(ConversionRow))
 #: The fields that are counts or bytes.
-COUNTS = tuple(name for name in NAMES if name.endswith(("calls", "_bytes")))
+COUNT_FIELDS = tuple(name for name in NAMES if name.endswith(("calls", "_bytes")))
 
 _values = attrgetter(*NAMES)
-_counts = attrgetter(*COUNTS)
+_counts = attrgetter(*COUNT_FIELDS)
 
 
 class Totals(NamedTuple):
@@ -47,16 +47,16 @@ def sort(rows: Iterable[ConversionRow]) -> list[ConversionRow]:
 
 def sum_rows(rows: Sequence[ConversionRow]) -> Totals:
     """Return the sums of rows."""
-    sums = [sum(column) for column in zip(*map(_counts, rows), strict=True)] or [0] * len(COUNTS)
+    sums = [sum(column) for column in zip(*map(_counts, rows), strict=True)] or [0] * len(COUNT_FIELDS)
     seconds = [row.seconds for row in rows if row.seconds is not None]
-    return Totals(**dict(zip(COUNTS, sums, strict=True)), seconds=sum(seconds) if seconds else None)
+    return Totals(**dict(zip(COUNT_FIELDS, sums, strict=True)), seconds=sum(seconds) if seconds else None)
 
 
 def sum_record(record: ProcessRecord) -> Totals:
-    """Return the sums of a record's conversions, those beyond the limit of call sites included."""
+    """Return the sums of a record's conversions, including those of call sites beyond the limit."""
     rows = record["conversions"]
     seconds = [row["seconds"] for row in rows if row["seconds"] is not None]
-    counts: Mapping[str, int] = {name: sum(row[name] for row in rows) for name in COUNTS}
+    counts: Mapping[str, int] = {name: sum(row[name] for row in rows) for name in COUNT_FIELDS}
     return Totals(**counts, seconds=sum(seconds) if seconds else None)
 
 
@@ -66,7 +66,7 @@ def without_place(totals: Totals) -> ConversionRow:
 
 
 def limited(rows: Sequence[ConversionRow], most: int) -> tuple[list[ConversionRow], int]:
-    """Return the first rows and one with the sums of the others, and how many others there are."""
+    """Return the first `most` rows and one row with the sums of the others, and the number of others."""
     others = rows[most:]
     return [*rows[:most], *([without_place(sum_rows(others))] if others else [])], len(others)
 

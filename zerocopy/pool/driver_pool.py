@@ -8,8 +8,8 @@ from typing import Any
 from zerocopy import forks
 from zerocopy.device import LEGACY_DEFAULT_STREAM
 from zerocopy.errors import PoolUnavailableError, Reason
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool.settings import Settings
-from zerocopy.pool.sizes import show_size
 from zerocopy.pool.stats import Stats, StatsDelta
 from zerocopy.protocols import cuda_driver, cuda_pool
 
@@ -152,10 +152,10 @@ class DriverPool:
         """Return a note if the threshold was changed, perhaps by one of `writers`."""
         if not self.is_active or self._threshold_now() == self.threshold:
             return []
-        kept = "everything" if self.threshold == KEEP_ALL else show_size(self.threshold)
+        kept = "everything" if self.threshold == KEEP_ALL else format_bytes(self.threshold)
         return [
             f"the release threshold of device {self.device} was {kept}, and is now "
-            f"{show_size(self._threshold_now())} (written by {' or '.join(writers)}): "
+            f"{format_bytes(self._threshold_now())} (written by {' or '.join(writers)}): "
             "pool.refresh() restores it"
         ]
 

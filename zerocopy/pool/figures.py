@@ -110,7 +110,7 @@ class PoolFigures:
     def check_leaks(self) -> list[Leak]:
         """Return the memory that was allocated and not freed.
 
-        Memory in use on purpose is included: call it where none should be.
+        Memory that is still in use on purpose is included: call it when all memory should be free.
 
         Returns
         -------

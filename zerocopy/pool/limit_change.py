@@ -70,7 +70,9 @@ def _read(limit: Any, asked: str) -> tuple[float | None, int | None]:
 def _set_host(modes: Sequence[Any], fraction: float | None, nbytes: int | None, asked: str) -> None:
     if fraction is not None:
         raise PoolOptionError(
-            f"{asked}, device='host'", "a part of the host's memory is not a limit", 'pass a size: "2GiB"'
+            f"{asked}, device='host'",
+            "a fraction of the host's memory is not a valid limit",
+            'pass a size: "2GiB"',
         )
     if not modes:
         raise PoolOptionError(

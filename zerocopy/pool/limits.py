@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zerocopy.errors import PoolOptionError, ZeroCopyError
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool import hooks
 from zerocopy.pool.gpus import GPU
 from zerocopy.pool.settings import Settings
-from zerocopy.pool.sizes import show_size
 
 #: Read by the MPS server for its clients (NVIDIA MPS guide, "Environment Variables").
 MPS = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
@@ -39,7 +39,7 @@ class Limit:
     source: str
 
     def __str__(self) -> str:
-        return f"{show_size(self.nbytes)} (from {self.source})"
+        return f"{format_bytes(self.nbytes)} (from {self.source})"
 
 
 class PoolInUseError(ZeroCopyError, RuntimeError):
@@ -91,7 +91,7 @@ def _of_gpu(settings: Settings, gpu: GPU) -> list[Limit]:
         if size is not None and size > gpu.total and not exempt:
             raise PoolOptionError(
                 f"{name}={size}",
-                f"{gpu.name} (device {gpu.index}) has {show_size(gpu.total)}",
+                f"{gpu.name} (device {gpu.index}) has {format_bytes(gpu.total)}",
                 "pass a smaller size, or kind='managed', which can exceed the GPU's memory",
             )
     if settings.reserve == gpu.total:
@@ -104,7 +104,7 @@ def _of_gpu(settings: Settings, gpu: GPU) -> list[Limit]:
     if settings.fraction is not None:
         limits.append(Limit(int(settings.fraction * gpu.total), f"fraction={settings.fraction}"))
     if settings.reserve is not None:
-        limits.append(Limit(gpu.total - settings.reserve, f"reserve={show_size(settings.reserve)}"))
+        limits.append(Limit(gpu.total - settings.reserve, f"reserve={format_bytes(settings.reserve)}"))
     return limits
 
 
@@ -142,7 +142,7 @@ def sharing_note(gpu: GPU, limit: Limit | None, environ: Mapping[str, str] = os.
     if gpu.others:
         fixes = ["by MPS or MIG", f"by kind='rmm' and limit= for {hooks.limited_frameworks()}"]
         return (
-            f"other processes use {show_size(gpu.others)} of device {gpu.index} ({gpu.name}), and the "
+            f"other processes use {format_bytes(gpu.others)} of device {gpu.index} ({gpu.name}), and the "
             "pool has no limit: limit each process,  "
             + "; ".join([*fixes, *hooks.own_limits(hooks.framework_hooks())]),
             True,

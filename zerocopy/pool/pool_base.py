@@ -13,6 +13,7 @@ from zerocopy.errors import (
     PoolUnavailableError,
     Reason,
 )
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool import shutdown
 from zerocopy.pool.attachment import Status
 from zerocopy.pool.attachments import Attachments
@@ -21,7 +22,6 @@ from zerocopy.pool.hook import PoolHook
 from zerocopy.pool.limits import Limit, PoolInUseError
 from zerocopy.pool.options import device_number, is_rmm_kind
 from zerocopy.pool.settings import Settings
-from zerocopy.pool.sizes import show_size
 from zerocopy.pool.stats import StatsRecorder
 from zerocopy.pool.tracker import AllocationTracker, Leak
 from zerocopy.protocols import cuda_driver
@@ -87,12 +87,14 @@ class PoolBase:
         pool = self.device_pool(device)
         in_use = pool.in_use()
         if in_use + pool.charged_bytes(nbytes) > limit.nbytes:
-            more = f"{show_size(nbytes)} on top of the {show_size(in_use)} in use"
+            more = f"{format_bytes(nbytes)} on top of the {format_bytes(in_use)} in use"
             why = f"{more} would exceed the limit of {limit}"
         elif (
             "maximum pool size" in str(error).lower()
         ):  # RMM has no error type for a pool at its maximum size
-            why = f"{show_size(in_use)} of {limit} are in use, and no free block is as large (fragmentation)"
+            why = (
+                f"{format_bytes(in_use)} of {limit} are in use, and no free block is as large (fragmentation)"
+            )
         else:
             return error  # the device itself is out of memory
         return PoolLimitError(

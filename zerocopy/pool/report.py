@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from zerocopy.formatting.units import format_bytes
 from zerocopy.notebooks import html
 from zerocopy.pool.attachment import Attachment
 from zerocopy.pool.hook import join_names
 from zerocopy.pool.host import MODES
 from zerocopy.pool.options import KINDS
 from zerocopy.pool.pool_base import PoolBase
-from zerocopy.pool.sizes import show_size
 
 
 @dataclass(frozen=True, repr=False)
@@ -138,7 +138,7 @@ def _notes(pool: PoolBase, *, pooled: bool, host: bool) -> list[str]:
 
 def _device(pool: PoolBase, index: int) -> str:
     gpu, limit = pool.gpus.get(index), pool.limits.get(index)
-    text = f"{index}, {gpu.name}, {show_size(gpu.total)}" if gpu else f"{index}, a custom allocator"
+    text = f"{index}, {gpu.name}, {format_bytes(gpu.total)}" if gpu else f"{index}, a custom allocator"
     text += f"; limit {limit}" if limit is not None else "; no limit"
     if not pool.closed and index in pool.active_devices:
         text += f"; {pool.recorder(index).stats()}"

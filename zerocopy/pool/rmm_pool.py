@@ -13,11 +13,11 @@ from weakref import WeakSet
 
 from zerocopy import forks
 from zerocopy.errors import PoolClosedError, PoolUnavailableError, Reason, ZeroCopyError
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool import rmm_chain
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.rmm_chain import ALIGNMENT, Chain
 from zerocopy.pool.settings import Settings
-from zerocopy.pool.sizes import show_size
 from zerocopy.pool.stats import Stats, StatsDelta
 from zerocopy.pool.tracker import Leak
 from zerocopy.protocols import cuda_driver, cuda_pool
@@ -191,8 +191,9 @@ class RMMPool:
             return None
         in_use = self.stats().current_bytes
         if in_use:
+            used = format_bytes(in_use)
             return Reason(
-                f"{show_size(in_use)} of the pool are in use, and RMM's limit is fixed when a pool is built",
+                f"{used} of the pool are in use, and RMM's limit is fixed when a pool is built",
                 "free the memory, then change the limit",
                 code="pool-in-use",
             )

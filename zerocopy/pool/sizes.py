@@ -1,4 +1,4 @@
-"""Sizes of memory, parsed from text and formatted as text."""
+"""Parses sizes of memory, and formats option values for messages."""
 
 from __future__ import annotations
 
@@ -77,19 +77,3 @@ def suggest(name: Any, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(name).lower(), list(known), n=2, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     return f"{hint}known: {', '.join(known)}"
-
-
-def show_size(size: int) -> str:
-    """Return a size as text.
-
-    Examples
-    --------
-    >>> show_size(0), show_size(1536), show_size(80 * 2**30)
-    ('0 B', '1.5 KiB', '80 GiB')
-    """
-    amount = float(size)
-    units = ["B", "KiB", "MiB", "GiB", "TiB"]
-    while abs(amount) >= 1024 and len(units) > 1:
-        amount /= 1024
-        units.pop(0)
-    return f"{amount:.3g} {units[0]}" if abs(amount) < 999.5 else f"{amount:.0f} {units[0]}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zerocopy import forks
-from zerocopy.pool.sizes import show_size
+from zerocopy.formatting.units import format_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Stats:
     total_count: int | None = None
 
     def __str__(self) -> str:
-        text = f"{show_size(self.current_bytes)} in use, {show_size(self.peak_bytes)} at most"
+        text = f"{format_bytes(self.current_bytes)} in use, {format_bytes(self.peak_bytes)} at most"
         if self.reserved_bytes is not None:
-            text += f", {show_size(self.reserved_bytes)} taken from the device"
+            text += f", {format_bytes(self.reserved_bytes)} taken from the device"
         return text
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from zerocopy import forks
 from zerocopy.errors import PoolOptionError
-from zerocopy.pool.sizes import show_size
+from zerocopy.formatting.units import format_bytes
 
 _DEPTH = 16
 #: Changes of a sum that are kept before they are summed.
@@ -59,7 +59,7 @@ class Leak:
     def __str__(self) -> str:
         at = f" at {self.ptr:#x}" if self.ptr is not None else ""
         by = f", requested by {self.requester}" if self.requester else ""
-        head = f"{show_size(self.nbytes)}{at} on device {self.device}{by}"
+        head = f"{format_bytes(self.nbytes)}{at} on device {self.device}{by}"
         return f"{head}\n{self.stack.rstrip()}" if self.stack else head
 
 

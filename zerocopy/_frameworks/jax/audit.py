@@ -7,7 +7,7 @@ from zerocopy.audit.hook import AuditHook, CopyCall
 
 
 class JAXAudit(AuditHook):
-    """``jnp.array`` copies always; ``jnp.asarray`` and ``jax.device_put`` copy some arguments."""
+    """``jnp.array`` always copies; ``jnp.asarray`` and ``jax.device_put`` copy some arguments."""
 
     def calls(self) -> list[CopyCall]:
         jax = registry.by_name("jax").module()

@@ -7,7 +7,7 @@ from zerocopy.audit.hook import AuditHook, CopyCall
 
 
 class NumPyAudit(AuditHook):
-    """``np.ascontiguousarray`` is not listed: it copies only what is not contiguous."""
+    """``np.ascontiguousarray`` is not listed: it copies only arrays that are not contiguous."""
 
     def calls(self) -> list[CopyCall]:
         numpy = registry.by_name("numpy").module()

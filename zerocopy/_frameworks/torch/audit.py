@@ -10,7 +10,7 @@ from zerocopy.audit.hook import AuditHook, CopyCall
 
 
 class TorchAudit(AuditHook):
-    """``torch.from_numpy`` and ``torch.from_dlpack`` alias or raise, and so are not listed."""
+    """``torch.from_numpy`` and ``torch.from_dlpack`` alias or raise, so they are not listed."""
 
     def calls(self) -> list[CopyCall]:
         torch = registry.by_name("torch").module()

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from zerocopy.cli.matrix.cell import Cell
 from zerocopy.cli.matrix.notes import HEADINGS, Footnote, Key, generalize
-from zerocopy.cli.printable import printable
 from zerocopy.cli.terminal import Output
+from zerocopy.formatting.printable import printable
 
 
 class Footnotes:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zerocopy.cli.printable import printable
+from zerocopy.formatting.printable import printable
 
 #: The kinds of footnotes, in the order of the headings.
 HEADINGS = {

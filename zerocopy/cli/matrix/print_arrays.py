@@ -12,8 +12,8 @@ from zerocopy.cli.matrix.cell_style import format_outcome
 from zerocopy.cli.matrix.footnotes import Footnotes
 from zerocopy.cli.matrix.notes import Key, join_names
 from zerocopy.cli.matrix.print_grid import print_grid, print_legend
-from zerocopy.cli.printable import printable
 from zerocopy.cli.terminal import Output, Signs, format_duration
+from zerocopy.formatting.printable import printable
 
 
 def print_arrays(matrix: ArrayMatrix, out: Output) -> int:

@@ -10,8 +10,8 @@ from zerocopy.cli.matrix.comparison import LABEL
 from zerocopy.cli.matrix.footnotes import Footnotes
 from zerocopy.cli.matrix.notes import Key, join_names
 from zerocopy.cli.matrix.print_grid import print_grid, print_legend
-from zerocopy.cli.printable import printable
 from zerocopy.cli.terminal import Output
+from zerocopy.formatting.printable import printable
 
 _MAX_WIDTH = 36  # of a row's head: longer ones are cut
 _TYPE = "<type>"

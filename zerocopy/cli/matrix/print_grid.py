@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from zerocopy.cli.matrix.cell_style import STYLES, format_outcome
-from zerocopy.cli.printable import printable
 from zerocopy.cli.terminal import Output
+from zerocopy.formatting.printable import printable
 
 
 def print_grid(

@@ -11,9 +11,9 @@ from zerocopy.cli.matrix.print_arrays import print_arrays
 from zerocopy.cli.matrix.print_columns import print_columns
 from zerocopy.cli.matrix.print_summary import print_verdict
 from zerocopy.cli.matrix.result import Matrix
-from zerocopy.cli.printable import printable
 from zerocopy.cli.terminal import Output
 from zerocopy.errors import Reason
+from zerocopy.formatting.printable import printable
 
 
 def print_matrix(matrix: Matrix, out: Output) -> None:

@@ -9,8 +9,8 @@ from zerocopy.cli.matrix.cell_style import STYLES, choose_sign
 from zerocopy.cli.matrix.footnotes import format_reason, print_rows
 from zerocopy.cli.matrix.print_grid import print_grid
 from zerocopy.cli.matrix.summary import Square, Summary
-from zerocopy.cli.printable import printable
 from zerocopy.cli.terminal import Output
+from zerocopy.formatting.printable import printable
 
 _HINT = "--full prints the times, all reasons, the warnings and the types of columns."
 

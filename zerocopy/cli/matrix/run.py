@@ -18,8 +18,8 @@ from zerocopy.cli.datasets import Data
 from zerocopy.cli.input_limits import MAX_BYTES
 from zerocopy.cli.matrix import samples as column_samples
 from zerocopy.cli.matrix.result import Matrix, measure
-from zerocopy.cli.printable import printable
 from zerocopy.errors import UnknownFrameworkError
+from zerocopy.formatting.printable import printable
 
 _ROWS = 10_000  # of each column: the outcome does not depend on the number of rows
 

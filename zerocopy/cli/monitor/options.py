@@ -28,7 +28,7 @@ class Options:
     program: tuple[str, ...] = ()
 
     def problem(self) -> str:
-        """Return why the options contradict each other; "" if they do not."""
+        """Return the reason why the options contradict each other; "" if they do not."""
         single = [
             name
             for name, given in (

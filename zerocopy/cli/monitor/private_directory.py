@@ -7,8 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 
-from zerocopy.monitor.errors import RunDirectoryError
-from zerocopy.monitor.file_errors import MonitorFileError
+from zerocopy.monitor.errors import MonitorFileError, RunDirectoryError
 from zerocopy.monitor.run_directory import VARIABLE, FileName, default_directory, opened
 
 _PREFIX = "run-"

@@ -2,7 +2,7 @@
 
 It keeps its standard streams, working directory and process group. The kernel sends the signals of the
 terminal, such as Ctrl+C, to the whole group, so the program has them already; those that another process
-sends to the monitor are passed on.
+sends to the monitor are forwarded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FORWARDED = (
 
 
 class ProgramError(ZeroCopyError, LookupError):
-    """The program that the monitor is to run does not exist.
+    """The program that the monitor should run does not exist.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class Program:
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Program:
-        """Hold the signals back, in threads too that are started from now on."""
+        """Block the signals, also in threads that start later."""
         self._handlers = {number: signal.signal(number, self._note) for number in self._signals}
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._waited)
         return self
@@ -106,7 +106,7 @@ class Program:
         return {*self._signals, signal.SIGCHLD}
 
     def start(self) -> None:
-        """Start the program; its mask of signals is that of this command's beginning."""
+        """Start the program with the signal mask that this command had at its start."""
         sys.stdout.flush()
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         try:
@@ -115,7 +115,7 @@ class Program:
             signal.pthread_sigmask(signal.SIG_BLOCK, self._waited)
 
     def wait(self, seconds: float) -> bool:
-        """Wait at most some seconds, pass signals on, and return whether the program has ended."""
+        """Wait at most some seconds, forward signals, and return whether the program has ended."""
         end = time.monotonic() + seconds
         while self.exit_code is None:
             for number in self._noted[:]:
@@ -148,5 +148,5 @@ class Program:
             self._process.send_signal(number)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        """Keep a signal that came while none is held back, as during the start of the program."""
+        """Keep a signal that arrives while signals are not blocked, as during the start of the program."""
         self._noted.append(number)

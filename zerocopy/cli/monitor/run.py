@@ -1,4 +1,4 @@
-"""What ``zerocopy monitor`` does for its options."""
+"""Runs ``zerocopy monitor`` according to its options."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ProcessGoneError(ZeroCopyError, ProcessLookupError):
 
 
 def run(options: Options) -> int:
-    """Return the exit code."""
+    """Do what the options select, and return the exit code."""
     if options.list_fields:
         return _list_fields()
     if options.holders:

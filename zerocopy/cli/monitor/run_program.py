@@ -14,9 +14,9 @@ from zerocopy.cli.monitor.private_directory import private_directory
 from zerocopy.cli.monitor.program import Program
 from zerocopy.cli.monitor.view import final_report
 from zerocopy.cli.monitor.watching import watch
+from zerocopy.formatting.units import format_count, format_seconds
 from zerocopy.monitor.observer import Observer
 from zerocopy.monitor.sample import Sample
-from zerocopy.monitor.units import format_count, format_seconds
 
 #: Seconds for which ended processes are in the samples: files are kept for an hour.
 _SHOWN = 3600.0
@@ -52,7 +52,7 @@ def _headline(program: Program, options: Options, seconds: float, count: int) ->
         if program.signal_name
         else f"ended with exit code {program.exit_code}"
     )
-    recorded = f"; {format_count(count, 'process')}".replace("processs", "processes") if count > 1 else ""
+    recorded = f"; {format_count(count, 'process', 'processes')}" if count > 1 else ""
     return f"zerocopy monitor: {name} {end} after {format_seconds(seconds)}{recorded}"
 
 

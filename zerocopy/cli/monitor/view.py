@@ -11,10 +11,10 @@ from zerocopy.cli.monitor.view_cards import card_lines
 from zerocopy.cli.monitor.view_conversions import conversion_lines
 from zerocopy.cli.monitor.view_lines import labelled, wrapped
 from zerocopy.cli.monitor.view_processes import loader_lines, pool_lines, process_lines
-from zerocopy.cli.printable import printable
+from zerocopy.formatting.printable import printable
+from zerocopy.formatting.units import format_bytes
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.sample import Machine, Sample
-from zerocopy.monitor.units import format_bytes
 
 #: How to monitor a process.
 HOW = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.text import Text
 
 from zerocopy.cli.monitor.view_lines import LABEL, labelled, limited
+from zerocopy.formatting.units import format_bytes
 from zerocopy.monitor.memory_split import MemorySplit, memory_split
 from zerocopy.monitor.sample import Card, Sample
-from zerocopy.monitor.units import format_bytes
 
 #: The parts of a GPU's memory: field, sign in the bar, name, style.
 _PARTS = (

@@ -5,14 +5,14 @@ from __future__ import annotations
 from rich.text import Text
 
 from zerocopy.cli.monitor.view_lines import labelled
-from zerocopy.cli.printable import printable
+from zerocopy.formatting.printable import printable
+from zerocopy.formatting.units import format_bytes
 from zerocopy.monitor.conversion import ConversionRow
 from zerocopy.monitor.conversion_table import summary, text_table
 from zerocopy.monitor.merged_rows import merged_rows
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.sample import Sample
 from zerocopy.monitor.totals import sum_rows
-from zerocopy.monitor.units import format_bytes
 
 #: Widths of the columns after the call site.
 _NUMBERS = (9, 10, 10)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from zerocopy.cli.printable import printable
+from zerocopy.formatting.printable import printable
 
 #: Width of the names of the parts.
 LABEL = 12
@@ -19,7 +19,7 @@ def labelled(label: str, text: str, style: str = "") -> Text:
 
 
 def limited(lines: Sequence[Text], most: int, noun: str) -> list[Text]:
-    """Return the first lines, and how many are left out."""
+    """Return the first lines, and a line with the number of omitted ones."""
     if len(lines) <= most:
         return list(lines)
     shown = max(most - 1, 1)

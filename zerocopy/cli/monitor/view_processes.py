@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from zerocopy.cli.monitor.view_lines import labelled, limited
+from zerocopy.formatting.units import format_bytes, format_count, format_seconds
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.sample import PoolRecord, ProcessRecord
-from zerocopy.monitor.units import format_bytes, format_count, format_seconds
 
 
 def process_lines(records: Sequence[ProcessRecord], rates: Rates | None, most: int) -> list[Text]:
@@ -79,7 +79,7 @@ def _host(pool: PoolRecord) -> str:
 
 
 def loader_lines(records: Sequence[ProcessRecord], most: int) -> list[Text]:
-    """Return a line for each loader: how many batches are ready, and who waits."""
+    """Return a line for each loader: how many batches are ready, and the waits of both sides."""
     lines = []
     for record in records:
         for each in record["loaders"]:

@@ -14,26 +14,17 @@ from zerocopy.monitor.process_info import is_zombie
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.run_directory import FileName
 from zerocopy.monitor.sample import Sample
+from zerocopy.monitor.sample_source import SampleSource
 
-#: Seconds between two looks for the end of a process.
+#: Seconds between two checks for the end of a process.
 STEP = 0.2
 
 #: Waits at most some seconds, and returns whether there is nothing more to watch.
 Wait = Callable[[float], bool]
 
 
-class Source(Protocol):
-    """What is watched: `zerocopy.monitor.observer.Observer`."""
-
-    def read(self) -> Sample:
-        """Return the present sample."""
-
-    def rates(self) -> Rates | None:
-        """Return the rates over the last seconds; None before the second sample."""
-
-
 class Output(Protocol):
-    """What shows samples: a file, or the screen."""
+    """A file or the screen, to which samples are written."""
 
     @property
     def name(self) -> str:
@@ -43,20 +34,20 @@ class Output(Protocol):
         """Show a sample."""
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Release its resources."""
 
 
 def watch(
-    source: Source, outputs: Sequence[Output], every: float, count: int | None, wait: Wait
+    source: SampleSource, outputs: Sequence[Output], every: float, count: int | None, wait: Wait
 ) -> list[str]:
     """Write samples to all outputs until `wait` returns True, `count` are written or no output is left.
 
-    An output that fails is left out from then on; the others go on.
+    An output that fails is not written to again; the others continue.
 
     Returns
     -------
     list of str
-        What failed.
+        The name and the error of each output that failed.
     """
     working, failures = list(outputs), []
     number, due = 0, time.monotonic()
@@ -74,7 +65,7 @@ def watch(
         if ended or number == count:
             break
         due = max(due + every, time.monotonic())
-        ended = wait(due - time.monotonic())  # the last sample is that after the end
+        ended = wait(due - time.monotonic())  # the last sample is read after the end
     return failures
 
 

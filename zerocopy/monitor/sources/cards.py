@@ -43,14 +43,14 @@ class CardReader:
     """Reads the GPUs through NVML, which neither initialises CUDA nor allocates GPU memory.
 
     A field is None where NVML has no figure, as "N/A" in nvidia-smi. A GPU that stops answering has
-    the reason in `lost`; the others are read on. If the driver is restarted, NVML is started again.
+    the reason in `lost`; the others are still read. If the driver is restarted, NVML is started again.
 
     Indices are those of NVML and nvidia-smi: all GPUs, in the order of the bus. ``CUDA_VISIBLE_DEVICES``
-    and ``CUDA_DEVICE_ORDER`` change CUDA's indices, and not these.
+    and ``CUDA_DEVICE_ORDER`` change CUDA's indices, but not NVML's.
 
     A GPU in MIG mode is listed as its MIG devices, ``"0:0"`` and ``"0:1"``, each with its memory and
     its processes. NVML does not count the utilization of MIG devices, so it is None. Temperature and
-    clocks are those of the GPU; power and PCIe are None, since they belong to no single MIG device.
+    clocks are those of the GPU; power and PCIe throughput are None, since NVML does not divide them.
 
     Parameters
     ----------

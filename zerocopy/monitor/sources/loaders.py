@@ -1,4 +1,4 @@
-"""The loaders of this process: how much they delivered, and which side waits."""
+"""The loaders of this process: what they delivered, and the time that each side waited."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ if TYPE_CHECKING:
 def read_loaders() -> list[LoaderRecord]:
     """Return the figures of the loaders that exist, the oldest first.
 
-    A loader stays in the list after its last batch, and leaves it when the program drops it. Nothing is
-    imported if no loader was created. Of paths and URLs only the last part is in the name.
+    A loader stays in the list until the program releases it, also after its last batch. Nothing is
+    imported if no loader was created. The name contains only the last part of a path or URL.
 
     Returns
     -------
     list of LoaderRecord
+        One record for each loader.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from zerocopy.shared.room import cgroup_limits
 
 
 class MachineReader:
-    """Reads the machine; the memory is that of the container if a cgroup limits it.
+    """Reads the figures of the machine; a cgroup's limit replaces the machine's memory.
 
     Memory is bounded by each ``memory.max`` of cgroups version 2, or ``memory.limit_in_bytes`` of
     version 1, from this process's cgroup up to the root. Cores, swap, disks and networks are those of

@@ -35,7 +35,7 @@ _WHY_LOST = {
 
 
 class NvmlUnavailableError(Exception):
-    """NVML cannot be used; the text says why and what to do."""
+    """NVML cannot be used; the message has the reason and the fix."""
 
 
 class DriverRestartedError(Exception):
@@ -43,11 +43,11 @@ class DriverRestartedError(Exception):
 
 
 class CardLostError(Exception):
-    """A GPU stopped answering; the text says why."""
+    """A GPU stopped answering; the message has the reason."""
 
 
 class Nvml:
-    """NVML, started. Each call either returns a figure, or None, or raises an error of this module."""
+    """Initialised NVML. Each call returns a figure or None, or raises an error of this module."""
 
     def __init__(self, library: Any = None) -> None:
         if library is None:
@@ -70,7 +70,7 @@ class Nvml:
         return int(getattr(self.library, name, value))
 
     def read(self, name: str, *arguments: Any, tolerant: bool = False) -> Any:
-        """Return the result of a call, or None if NVML, the GPU or an old driver does not have it.
+        """Return the result of a call, or None if NVML, the GPU or the driver does not support it.
 
         Unless `tolerant`, raise `CardLostError` or `DriverRestartedError` if the error means that.
         """

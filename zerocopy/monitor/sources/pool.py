@@ -1,4 +1,4 @@
-"""The installed pool: its devices, its host memory, and what each framework holds."""
+"""The installed pool: its devices, its host memory, and the memory that each framework holds."""
 
 from __future__ import annotations
 

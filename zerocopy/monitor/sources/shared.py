@@ -1,4 +1,4 @@
-"""Shared memory of this process: what it shares, and what it has opened."""
+"""Shared memory of this process: its own segments, and those of others that it has opened."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def read_shared() -> SharedRecord:
     Returns
     -------
     SharedRecord
+        All figures are 0 if the process has neither shared nor opened an object.
 
     Examples
     --------

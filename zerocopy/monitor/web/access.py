@@ -1,4 +1,4 @@
-"""Who may read the page: a random token in each address, no other host names, no other origins.
+"""Access control of the page: a random token in each address, this server's host names, the same origin.
 
 An address is ``/TOKEN/...`` for pages, static files, figures and the websocket alike, so that a request
 without the token reaches no handler of Bokeh.
@@ -22,7 +22,7 @@ HEADERS = {
         "style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
         "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
     ),
-    # The address has the token: no other site may get it.
+    # The address has the token, which must not reach other sites.
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -52,7 +52,7 @@ class AccessControl:
     def refusal(self, request: HTTPServerRequest) -> str:
         """Return why a request is refused, or "" if it is not."""
         first = request.path.split("/")[1] if request.path.startswith("/") else ""
-        # A comparison that takes the same time for every token.
+        # Compared in constant time, so that the duration does not reveal the token.
         if not hmac.compare_digest(first.encode("utf-8", "surrogatepass"), self._token):
             return "the token in the address is missing or wrong: copy the whole address that was printed"
         if request.path.rpartition("/")[2] in _OFF:
@@ -73,7 +73,7 @@ class AccessControl:
             ipaddress.ip_address(host)
         except ValueError:
             return False
-        return True  # a name is needed to rebind it
+        return True  # DNS rebinding needs a name
 
 
 class _Refused(RequestHandler):
@@ -88,7 +88,7 @@ class _Refused(RequestHandler):
         self.finish(f"403: {self._why}\n")
 
     def check_xsrf_cookie(self) -> None:
-        """Nothing: the request is refused in any case."""
+        """Do nothing: the request is refused in any case."""
 
 
 class _SecurityHeaders(OutputTransform):
@@ -101,7 +101,7 @@ class _SecurityHeaders(OutputTransform):
     def transform_first_chunk(
         self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
     ) -> tuple[int, HTTPHeaders, bytes]:
-        """Add the headers; `Server` would name the version of tornado."""
+        """Add the headers; remove `Server`, which has tornado's version."""
         for name, value in HEADERS.items():
             headers[name] = value
         if self._is_static and status_code == 200:  # the same for all pages: a megabyte
@@ -121,7 +121,7 @@ class GuardedApplication(BokehTornado):
     def resources(self, absolute_url: str | bool | None = None) -> Any:
         """Return the scripts of a page: from this server, even if ``BOKEH_RESOURCES`` names a CDN.
 
-        The other bundles, such as MathJax, are 60 % of the bytes of all, and no page needs them.
+        The pages do not need the other bundles, such as MathJax, which have 60 % of all bytes.
         """
         from bokeh.resources import Resources
         from bokeh.server.views.static_handler import StaticHandler
@@ -134,7 +134,7 @@ class GuardedApplication(BokehTornado):
         )
 
     def log_request(self, handler: RequestHandler) -> None:
-        """Nothing: the address has the token."""
+        """Do nothing: the address has the token, which must not be logged."""
 
     def find_handler(self, request: HTTPServerRequest, **options: Any) -> Any:
         """Return the handler of a request, or the one that refuses it."""

@@ -20,7 +20,7 @@ from bokeh.models import (
 from bokeh.models.widgets import Div
 from bokeh.plotting import figure
 
-from zerocopy.monitor.units import format_bytes
+from zerocopy.formatting.units import format_bytes
 from zerocopy.monitor.web.feed import Moment
 from zerocopy.monitor.web.look import STYLE
 
@@ -63,7 +63,7 @@ def show(value: float | None, unit: Unit) -> str:
 
 
 class Chart(NamedTuple):
-    """What a chart shows.
+    """The content of a chart.
 
     Attributes
     ----------
@@ -83,12 +83,12 @@ class Chart(NamedTuple):
     values: Callable[[Moment], Values]
     unit: Unit
     stacked: bool = False
-    absent: str = "nothing to show yet"
+    absent: str = "no figures yet"
     colors: Mapping[str, str] = MappingProxyType({})
 
 
 class ChartView:
-    """A chart in one open page: the figure is made again when the labels change."""
+    """A chart in one open page: it creates a new Bokeh figure when the labels change."""
 
     def __init__(self, chart: Chart) -> None:
         self._chart = chart
@@ -128,7 +128,7 @@ class ChartView:
             _color(self._figure, TEXT[theme])
 
     def _data(self, moments: list[tuple[float, Values]]) -> dict[str, Any]:
-        missing = 0.0 if self._chart.stacked else math.nan  # areas cannot be drawn on top of a gap
+        missing = 0.0 if self._chart.stacked else math.nan  # Bokeh cannot stack areas over a gap
         data: dict[str, Any] = {"time": [time for time, _ in moments]}
         for number, label in enumerate(self._labels):
             values = [values.get(label) for _, values in moments]

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from zerocopy.monitor.rates import Rates
 from zerocopy.monitor.sample import Sample
+from zerocopy.monitor.sample_source import SampleSource
 from zerocopy.monitor.totals import summarized
-
-
-class Source(Protocol):
-    """What a feed reads: `zerocopy.monitor.observer.Observer`."""
-
-    def read(self) -> Sample:
-        """Return the present sample."""
-
-    def rates(self) -> Rates | None:
-        """Return the rates over the last seconds; None before the second sample."""
 
 
 class Moment(NamedTuple):
@@ -30,15 +21,15 @@ class Moment(NamedTuple):
 
 
 class Feed:
-    """The moments of the last `keep` seconds, oldest first; all but the newest without call sites.
+    """The moments of the last `keep` seconds, oldest first; only the newest has call sites.
 
     Attributes
     ----------
     most : int
-        Number of moments that are kept at most.
+        The largest number of moments.
     """
 
-    def __init__(self, source: Source, every: float, keep: float = 300.0) -> None:
+    def __init__(self, source: SampleSource, every: float, keep: float = 300.0) -> None:
         self._source = source
         self.most = max(2, round(keep / every))
         self._moments: deque[Moment] = deque(maxlen=self.most)

@@ -1,4 +1,4 @@
-"""Charts and tables of GPUs and of the machine: what NVDashboard shows, by its names."""
+"""Charts and tables of GPUs and of the machine: those of NVDashboard, with its names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _by_card(read: Callable[[Card], float | None]) -> Callable[[Moment], Values]
 
 
 def _missing(moment: Moment) -> list[str]:
-    """Return why there are no GPUs, or which do not answer."""
+    """Return the reason why there are no GPUs, or the GPUs that do not answer."""
     cards = moment.sample["cards"]
     if not cards["cards"]:
         return [f"No GPU: {cards['why_not'] or 'the driver lists none'}."]
@@ -170,7 +170,7 @@ LINKS_SENT = Chart("NVLink: sent, by link", _links("sent_bytes"), "bytes/s", abs
 
 
 def _cores(moment: Moment) -> Values:
-    """Return the use of each core; the mean alone of a machine with more than eight."""
+    """Return the use of each core; with more than eight cores, only the mean."""
     percent: Sequence[float] = moment.sample["machine"]["cpu_percent"]
     if not percent:
         return {}

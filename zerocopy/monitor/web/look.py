@@ -1,4 +1,4 @@
-"""The style of texts and tables; each Bokeh element has a document of its own, which needs it too."""
+"""The style of texts and tables: the page's style does not apply in the shadow DOM of Bokeh's elements."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Part = Chart | Table | Text
 
 
 class Page(NamedTuple):
-    """One page: the last part of its address, its title and what it shows."""
+    """One page: the last part of its address, its title and its parts."""
 
     path: str
     title: str
@@ -33,7 +33,7 @@ class Page(NamedTuple):
 
 
 def _if_any(part: Any) -> Any:
-    """Return a chart or a table that shows nothing, its title included, if there is nothing to show."""
+    """Return a chart or a table that is hidden, with its title, while it has no content."""
     return part._replace(absent="")
 
 
@@ -134,7 +134,7 @@ def _one_message(document: Any) -> Iterator[None]:
 
 
 def _wide(views: list[Any]) -> list[Any]:
-    """Return the views that have a row of the page to themselves: all but pairs of charts."""
+    """Return the views that fill a row of the page: all except pairs of charts."""
     wide, open_chart = [], None
     for view in views:
         if not isinstance(view, ChartView):
@@ -152,7 +152,7 @@ def _view(part: Part) -> Any:
 
 
 def metrics(feed: Feed) -> type[RequestHandler]:
-    """Return the handler of ``/metrics``: Prometheus' text of the newest sample."""
+    """Return the handler of ``/metrics``: the newest sample in the Prometheus text format."""
 
     class Metrics(RequestHandler):
         def get(self) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from zerocopy.formatting.units import format_seconds
 from zerocopy.monitor.conversion_table import short_path
 from zerocopy.monitor.sample import ProcessRecord
-from zerocopy.monitor.units import format_seconds
 from zerocopy.monitor.web.charts import COLORS, Chart, Values, show
 from zerocopy.monitor.web.feed import Moment
 from zerocopy.monitor.web.tables import Cell, Row, Table, Text
@@ -25,7 +25,7 @@ def _records(moment: Moment) -> list[ProcessRecord]:
 
 
 def _state(moment: Moment) -> list[str]:
-    """Return which programs are monitored, which have ended, and what could not be read."""
+    """Return the monitored programs, the ended ones, and the problems of the sample."""
     records = _records(moment)
     running = [_program(record) for record in records if not record["ended"]]
     ended = [_program(record) for record in records if record["ended"]]
@@ -98,7 +98,7 @@ def _worst_first(row: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _site(row: Mapping[str, Any]) -> Iterator[Row]:
-    """Yield the row of a call site, and a note with the reason and what to change."""
+    """Yield the row of a call site, and a note with the reason and the fix."""
     place = f"{short_path(row['file'])}:{row['line']}" if row["file"] else "other call sites"
     pair = f"{row['source']} -> {row['target']}" if row["source"] else ""
     yield [
@@ -123,7 +123,7 @@ WORST_SITES = Table("Call sites that copy most", _HEADS, _sites(5), _NOTHING)
 
 
 def _frameworks(moment: Moment) -> Values:
-    """Return what each framework holds of the pools of all processes."""
+    """Return the bytes that each framework holds in the pools of all processes."""
     parts: dict[str, float | None] = {}
     for record in _records(moment):
         for name, framework in record["pool"]["frameworks"].items():
@@ -143,7 +143,7 @@ def _host_modes(moment: Moment) -> Values:
 
 
 FRAMEWORKS = Chart(
-    "Pool by framework", _frameworks, "bytes", stacked=True, absent="no pool that can tell frameworks apart"
+    "Pool by framework", _frameworks, "bytes", stacked=True, absent="no pool counts by framework"
 )
 HOST_MODES = Chart(
     "Host memory of the pool", _host_modes, "bytes", absent="no mode of host memory is installed"
@@ -257,7 +257,7 @@ LOADERS = Table(
         "#ready",
         "#reader waited",
         "#consumer waited",
-        "who waits",
+        "bottleneck",
     ),
     _loaders,
     "no loader exists in a monitored process",

@@ -13,7 +13,8 @@ from typing import Any
 
 from zerocopy.errors import ZeroCopyError
 from zerocopy.monitor.requirements import require
-from zerocopy.monitor.web.feed import Feed, Source
+from zerocopy.monitor.sample_source import SampleSource
+from zerocopy.monitor.web.feed import Feed
 
 #: Seconds after which a page that the browser closed is freed.
 _UNUSED = 15.0
@@ -24,10 +25,10 @@ class ServeError(ZeroCopyError, OSError):
 
     Examples
     --------
-    >>> raise ServeError("serve(port=80)", "the port needs more rights", "pass port=0")
+    >>> raise ServeError("serve(port=80)", "the port needs more permissions", "pass port=0")
     Traceback (most recent call last):
         ...
-    zerocopy.monitor.web.server.ServeError: serve(port=80): the port needs more rights.
+    zerocopy.monitor.web.server.ServeError: serve(port=80): the port needs more permissions.
       To fix: pass port=0
     """
 
@@ -35,7 +36,7 @@ class ServeError(ZeroCopyError, OSError):
 
 
 class Server:
-    """A page's server that runs in a thread of its own; made by `serve`.
+    """A page's server that runs in a thread of its own; `serve` creates it.
 
     Attributes
     ----------
@@ -43,7 +44,7 @@ class Server:
         The address of the overview, with the token.
     """
 
-    def __init__(self, source: Source, listener: socket.socket, token: str, every: float) -> None:
+    def __init__(self, source: SampleSource, listener: socket.socket, token: str, every: float) -> None:
         self._listener, self._token, self._every = listener, token, every
         self.address, self.port = listener.getsockname()[:2]
         host = "127.0.0.1" if self.address in ("0.0.0.0", "::") else self.address
@@ -123,19 +124,23 @@ class Server:
 
 
 def serve(
-    source: Source, port: int = 0, address: str = "127.0.0.1", token: str | None = None, every: float = 1.0
+    source: SampleSource,
+    port: int = 0,
+    address: str = "127.0.0.1",
+    token: str | None = None,
+    every: float = 1.0,
 ) -> Server:
     """Start the page's server.
 
     Parameters
     ----------
     source : Observer
-        Where the samples come from. The server's thread calls its `read` every `every` seconds.
+        The source of the samples. The server's thread calls its `read` every `every` seconds.
     port : int
         0: a free port, which `Server.url` has.
     address : str
         The address to listen on. ``"0.0.0.0"`` makes the page visible to other machines, without
-        encryption, to anyone who has the token.
+        encryption, to every reader that has the token.
     token : str, optional
         Letters, digits, "-" and "_". Default: 256 random bits.
     every : float

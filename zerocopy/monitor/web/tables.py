@@ -14,7 +14,7 @@ from zerocopy.monitor.web.look import STYLE
 
 
 class Cell(NamedTuple):
-    """A text and how it looks: "number", "code" or "bad"."""
+    """A text and its style: "number", "code" or "bad"."""
 
     text: str
     look: str = ""
@@ -24,7 +24,7 @@ Row = Sequence[Cell | str]
 
 
 class Table(NamedTuple):
-    """What a table shows.
+    """The content of a table.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class TableView:
             self.model.visible = bool(self.model.text)
 
     def set_theme(self, theme: str) -> None:
-        """Nothing: the style sheet follows the browser."""
+        """Do nothing: the style sheet follows the browser."""
 
     def html(self, moment: Moment) -> str:
         """Return the table as HTML."""
@@ -90,7 +90,7 @@ class Text(NamedTuple):
 
 
 class TextView(TableView):
-    """Paragraphs in one open page; nothing at all, its title included, if there are none."""
+    """Paragraphs in one open page; hidden, with the title, if there are none."""
 
     def __init__(self, text: Text) -> None:
         super().__init__(Table(text.title, (), lambda moment: ()))

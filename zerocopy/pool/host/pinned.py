@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from zerocopy.errors import Reason
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool.gpus import visible_gpus
 from zerocopy.pool.host.mode import HostStats, Mode
 from zerocopy.pool.host.page_locked import CudaHostMemory, PinnedPool
-from zerocopy.pool.sizes import show_size
 
 
 class Pinned(Mode):
@@ -33,14 +33,16 @@ class Pinned(Mode):
         pool.close()
         if not pool.in_use:
             return ""
-        return f"{show_size(pool.in_use)} of page-locked memory are in use, and are freed with their arrays"
+        return (
+            f"{format_bytes(pool.in_use)} of page-locked memory are in use, and are freed with their arrays"
+        )
 
     def describe(self) -> str:
         """Return the sizes of used and of kept memory."""
         pool = self.allocator
         if pool is None:
             return f"{self.name}: not installed"
-        sizes = f"{show_size(pool.in_use)} in use, {show_size(pool.kept)} kept for reuse"
+        sizes = f"{format_bytes(pool.in_use)} in use, {format_bytes(pool.kept)} kept for reuse"
         return f"{self.name}: page-locked memory from pool.pinned(); {sizes}"
 
     def trim(self) -> int:

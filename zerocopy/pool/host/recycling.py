@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from zerocopy.errors import PoolOptionError, PoolUnavailableError
+from zerocopy.formatting.units import format_bytes
 from zerocopy.pool.host import c_library, data_handler
 from zerocopy.pool.host.c_library import (
     M_ARENA_MAX,
@@ -13,7 +14,6 @@ from zerocopy.pool.host.c_library import (
     M_TOP_PAD,
     M_TRIM_THRESHOLD,
 )
-from zerocopy.pool.sizes import show_size
 
 #: Blocks are not separate mappings, which free() unmaps; the heap is not trimmed; and threads share
 #: one heap, because thread heaps hold no block above 64 MB.
@@ -99,7 +99,7 @@ def describe() -> str:
         missing = data_handler.why_not_compiled()
         if missing:
             zeros += f", which the compiled core avoids ({missing})"
-    kept = "until trim()" if _limit is None else f"up to {show_size(_limit)} at the end of its heap"
+    kept = "until trim()" if _limit is None else f"up to {format_bytes(_limit)} at the end of its heap"
     return f"the C library keeps freed blocks of any size {kept}; {zeros}"
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-#: Exit code of a program that Ctrl-C ends, as shells report it.
+#: Exit code of a program that Ctrl-C ends, as in shells.
 _INTERRUPTED = 130
 _CODE_NAME = "<string>"
 
@@ -26,7 +26,7 @@ def run_script(path: str, args: Sequence[str]) -> None:
         runpy.run_path(path, run_name="__main__")
         return
     sys.path[0] = str(Path(path).resolve().parent)
-    absolute = os.path.abspath(path)  # as Python's, which stays right if the program changes the folder
+    absolute = os.path.abspath(path)  # as in Python: valid after the program changes the folder
     with io.open_code(absolute) as file:
         code = compile(file.read(), absolute, "exec")
     _execute(code, absolute)
