@@ -41,9 +41,11 @@ LAYERS: dict[str, set[str]] = {
     "_native": set(),
     "forks": set(),
     "notebooks": set(),
+    # Sizes, times and counts as text.
+    "formatting": set(),
     "protocols": NOUNS | {"_native"},
     "layout": NOUNS | {"_native", "forks", "protocols"},
-    "pool": NOUNS | {"_native", "forks", "framework", "notebooks", "protocols", "registry"},
+    "pool": NOUNS | {"formatting", "_native", "forks", "framework", "notebooks", "protocols", "registry"},
     "framework": NOUNS | {"forks"},
     # It loads a framework's file when an object or a target needs it.
     "registry": NOUNS | {"_frameworks", "forks", "framework"},
@@ -74,11 +76,32 @@ LAYERS: dict[str, set[str]] = {
     },
     # What was copied, and what the memory does. It asks the pool, shared memory and the loader for figures.
     "monitor": NOUNS
-    | {"_engine", "_native", "describe", "forks", "framework", "loading", "notebooks", "pool", "registry"}
+    | {
+        "formatting",
+        "_engine",
+        "_native",
+        "describe",
+        "forks",
+        "framework",
+        "loading",
+        "notebooks",
+        "pool",
+        "registry",
+    }
     | {"shared", "tables", "zerocopy"},
     # Which calls of the frameworks copy where `convert` would alias.
     "audit": NOUNS
-    | {"_engine", "describe", "forks", "framework", "monitor", "notebooks", "registry", "tables"},
+    | {
+        "formatting",
+        "_engine",
+        "describe",
+        "forks",
+        "framework",
+        "monitor",
+        "notebooks",
+        "registry",
+        "tables",
+    },
     # Functions of one framework that take the arrays of another.
     "functions": NOUNS | {"_engine", "describe", "forks", "framework", "protocols", "registry", "zerocopy"},
     "integrations": NOUNS
@@ -97,6 +120,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "cli": NOUNS
     | {
+        "formatting",
         "_engine",
         "_native",
         "describe",
@@ -117,8 +141,20 @@ LAYERS: dict[str, set[str]] = {
     "__main__": {"cli"},
     # The public names, loaded on first use.
     "zerocopy": NOUNS
-    | {"_engine", "cli", "forks", "framework", "functions", "layout", "loading", "monitor", "pool"}
-    | {"registry", "shared", "tables"},
+    | {
+        "_engine",
+        "cli",
+        "forks",
+        "framework",
+        "functions",
+        "layout",
+        "loading",
+        "monitor",
+        "pool",
+        "registry",
+        "shared",
+    }
+    | {"tables"},
 }
 
 #: Modules that a part may import for type checkers only.

@@ -159,6 +159,7 @@ def test_fields_are_listed() -> None:
         ["--csv", "-", "--", "x.py"],
         ["--pid", "1", "--", "x.py"],
         ["--serve", "--keep"],
+        ["--address", "0.0.0.0"],
         ["--no-keep", "--", "x.py"],
         ["--serve", "65536"],
         ["--serve", "x.py"],

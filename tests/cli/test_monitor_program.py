@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,7 +27,7 @@ from helpers.monitor_program import (
 )
 
 from zerocopy.cli.monitor.private_directory import private_directory
-from zerocopy.cli.monitor.program import ProgramError, command_of
+from zerocopy.cli.monitor.program import ProgramError, _is_for_group, command_of
 from zerocopy.monitor.errors import MonitorFileError
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="the system has no sigtimedwait")
@@ -139,6 +140,23 @@ def test_ctrl_c_in_a_terminal_reaches_the_program_once(tmp_path: Path) -> None:
         terminal.close()
     assert b"received 1\r\n" in terminal.output
     assert b"ended with exit code 5" in terminal.output
+
+
+def test_sighup_of_the_kernel_is_passed_on() -> None:
+    """The kernel sends it to the leader of the session alone, which the monitor is in ``ssh -t HOST``."""
+    of_kernel = 0x80  # SI_KERNEL
+    assert _is_for_group(SimpleNamespace(si_signo=signal.SIGINT, si_code=of_kernel))
+    assert not _is_for_group(SimpleNamespace(si_signo=signal.SIGHUP, si_code=of_kernel))
+    assert not _is_for_group(SimpleNamespace(si_signo=signal.SIGINT, si_code=0))
+
+
+def test_a_signal_to_end_closes_the_page_too(start: Callable[..., subprocess.Popen[str]]) -> None:
+    process = start("--serve", "--keep", "--", "-c", WAITING)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    os.kill(process.pid, signal.SIGHUP)
+    process.communicate(timeout=60)
+    assert process.returncode == 129
 
 
 def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:

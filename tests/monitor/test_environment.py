@@ -63,7 +63,11 @@ def test_warnings_that_are_errors_do_not_prevent_the_import() -> None:
 
 @pytest.mark.parametrize(
     ("value", "command"),
-    [("serve:5006", ["--serve", "5006"]), ("csv:a b:c.csv", ["--csv", "a b:c.csv"]), ("serve:-1", None)],
+    [
+        ("serve:5006", ["--serve", "5006"]),
+        ("csv:a b:c.csv", ["--csv", "a b:c.csv", "--append"]),
+        ("serve:-1", None),
+    ],
 )
 def test_commands_of_readers(value: str, command: list[str] | None) -> None:
     assert environment.reader_command(value) == command

@@ -12,6 +12,7 @@ from helpers.monitor_recorders import no_sources, row
 from zerocopy.monitor import run_files
 from zerocopy.monitor.observer import Observer, no_cards, no_machine
 from zerocopy.monitor.process_record import make_record
+from zerocopy.monitor.requirements import MonitorPackageError
 from zerocopy.monitor.ring import Ring
 from zerocopy.monitor.run_directory import FileName, write
 
@@ -93,3 +94,15 @@ def test_ring_drops_what_is_old_and_what_a_clock_that_was_set_back_made_later() 
     assert (len(ring), ring.newest, ring.at(19_990.0)) == (1501, 99_999, 99_950)
     ring.add(19_900.0, -1)
     assert (ring.newest, list(ring)[-2]) == (-1, 99_500)
+
+
+def test_a_missing_package_is_a_problem_in_one_line(folder: Path) -> None:
+    def cards() -> Any:
+        raise MonitorPackageError("reading the machine", "psutil is not installed", "pip install psutil")
+
+    folder.mkdir(mode=0o700)
+    sample = Observer(folder, cards=cards, machine=cards).read()
+    assert sample["problems"] == [
+        f"{name}: psutil is not installed; to fix: pip install psutil" for name in ("GPUs", "the machine")
+    ]
+    assert "\n" not in sample["cards"]["why_not"]

@@ -97,7 +97,7 @@ def open_page(browser: Any) -> Iterator[Any]:
 def test_the_line_that_copies_is_shown_with_its_fix(server: Server, open_page: Any) -> None:
     opened = open_page(server.url)
     text = opened.text(contains="train.py:42")
-    assert "Fix: x.rechunk() copies it into one" in text
+    assert "Fix (x is the object): x.rechunk() copies it into one" in text
     assert "polars.DataFrame -> torch" in text
     assert opened.errors == []
     assert opened.hosts == {f"127.0.0.1:{server.port}"}

@@ -264,7 +264,10 @@ def _main_reason(plan: Plan) -> tuple[str, str, str] | None:
         return None
     path = max(copied, key=lambda path: copied[path].copied_bytes)
     reason = _main_reason(copied[path])
-    return None if reason is None else (f"at {path}: {reason[0]}" if path else reason[0], *reason[1:])
+    if reason is None or not path:
+        return reason
+    others = f" and {len(copied) - 1} more" if len(copied) > 1 else ""
+    return f"at {path}{others}: {reason[0]}", *reason[1:]
 
 
 # -- names -------------------------------------------------------------------------

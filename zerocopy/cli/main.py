@@ -20,7 +20,7 @@ from zerocopy.cli.monitor_command import monitor_command
 if TYPE_CHECKING:
     import click
 
-_MISSING = "zerocopy: the command needs click and rich: pip install 'zerocopy-interchange[cli]'"
+_MISSING = "zerocopy: the command needs click and rich: pip install 'zerocopy-interchange[{}]'"
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("click", "rich"):
             raise
-        print(_MISSING, file=sys.stderr)
+        print(_MISSING.format("monitor" if "monitor" in sys.argv[1:2] else "cli"), file=sys.stderr)
         sys.exit(1)
     if os.environ.get("ZEROCOPY_POOL"):
         from zerocopy.pool.install import discard_deferred_error

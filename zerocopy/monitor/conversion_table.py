@@ -126,6 +126,9 @@ def _divided(room: int, columns: list[list[str]]) -> list[int]:
         return [min(need, room) for need in needed]
     half = room // 2
     first = needed[0] if needed[0] < half else max(half, room - needed[1])
+    words = [max(len(word) for cell in column for word in cell.split(" ")) for column in columns]
+    if sum(words) <= room:  # no name is broken
+        first = min(max(first, words[0]), room - words[1])
     return [first, room - first]
 
 

@@ -51,11 +51,11 @@ def reader_command(value: str) -> list[str] | None:
     Examples
     --------
     >>> reader_command("csv:out.csv"), reader_command("serve:5006"), reader_command("csv:")
-    (['--csv', 'out.csv'], ['--serve', '5006'], None)
+    (['--csv', 'out.csv', '--append'], ['--serve', '5006'], None)
     """
     kind, _, argument = value.partition(":")
     if kind == "csv" and argument:
-        return ["--csv", argument]
+        return ["--csv", argument, "--append"]  # the next program with this variable adds its rows
     if kind == "serve" and argument.isascii() and argument.isdecimal() and int(argument) < 65536:
         return ["--serve", argument]
     return None

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
+from zerocopy.errors import ZeroCopyError
 from zerocopy.monitor.process_info import parent_of
 from zerocopy.monitor.rates import Rates, rates
 from zerocopy.monitor.ring import Ring
@@ -72,13 +73,13 @@ class Observer:
             self._cards = self._cards or _cards_reader()
             cards = self._cards()
         except Exception as error:  # noqa: BLE001 - of a driver, or a library that is missing
-            cards["why_not"] = str(error)
-            problems.append(f"GPUs: {error}")
+            cards["why_not"] = _one_line("", error).removeprefix(": ")
+            problems.append(_one_line("GPUs", error))
         try:
             self._machine = self._machine or _machine_reader()
             machine = self._machine()
         except Exception as error:  # noqa: BLE001 - as above
-            problems.append(f"the machine: {error}")
+            problems.append(_one_line("the machine", error))
         sample = Sample(time=now, processes=records, cards=cards, machine=machine, problems=problems)
         self.history.add(now, {**sample, "processes": [summarized(record) for record in records]})
         return sample
@@ -146,3 +147,10 @@ def no_machine() -> Machine:
         shared_memory_total=None,
         shared_memory_free=None,
     )
+
+
+def _one_line(what: str, error: Exception) -> str:
+    """Return an error as a problem of a sample, which is shown in one line."""
+    if isinstance(error, ZeroCopyError):
+        return f"{what}: {error.why}; to fix: {error.remedy}" if error.remedy else f"{what}: {error.why}"
+    return f"{what}: {error}"

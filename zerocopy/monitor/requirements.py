@@ -30,4 +30,7 @@ def require(module: str, purpose: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise MonitorPackageError(purpose, f"{module} is not installed", INSTALL) from error
+        package = module.partition(".")[0]
+        absent = error.name in (package, module)
+        why = f"{package} is not installed" if absent else f"importing it failed: {error}"
+        raise MonitorPackageError(purpose, why, INSTALL) from error

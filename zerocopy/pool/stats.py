@@ -22,7 +22,7 @@ class Stats:
     peak_bytes : int
         Largest `current_bytes` since the pool was installed, or in a ``with`` block.
     reserved_bytes : int or None
-        Taken from the device, allocated or free.
+        Taken from the device or the system, allocated or free.
     current_count : int or None
         Outstanding allocations.
     total_bytes : int or None
@@ -33,7 +33,7 @@ class Stats:
     Examples
     --------
     >>> print(Stats(1024, 1 << 20, 2 << 20))
-    1 KiB in use, 1 MiB at most, 2 MiB taken from the device
+    1 KiB in use, 1 MiB at most, 2 MiB reserved
     """
 
     current_bytes: int
@@ -46,7 +46,7 @@ class Stats:
     def __str__(self) -> str:
         text = f"{format_bytes(self.current_bytes)} in use, {format_bytes(self.peak_bytes)} at most"
         if self.reserved_bytes is not None:
-            text += f", {format_bytes(self.reserved_bytes)} taken from the device"
+            text += f", {format_bytes(self.reserved_bytes)} reserved"
         return text
 
 

@@ -61,6 +61,8 @@ class Options:
             return "the rows of --csv - would mix with the output of the program: pass a file"
         if self.program and self.pid is not None:
             return "--pid cannot be combined with a program: the program and its descendants are shown"
+        if self.address != "127.0.0.1" and self.serve is None:
+            return "--address needs --serve"
         if self.keep is not None and not (self.program and self.serve is not None):
             return "--keep and --no-keep need --serve and a program"
         return ""

@@ -47,6 +47,10 @@ class ProgramError(ZeroCopyError, LookupError):
 def command_of(arguments: Sequence[str]) -> list[str]:
     """Return the command line: Python's for a script, ``-m`` or ``-c``, otherwise a command."""
     first = arguments[0]
+    if os.path.isdir(first) and not os.path.exists(os.path.join(first, "__main__.py")):
+        raise ProgramError(
+            f"zerocopy monitor -- {first}", "the directory has no __main__.py", "pass a Python script in it"
+        )
     if first.startswith("-") or (os.path.exists(first) and not _is_binary(first)):
         return [sys.executable, *arguments]
     path = shutil.which(first)
@@ -64,6 +68,14 @@ def _is_binary(path: str) -> bool:
             return file.read(4) == b"\x7fELF"
     except OSError:
         return False  # a directory with __main__.py; or Python reports the error
+
+
+def _is_for_group(received: Any) -> bool:
+    """Whether the terminal sent a signal, and so the program has it too.
+
+    A code above 0 means the kernel. It sends SIGHUP of a closed terminal to the leader of the session alone.
+    """
+    return bool(received.si_code > 0 and received.si_signo != signal.SIGHUP)
 
 
 class Program:
@@ -87,6 +99,8 @@ class Program:
         # nohup and shells ignore signals for a program in the background; it inherits that.
         self._signals = [number for number in _FORWARDED if signal.getsignal(number) != signal.SIG_IGN]
         self._noted: list[int] = []
+        #: Whether a signal asked this command to end, and not only the program.
+        self.is_ending = False
         self._process: subprocess.Popen[bytes] | None = None
         self._handlers: dict[int, Any] = {}
 
@@ -126,8 +140,7 @@ class Program:
                 return False
             # A thread of a library may have taken the signal of the program's end: hence the limit.
             received = signal.sigtimedwait(self._waited, min(left, 0.5))
-            # A code above 0 means the kernel: the terminal sent the signal to the program too.
-            if received is not None and received.si_signo != signal.SIGCHLD and received.si_code <= 0:
+            if received is not None and received.si_signo != signal.SIGCHLD and not _is_for_group(received):
                 self._send(received.si_signo)
         return True
 
@@ -144,6 +157,7 @@ class Program:
         return signal.Signals(-code).name if code is not None and code < 0 else ""
 
     def _send(self, number: int) -> None:
+        self.is_ending = self.is_ending or number in (signal.SIGHUP, signal.SIGTERM)
         if self._process is not None:
             self._process.send_signal(number)
 

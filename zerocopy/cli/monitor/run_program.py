@@ -39,7 +39,7 @@ def run_program(options: Options) -> int:
             sample = observer.read()
             sample["processes"] = [record for record in sample["processes"] if record["time"] >= began]
             _print_report(sample, _headline(program, options, time.time() - began, len(sample["processes"])))
-            if options.serve is not None and _stays(options):
+            if options.serve is not None and _stays(options) and not program.is_ending:
                 _wait_for_interrupt()
     return program.exit_code or 0
 

@@ -108,18 +108,22 @@ def _site(row: Mapping[str, Any]) -> Iterator[Row]:
         f"{row['calls']:,}",
         show(row["aliased_bytes"], "bytes"),
         Cell(show(row["copied_bytes"], "bytes"), "bad" if row["copied_bytes"] else ""),
+        show(row["copied_bytes"] / row["calls"], "bytes") if row["calls"] else "",
         Cell(f"{row['refused_calls']:,}", "bad" if row["refused_calls"] else ""),
         "" if row["seconds"] is None else format_seconds(row["seconds"]),
     ]
     if row["why"]:
-        fix = f" Fix: {row['fix']}" if row["fix"] else ""
+        fix = f" Fix (x is the object): {row['fix']}" if row["fix"] else ""
         yield [f"Why: {row['why']}.{fix}"]
 
 
-_HEADS = ("line of code", "function", "conversion", "#calls", "#aliased", "#copied", "#refused", "#time")
+_HEADS = (
+    *("line of code", "function", "conversion", "#calls", "#aliased", "#copied", "#copied per call"),
+    *("#refused", "#time"),
+)
 _NOTHING = "no conversion was recorded yet"
 SITES = Table("Call sites, most copied bytes first", _HEADS, _sites(_SITES), _NOTHING)
-WORST_SITES = Table("Call sites that copy most", _HEADS, _sites(5), _NOTHING)
+WORST_SITES = Table("The 5 call sites with most copied bytes", _HEADS, _sites(5), _NOTHING)
 
 
 def _frameworks(moment: Moment) -> Values:

@@ -118,9 +118,23 @@ class Server:
                 except TimeoutError:
                     await self._loop.run_in_executor(pool, self._feed.read)
         server.unlisten()
+        await _end_updates(guarded)
         server.stop()
         http.stop()
         await http.close_all_connections()
+
+
+async def _end_updates(application: Any) -> None:
+    """Remove the periodic updates of all open pages, after the messages that are being sent."""
+    for path in application.app_paths:
+        for session in application.get_sessions(path):
+            document = session.document
+
+            def remove(document: Any = document) -> None:
+                for callback in document.session_callbacks:
+                    document.remove_periodic_callback(callback)
+
+            await session.with_document_locked(remove)
 
 
 def serve(
