@@ -40,6 +40,7 @@ PAGES = {
     "loader": "loader-benchmarks.md",
     "monitor": "monitor-benchmarks.md",
     "bridge": "bridge-benchmarks.md",
+    "functions": "functions-benchmarks.md",
 }
 
 #: Descriptions of the GPU pages in ``docs/index.md``.

@@ -25,6 +25,7 @@ SUITES = {
     "loader": "benchmarks.loader",
     "monitor": "benchmarks.monitor",
     "bridge": "benchmarks.bridge",
+    "functions": "benchmarks.functions",
 }
 
 #: Sections that a quick run starts with: those of pictures, and one of each suite. conversion/core is one

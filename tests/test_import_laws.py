@@ -103,7 +103,7 @@ LAYERS: dict[str, set[str]] = {
         "tables",
     },
     # Functions of one framework for the arrays of another.
-    "functions": NOUNS | {"_engine", "framework", "registry"},
+    "functions": NOUNS | {"_engine", "describe", "forks", "framework", "protocols", "registry", "zerocopy"},
     "integrations": NOUNS
     | {
         "_engine",

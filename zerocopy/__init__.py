@@ -45,7 +45,9 @@ if TYPE_CHECKING:
         ZeroCopyError as ZeroCopyError,
     )
     from zerocopy.framework import Framework as Framework
+    from zerocopy.functions.accepts import accepts as accepts
     from zerocopy.functions.bridge import bridge as bridge
+    from zerocopy.functions.namespace import namespace as namespace
     from zerocopy.layout.aos_to_soa import aos_to_soa as aos_to_soa
     from zerocopy.layout.soa_to_aos import soa_to_aos as soa_to_aos
     from zerocopy.loading.create import loader as loader
@@ -96,6 +98,8 @@ _HOME = {
     "aos_to_soa": "layout.aos_to_soa",
     "soa_to_aos": "layout.soa_to_aos",
     "matrix": "cli.matrix.api",
+    "accepts": "functions.accepts",
+    "namespace": "functions.namespace",
     "Device": "device",
     "DType": "dtype",
     "Reason": "errors",

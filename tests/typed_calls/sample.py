@@ -52,3 +52,29 @@ assert_type(zc.explain(x, "torch", dtype="float32"), zc.Plan)
 zc.convert(x, "torch", coppy=True)  # type: ignore[call-overload]
 zc.convert(x)  # type: ignore[call-overload]
 zc.explain(x, "torch", copy="yes")  # type: ignore[arg-type]
+
+
+# functions
+@zc.accepts("torch", arguments="x", returns="same", copy=False)
+def halves(x: torch.Tensor, parts: int = 2) -> list[torch.Tensor]:
+    return list(x.chunk(parts))
+
+
+class Scale:
+    @zc.accepts("torch")
+    def scaled(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    @zc.accepts("torch")
+    @staticmethod
+    async def later(x: torch.Tensor) -> int:
+        return len(x)
+
+
+async def call_later() -> None:
+    assert_type(await Scale.later(tensor), int)
+
+
+assert_type(halves(tensor, parts=3), list[torch.Tensor])
+assert_type(Scale().scaled(tensor), torch.Tensor)
+halves(tensor, parts="3")  # type: ignore[arg-type]

@@ -1,0 +1,116 @@
+"""``accepts``: a function that is written for one framework takes arrays of any, and returns the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, TypeVar, Unpack
+
+from zerocopy._engine.options import ConvertOptions, check_options
+from zerocopy._engine.target import resolve
+from zerocopy.functions.calls import wrap
+from zerocopy.functions.conversions import Conversions
+
+#: A type variable for the whole function keeps overloads, and staticmethod and classmethod objects too.
+_Function = TypeVar("_Function")
+
+
+def accepts(
+    to: str | ModuleType | type[Any],
+    *,
+    arguments: str | Sequence[str] | None = None,
+    returns: str | ModuleType | type[Any] | None = "same",
+    **options: Unpack[ConvertOptions],
+) -> Callable[[_Function], _Function]:
+    """Return a decorator: the function is written for one framework and takes arrays of any framework.
+
+    Parameters
+    ----------
+    to : str, module or type
+        The framework that the function is written for, as for :func:`zerocopy.convert`.
+    arguments : str or sequence of str, optional
+        Names of the parameters to convert; a name of ``*args`` or ``**kwargs`` means all of these.
+        Default: each argument that is an array, a table or a container of them. A first parameter named
+        ``self`` or ``cls`` is not converted, nor are default values.
+    returns : str, module or type, optional
+        ``"same"``: results are converted to the framework of the caller, which is that of the first array
+        among the positional arguments, and then among the keywords. If that is `to`, or if the caller
+        passed no array, results are returned unchanged. Or the framework of all results, such as
+        ``"numpy"``. None: results are returned unchanged.
+    device : str, tuple of int, or a framework's device, optional
+        The device of the converted arguments. Default: each argument's own, or that of `to` if it does
+        not support that one. In both cases a result of ``returns="same"`` is returned on the caller's device
+        if the arguments were moved.
+    copy : bool, optional
+        True: the function gets copies, into which it may write. False: neither arguments nor results are
+        copied; a conversion that needs a copy raises. None: alias where possible, both ways.
+    stream, writable, dtype, leaves, validate, layout, columns, nulls, encode, names, index : optional
+        Options of :func:`zerocopy.convert` for the arguments.
+
+    Returns
+    -------
+    callable
+        The decorator. It takes functions, async functions, generators and async generators, methods,
+        ``staticmethod`` and ``classmethod`` objects, and other callables such as builtin functions. What it
+        returns has the kind and the signature of the function, and these attributes: ``__wrapped__``, the
+        function; ``explain(*args, **kwargs)``, which returns a dict from the name of each argument with
+        arrays to the :class:`zerocopy.Plan` of its conversion, and calls nothing.
+
+        Arguments that are neither arrays nor tables, such as numbers, text, bytes, None and functions,
+        are passed unchanged. Containers are converted leaf by leaf, and their other leaves are kept. A
+        container without arrays is passed itself. All arguments are converted before the function runs.
+        Each item that a generator yields is converted as a result, and each value sent to it as an argument.
+
+    Raises
+    ------
+    UnknownFrameworkError
+        `to` or `returns` is not a known framework.
+    TypeError, ValueError
+        `arguments` has a name that is not a parameter, an option is invalid, or the decorated object is a
+        class or cannot be called.
+    DeviceError
+        In a call: the arguments are on several devices, and there is no `device`.
+    UnsupportedConversionError
+        In a call: an argument cannot be converted, or the result is not an array. None, numbers, text and
+        bytes are returned unchanged.
+    CopyRequiredError, LossyConversionError
+        In a call, as :func:`zerocopy.convert`. The message names the argument, or the result.
+
+    Examples
+    --------
+    >>> import numpy as np, zerocopy as zc
+    >>> @zc.accepts("torch")
+    ... def halves(x, parts=2):
+    ...     return list(x.chunk(parts))
+    >>> x = np.arange(4.0)
+    >>> halves(x)
+    [array([0., 1.]), array([2., 3.])]
+    >>> zc.shares_memory(halves(x), x)
+    True
+    >>> print(halves.explain(x)["x"])  # doctest: +ELLIPSIS
+    numpy.ndarray float64 (4,) -> torch: zero-copy ...
+
+    A function of a library:
+
+    >>> import torch
+    >>> softmax = zc.accepts("torch")(torch.softmax)
+    >>> softmax(np.zeros(2), dim=0)
+    array([0.5, 0.5])
+    """
+    resolve(to)
+    if returns is not None and not (type(returns) is str and returns == "same"):
+        resolve(returns)
+    checked = check_options("accepts", options)
+    chosen = None if arguments is None else (arguments,) if isinstance(arguments, str) else tuple(arguments)
+
+    def decorate(function: Any) -> Any:
+        if isinstance(function, (staticmethod, classmethod)):
+            return type(function)(decorate(function.__func__))
+        if isinstance(function, type) or not callable(function):
+            raise TypeError(
+                f"zc.accepts takes functions, and {function!r} is "
+                + ("a class: decorate its __init__, or its methods" if callable(function) else "not callable")
+            )
+        return wrap(function, Conversions(function, to, chosen, returns, checked))
+
+    return decorate

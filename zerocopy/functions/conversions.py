@@ -1,0 +1,350 @@
+"""The conversions of one decorated function: its arguments on the way in, its results on the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, NamedTuple
+
+from zerocopy import registry
+from zerocopy._engine.container_types import is_container, is_plain_object
+from zerocopy._engine.containers import convert_leaves, format_path, map_leaves
+from zerocopy._engine.convert import convert_slowly
+from zerocopy._engine.explain import explain
+from zerocopy._engine.routes import fastest_routes_of
+from zerocopy._engine.target import resolve, text
+from zerocopy.describe import describe
+from zerocopy.device import HOST, Device, same_memory_space
+from zerocopy.errors import DeviceError, UnsupportedConversionError, ZeroCopyError
+from zerocopy.functions.parameters import Parameters
+from zerocopy.plan import Plan
+from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.source import Source, type_name
+
+#: Types whose objects are neither converted nor searched for arrays.
+PLAIN = frozenset(
+    (type(None), bool, int, float, complex, str, bytes, type, FunctionType, BuiltinFunctionType, MethodType)
+)
+#: A result of these types, or of a subclass, is returned unchanged.
+_VALUES = (type(None), int, float, complex, str, bytes)
+
+Routes = dict[type, Callable[[Any], Any]]
+
+
+class Leaf(NamedTuple):
+    """One array among the arguments of a call."""
+
+    name: str
+    array: Any
+    device: Device | None  # None if it is not known: its conversion raises the error
+
+
+class Back(NamedTuple):
+    """How the results of one call are converted; to None: they are returned unchanged."""
+
+    to: Any
+    options: Mapping[str, Any]
+
+
+UNCHANGED = Back(None, {})
+
+
+class Conversions:
+    """The conversions of one function.
+
+    `routes` and `results` hold live tables of routes. They are empty after all routes were dropped, as when
+    a framework is registered, and the next call by the slow path gets the new ones. `routes` stays empty for
+    a function whose calls all take the slow path.
+    """
+
+    __slots__ = (
+        *("function", "to", "chosen", "returns", "options", "name", "parameters", "skipped", "target"),
+        *("back_options", "fast", "routes", "results", "several_devices"),
+    )
+
+    def __init__(
+        self, function: Any, to: Any, chosen: tuple[str, ...] | None, returns: Any, options: dict[str, Any]
+    ) -> None:
+        self.function, self.to, self.chosen, self.returns, self.options = (
+            function,
+            to,
+            chosen,
+            returns,
+            options,
+        )
+        self.name = str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+        self.parameters = Parameters(function, chosen)
+        self.skipped = self.parameters.skipped
+        self.back_options = {"copy": False} if options.get("copy") is False else {}
+        self.target = resolve(to)
+        # A device= or a target without host memory moves arguments, so each call must know their devices.
+        moves = "device" in options or "cpu" not in self.target.device_kinds
+        self.fast = not moves and self.parameters.complete
+        self.routes: Routes = {}
+        self.results = ResultRoutes(self)
+        # Until the first call by the slow path imports the target, its devices are not known.
+        self.several_devices = True
+
+    def __reduce__(self) -> tuple[Any, ...]:  # routes cannot be pickled
+        return Conversions, (self.function, self.to, self.chosen, self.returns, self.options)
+
+    # -- arguments ----------------------------------------------------------------------
+
+    def enter(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any], Any]:
+        """Return the converted arguments, and the caller, for `leave`: a `Back` or the type of an array."""
+        if self.routes:
+            try:
+                return self._by_routes(args, named)
+            except BaseException as error:
+                if not is_error(error):
+                    raise
+        return self._slowly(args, named)
+
+    def _by_routes(
+        self, args: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any], Any]:
+        """Do as `enter`, or raise if an argument has no route, or if devices must be compared."""
+        routes, skipped, caller = self.routes, self.skipped, None
+        converted: list[Any] = []
+        for value in args:
+            cls = type(value)
+            if cls in PLAIN or (skipped and len(converted) in skipped):
+                converted.append(value)
+                continue
+            converted.append(routes[cls](value))
+            if caller is None:
+                caller = cls
+            elif self.several_devices:
+                raise LookupError("several arrays: the slow path compares their devices")
+        skipped_names = self.parameters.skipped_names
+        keywords = named
+        for name, value in named.items():
+            cls = type(value)
+            if cls in PLAIN or name in skipped_names:
+                continue
+            keywords = {**keywords, name: routes[cls](value)}
+            if caller is None:
+                caller = cls
+            elif self.several_devices:
+                raise LookupError("several arrays: the slow path compares their devices")
+        return converted, keywords, caller
+
+    def _slowly(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any], Back]:
+        """Return what `enter` returns, for arguments of all kinds."""
+        values = [*args, *named.values()]
+        described = [*self._arrays_of(args, named)]
+        leaves = [leaf for _, leaves in described for leaf in leaves]
+        back = self._back_for(leaves)
+        if "device" not in self.options:
+            self._check_devices(leaves)
+        for (position, name), _ in described:
+            values[position] = self._argument(name, values[position])
+        if leaves:
+            self.several_devices = self.target.devices() != ["cpu"]
+            if self.fast:
+                self.routes = _routes(self.to, self.options)
+        return values[: len(args)], dict(zip(named, values[len(args) :], strict=True)), back
+
+    def send(self, value: Any) -> Any:
+        """Return a value that the caller sends to a generator, converted as an argument."""
+        if type(value) in PLAIN or not any(_arrays_in(value)):
+            return value
+        return self._argument("", value)
+
+    def _arrays_of(
+        self, args: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> Iterator[tuple[tuple[int, str], list[Leaf]]]:
+        """Yield the position and the name of each argument that has arrays, and these."""
+        for position, (name, value) in enumerate(self.parameters.selected(args, named)):
+            if name is None or type(value) in PLAIN:
+                continue
+            try:
+                leaves = [Leaf(name + path, array, _device_of(array)) for path, array in _arrays_in(value)]
+            except ZeroCopyError as error:
+                raise self._located(error, name) from error.__cause__
+            if leaves:
+                yield (position, name), leaves
+
+    def _argument(self, name: str, value: Any) -> Any:
+        """Return one argument converted; an error names it."""
+        try:
+            return _converted(value, self.to, self.options)
+        except ZeroCopyError as error:
+            raise self._located(error, name) from error.__cause__
+        except Exception as error:
+            error.add_note(f"{self._place(name)} was converted to {text(self.to)}")
+            raise
+
+    def _place(self, name: str) -> str:
+        return f"argument {name!r} of {self.name}()" if name else f"a value sent to {self.name}()"
+
+    def _located(self, error: ZeroCopyError, name: str) -> ZeroCopyError:
+        return error.with_context(asked=f"{self._place(name)}: {error.asked}".removesuffix(": "))
+
+    def _check_devices(self, leaves: list[Leaf]) -> None:
+        """Refuse arrays of several devices; a number on the host, as 0-d array, fits every device."""
+        known = [(leaf, leaf.device) for leaf in leaves if leaf.device is not None]
+        for leaf, device in known:
+            if not same_memory_space(device, known[0][1]) and not (device.is_host and _is_number(leaf.array)):
+                first, on = known[0]
+                raise DeviceError(
+                    f"{self.name}()",
+                    f"argument {first.name!r} is on {on}, and argument {leaf.name!r} on {device}",
+                    f"@zc.accepts({text(self.to)}, device={str(on)!r}) moves all to one device",
+                    code="several-devices",
+                )
+
+    def _back_for(self, leaves: list[Leaf]) -> Back:
+        """Return how results are converted to the framework and device of the first array."""
+        if self.returns is None:
+            return UNCHANGED
+        if self.returns != "same":
+            return Back(self.returns, self.back_options)
+        caller = _framework_of(type(leaves[0].array)) if leaves else None
+        if caller is None:
+            return UNCHANGED
+        leaf = leaves[0]
+        moved = leaf.device is not None and self._is_moved(leaf.array, leaf.device)
+        if caller.name == self.target.name.partition(".")[0] and not moved:
+            return UNCHANGED
+        return Back(caller.name, self.back_options | ({"device": str(leaf.device)} if moved else {}))
+
+    def _is_moved(self, array: Any, device: Device) -> bool:
+        """Whether the conversion of an argument moves it to another device."""
+        if "device" in self.options:
+            return not same_memory_space(self.target.parse_device(self.options["device"]), device)
+        return device.kind not in self.target.device_kinds
+
+    # -- results ------------------------------------------------------------------------
+
+    def back_for_type(self, cls: Any) -> Back:
+        """Return how results are converted if the first array has type `cls`, by the fast path."""
+        if self.returns is None or (self.returns == "same" and cls is None):
+            return UNCHANGED
+        if self.returns != "same":
+            return Back(self.returns, self.back_options)
+        caller = _framework_of(cls)
+        if caller is None or caller.name == self.target.name.partition(".")[0]:
+            return UNCHANGED
+        return Back(caller.name, self.back_options)
+
+    def leave(self, result: Any, caller: Any) -> Any:
+        """Return a result converted for `caller`: a `Back`, or the type of the first array."""
+        if type(caller) is not Back:
+            try:
+                routes = self.results[caller]
+                return result if routes is None else routes[type(result)](result)
+            except BaseException as error:
+                if not is_error(error):
+                    raise
+        return self._leave_slowly(result, caller if type(caller) is Back else self.back_for_type(caller))
+
+    def _leave_slowly(self, result: Any, back: Back) -> Any:
+        if back.to is None or type(result) in _VALUES:
+            return result
+        place = f"result of {self.name}()"
+        try:
+            if not is_container(result) and is_plain_object(result):
+                if isinstance(result, _VALUES):
+                    return result
+                raise self._not_an_array(result)
+            converted = _converted(result, back.to, back.options)
+        except ZeroCopyError as error:
+            raise error.with_context(asked=f"{place}: {error.asked}".removesuffix(": ")) from error.__cause__
+        except Exception as error:
+            error.add_note(f"the {place} was converted to {text(back.to)}")
+            raise
+        self.results.clear()  # routes may have been dropped
+        return converted
+
+    def _not_an_array(self, result: Any) -> UnsupportedConversionError:
+        return UnsupportedConversionError(
+            "",
+            f"it is a {type_name(result)}, which is not an array",
+            f"@zc.accepts({text(self.to)}, returns=None) returns it unchanged",
+            code="result-not-an-array",
+        )
+
+    # -- explain --------------------------------------------------------------------------
+
+    def explain(self, *args: Any, **named: Any) -> dict[str, Plan]:
+        """Return the plan of each argument that has arrays, by its name; convert nothing."""
+        values = [*args, *named.values()]
+        return {
+            name: explain(values[position], self.to, **_with_leaves(values[position], self.options))
+            for (position, name), _ in self._arrays_of(args, named)
+        }
+
+
+class ResultRoutes(dict[Any, Routes | None]):
+    """Routes of results, by the type of the caller's first array; None: results are returned unchanged."""
+
+    def __init__(self, conversions: Conversions) -> None:
+        super().__init__()
+        self._conversions = conversions
+
+    def __missing__(self, cls: Any) -> Routes | None:
+        back = self._conversions.back_for_type(cls)
+        self[cls] = routes = None if back.to is None else _routes(back.to, back.options)
+        return routes
+
+
+def _routes(to: Any, options: Mapping[str, Any]) -> Routes:
+    try:
+        return fastest_routes_of(to, options)
+    except TypeError:
+        return {}  # an option that cannot be hashed, such as a dict
+
+
+def _framework_of(cls: type) -> Any:
+    """Return the framework that owns a type, if it is a target of ``convert``."""
+    framework = registry.by_type(cls)
+    return None if framework is None or registry.find(framework.name) is None else framework
+
+
+def _arrays_in(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each array or table of an argument with its path in it; bytes are text here."""
+    if not is_container(value):
+        if type(value) is not bytes and not is_plain_object(value):
+            yield "", value
+        return
+    leaves: list[tuple[Any, Any]] = []
+
+    def visit(leaf: Any, path: Any) -> None:
+        if type(leaf) not in PLAIN and not is_plain_object(leaf):
+            leaves.append((path, leaf))
+
+    map_leaves(value, visit, lambda container, keys, values: None)
+    for path, leaf in leaves:
+        yield format_path(path), leaf
+
+
+def _converted(value: Any, to: Any, options: Mapping[str, Any]) -> Any:
+    """Return an array, a table or a container of them converted; other leaves are kept."""
+    if not is_container(value):
+        return convert_slowly(value, to, options)
+    return convert_leaves(value, _leaf, to, dict(_with_leaves(value, options)))
+
+
+def _leaf(leaf: Any, to: Any, options: dict[str, Any]) -> Any:
+    return leaf if type(leaf) is bytes else convert_slowly(leaf, to, options)
+
+
+def _with_leaves(value: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {"leaves": "keep", **options} if is_container(value) else dict(options)
+
+
+def _device_of(array: Any) -> Device | None:
+    """Return the device of an array or table; None if it cannot be described."""
+    framework = registry.by_type(type(array))
+    if framework is not None and framework.device_kinds == ("cpu",):
+        return HOST
+    try:
+        description = describe(array)
+    except Exception:  # noqa: BLE001  # the conversion raises it again, with its reason
+        return None
+    return description.view.device if isinstance(description, Source) else HOST
+
+
+def _is_number(array: Any) -> bool:
+    return getattr(array, "shape", None) == ()

@@ -1,0 +1,128 @@
+"""The transformer ``MoveTo``."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import validate_data
+
+from zerocopy import registry
+from zerocopy._engine.convert import convert
+from zerocopy._engine.target import text
+
+
+class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """A stateless transformer that hands the data to another framework, without a copy where possible.
+
+    With ``sklearn.config_context(array_api_dispatch=True)``, the next steps of a pipeline run on that
+    framework, if they support the array API. scikit-learn needs the environment variable
+    ``SCIPY_ARRAY_API=1`` for it, set before SciPy is imported.
+
+    Parameters
+    ----------
+    to : str, module or type
+        The target, as for :func:`zerocopy.convert`.
+    device : str, tuple of int, or a framework's device, optional
+        Default: the device of the data, or the target's own if it does not support that one.
+    dtype : str or dtype, optional
+        Cast on the way, such as ``"float32"`` for a GPU.
+    copy : bool, optional
+        As for :func:`zerocopy.convert`.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        The number of columns of the data in `fit`.
+    feature_names_in_ : ndarray of str
+        Their names, if the data had names.
+
+    Notes
+    -----
+    ``transform`` takes a 2-D array of any framework, a table whose columns are numbers, or what
+    ``numpy.asarray`` makes a 2-D array of numbers. NaN and infinity pass. Sparse matrices are refused.
+    ``set_output`` works with arrays that pandas or polars can read. The target `y` of a pipeline is not
+    moved: scikit-learn's estimators move it to the framework of the data themselves, or need it there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from zerocopy.integrations.sklearn import MoveTo
+    >>> MoveTo("torch").fit_transform(np.array([[1.0, 2.0]]))
+    tensor([[1., 2.]], dtype=torch.float64)
+    """
+
+    def __init__(self, to: Any = "torch", *, device: Any = None, dtype: Any = None, copy: Any = None) -> None:
+        self.to = to
+        self.device = device
+        self.dtype = dtype
+        self.copy = copy
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Store the number and the names of the columns; `y` is not used.
+
+        Parameters
+        ----------
+        X : array or table of shape (n_samples, n_features)
+        y : object, optional
+
+        Returns
+        -------
+        MoveTo
+            Itself.
+
+        Raises
+        ------
+        ValueError, TypeError
+            `X` is not two-dimensional, is sparse or is not numeric.
+        """
+        self._checked(X, reset=True)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the data as a 2-D array of the target.
+
+        Parameters
+        ----------
+        X : array or table of shape (n_samples, n_features)
+
+        Returns
+        -------
+        object
+            An array of the target, which aliases `X` where possible.
+
+        Raises
+        ------
+        ValueError, TypeError
+            `X` is not two-dimensional, is sparse, is not numeric, or has other columns than in `fit`.
+        ZeroCopyError
+            As :func:`zerocopy.convert`.
+        """
+        data, is_table = self._checked(X, reset=False)
+        options = {"device": self.device, "dtype": self.dtype, "copy": self.copy}
+        if is_table and not registry.by_name(text(self.to).strip("'")).tables:
+            options["layout"] = "matrix"
+        return convert(data, self.to, **{name: value for name, value in options.items() if value is not None})
+
+    def _checked(self, X: Any, reset: bool) -> tuple[Any, bool]:
+        """Return the data after scikit-learn's checks, and whether it is a table."""
+        framework = registry.by_type(type(X))
+        is_table = framework is not None and framework.tables and getattr(X, "ndim", 2) == 2
+        if is_table or (framework is not None and framework.name != "numpy"):
+            # `check_array` would copy a table into an array, and fail for arrays on a GPU.
+            shape = getattr(X, "shape", ())
+            if len(shape) != 2:
+                raise ValueError(
+                    f"Expected 2D array, got {len(shape)}D array instead. Reshape your data: x.reshape(-1, 1)"
+                )
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            return X, is_table
+        return validate_data(self, X, reset=reset, dtype="numeric", ensure_all_finite=False), False
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.input_tags.allow_nan = True
+        # scikit-learn compares dtypes with NumPy's, and the result has those of the target.
+        tags.transformer_tags.preserves_dtype = []
+        return tags
