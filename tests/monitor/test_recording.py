@@ -151,3 +151,12 @@ def test_conversions_of_threads_and_nested_blocks_are_recorded() -> None:
     assert (outer.totals.calls, outer.totals.copied_bytes) == (50, 1200)
     assert (inner.totals.calls, inner.totals.copied_bytes) == (10, 240)
     assert [each.function for each in inner] == [work.__qualname__]
+
+
+def test_a_path_is_shortened_before_a_name_is_broken() -> None:
+    long = replace(
+        row(40), file="/home/u/docs/examples/monitored_flights.py", source="polars.DataFrame", calls=24,
+        copied_bytes=905_242_624, seconds=0.979,
+    )  # fmt: skip
+    assert "\nmonitored_flights.py:40" in conversion_table.text_table([long], 80)
+    assert "\nexamples/monitored_flights.py:40" in conversion_table.text_table([long], 140)

@@ -50,7 +50,11 @@ def text_table(rows: Sequence[ConversionRow], width: int | None = None) -> str:
     texts = 2 if titles[0] == "call site" else 1
     numbers = [max(len(row[i]) for row in [titles, *table]) for i in range(texts, len(titles))]
     room = width - sum(numbers) - 2 * (len(titles) - 1)
-    widths = [*_divided(room, [[row[i] for row in [titles, *table]] for i in range(texts)]), *numbers]
+    columns = [[row[i] for row in [titles, *table]] for i in range(texts)]
+    if texts == 2 and sum(map(_longest_word, columns)) > room:
+        table = [[cells[0].rpartition("/")[2], *cells[1:]] for cells in table]  # the file without its folder
+        columns[0] = [titles[0], *(cells[0] for cells in table)]
+    widths = [*_divided(room, columns), *numbers]
     lines = _lines(titles, widths, texts)
     for row, cells in zip(rows, table, strict=False):
         lines += _lines(cells, widths, texts)
@@ -126,10 +130,14 @@ def _divided(room: int, columns: list[list[str]]) -> list[int]:
         return [min(need, room) for need in needed]
     half = room // 2
     first = needed[0] if needed[0] < half else max(half, room - needed[1])
-    words = [max(len(word) for cell in column for word in cell.split(" ")) for column in columns]
+    words = [_longest_word(column) for column in columns]
     if sum(words) <= room:  # no name is broken
         first = min(max(first, words[0]), room - words[1])
     return [first, room - first]
+
+
+def _longest_word(column: Sequence[str]) -> int:
+    return max(len(word) for cell in column for word in cell.split(" "))
 
 
 def _lines(cells: Sequence[str], widths: Sequence[int], texts: int) -> list[str]:
