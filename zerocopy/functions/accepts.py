@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, TypeVar, Unpack
 
-from zerocopy._engine.options import ConvertOptions, check_options
+from zerocopy._engine.options import NAMES, SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.target import resolve
 from zerocopy.functions.calls import wrap
 from zerocopy.functions.conversions import Conversions
@@ -114,3 +115,13 @@ def accepts(
         return wrap(function, Conversions(function, to, chosen, returns, checked))
 
     return decorate
+
+
+def _signature() -> inspect.Signature:
+    """Return the signature of `accepts` with the names of the options, for ``help()``."""
+    signature = inspect.signature(accepts)
+    own = [each for each in signature.parameters.values() if each.kind != each.VAR_KEYWORD]
+    return signature.replace(parameters=[*own, *(SIGNATURE.parameters[name] for name in NAMES)])
+
+
+accepts.__signature__ = _signature()  # type: ignore[attr-defined]
