@@ -108,3 +108,20 @@ def test_torch_overrides_that_raise_are_translated(method: str, to: str) -> None
         with pytest.raises(zc.UnsupportedConversionError, match="boom") as caught:
             call(x)
         assert isinstance(caught.value.__cause__, BoomError)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the first torch.func.jvp
+def test_errors_of_subclasses_leave_functorch_on() -> None:
+    """The frames of torch's functions that make text keep it off, and an error keeps its frames."""
+    torch = pytest.importorskip("torch")
+    wrapped = []
+
+    def function(x: Any) -> Any:
+        wrapped.append(torch._C._functorch.is_functorch_wrapped_tensor(x))
+        return x * 2
+
+    plans = []  # keeps the errors
+    for _, x in _raising("torch.Tensor"):
+        plans.append(zc.explain(x, "numpy"))
+        torch.func.jvp(function, (torch.ones(2),), (torch.ones(2),))
+    assert wrapped == [True] * len(plans)

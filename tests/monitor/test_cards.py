@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 import pytest
 from helpers.fake_nvml import CODES, GIB, FakePynvml, gpu, mig_device
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from zerocopy.monitor.sample import Card
 from zerocopy.monitor.sources import cards as cards_module, nvml as nvml_module
@@ -352,6 +352,8 @@ def test_a_closed_reader_starts_again() -> None:
     missing=st.sets(st.sampled_from(FUNCTIONS)),
     kind=st.sampled_from(["none", "one", "two", "mig"]),
 )
+@example(failing={"nvmlDeviceGetCount": 28}, missing=set(), kind="one")  # of a GPU, by a call about none
+@example(failing={"nvmlSystemGetDriverVersion": 15}, missing=set(), kind="two")
 def test_any_failure_of_any_call_gives_a_valid_record(failing: Any, missing: set[str], kind: str) -> None:
     gpus = {"none": [], "one": [gpu()], "two": [gpu(), gpu(1)], "mig": [gpu(mig=[mig_device(0)]), gpu(1)]}
     library = FakePynvml(*gpus[kind])

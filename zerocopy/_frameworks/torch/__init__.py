@@ -81,7 +81,8 @@ class Torch(Framework):
             raise obstacles.refuse_source(name, refusal)
         dtype = dtypes(torch).get(obj.dtype)
         if dtype is None:
-            raise obstacles.refuse_source_dtype(name, obj.dtype, "cast it first: x.to(torch.float32)")
+            shown = _text_of(obj.dtype, torch.dtype)
+            raise obstacles.refuse_source_dtype(name, shown, "cast it first: x.to(torch.float32)")
         # An alias that only zerocopy holds: `obj.data = ...` and `obj.set_()` do not change its memory.
         tensor = obj.data
         reasons = []
@@ -249,6 +250,15 @@ class Torch(Framework):
         return ["cpu", *(f"cuda:{i}" for i in range(count))]
 
 
+def _text_of(value: Any, cls: type) -> str:
+    """Return the text of a property that a subclass can override.
+
+    That of a method includes its tensor, which torch formats without end; its frames then keep functorch
+    off (``torch._C._DisableFuncTorch``) until they are freed.
+    """
+    return str(value if isinstance(value, cls) else type(value))
+
+
 def _refusal(torch: Any, obj: Any) -> Reason | None:
     """Return why no block of memory holds a tensor's values; None if one does."""
     if obj.layout is not torch.strided:
@@ -256,7 +266,7 @@ def _refusal(torch: Any, obj: Any) -> Reason | None:
         pair = "[{x}.coalesce().indices(), {x}.coalesce().values()]"
         parts = [Fix(pair, "converts its parts")] if coo else []
         return Reason(
-            f"it is sparse ({obj.layout})",
+            f"it is sparse ({_text_of(obj.layout, torch.layout)})",
             code="sparse",
             fixes=[Fix("{x}.to_dense()", "makes it dense"), *parts],
         )

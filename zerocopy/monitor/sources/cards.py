@@ -100,7 +100,7 @@ class CardReader:
                 return self._read_cards(self._started())
             except NvmlUnavailableError as error:
                 return Cards(driver="", why_not=str(error), cards=[])
-            except DriverRestartedError:
+            except (DriverRestartedError, CardLostError):  # of a call that is not about one GPU
                 self.close()
         return Cards(driver="", why_not=_RESTARTING, cards=[])
 
