@@ -10,6 +10,7 @@ from helpers.frameworks import HOST, PAIRS
 import zerocopy as zc
 from zerocopy import registry
 from zerocopy._engine import routes
+from zerocopy._engine.convert import convert_in_python, convert_slowly
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy.dtype import by_name, to_numpy
 from zerocopy.protocols import dlpack
@@ -71,6 +72,31 @@ def test_replacing_a_framework_drops_its_routes() -> None:
     assert routes.TABLE
     zc.register(registry.by_name("numpy"))
     assert not routes.TABLE
+
+
+class DroppedAfterEachLookup(dict):  # type: ignore[type-arg]
+    """Routes that another thread drops after each lookup."""
+
+    def __contains__(self, cls: object) -> bool:
+        found = super().__contains__(cls)
+        self.clear()
+        return found
+
+    def get(self, cls: object, default: object = None) -> object:
+        found = super().get(cls, default)
+        self.clear()
+        return found
+
+
+@pytest.mark.parametrize("convert", [convert_in_python, lambda x, to, **given: convert_slowly(x, to, given)])
+@pytest.mark.parametrize("options", [{}, {"copy": True}, {"writable": True}])
+def test_routes_that_another_thread_drops_are_no_error(convert, options, monkeypatch) -> None:
+    array = np.arange(3.0)
+    for obj in (array, {"a": array}, [array, (array,)]):
+        convert_in_python(obj, "numpy", **options)
+        table = routes.OPTION_TABLES[routes.option_key(options)] if options else routes.TABLE
+        monkeypatch.setitem(table, "numpy", DroppedAfterEachLookup(table["numpy"]))
+        assert type(convert(obj, "numpy", **options)) is type(obj)
 
 
 def test_route_depends_on_the_type_alone() -> None:

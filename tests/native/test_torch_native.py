@@ -139,6 +139,28 @@ def test_tensors_of_functorch_are_left_to_the_slow_path(transform):
     assert seen
 
 
+@pytest.mark.parametrize("addresses_first", [False, True])
+def test_words_that_freed_tensors_left_do_not_hide_the_layout(addresses_first, monkeypatch):
+    """One unused word is 0 in the first three tensors and an address in the others, or the reverse."""
+    unused, pointers, tensors, left = LAYOUT["key_offset"] + 8, set(), set(), {}
+
+    def id_of(tensor):
+        pointers.add(id(tensor) + LAYOUT["impl_offset"])
+        return id(tensor)
+
+    def word_or_left(address):
+        if address - unused in tensors:
+            return left.setdefault(address, id(left) if (len(left) < 3) is addresses_first else 0)
+        value = word(address)
+        if address in pointers:
+            tensors.add(value)
+        return value
+
+    monkeypatch.setattr(native, "id", id_of, raising=False)
+    assert native._find_layout(torch, word_or_left) == LAYOUT
+    assert len(left) > 3
+
+
 def test_subclasses_and_parameters_have_no_compiled_route():
     class Sub(torch.Tensor):
         pass

@@ -110,10 +110,11 @@ def keep(obj: Any, to: Any, options: Mapping[str, Any]) -> Route | None:
         routes = routes_of(to, options)
     except TypeError:
         return None  # a mapping or another value that cannot be hashed
-    if type(obj) in routes:
+    kept = routes.get(type(obj))  # one lookup: another thread can drop the routes in between
+    if kept is not None:  # the route exists: only this object needed the slow path
         if core is not None:
             native_routes.declare_dtypes()  # the conversion may have imported ml_dtypes
-        return routes[type(obj)]  # the route exists: only this object needed the slow path
+        return kept
     compiled, generation = None, recording.generation
     try:
         given = {name: value for name, value in options.items() if value is not None}

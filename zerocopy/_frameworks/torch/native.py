@@ -99,24 +99,28 @@ def _find_layout(torch: Any, word: Callable[[int], int]) -> dict[str, Any] | Non
     complex_ = torch.ones(3, dtype=torch.complex64)
     plain = [torch.zeros(3), torch.zeros((2, 3), dtype=torch.int64), torch.zeros(3).requires_grad_().detach()]
     lazy = [complex_.conj(), complex_.conj().imag, torch._efficientzerotensor(3)]
-    with_grad = [torch.zeros(3).requires_grad_() for _ in range(3)]
+    with_grad = [torch.zeros(3) for _ in range(3)]
+    impl_offset, offsets = object.__basicsize__, range(0, 8 * _WORDS_OF_A_TENSOR, 8)
+    before = [[word(word(id(tensor) + impl_offset) + o) for o in offsets] for tensor in with_grad]
+    for tensor in with_grad:
+        tensor.requires_grad_()
     with torch.inference_mode():
         inference = torch.zeros(3)
     probes = [*plain, *lazy, inference, *with_grad]
     keys = [torch._C._dispatch_keys(tensor).raw_repr() for tensor in probes]
     if len({keys[0], *keys[3:7]}) != 5:
         return None  # the key set is the same for tensors that must differ
-    impl_offset = object.__basicsize__
     impls = [word(id(tensor) + impl_offset) for tensor in probes]
-    offsets = range(0, 8 * _WORDS_OF_A_TENSOR, 8)
     key_offsets = [
         o for o in offsets if all(word(impl + o) == key for impl, key in zip(impls, keys, strict=True))
     ]
-    # The pointer to autograd's metadata is NULL in plain tensors, and an address in those with grad.
+    # The pointer to autograd's metadata is NULL in plain tensors, and becomes an address in those that
+    # require grad. Words that the object does not use hold anything, but do not change then.
     meta_offsets = [
         o
-        for o in offsets[1:]
+        for i, o in enumerate(offsets)
         if not any(word(impl + o) for impl in impls[: len(plain)])
+        and not any(words[i] for words in before)
         and all(word(impl + o) > sys.maxunicode for impl in impls[-len(with_grad) :])
     ]
     if len(key_offsets) != 1 or len(meta_offsets) != 1:
