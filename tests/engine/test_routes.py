@@ -78,14 +78,14 @@ class DroppedAfterEachLookup(dict):  # type: ignore[type-arg]
     """Routes that another thread drops after each lookup."""
 
     def __contains__(self, cls: object) -> bool:
-        found = super().__contains__(cls)
+        answer = super().__contains__(cls)
         self.clear()
-        return found
+        return answer
 
     def get(self, cls: object, default: object = None) -> object:
-        found = super().get(cls, default)
+        route = super().get(cls, default)
         self.clear()
-        return found
+        return route
 
 
 @pytest.mark.parametrize("convert", [convert_in_python, lambda x, to, **given: convert_slowly(x, to, given)])
