@@ -37,8 +37,8 @@ def host_frameworks() -> list[str]:
     ]
 
 
-#: Frameworks that are tested with each other. Any other framework is tested with NumPy, with torch and with
-#: itself: the code between two frameworks is the same for all, and all pairs grow with the square of their number.
+#: Frameworks that are tested with each other. Any other is tested with NumPy, torch and itself: the code
+#: between two frameworks is the same for all, and the number of all pairs grows with the square of theirs.
 HUBS = {"jax", "numpy", "pyarrow", "tensorflow", "torch"}
 
 HOST = host_frameworks()
