@@ -66,7 +66,7 @@ class Framework:
     types : tuple of str
         Attributes of its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
     kind : str
-        ``"tensor"``, ``"table"``, ``"both"``, or ``"column"`` for single columns of any type.
+        ``"tensor"``, ``"table"``, ``"both"``, ``"column"`` for any columns, ``"compound"`` for sparse arrays.
     root_modules : tuple of str
         Top-level modules that define the framework's types. They identify an object's
         framework without an import.
@@ -95,9 +95,9 @@ class Framework:
         Whether it implements `cast`.
     pool_hook : str
         Its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty for none.
-    frames_hook, loading_hook, audit_hook, gradients_hook : str
-        Its `zerocopy.frames.hook.FramesHook`, `zerocopy.loading.hook.LoadingHook`,
-        `zerocopy.audit.hook.AuditHook`, `zerocopy.functions.gradients.GradientsHook`, in the same form.
+    frames_hook, loading_hook, audit_hook, gradients_hook, compound_hook : str
+        Its `FramesHook` of `zerocopy.frames.hook`, `LoadingHook` of `zerocopy.loading.hook`, and likewise
+        those of `zerocopy.audit.hook`, `zerocopy.functions.gradients`, `zerocopy.compound.hook`.
     actions : mapping of str to Fix
         Expressions over its objects, by the `Fix.action` that they replace in messages.
 
@@ -131,6 +131,7 @@ class Framework:
     loading_hook: str = ""
     audit_hook: str = ""
     gradients_hook: str = ""
+    compound_hook: str = ""
     actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
 

@@ -12,6 +12,7 @@ from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, attributes_of, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import OPTION_TABLES, TABLE, by_new_route, keep, option_key
+from zerocopy._engine.target import may_be_compound
 from zerocopy._native import core
 from zerocopy.describe import opened
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
@@ -185,6 +186,12 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
             return result
         if not options and (result := by_new_route(obj, to)) is not NotImplemented:
             return result
+        if may_be_compound(call.obj, call.target):
+            from zerocopy._engine import compounds
+
+            result = compounds.convert(call, convert_slowly)
+            if result is not NotImplemented:
+                return result
         plan = make_plan(call)
         if observed is not None:
             observed.call, observed.plan = call, plan
