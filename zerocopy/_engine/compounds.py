@@ -59,6 +59,8 @@ def pair_of(call: Call) -> _Pair | None:
         and options.get("copy") is not True
     ):
         return None  # returned unchanged
+    if source.name == call.target.name and not taker.converts_own:
+        return None
     with translated_errors(call.__str__):
         described = reader.read(call.obj)
         if described is None or not taker.accepts(described[0]):

@@ -65,6 +65,9 @@ class CompoundHook:
     ----------
     part_target : str
         The framework that holds the parts; empty for the hook's own framework.
+    converts_own : bool
+        Whether a compound array of the framework is converted to the framework itself, with copy=True for
+        example, by its parts. False: the planner does it.
 
     Examples
     --------
@@ -73,6 +76,7 @@ class CompoundHook:
     """
 
     part_target: str = ""
+    converts_own: bool = True
 
     def read(self, obj: Any) -> tuple[Any, tuple[Any, ...]] | None:
         """Return the layout of `obj`, an owned object, and its parts, which alias it; or None."""
@@ -98,6 +102,40 @@ class CompoundHook:
         It raises if the layout is not one that `fit` returns: the fast path calls it without `fit`.
         """
         raise NotImplementedError
+
+
+class CombinedHook(CompoundHook):
+    """The hook of a framework with several kinds of arrays: the first of `hooks` that has the layout.
+
+    Examples
+    --------
+    >>> CombinedHook().accepts(None)
+    False
+    """
+
+    hooks: tuple[CompoundHook, ...] = ()
+
+    def read(self, obj: Any) -> tuple[Any, tuple[Any, ...]] | None:
+        for hook in self.hooks:
+            described = hook.read(obj)
+            if described is not None:
+                return described
+        return None
+
+    def accepts(self, layout: Any) -> bool:
+        return any(hook.accepts(layout) for hook in self.hooks)
+
+    def fit(self, layout: Any, parts: Sequence[Any]) -> tuple[Any, list[Part]]:
+        return self._hook(layout).fit(layout, parts)
+
+    def build(self, layout: Any, parts: Sequence[Any]) -> Any:
+        return self._hook(layout).build(layout, parts)
+
+    def _hook(self, layout: Any) -> CompoundHook:
+        for hook in self.hooks:
+            if hook.accepts(layout):
+                return hook
+        raise ValueError("no array of this layout")
 
 
 @lru_cache(maxsize=64)

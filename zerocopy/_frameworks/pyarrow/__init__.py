@@ -57,6 +57,7 @@ class PyArrow(Hub):
     frames_hook = "zerocopy._frameworks.pyarrow.frames:PyArrowFrames"
     audit_hook = "zerocopy._frameworks.pyarrow.audit:PyArrowAudit"
     loading_hook = "zerocopy._frameworks.pyarrow.loading:PyArrowLoading"
+    compound_hook = "zerocopy._frameworks.pyarrow.ragged:PyArrowRagged"
     root_modules = ("pyarrow",)
     distribution = "pyarrow"
     mutable = False
@@ -66,6 +67,8 @@ class PyArrow(Hub):
     def __init__(self, form: str | None = None) -> None:
         super().__init__()
         self.form = form
+        if form not in (None, "Array"):
+            self.compound_hook = ""
         self.kind = {None: "both", "Array": "column"}.get(form, "table" if form in _TABLES else "tensor")
 
     def variant(self, form: str) -> Framework | None:

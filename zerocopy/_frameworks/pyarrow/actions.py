@@ -14,6 +14,7 @@ ACTIONS = {
     "decode-runs": Fix("pyarrow.compute.run_end_decode({x})"),
     "decode-dictionary": Fix("{x}.cast({x}.type.value_type)"),
     "lists": Fix("pyarrow.array({x}.to_pylist(), pyarrow.large_list({x}.type.value_type))"),
+    "join-lists": Fix("pyarrow.compute.list_flatten({x})"),
     "combine-chunks": Fix("{x}.combine_chunks()"),
     "unify-dictionaries": Fix("{x}.unify_dictionaries().combine_chunks()"),
     "read": Fix("{x}.read_all()"),

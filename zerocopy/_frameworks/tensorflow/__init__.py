@@ -44,13 +44,16 @@ class TensorFlow(Framework):
     frames_hook = "zerocopy._frameworks.tensorflow.frames:TensorFlowFrames"
     audit_hook = "zerocopy._frameworks.tensorflow.audit:TensorFlowAudit"
     gradients_hook = "zerocopy._frameworks.tensorflow.gradients:TensorFlowGradients"
-    compound_hook = "zerocopy._frameworks.tensorflow.sparse:TensorFlowSparse"
+    compound_hook = "zerocopy._frameworks.tensorflow.compounds:TensorFlowCompounds"
     root_modules = ("tensorflow",)
     distribution = "tensorflow"
     device_kinds = ("cpu", "cuda")
     mutable = False
     can_copy_to_device = True
-    actions: Mapping[str, Fix] = {"cast": Fix("tensorflow.cast({x}, '{type}')")}
+    actions: Mapping[str, Fix] = {
+        "cast": Fix("tensorflow.cast({x}, '{type}')"),
+        "join-lists": Fix("{x}.merge_dims(0, 1)"),
+    }
 
     def owns(self, cls: type) -> bool:
         tf = self.module()

@@ -52,7 +52,7 @@ class Torch(Framework):
     frames_hook = "zerocopy._frameworks.torch.frames:TorchFrames"
     audit_hook = "zerocopy._frameworks.torch.audit:TorchAudit"
     gradients_hook = "zerocopy._frameworks.torch.gradients:TorchGradients"
-    compound_hook = "zerocopy._frameworks.torch.sparse:TorchSparse"
+    compound_hook = "zerocopy._frameworks.torch.compounds:TorchCompounds"
     loading_hook = "zerocopy._frameworks.torch.loading:TorchLoading"
     root_modules = ("torch",)
     distribution = "torch"
@@ -265,6 +265,9 @@ def _text_of(value: Any, cls: type) -> str:
 
 def _refusal(torch: Any, obj: Any) -> Reason | None:
     """Return why no block of memory holds a tensor's values; None if one does."""
+    if obj.is_nested and obj.layout is not torch.strided:
+        pad = Fix("torch.nested.to_padded_tensor({x}, 0)", "pads its rows")
+        return Reason("it is ragged", code="not-an-array", fixes=[pad, Fix("[{x}.values(), {x}.offsets()]")])
     if obj.layout is not torch.strided:
         coo = obj.layout is torch.sparse_coo
         pair = "[{x}.coalesce().indices(), {x}.coalesce().values()]"

@@ -1,0 +1,285 @@
+"""awkward: lists of different lengths, and dense arrays of one buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.compound.hook import CompoundHook, Part
+from zerocopy.compound.ragged import RaggedLayout, check_built, ragged_parts
+from zerocopy.device import Device
+from zerocopy.dtype import DType, from_numpy
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
+from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
+from zerocopy.protocols.array_interface import MAX_NDIM, aligned_copy, host_view
+from zerocopy.source import Array, Source
+from zerocopy.strided_view import StridedView
+
+_NUMBERS = frozenset(
+    (
+        *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+        *("bool", "float16", "float32", "float64", "complex64", "complex128"),
+    )
+)
+_RAGGED = Reason(
+    "it is ragged",
+    code="not-an-array",
+    fixes=[
+        Fix(
+            "awkward.fill_none(awkward.pad_none({x}, awkward.max(awkward.num({x})), clip=True), 0)",
+            "pads its rows",
+        ),
+        Fix("awkward.flatten({x}, axis=None)", "joins its rows"),
+    ],
+)
+_PACK = Reason(
+    "its lists are not next to each other, because it was filtered or reordered",
+    code="not-contiguous",
+    fixes=[Fix("awkward.to_packed({x})", "copies them in order")],
+)
+_REGULAR = Reason(
+    "an outer dimension is regular, and has no offsets",
+    code="regular",
+    fixes=[Fix("awkward.from_regular({x}, axis=None)", "gives it offsets")],
+)
+_OPTION = Reason(
+    "its type allows missing values",
+    code="nulls",
+    fixes=[
+        Fix("awkward.drop_none({x})", "drops them"),
+        Fix("awkward.fill_none({x}, 0)", "replaces them by 0"),
+    ],
+)
+_RECORDS = Reason(
+    "it has records", code="records", fixes=[Fix("dict(zip({x}.fields, awkward.unzip({x})))", "splits them")]
+)
+_UNION = Reason("it has values of several types (a union)", "split it by type", code="union")
+_TEXT = Reason(
+    "it has text, which tensors lack",
+    code="missing-dtype",
+    fixes=[Fix("awkward.to_arrow({x})", "gives codes", options={"encode": True})],
+)
+_VIRTUAL = Reason("it has no values yet", "compute it first", code="traced")
+
+
+class Awkward(Framework):
+    """``awkward.Array`` on the CPU: ragged arrays of numbers, and arrays with dense dimensions only."""
+
+    name = "awkward"
+    aliases = ("ak",)
+    types = ("Array",)
+    root_modules = ("awkward",)
+    distribution = "awkward"
+    min_version = "2.4"
+    mutable = False
+    can_copy_to_device = True  # to the host, its only device
+    compound_hook = "zerocopy._frameworks.awkward:AwkwardRagged"
+    actions: Mapping[str, Fix] = {
+        "cast": Fix("awkward.values_astype({x}, '{type}')"),
+        "join-lists": Fix("awkward.flatten({x})"),
+        "contiguous": Fix("awkward.to_packed({x})"),
+    }
+
+    def is_native(self, obj: Any) -> bool:
+        return not hasattr(obj, "is_list")  # a layout becomes an array
+
+    def owns(self, cls: type) -> bool:
+        ak = self.module()
+        return issubclass(cls, (ak.Array, ak.Record, ak.ArrayBuilder, ak.contents.Content))
+
+    # -- source ---------------------------------------------------------------
+
+    def source(self, obj: Any) -> Source:
+        array = _dense(_layout(obj))
+        if array is None:
+            raise obstacles.refuse_source(_name(obj), _RAGGED)
+        dtype = from_numpy(array.dtype)
+        if dtype is None:
+            raise obstacles.refuse_source_dtype(
+                _name(obj), array.dtype, "cast it first: awkward.values_astype(x, 'float64')"
+            )
+        return Source(_name(obj), host_view(array, dtype), lambda: array, "buffer")
+
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        ak = self.module()
+        if cls is not ak.Array:
+            return {}
+        plain = ak.contents.NumpyArray
+
+        def ndarray(array: Any) -> Any:
+            layout = array.layout
+            if type(layout) is not plain or layout.backend.name != "cpu" or layout.parameters:
+                raise ValueError("not one buffer on the host: the slow path decides")
+            return layout.data
+
+        return {"ndarray": ndarray}
+
+    # -- target ---------------------------------------------------------------
+
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
+        if view.dtype.name not in _NUMBERS:
+            raise refuse_dtype("awkward", view.dtype)
+        if view.ndim == 0:
+            raise UnsupportedConversionError(
+                "to='awkward'",
+                "an awkward.Array has one dimension or more",
+                code="too-few-dimensions",
+                fixes=[Fix("numpy.atleast_1d({x})")],
+            )
+        if view.ndim > MAX_NDIM:
+            raise refuse_ndim("awkward", view, MAX_NDIM)
+        return [] if view.is_aligned(view.dtype.itemsize) else [obstacles.MISALIGNED]
+
+    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+        ak = self.module()
+        return ak.Array(ak.contents.NumpyArray(array))
+
+    def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
+        source = self.source(obj)
+        return self.from_host(aligned_copy(source.host()), source.view.dtype, device, stream)
+
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+        ak = self.module()
+        array_of, content_of = ak.Array, ak.contents.NumpyArray
+
+        def ndarray(array: Any) -> Any:
+            if not array.flags.aligned or array.dtype.name not in _NUMBERS:
+                raise ValueError("misaligned, or not numbers: the slow path decides")
+            return array_of(content_of(array))
+
+        return {"ndarray": ndarray}
+
+
+class AwkwardRagged(CompoundHook):
+    """Lists of numbers, or of lists. Lists that were filtered or reordered are packed: a copy."""
+
+    part_target = "numpy"
+
+    def read(self, obj: Any) -> tuple[RaggedLayout, tuple[Any, ...]] | None:
+        if type(obj).__name__ in ("Record", "ArrayBuilder"):
+            return None
+        layout, levels = _layout(obj), []
+        values = _dense(layout)
+        if values is not None:
+            return None
+        packed = _copied(layout)
+        if packed is not None:
+            import awkward as ak
+
+            layout = ak.to_packed(layout, highlevel=False)
+            values = _dense(layout)
+        length = layout.length
+        while values is None:
+            lists = layout.to_ListOffsetArray64(False) if layout.is_regular else layout
+            levels.append(lists.offsets.data)
+            layout = lists.content
+            values = _dense(layout)
+        return RaggedLayout(len(levels), length, packed), (values, *levels)
+
+    def accepts(self, layout: Any) -> bool:
+        return isinstance(layout, RaggedLayout)
+
+    def fit(self, layout: RaggedLayout, parts: Sequence[Any]) -> tuple[RaggedLayout, list[Part]]:
+        return ragged_parts("awkward", layout, parts, ("int64", "int32", "uint32"))
+
+    def build(self, layout: RaggedLayout, parts: Sequence[Any]) -> Any:
+        import awkward as ak
+
+        values, *levels = parts
+        check_built(layout, parts)
+        if values.dtype.name not in _NUMBERS:
+            raise ValueError("awkward has no such type")
+        content = ak.contents.NumpyArray(values)
+        for offsets in reversed(levels):
+            content = ak.contents.ListOffsetArray(ak.index.Index(offsets), content)
+        return ak.Array(content)
+
+
+def _name(obj: Any) -> str:
+    return f"awkward.{type(obj).__name__}"
+
+
+def _layout(obj: Any) -> Any:
+    """Return the layout of an array without types of missing values where none is missing.
+
+    Raises
+    ------
+    UnsupportedConversionError
+        It is not an array of numbers, or not on the host.
+    """
+    name = _name(obj)
+    layout = getattr(obj, "layout", obj)
+    if not hasattr(layout, "is_list") or not hasattr(layout, "backend"):
+        builder = type(obj).__name__ == "ArrayBuilder"
+        fixes = [Fix("{x}.snapshot()", "makes it an array")] if builder else _RECORDS.fixes
+        why = "it is being built" if builder else "it is one record"
+        raise obstacles.refuse_source(name, Reason(why, code="not-an-array", fixes=fixes))
+    place = layout.backend.name
+    if place == "typetracer":
+        raise obstacles.refuse_source(name, _VIRTUAL)
+    if place != "cpu":
+        fix = Fix("awkward.to_backend({x}, 'cpu')", "copies it to the host")
+        why = f"it belongs to the backend {place}"
+        raise obstacles.refuse_source(name, Reason(why, code="other-device", fixes=[fix]))
+    return _plain(layout, name)
+
+
+def _plain(layout: Any, name: str) -> Any:
+    """Return a layout of lists and NumPy arrays alone; refuse others."""
+    import numpy as np
+
+    refusal = _refusal(layout)
+    if refusal is not None:
+        raise obstacles.refuse_source(name, refusal)
+    if layout.is_unknown:
+        return layout.to_NumpyArray(np.dtype(np.float64))  # empty, as awkward.to_numpy has it
+    if layout.is_numpy:
+        return layout
+    inner = _plain(layout.content, name)
+    if layout.is_option:
+        return inner
+    return layout if inner is layout.content else layout.copy(content=inner)
+
+
+def _refusal(layout: Any) -> Reason | None:
+    if layout.is_record:
+        return _RECORDS
+    if layout.is_union:
+        return _UNION
+    kind = layout.parameter("__array__")
+    if kind in ("string", "bytestring", "char", "byte"):
+        return _TEXT
+    if layout.is_option:
+        return None if type(layout).__name__ == "UnmaskedArray" else _OPTION
+    if layout.is_indexed:
+        fix = "awkward.from_categorical({x})" if kind == "categorical" else "awkward.to_packed({x})"
+        fixes = [Fix(fix, "copies the values in order")]
+        return Reason("its values are selected by an index", code="dictionary", fixes=fixes)
+    return None
+
+
+def _dense(layout: Any) -> Array | None:
+    """Return an alias of a layout without ragged dimensions; None for one with them."""
+    if layout.is_numpy:
+        array: Array = layout.data
+        return array
+    if not layout.is_regular:
+        return None
+    inner = _dense(layout.content)
+    if inner is None:
+        return None
+    size, length = layout.size, layout.length
+    return inner[: size * length].reshape(length, size, *inner.shape[1:])  # splitting an axis aliases
+
+
+def _copied(layout: Any) -> Reason | None:
+    """Return why a level of a ragged layout has no offsets; None if each has."""
+    if _dense(layout) is not None:
+        return None
+    if layout.is_regular:
+        return _REGULAR
+    return _copied(layout.content) if hasattr(layout, "offsets") else _PACK
+
+
+FRAMEWORK = Awkward()

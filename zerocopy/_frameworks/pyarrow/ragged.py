@@ -1,0 +1,160 @@
+"""Arrow's lists of numbers: ``ListArray``, ``LargeListArray``, their views, and lists of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.compound.hook import CompoundHook, Part
+from zerocopy.compound.ragged import RaggedLayout, check_built, ragged_parts
+from zerocopy.describe import describe_array
+from zerocopy.device import HOST
+from zerocopy.errors import Fix, Reason
+
+_LIST_NULLS = [
+    Fix("{x}.fill_null([])", "makes them empty lists"),
+    Fix("{x}.drop_null()", "drops them"),
+]
+_VIEWS = Reason(
+    "its lists are views, which can overlap and lie in any order",
+    code="list-views",
+    fixes=[Fix("{x}.cast(pyarrow.large_list({x}.type.value_type))", "copies them in order")],
+)
+
+
+class PyArrowRagged(CompoundHook):
+    """Lists of numbers or of lists. The planner handles lists of other types, which tensors lack."""
+
+    converts_own = False  # it keeps the names and the nullability of the items
+
+    def read(self, obj: Any) -> tuple[RaggedLayout, tuple[Any, ...]] | None:
+        import pyarrow as pa
+
+        kind = getattr(obj, "type", None)
+        if kind is None or not _is_list(kind) or not isinstance(obj, (pa.Array, pa.ChunkedArray)):
+            return None
+        if not _is_number(_leaf(kind)) or not getattr(obj, "is_cpu", True):
+            return None
+        name, packed = f"pyarrow.{type(obj).__name__}", None
+        if isinstance(obj, pa.ChunkedArray):
+            if obj.num_chunks > 1:
+                why = f"it has {obj.num_chunks} chunks, and other frameworks have one array"
+                packed = Reason(why, code="chunks", fixes=[Fix(action="combine-chunks")])
+            obj = _one_chunk(obj, name)
+        if "list_view" in str(kind):
+            packed = packed or _VIEWS
+            obj = obj.cast(_without_views(kind))
+        levels: list[Any] = []
+        array = obj
+        while _is_list(array.type):
+            _refuse_nulls(array, name, _LIST_NULLS if not levels else [])
+            levels.append(array.offsets)
+            array = array.values
+        fill = _fill(obj) if len(levels) == 1 and packed is None else []
+        _refuse_nulls(array, name, fill, "values")
+        return RaggedLayout(len(levels), len(obj), packed), (array, *levels)
+
+    def accepts(self, layout: Any) -> bool:
+        return isinstance(layout, RaggedLayout)
+
+    def fit(self, layout: RaggedLayout, parts: Sequence[Any]) -> tuple[RaggedLayout, list[Part]]:
+        layout, made = ragged_parts("Arrow", layout, parts, ("int64", "int32"))
+        values = made[0]
+        view = describe_array(values.obj).view
+        if view.ndim > 1 and not view.c_contiguous and values.make is None and view.device.is_host:
+            values.make, values.nbytes = partial(_row_major, values.obj), view.nbytes
+            values.reason = obstacles.layout("a column of tensors", "row-major memory")
+        return layout, made
+
+    def build(self, layout: RaggedLayout, parts: Sequence[Any]) -> Any:
+        import pyarrow as pa
+
+        values, *levels = parts
+        check_built(layout, parts)
+        if isinstance(values, pa.Tensor):
+            dense = values.to_numpy()
+            if not dense.flags.c_contiguous:
+                raise ValueError("a column of tensors needs row-major memory: fit() copies")
+            values = _tensors().from_host(dense, describe_array(values).view.dtype, HOST, None)
+        for offsets in reversed(levels):
+            kind = pa.ListArray if offsets.type == pa.int32() else pa.LargeListArray
+            values = kind.from_arrays(offsets, values)
+        return values
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_list(kind) or types.is_large_list(kind):
+        return True
+    view = getattr(types, "is_list_view", None)  # pyarrow 16
+    return view is not None and (view(kind) or types.is_large_list_view(kind))
+
+
+def _leaf(kind: Any) -> Any:
+    while _is_list(kind):
+        kind = kind.value_type
+    return kind
+
+
+def _is_number(kind: Any) -> bool:
+    """Whether arrays of a type are tensors: numbers, booleans, and lists of one length of these."""
+    import pyarrow as pa
+
+    if isinstance(kind, pa.BaseExtensionType):
+        return kind.extension_name in ("arrow.bool8", "arrow.fixed_shape_tensor")
+    while pa.types.is_fixed_size_list(kind):
+        kind = kind.value_type
+    types = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    return any(check(kind) for check in types)
+
+
+def _without_views(kind: Any) -> Any:
+    """Return the type of lists with 64-bit offsets instead of views."""
+    import pyarrow as pa
+
+    return pa.large_list(_without_views(kind.value_type)) if _is_list(kind) else kind
+
+
+def _one_chunk(array: Any, name: str) -> Any:
+    """Return a chunked array as one array; an alias of a single chunk."""
+    import pyarrow as pa
+
+    if array.num_chunks == 1:
+        return array.chunk(0)
+    whole = array.combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):  # their offsets exceed int32
+        why = "its chunks together have more values than 32-bit offsets count"
+        fix = Fix("{x}.cast(pyarrow.large_list({x}.type.value_type))", "has 64-bit offsets")
+        raise obstacles.refuse_source(name, Reason(why, code="chunks", fixes=[fix]))
+    return whole
+
+
+def _fill(array: Any) -> list[Fix]:
+    """Return the fix for nulls among the numbers of lists."""
+    form = f"pyarrow.{type(array).__name__}"
+    return [Fix(f"{form}.from_arrays({{x}}.offsets, {{x}}.values.fill_null(0))", "replaces them by 0")]
+
+
+def _refuse_nulls(array: Any, name: str, fixes: list[Fix], what: str = "lists") -> None:
+    """Refuse nulls: neither lists nor numbers of the targets have them."""
+    count = array.null_count
+    if count:
+        why = f"{count:,} of its {what} {'is' if count == 1 else 'are'} null, and the target has no nulls"
+        raise obstacles.refuse_source(name, Reason(why, "replace or drop them", code="nulls", fixes=fixes))
+
+
+def _row_major(obj: Any) -> Any:
+    import numpy as np
+
+    return np.ascontiguousarray(describe_array(obj).host())
+
+
+def _tensors() -> Any:
+    """Return the framework of columns of tensors."""
+    from zerocopy._frameworks.pyarrow import FRAMEWORK
+
+    return FRAMEWORK.variant("FixedShapeTensorArray")

@@ -1,0 +1,44 @@
+"""TensorFlow's arrays of several buffers: ``tf.SparseTensor`` and ``tf.RaggedTensor``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from zerocopy._frameworks.tensorflow.sparse import TensorFlowSparse
+from zerocopy.compound.hook import CombinedHook, CompoundHook, Part
+from zerocopy.compound.ragged import RaggedLayout, check_built, ragged_parts
+
+
+class TensorFlowRagged(CompoundHook):
+    """Eager ragged tensors, with any number of ragged dimensions."""
+
+    def read(self, obj: Any) -> tuple[RaggedLayout, tuple[Any, ...]] | None:
+        if type(obj).__name__ != "RaggedTensor":
+            return None
+        values, levels = obj.flat_values, obj.nested_row_splits
+        if not hasattr(values, "numpy") or not hasattr(levels[0], "numpy"):
+            return None  # symbolic
+        return RaggedLayout(len(levels), len(levels[0]) - 1), (values, *levels)
+
+    def accepts(self, layout: Any) -> bool:
+        return isinstance(layout, RaggedLayout)
+
+    def fit(self, layout: RaggedLayout, parts: Sequence[Any]) -> tuple[RaggedLayout, list[Part]]:
+        return ragged_parts("TensorFlow", layout, parts, ("int64", "int32"), from_zero=True, same_type=True)
+
+    def build(self, layout: RaggedLayout, parts: Sequence[Any]) -> Any:
+        import tensorflow as tf
+
+        values, *levels = parts
+        check_built(layout, parts, from_zero=True)
+        if len({level.dtype for level in levels}) > 1 or levels[0].dtype not in (tf.int64, tf.int32):
+            raise ValueError("TensorFlow needs offsets of one type: fit() casts")
+        # With validate=True it compares the offsets in several kernels, after zerocopy has.
+        return tf.RaggedTensor.from_nested_row_splits(values, levels, validate=False)
+
+
+class TensorFlowCompounds(CombinedHook):
+    """Sparse and ragged tensors."""
+
+    hooks = (TensorFlowSparse(), TensorFlowRagged())
