@@ -201,4 +201,9 @@ def parts_of(obj: Any) -> list[Any] | None:
     framework = registry.by_type(type(obj))
     hook = None if framework is None else hook_of(framework)
     described = None if hook is None else hook.read(obj)
-    return None if described is None else list(described[1])
+    if hook is None or described is None:
+        return None
+    layout, parts = described
+    if getattr(layout, "packed", None) is not None and not hook.converts_own:
+        return None  # the parts are copies, and the planner describes the object's own memory
+    return list(parts)
