@@ -108,7 +108,8 @@ class Results:
 def main() -> str:
     """Return the page."""
     known = registry.frameworks()
-    ordered = sorted(known, key=lambda name: ("tensor", "both", "table").index(known[name].kind))
+    arrays = [name for name in known if known[name].kind != "compound"]
+    ordered = sorted(arrays, key=lambda name: ("tensor", "both", "table").index(known[name].kind))
     names = [n for n in ordered if known[n].installed and "cpu" in known[n].devices]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # frameworks warn at import

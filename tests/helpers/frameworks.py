@@ -33,7 +33,9 @@ def host_frameworks() -> list[str]:
     return [
         name
         for name, info in registry.frameworks().items()
-        if info.installed and info.kind != "table" and "cpu" in registry.by_name(name).device_kinds
+        if info.installed
+        and info.kind not in ("table", "compound")
+        and "cpu" in registry.by_name(name).device_kinds
     ]
 
 

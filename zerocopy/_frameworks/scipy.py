@@ -20,7 +20,7 @@ _DENSE = Fix("{x}.toarray()", "makes it dense")
 
 
 class SciPy(Framework):
-    """Sparse arrays; a conversion from another framework returns ``csr_array`` and the like, not matrices."""
+    """Sparse arrays and matrices; conversions return arrays, such as ``csr_array``."""
 
     name = "scipy"
     types = ("sparse.csr_array", "sparse.csc_array", "sparse.coo_array", "sparse.bsr_array")

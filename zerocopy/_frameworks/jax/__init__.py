@@ -284,6 +284,10 @@ class Jax(Framework):
         return [str(self.parse_device(d)) for d in jax.local_devices() if d.platform in ("cpu", "gpu")]
 
 
+_DENSE = Fix("{x}.todense()", "makes it dense")
+_PARTS = Fix("[{x}.data, {x}.indices]", "converts its parts")
+
+
 def is_sparse_type(cls: type) -> bool:
     """Whether a type is one of JAX's sparse arrays; compared by name, to import nothing."""
     return cls.__module__.startswith("jax.experimental.sparse") and hasattr(cls, "todense")
@@ -292,7 +296,7 @@ def is_sparse_type(cls: type) -> bool:
 def _refusal(jax: Any, obj: Any) -> Reason | None:
     """Return why an array has no values to export; None if it has."""
     if is_sparse_type(type(obj)):
-        return Reason("it is sparse", code="sparse", fixes=[Fix("{x}.todense()", "makes it dense")])
+        return Reason("it is sparse", code="sparse", fixes=[_DENSE, _PARTS])
     if isinstance(obj, jax.core.Tracer):
         return Reason(
             "it is traced and has no values yet",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
@@ -13,13 +12,14 @@ from zerocopy.compound.coordinates import coordinates, index_parts
 from zerocopy.compound.hook import CompoundHook, Part
 from zerocopy.compound.sparse import COMPRESSED, SparseLayout, require_canonical
 from zerocopy.errors import Fix, Reason
+from zerocopy.forks import plain_lock
 
 _GRAD = Reason(
     "it requires grad, and no other framework keeps the graph",
     code="requires-grad",
     fixes=[Fix("{x}.detach()", "aliases it without the graph")],
 )
-_LOCK = threading.Lock()
+_LOCK = plain_lock()
 
 
 class TorchSparse(CompoundHook):
