@@ -73,7 +73,7 @@ def test_jax_arrays_are_aliased_by_arrow() -> None:
         (lambda: pa.array([1], pa.timestamp("us")), "encode=True) gives integers"),
         (lambda: pa.array([1], pa.date32()), "encode=True) gives integers"),
         (lambda: pa.array(["a"]).dictionary_encode(), "encode=True) gives its codes"),
-        (lambda: pa.array([[1]]), "encode=True) gives its elements"),
+        (lambda: pa.array([["a"]]), "encode=True) gives its elements"),
         (lambda: pa.array([1]).cast(pa.decimal128(20)), "float64"),
         (lambda: pa.scalar(1), "pyarrow.array([x])"),
     ],

@@ -29,13 +29,14 @@ _COPY = Fix(options={"copy": None}, effect="copies")
 class _Pair:
     """A compound array and the target that holds it: their hooks, the layout and the parts."""
 
-    __slots__ = ("layout", "name", "parts", "reader", "taker", "target", "unchanged")
+    __slots__ = ("has_tables", "layout", "name", "parts", "reader", "taker", "target", "unchanged")
 
     def __init__(self, call: Call, source: Framework, reader: CompoundHook, taker: CompoundHook) -> None:
         self.reader, self.taker = reader, taker
         self.target = taker.part_target or call.target.name
         self.name = type_name(call.obj)
         self.unchanged = source is call.target
+        self.has_tables = source.tables
         self.layout: Layout
         self.parts: Sequence[Any]
 
@@ -90,7 +91,8 @@ def convert(call: Call, convert_part: Convert) -> Any:
             except ZeroCopyError as error:
                 raise _located(error, name, call) from error
         result = pair.taker.build(layout, arrays)
-    if not call.options and call.cast is None:
+    # Tables convert their columns by the routes of these types, and columns of lists have other rules.
+    if not call.options and call.cast is None and not pair.has_tables:
         _keep(call, pair)
     return result
 
@@ -135,18 +137,25 @@ def explain_compound(call: Call, explain: Callable[..., Plan]) -> Plan | None:
             leaves[f".{name}"] = _explain_part(call, explain, pair, name, part)
         warnings = pair.layout.warnings(pair.parts)
     copied = sum(leaf.copied_bytes for leaf in leaves.values())
+    # Columns without rows have no bytes; their only offset is not counted.
+    counts = not _is_empty_column(call, pair)
     reasons = [reason for leaf in leaves.values() for reason in leaf.reasons]
     return Plan(
         layout.summarize(pair.name, pair.parts),
         call.target.name,
-        zero_copy=copied == 0 and any(leaf.zero_copy for leaf in leaves.values()),
+        zero_copy=counts and copied == 0 and any(leaf.zero_copy for leaf in leaves.values()),
         copied_bytes=copied,
-        aliased_bytes=sum(leaf.aliased_bytes for leaf in leaves.values()),
+        aliased_bytes=sum(leaf.aliased_bytes for leaf in leaves.values()) if counts else 0,
         steps=(f"convert its {len(leaves)} parts", f"{call.target.name} joins them"),
         reasons=tuple(dict.fromkeys(reasons)),
         warnings=(*warnings, *dict.fromkeys(line for leaf in leaves.values() for line in leaf.warnings)),
         leaves=leaves,
     )
+
+
+def _is_empty_column(call: Call, pair: _Pair) -> bool:
+    """Whether the source or the result is a column of lists without rows."""
+    return (pair.has_tables or call.target.tables) and not getattr(pair.layout, "length", 1)
 
 
 def _explain_part(call: Call, explain: Callable[..., Plan], pair: _Pair, name: str, part: Part) -> Plan:
@@ -204,6 +213,8 @@ def parts_of(obj: Any) -> list[Any] | None:
     if hook is None or described is None:
         return None
     layout, parts = described
-    if getattr(layout, "packed", None) is not None and not hook.converts_own:
-        return None  # the parts are copies, and the planner describes the object's own memory
+    if not hook.converts_own and (layout.packed is not None or not getattr(layout, "length", 1)):
+        return (
+            None  # the planner describes a column: packed parts are copies, and without rows it has no bytes
+        )
     return list(parts)

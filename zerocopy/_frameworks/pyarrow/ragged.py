@@ -20,7 +20,7 @@ _LIST_NULLS = [
 _VIEWS = Reason(
     "its lists are views, which can overlap and lie in any order",
     code="list-views",
-    fixes=[Fix("{x}.cast(pyarrow.large_list({x}.type.value_type))", "copies them in order")],
+    fixes=[Fix(action="lists", effect="copies them in order")],
 )
 
 
@@ -45,13 +45,13 @@ class PyArrowRagged(CompoundHook):
             obj = _one_chunk(obj, name)
         if "list_view" in str(kind):
             packed = packed or _VIEWS
-            obj = obj.cast(_without_views(kind))
+            _check_views(obj, name)
         levels: list[Any] = []
         array = obj
         while _is_list(array.type):
             _refuse_nulls(array, name, _LIST_NULLS if not levels else [])
-            levels.append(array.offsets)
-            array = array.values
+            offsets, array = _split(array)
+            levels.append(offsets)
         fill = _fill(obj) if len(levels) == 1 and packed is None else []
         _refuse_nulls(array, name, fill, "values")
         return RaggedLayout(len(levels), len(obj), packed), (array, *levels)
@@ -112,11 +112,32 @@ def _is_number(kind: Any) -> bool:
     return any(check(kind) for check in types)
 
 
-def _without_views(kind: Any) -> Any:
-    """Return the type of lists with 64-bit offsets instead of views."""
+def _split(array: Any) -> tuple[Any, Any]:
+    """Return offsets and items of lists; those of views are copies in order."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if hasattr(array, "offsets") and not hasattr(array, "sizes"):
+        return array.offsets, array.values
+    # Not a cast to lists, which ignores the sizes (apache/arrow#50994).
+    offsets = np.zeros(len(array) + 1, np.int64)
+    np.cumsum(pc.list_value_length(array).to_numpy(), out=offsets[1:])
+    items = pc.list_flatten(array)
+    return offsets, pa.concat_arrays([items, items[:0]])  # a copy; list_flatten aliases views in order
+
+
+def _check_views(array: Any, name: str) -> None:
+    """Refuse views outside the values: pyarrow would read there to copy them."""
     import pyarrow as pa
 
-    return pa.large_list(_without_views(kind.value_type)) if _is_list(kind) else kind
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        why = f"its list views are invalid: {error}"
+        raise obstacles.refuse_source(
+            name, Reason(why, "build it from valid views", code="invalid-offsets")
+        ) from error
 
 
 def _one_chunk(array: Any, name: str) -> Any:
