@@ -137,15 +137,16 @@ def explain_compound(call: Call, explain: Callable[..., Plan]) -> Plan | None:
             leaves[f".{name}"] = _explain_part(call, explain, pair, name, part)
         warnings = pair.layout.warnings(pair.parts)
     copied = sum(leaf.copied_bytes for leaf in leaves.values())
-    # Columns without rows have no bytes; their only offset is not counted.
-    counts = not _is_empty_column(call, pair)
+    if _is_empty_column(call, pair):
+        for leaf in leaves.values():  # columns without rows have no bytes; their only offset is not counted
+            leaf.zero_copy, leaf.aliased_bytes = False, 0
     reasons = [reason for leaf in leaves.values() for reason in leaf.reasons]
     return Plan(
         layout.summarize(pair.name, pair.parts),
         call.target.name,
-        zero_copy=counts and copied == 0 and any(leaf.zero_copy for leaf in leaves.values()),
+        zero_copy=copied == 0 and any(leaf.zero_copy for leaf in leaves.values()),
         copied_bytes=copied,
-        aliased_bytes=sum(leaf.aliased_bytes for leaf in leaves.values()) if counts else 0,
+        aliased_bytes=sum(leaf.aliased_bytes for leaf in leaves.values()),
         steps=(f"convert its {len(leaves)} parts", f"{call.target.name} joins them"),
         reasons=tuple(dict.fromkeys(reasons)),
         warnings=(*warnings, *dict.fromkeys(line for leaf in leaves.values() for line in leaf.warnings)),
@@ -214,7 +215,5 @@ def parts_of(obj: Any) -> list[Any] | None:
         return None
     layout, parts = described
     if not hook.converts_own and (layout.packed is not None or not getattr(layout, "length", 1)):
-        return (
-            None  # the planner describes a column: packed parts are copies, and without rows it has no bytes
-        )
+        return None  # described as a column: packed parts are copies, and a column without rows has no bytes
     return list(parts)
