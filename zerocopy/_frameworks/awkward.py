@@ -111,6 +111,8 @@ class Awkward(Framework):
             layout = array.layout
             if type(layout) is not plain or layout.backend.name != "cpu" or layout.parameters:
                 raise ValueError("not one buffer on the host: the slow path decides")
+            if layout.data.dtype.kind in "mM":
+                raise ValueError("dates: the slow path refuses them")
             return layout.data
 
         return {"ndarray": ndarray}
@@ -167,7 +169,7 @@ class AwkwardRagged(CompoundHook):
         if packed is not None:
             import awkward as ak
 
-            layout = ak.to_packed(layout, highlevel=False)
+            scattered, layout = layout, ak.to_packed(layout, highlevel=False)
             values = _dense(layout)
         length = layout.length
         while values is None:
@@ -175,6 +177,9 @@ class AwkwardRagged(CompoundHook):
             levels.append(lists.offsets.data)
             layout = lists.content
             values = _dense(layout)
+        if packed is not None:  # to_packed aliases parts that are packed already
+            levels = [offsets.copy() for offsets in levels]
+            values = values.copy() if _aliases(values, scattered) else values
         return RaggedLayout(len(levels), length, packed), (values, *levels)
 
     def accepts(self, layout: Any) -> bool:
@@ -255,7 +260,7 @@ def _refusal(layout: Any) -> Reason | None:
     if layout.is_indexed:
         fix = "awkward.from_categorical({x})" if kind == "categorical" else "awkward.to_packed({x})"
         fixes = [Fix(fix, "copies the values in order")]
-        return Reason("its values are selected by an index", code="dictionary", fixes=fixes)
+        return Reason("its values are selected by an index", code="dictionary-encoding", fixes=fixes)
     return None
 
 
@@ -280,6 +285,15 @@ def _copied(layout: Any) -> Reason | None:
     if layout.is_regular:
         return _REGULAR
     return _copied(layout.content) if hasattr(layout, "offsets") else _PACK
+
+
+def _aliases(values: Array, layout: Any) -> bool:
+    """Whether values lie in the memory of a layout."""
+    import numpy as np
+
+    while not layout.is_numpy:
+        layout = layout.content
+    return np.may_share_memory(values, layout.data)
 
 
 FRAMEWORK = Awkward()

@@ -12,6 +12,7 @@ from zerocopy.compound.hook import Part
 from zerocopy.describe import describe_array
 from zerocopy.errors import Fix, Reason, UnsupportedConversionError
 from zerocopy.source import Array
+from zerocopy.strided_view import StridedView
 
 #: Offsets read at a time: the temporary arrays of the check stay in the processor's cache.
 _BLOCK = 1 << 16
@@ -64,10 +65,10 @@ class RaggedLayout(NamedTuple):
         for name, part, limit, item in zip(self.names[1:], levels, limits, items, strict=True):
             offsets = as_numpy(part)
             if offsets.ndim != 1 or not len(offsets):
-                raise _invalid(f"{name} has shape {offsets.shape}, and n lists need n + 1 offsets")
+                raise _invalid(f"its {name} have shape {offsets.shape}, and n lists need n + 1 offsets")
             first, last = int(offsets[0]), int(offsets[-1])
             if not 0 <= first <= last <= limit:
-                raise _invalid(f"{name} goes from {first:,} to {last:,}, and it has {limit:,} {item}")
+                raise _invalid(f"its {name} go from {first:,} to {last:,}, and it has {limit:,} {item}")
 
     def check_content(self, parts: Sequence[Any]) -> None:
         if self.is_checked:
@@ -75,7 +76,7 @@ class RaggedLayout(NamedTuple):
         for name, part in zip(self.names[1:], parts[1:], strict=True):
             at = first_fall(as_numpy(part))
             if at is not None:
-                raise _invalid(f"{name} goes down at [{at}]")
+                raise _invalid(f"its {name} go down at [{at}]")
 
     def warnings(self, parts: Sequence[Any]) -> tuple[str, ...]:
         return ()
@@ -225,6 +226,11 @@ def as_numpy(part: Any) -> Array:
     if source.view.device.is_host or source.to_host is None:
         return source.host()
     return source.to_host(None)
+
+
+def view_of(part: Any) -> StridedView:
+    """Return the address and layout of a part, for hooks."""
+    return describe_array(part).view
 
 
 def _invalid(why: str) -> UnsupportedConversionError:

@@ -8,8 +8,7 @@ from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.compound.hook import CompoundHook, Part
-from zerocopy.compound.ragged import RaggedLayout, check_built, ragged_parts
-from zerocopy.describe import describe_array
+from zerocopy.compound.ragged import RaggedLayout, as_numpy, check_built, ragged_parts, view_of
 from zerocopy.device import HOST
 from zerocopy.errors import Fix, Reason
 
@@ -62,7 +61,7 @@ class PyArrowRagged(CompoundHook):
     def fit(self, layout: RaggedLayout, parts: Sequence[Any]) -> tuple[RaggedLayout, list[Part]]:
         layout, made = ragged_parts("Arrow", layout, parts, ("int64", "int32"))
         values = made[0]
-        view = describe_array(values.obj).view
+        view = view_of(values.obj)
         if view.ndim > 1 and not view.c_contiguous and values.make is None and view.device.is_host:
             values.make, values.nbytes = partial(_row_major, values.obj), view.nbytes
             values.reason = obstacles.layout("a column of tensors", "row-major memory")
@@ -77,7 +76,7 @@ class PyArrowRagged(CompoundHook):
             dense = values.to_numpy()
             if not dense.flags.c_contiguous:
                 raise ValueError("a column of tensors needs row-major memory: fit() copies")
-            values = _tensors().from_host(dense, describe_array(values).view.dtype, HOST, None)
+            values = _tensors().from_host(dense, view_of(values).dtype, HOST, None)
         for offsets in reversed(levels):
             kind = pa.ListArray if offsets.type == pa.int32() else pa.LargeListArray
             values = kind.from_arrays(offsets, values)
@@ -171,7 +170,7 @@ def _refuse_nulls(array: Any, name: str, fixes: list[Fix], what: str = "lists") 
 def _row_major(obj: Any) -> Any:
     import numpy as np
 
-    return np.ascontiguousarray(describe_array(obj).host())
+    return np.ascontiguousarray(as_numpy(obj))
 
 
 def _tensors() -> Any:
