@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from _thread import get_ident
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
@@ -27,7 +26,7 @@ from zerocopy.errors import (
     Reason as Reason,
     UnsupportedConversionError as UnsupportedConversionError,
 )
-from zerocopy.forks import IMPORTING, LOADING, is_installed as is_installed
+from zerocopy.forks import is_installed as is_installed, while_forks_wait as while_forks_wait
 from zerocopy.source import (
     FORMS as FORMS,
     Array as Array,
@@ -98,6 +97,8 @@ class Framework:
     frames_hook, loading_hook, audit_hook, gradients_hook : str
         Its `zerocopy.frames.hook.FramesHook`, `zerocopy.loading.hook.LoadingHook`,
         `zerocopy.audit.hook.AuditHook`, `zerocopy.functions.gradients.GradientsHook`, in the same form.
+    has_dimensions : bool
+        Whether columns of one of its tables can have different rows.
     actions : mapping of str to Fix
         Expressions over its objects, by the `Fix.action` that they replace in messages.
 
@@ -126,6 +127,7 @@ class Framework:
     has_records: bool = False
     can_export_dlpack: bool = False
     can_cast: bool = False
+    has_dimensions: bool = False
     pool_hook: str = ""
     frames_hook: str = ""
     loading_hook: str = ""
@@ -195,6 +197,14 @@ class Framework:
     def is_native(self, obj: Any) -> bool:
         """Whether ``convert`` returns `obj`, an owned object, itself."""
         return True
+
+    def like(self, obj: Any) -> Framework:
+        """Return the framework that makes objects with the labels of `obj`, an owned object."""
+        return self
+
+    def label_warnings(self, obj: Any, target: Framework, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return which labels of `obj`, an owned object, a conversion to another framework loses."""
+        return ()
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
         """Return why `view`, host memory, must be copied before the framework can alias it.
@@ -381,17 +391,6 @@ class Framework:
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         """Return importers by form, the cheapest first; each aliases its argument or raises."""
         return {}
-
-
-def while_forks_wait(load: Callable[[], Any]) -> Any:
-    """Return ``load()``, which imports modules. A fork in another thread waits until it returns."""
-    token = object()
-    with LOADING:  # a fork holds it
-        IMPORTING[token] = get_ident()
-    try:
-        return load()
-    finally:
-        del IMPORTING[token]
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

@@ -174,7 +174,7 @@ def _no_protocol(obj: Any) -> UnsupportedConversionError:
         remedy, fixes = "", (Fix("{x}.to_numpy()"),)
     elif hasattr(type(obj), "with_format"):  # a dataset of Hugging Face
         remedy, fixes = "", (Fix("{x}.with_format('arrow')[:]"),)
-    elif hasattr(type(obj), "keys"):  # xarray's datasets, groups in files
+    elif hasattr(type(obj), "keys"):  # groups in files
         remedy, fixes = "", (Fix("{{name: {x}[name] for name in {x}}}"),)
     elif dense := [name for name in ("todense", "toarray") if hasattr(type(obj), name)]:
         remedy, fixes = "", _sparse(obj, dense[-1])
