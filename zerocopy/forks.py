@@ -18,7 +18,6 @@ from weakref import WeakSet
 
 TYPE_CHECKING = False  # importing typing takes longer than this file
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
 _free_in_children: WeakSet[RLock | LockType] = WeakSet()
@@ -127,14 +126,3 @@ def spec_of(module: Any) -> Any:
         return object.__getattribute__(module, "__spec__")
     except AttributeError:
         return None
-
-
-def while_forks_wait(load: Callable[[], Any]) -> Any:
-    """Return ``load()``, which imports modules. A fork in another thread waits until it returns."""
-    token = object()
-    with LOADING:  # a fork holds it
-        IMPORTING[token] = get_ident()
-    try:
-        return load()
-    finally:
-        del IMPORTING[token]

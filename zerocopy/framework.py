@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
+from _thread import get_ident
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
@@ -26,7 +27,7 @@ from zerocopy.errors import (
     Reason as Reason,
     UnsupportedConversionError as UnsupportedConversionError,
 )
-from zerocopy.forks import is_installed as is_installed, while_forks_wait as while_forks_wait
+from zerocopy.forks import IMPORTING, LOADING, is_installed as is_installed
 from zerocopy.source import (
     FORMS as FORMS,
     Array as Array,
@@ -188,10 +189,7 @@ class Framework:
         raise lacking(self.name, "source")
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
-        """Describe `obj`, an owned object, as columns; copies nothing. None for a tensor.
-
-        `index` is the option ``index=``, for tables with row labels.
-        """
+        """Describe `obj` as columns, without a copy; None for a tensor. `index` is the option ``index=``."""
         return None
 
     def is_native(self, obj: Any) -> bool:
@@ -233,12 +231,8 @@ class Framework:
     def from_device(self, source: Source, stream: int | None) -> Any:
         """Return an object that aliases `source`, device memory without `device_copy_reasons`.
 
-        It is ordered on `stream`, the consumer's, and keeps the memory alive.
-
-        Raises
-        ------
-        UnsupportedConversionError
-            The framework cannot import memory of that device.
+        It is ordered on `stream`, the consumer's, and keeps the memory alive. Raises
+        ``UnsupportedConversionError`` if the framework cannot import memory of that device.
         """
         raise UnsupportedConversionError(
             f"to={self.name!r}",
@@ -257,10 +251,7 @@ class Framework:
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         """Return a copy on `device` of `obj`, an object of the framework, ordered on `stream`.
 
-        Raises
-        ------
-        UnsupportedConversionError
-            The framework has no such device.
+        Raises ``UnsupportedConversionError`` if the framework has no such device.
         """
         raise UnsupportedConversionError(
             f"to={self.name!r}, device={str(device)!r}",
@@ -279,8 +270,7 @@ class Framework:
     def parse_dtype(self, spec: Any) -> DType | None:
         """Return the type that `spec`, a dtype object of the framework, names in the option ``dtype=``.
 
-        None for types other than numbers and booleans. Override it if the text of these objects is not
-        a standard name.
+        None for types other than numbers and booleans. Override it if their text is not a standard name.
         """
         return None
 
@@ -391,6 +381,17 @@ class Framework:
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
         """Return importers by form, the cheapest first; each aliases its argument or raises."""
         return {}
+
+
+def while_forks_wait(load: Callable[[], Any]) -> Any:
+    """Return ``load()``, which imports modules. A fork in another thread waits until it returns."""
+    token = object()
+    with LOADING:  # a fork holds it
+        IMPORTING[token] = get_ident()
+    try:
+        return load()
+    finally:
+        del IMPORTING[token]
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

@@ -110,15 +110,17 @@ class XArray(Framework):
         values = array if extended is None else array.view(extended)
         if self.template is not None:
             return building.like_array(self.template, values)
-        return self.module().DataArray(values)
+        return building.array(self.module(), values)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
-        make = self.module().DataArray
+        from zerocopy._frameworks.xarray import building
+
+        xr, make = self.module(), building.array
 
         def ndarray(array: Array) -> Any:
             if from_numpy(array.dtype) is None or array.dtype.isbuiltin != 1:
                 raise ValueError("not plain numbers: use the slow path")
-            return make(array)
+            return make(xr, array)
 
         return {"ndarray": ndarray}
 
@@ -140,9 +142,12 @@ class XArray(Framework):
         return reasons
 
     def table_warnings(self, table: Table) -> tuple[str, ...]:
-        from zerocopy._frameworks.xarray import losses
+        from zerocopy._frameworks.xarray import building, losses
 
-        return () if self.template is not None else losses.of_table(table)
+        if self.template is not None:
+            return ()
+        extensions = building.through_pandas(table)
+        return (*losses.of_table(table), *building.pandas().table_warnings(extensions))
 
     def from_table(self, table: Table) -> Any:
         from zerocopy._frameworks.xarray import building
@@ -161,7 +166,7 @@ class XArray(Framework):
             values = building.values_of(column) if own is None else own.data
             return building.like_array(self.template, values)
         name = None if isinstance(label, str) and label == "" else label
-        return self.module().DataArray(building.values_of(column), name=name)
+        return building.array(self.module(), building.values_of(column), name)
 
 
 FRAMEWORK = XArray()

@@ -15,7 +15,7 @@ import numpy as np
 
 from zerocopy import registry
 from zerocopy.dtype import to_numpy
-from zerocopy.errors import Fix, Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.source import Array
 from zerocopy.tables import on_device
 from zerocopy.tables.column import Column, Table
@@ -53,7 +53,8 @@ def reasons_against(column: Column) -> list[Reason]:
     if to_numpy(source.view.dtype) is None:
         why, remedy = f"it is {source.view.dtype}, which NumPy lacks", "cast it to a type that both have"
         raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
-    reasons = list(source.reasons)
+    # A column of Arrow without rows can have no chunk.
+    reasons = [reason for reason in source.reasons if column.length or reason.code != "chunks"]
     if not source.view.device.is_host:
         on_device.check(source)
         why = f"it is on {source.view.device}, and xarray's own arrays use host memory"
@@ -76,7 +77,9 @@ def _leaf(column: Column) -> TensorLeaf | None:
             return None
         tree = _MASKED.decode(column)
         tree = tree.values if isinstance(tree, Masked) else tree
-    return tree if isinstance(tree, TensorLeaf) else None
+    # Lists of one length stay one column, which other tables have too.
+    whole = not isinstance(tree, TensorLeaf) or (tree.source.view.ndim > 1 and column.field is not None)
+    return None if whole else tree
 
 
 def _of_pandas(column: Column) -> Any:
@@ -91,6 +94,14 @@ def _extension(column: Column) -> Any:
     dtype = series().dtype
     masked = hasattr(dtype, "numpy_dtype") and type(dtype).__name__ != "NumpyEADtype"
     return series if masked or type(dtype).__name__ in _EXTENSIONS else None
+
+
+def through_pandas(table: Table) -> Table:
+    """Return the columns that become extension arrays of pandas, without the schema's metadata."""
+    places = [place for place, column in enumerate(table.columns) if _leaf(column) is None]
+    labels = [table.labels[place] for place in places]
+    columns = [table.columns[place] for place in places]
+    return replace(table, labels=labels, columns=columns, index=0, metadata={})
 
 
 def values_of(column: Column) -> Any:
@@ -140,16 +151,25 @@ def dataset(xr: Any, table: Table) -> Any:
     kept = [place for place in range(len(table.columns)) if place not in places]
     labels = [table.labels[place] for place in kept]
     coords, dim, attrs = _coords(xr, table, places, labels)
-    data = {
-        label: _variable(label, dim, values_of(table.columns[place]))
-        for label, place in zip(labels, kept, strict=True)
-    }
+    data = {}
+    for label, place in zip(labels, kept, strict=True):
+        values = values_of(table.columns[place])
+        more = (f"{label}_dim_{axis}" for axis in range(1, values.ndim))
+        data[label] = variable(xr, (dim, *more), values)
     return xr.Dataset(data, coords=coords, attrs=attrs)
 
 
-def _variable(label: Hashable, dim: Hashable, values: Any) -> tuple[Any, Any]:
-    more = [f"{label}_dim_{axis}" for axis in range(1, values.ndim)]
-    return (dim, *more), values
+def variable(xr: Any, dims: Sequence[Hashable], values: Any) -> Any:
+    """Return a variable over an array."""
+    # Without `fastpath`, xarray copies dates in read-only memory, and imports Dask and sparse if they are
+    # installed. It does not wrap extension arrays then, so that they need the slow path.
+    return xr.Variable(dims, values, fastpath=isinstance(values, np.ndarray))
+
+
+def array(xr: Any, values: Any, name: Hashable = None) -> Any:
+    """Return values as an array, whose dimensions have xarray's default names."""
+    dims = tuple([f"dim_{axis}" for axis in range(values.ndim)])
+    return xr.DataArray(variable(xr, dims, values), name=name)
 
 
 def _coords(xr: Any, table: Table, places: list[int], labels: list[Any]) -> tuple[Any, Hashable, Any]:
@@ -184,10 +204,10 @@ def own_reasons(column: Column) -> list[Reason]:
 
 def own_values(column: Column) -> Any:
     """Return a variable of xarray, copied and read if a copy was requested; None for a changed column."""
-    variable = getattr(column, "of_xarray", None)
-    if variable is None:
+    own = getattr(column, "of_xarray", None)
+    if own is None:
         return None
-    return variable.copy(deep=True).load() if isinstance(column, Copied) else variable
+    return own.copy(deep=True).load() if isinstance(column, Copied) else own
 
 
 def like_dataset(xr: Any, template: Any, table: Table) -> Any:
@@ -198,10 +218,8 @@ def like_dataset(xr: Any, template: Any, table: Table) -> Any:
         if label not in template.data_vars:
             continue  # a coordinate, which the result has
         old = template.variables[label]
-        variable = own_values(column)
-        if variable is None:
-            variable = xr.Variable(old.dims, values_of(column), old.attrs, old.encoding)
-        result[label] = variable
+        own = own_values(column)
+        result[label] = own if own is not None else old.copy(deep=False, data=values_of(column))
     result.attrs, result.encoding = dict(template.attrs), dict(template.encoding)
     return result
 
@@ -215,9 +233,3 @@ def like_array(template: Any, values: Any) -> Any:
         and np.may_share_memory(inner, values)
     )
     return template.copy(deep=not alias, data=values)
-
-
-def not_one_array(count: int) -> UnsupportedConversionError:
-    """Return the error for a table of several columns where one array is required."""
-    fixes = [Fix(options={"columns": None})]
-    return UnsupportedConversionError("", f"it has {count} columns", code="not-an-array", fixes=fixes)

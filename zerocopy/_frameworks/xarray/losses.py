@@ -50,9 +50,8 @@ def _of_dataset(obj: Any, keeps_columns: bool, options: Mapping[str, Any]) -> di
     rows: tuple[Hashable, ...] = next(iter(data_dims)) if len(data_dims) == 1 else ()
     index = options.get("index")
     kept: set[Hashable] = set()
-    if len(rows) == 1:
+    if len(rows) == 1 and index is not False:
         kept = {label for label in obj.coords if obj.variables[label].dims == rows}
-        kept -= _index_of(obj, rows[0]) if index is False else set()
     elif index:
         kept = {*obj.coords}
     chosen = options.get("columns")
@@ -84,4 +83,7 @@ def of_table(table: Table) -> tuple[str, ...]:
         lost.append(
             f"the dimensions and coordinates of {listed(labelled)} are lost: xarray.Dataset(x) keeps them"
         )
+    for label, column in zip(table.labels, table.columns, strict=True):
+        if column.field is not None and column.field.kind == "date" and not column.null_count:
+            lost.append(f"column {label!r}: {column.field} becomes datetime64, which has times of day too")
     return tuple(lost)

@@ -42,11 +42,13 @@ def _rows(dataset: Any, name: str, dim: Hashable, index: bool | None) -> Table:
     others = {
         label: variable
         for label, variable in dataset.variables.items()
-        if label not in data and label not in taken and variable.dims == (dim,)
+        if index is not False and label not in data and label not in taken and variable.dims == (dim,)
     }
     labels, variables = [*data, *others], [*data.values(), *others.values()]
     columns = [column_of(variable, name, (dim,)) for variable in variables]
-    return with_index(dataset, name, labels, columns, dim, index)
+    table = with_index(dataset, name, labels, columns, dim, index)
+    table.index += len(others)
+    return table
 
 
 def _grid(dataset: Any, name: str, index: bool | None) -> Table:

@@ -1,6 +1,6 @@
 """The memory of a variable: the array that it holds, through that array's own framework.
 
-This module does not import xarray: the classes of its objects are told apart by their names.
+This module does not import xarray: it compares the names of the classes of its objects.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def describe(variable: Any, name: str) -> Source | Table:
     except ZeroCopyError as error:
         # The fixes are expressions over the array that the variable holds.
         error.fixes = tuple(replace(fix, source=fix.source.replace("{x}", "{x}.data")) for fix in error.fixes)
-        raise error.with_context(asked=f"convert({name})", remedy="; or ".join(map(str, error.fixes)) or None)
+        error.with_context(asked=f"convert({name})", remedy="; or ".join(map(str, error.fixes)) or None)
+        raise
     if isinstance(described, Table):
         reasons = () if why is None else (why,)
         for column in described.columns:
