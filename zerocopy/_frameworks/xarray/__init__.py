@@ -131,6 +131,10 @@ class XArray(Framework):
             return building.own_reasons(column)
         return building.reasons_against(column)
 
+    def guards_writes(self, column: Column) -> bool:
+        source: Source | None = getattr(column, "source", None)
+        return source is not None and source.view.readonly  # NumPy's flag, and pandas' indexes
+
     def table_reasons(self, table: Table) -> list[list[Reason]]:
         from zerocopy._frameworks.xarray import building
 
@@ -162,9 +166,7 @@ class XArray(Framework):
 
         (column,), (label,) = table.columns, table.labels
         if self.template is not None:
-            own = building.own_values(column)
-            values = building.values_of(column) if own is None else own.data
-            return building.like_array(self.template, values)
+            return building.like_column(self.template, column)
         name = None if isinstance(label, str) and label == "" else label
         return building.array(self.module(), building.values_of(column), name)
 

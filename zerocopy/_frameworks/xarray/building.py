@@ -16,6 +16,8 @@ import numpy as np
 from zerocopy import registry
 from zerocopy.dtype import to_numpy
 from zerocopy.errors import Reason, UnsupportedConversionError, ZeroCopyError
+from zerocopy.framework import refuse_ndim
+from zerocopy.protocols.array_interface import MAX_NDIM
 from zerocopy.source import Array
 from zerocopy.tables import on_device
 from zerocopy.tables.column import Column, Table
@@ -28,6 +30,8 @@ from zerocopy.tables.to_tables import Copied
 
 _NUMBERS = Decoder(Nulls(), datetimes=True)
 _MASKED = Decoder(Nulls("mask"), datetimes=True)
+_FILLED = Decoder(Nulls("nan"), datetimes=True)
+_KINDS = ("number", "bool", "date", "timestamp", "duration")
 #: Types of pandas that xarray holds; it converts or refuses its text and its dates with a zone.
 _EXTENSIONS = ("ArrowDtype", "CategoricalDtype", "PeriodDtype", "IntervalDtype", "BooleanDtype")
 _SECONDS = Reason("xarray's dates have no unit of days: they become seconds", code="time-unit")
@@ -53,6 +57,8 @@ def reasons_against(column: Column) -> list[Reason]:
     if to_numpy(source.view.dtype) is None:
         why, remedy = f"it is {source.view.dtype}, which NumPy lacks", "cast it to a type that both have"
         raise UnsupportedConversionError("", why, remedy, code="missing-dtype")
+    if source.view.ndim > MAX_NDIM:
+        raise refuse_ndim("xarray", source.view, MAX_NDIM)
     # A column of Arrow without rows can have no chunk.
     reasons = [reason for reason in source.reasons if column.length or reason.code != "chunks"]
     if not source.view.device.is_host:
@@ -66,20 +72,21 @@ def reasons_against(column: Column) -> list[Reason]:
 
 def _leaf(column: Column) -> TensorLeaf | None:
     """Return a column of numbers or dates as one array; None for types and nulls that NumPy lacks."""
+    field = column.field
+    if field is not None and (field.kind not in _KINDS or field.extension not in ("", "arrow.bool8")):
+        return None  # lists of one length stay one column, which other tables have too
     try:
         tree = _NUMBERS.decode(column)
     except ZeroCopyError:
-        field = column.field
-        if field is None or field.kind not in ("timestamp", "duration") or field.timezone:
+        if field is None or field.kind not in ("date", "timestamp", "duration") or field.timezone:
             return None
-        # NaT marks the nulls already, and is NumPy's own.
-        if getattr(column, "source", None) is None or pandas().column_reasons(column):
+        # NaT marks the nulls of NumPy's dates.
+        days = field.kind == "date"
+        if getattr(column, "source", None) is None or not (days or not pandas().column_reasons(column)):
             return None
-        tree = _MASKED.decode(column)
+        tree = (_FILLED if days else _MASKED).decode(column)
         tree = tree.values if isinstance(tree, Masked) else tree
-    # Lists of one length stay one column, which other tables have too.
-    whole = not isinstance(tree, TensorLeaf) or (tree.source.view.ndim > 1 and column.field is not None)
-    return None if whole else tree
+    return tree if isinstance(tree, TensorLeaf) else None
 
 
 def _of_pandas(column: Column) -> Any:
@@ -212,9 +219,11 @@ def own_values(column: Column) -> Any:
 
 def like_dataset(xr: Any, template: Any, table: Table) -> Any:
     """Return variables with the names, dimensions, coordinates and attributes of a dataset."""
-    changed = any(isinstance(column, Copied) or own_values(column) is None for column in table.columns)
-    result = template.coords.to_dataset().copy(deep=changed)
-    for label, column in zip(table.labels, table.columns, strict=True):
+    pairs = [*zip(table.labels, table.columns, strict=True)]
+    coords = [column for label, column in pairs if label not in template.data_vars]
+    copied = any(isinstance(column, Copied) for column in coords or table.columns)
+    result = template.coords.to_dataset().copy(deep=copied)
+    for label, column in pairs:
         if label not in template.data_vars:
             continue  # a coordinate, which the result has
         old = template.variables[label]
@@ -222,6 +231,13 @@ def like_dataset(xr: Any, template: Any, table: Table) -> Any:
         result[label] = own if own is not None else old.copy(deep=False, data=values_of(column))
     result.attrs, result.encoding = dict(template.attrs), dict(template.encoding)
     return result
+
+
+def like_column(template: Any, column: Column) -> Any:
+    """Return a column with the name, dimensions, coordinates and attributes of an array or variable."""
+    if getattr(column, "of_xarray", None) is None:
+        return like_array(template, values_of(column))
+    return template.copy(deep=True).load() if isinstance(column, Copied) else template
 
 
 def like_array(template: Any, values: Any) -> Any:
