@@ -168,8 +168,8 @@ def dataset(xr: Any, table: Table) -> Any:
 
 def variable(xr: Any, dims: Sequence[Hashable], values: Any) -> Any:
     """Return a variable over an array."""
-    # Without `fastpath`, xarray copies dates in read-only memory, and imports Dask and sparse if they are
-    # installed. It does not wrap extension arrays then, so that they need the slow path.
+    # Without `fastpath`, xarray copies dates in read-only memory (pydata/xarray#8843) and imports Dask
+    # and sparse. With it, it does not wrap extension arrays.
     return xr.Variable(dims, values, fastpath=isinstance(values, np.ndarray))
 
 
