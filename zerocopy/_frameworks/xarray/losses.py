@@ -23,7 +23,7 @@ def warnings(obj: Any, target: Framework, options: Mapping[str, Any], is_dataset
 
 
 def _of_array(obj: Any, keeps_columns: bool, options: Mapping[str, Any]) -> dict[str, list[Hashable]]:
-    dims = [dim for axis, dim in enumerate(obj.dims) if dim != f"dim_{axis}"]
+    dims = _named(obj.dims)
     lost: dict[str, list[Hashable]] = {"the name": [], "the dimensions": dims}
     coords, name = list(getattr(obj, "coords", ())), getattr(obj, "name", None)
     indexed = bool(options.get("index")) and obj.ndim in (1, 2) and bool(coords)
