@@ -72,8 +72,8 @@ class Source:
     writer : callable, optional
         For values that are computed: ``writer() -> write``, and ``write(start, out)`` writes rows from
         row `start` on into `out`, so that a larger copy needs no copy of each part.
-    labels : callable, optional
-        ``labels() -> list``: names of the columns of an array of one or two dimensions that becomes a
+    column_names : callable, optional
+        ``column_names() -> list``: names of the columns of an array of one or two dimensions that becomes a
         table; None for the default names.
 
     Examples
@@ -97,7 +97,7 @@ class Source:
     producer: Any = None
     contiguous: Callable[[], Any] | None = None
     writer: Callable[[], Callable[[int, Array], None]] | None = None
-    labels: Callable[[], list[Any] | None] | None = None
+    column_names: Callable[[], list[Any] | None] | None = None
 
     def check_copy(self) -> None:
         """Raise if this machine cannot copy the memory: plans call it, so that ``explain`` agrees."""

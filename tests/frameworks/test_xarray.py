@@ -478,6 +478,16 @@ def test_duplicate_names_are_refused() -> None:
         zc.convert(frame, "xarray")
 
 
+def test_shared_memory_is_opened_with_labels() -> None:
+    for x in (grid(), rows()["a"], rows()):
+        shared = zc.share(x)
+        result = zc.convert(shared, "numpy" if isinstance(x, xr.DataArray) else "xarray")
+        if isinstance(x, xr.DataArray):
+            assert result.tolist() == x.values.tolist()
+        else:
+            np.testing.assert_array_equal(result["a"], x["a"])
+
+
 # -- lifetimes ----------------------------------------------------------------------------
 
 

@@ -25,7 +25,7 @@ def table_of_tensor(source: Source, names: Sequence[str] | None) -> Table:
         The tensor has another number of dimensions, or the names do not fit.
     """
     view = source.view
-    own = source.labels() if source.labels is not None and names is None else None
+    own = source.column_names() if source.column_names is not None and names is None else None
     if view.ndim == 1 and names is None:
         label = [""] if own is None else own
         return Table(source.name, label, [TensorColumn(source)], view.shape[0], single=True, obj=source.obj)

@@ -155,7 +155,7 @@ def array_source(obj: Any, name: str) -> Source:
     """Describe an array or variable as one array, with the names of its columns."""
     variable = getattr(obj, "variable", obj)
     source = as_source(describe(variable, name), name)
-    return replace(source, labels=lambda: _labels(obj)) if variable is not obj else source
+    return replace(source, column_names=lambda: _labels(obj)) if variable is not obj else source
 
 
 def _labels(obj: Any) -> list[Any] | None:

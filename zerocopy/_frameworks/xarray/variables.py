@@ -123,8 +123,8 @@ def column_of(variable: Any, name: str, dims: tuple[Hashable, ...] | None = None
         elif described.single:
             column = described.columns[0]
         else:
-            why, fixes = "it has several columns itself", [Fix("{x}.to_index().to_frame(index=False)")]
-            raise UnsupportedConversionError("", why, code="not-a-column", fixes=fixes)
+            why, remedy = "it has several columns itself", "convert it alone, or leave it out"
+            raise UnsupportedConversionError("", why, remedy, code="not-a-column")
     except ZeroCopyError as error:
         column = RefusedColumn(name, _rows(variable), error, int(getattr(variable, "nbytes", 0)))
     # xarray as a target uses the variable itself, without a loss.
