@@ -488,6 +488,19 @@ def test_shared_memory_is_opened_with_labels() -> None:
             np.testing.assert_array_equal(result["a"], x["a"])
 
 
+def test_forms_are_targets() -> None:
+    x = np.arange(3.0)
+    dataset = agrees(x, "xarray.Dataset", copy=False)
+    assert list(dataset) == ["column_0"]
+    matrix = zc.convert(np.ones((2, 2)), xr.Dataset)
+    assert {name: matrix[name].dims for name in matrix} == {"column_0": ("dim_0",), "column_1": ("dim_0",)}
+    arrays = zc.convert({"a": x, "b": np.ones((2, 2))}, xr.DataArray)
+    assert all(isinstance(array, xr.DataArray) for array in arrays.values())
+    assert zc.convert(rows(), xr.Dataset, copy=True).identical(rows())
+    assert zc.convert(grid(), xr.DataArray, copy=True).identical(grid())
+    assert "'y'" in "".join(zc.explain(grid(), "xarray.Dataset").warnings)
+
+
 # -- lifetimes ----------------------------------------------------------------------------
 
 

@@ -83,8 +83,8 @@ def _name(to: Any) -> str:
 def _explain(call: Call) -> Plan:
     plan = make_plan(call)
     owner = registry.by_type(type(call.obj))
-    if owner is not None and owner.name != call.target.name:
-        with call.translated_errors():
+    with call.translated_errors():
+        if owner is not None and (owner.name != call.target.name or not call.target.is_native(call.obj)):
             plan.warnings += owner.label_warnings(call.obj, call.target, call.options)
     if call.cast is not None:
         try:

@@ -7,6 +7,7 @@ is aliased as a JAX array is. Labels that the target lacks are reported by ``exp
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from zerocopy.device import Device
@@ -22,13 +23,12 @@ from zerocopy.tables.column import Column, Table
 class XArray(Framework):
     """``DataArray``, ``Variable`` and ``Dataset``; arrays become a DataArray, tables a Dataset.
 
-    `template` is an object of xarray whose names, coordinates and attributes the results have.
+    ``to="xarray.DataArray"`` and ``"xarray.Dataset"`` name a form. `template` is an object of xarray whose
+    names, coordinates and attributes the results have.
     """
 
     name = "xarray"
     aliases = ("xr",)
-    types = ("DataArray", "Dataset")
-    kind = "both"
     # Older versions convert dates to nanoseconds, with a copy and without an error for far ones.
     min_version = "2025.1.2"
     root_modules = ("xarray",)
@@ -46,15 +46,22 @@ class XArray(Framework):
         "objects": Fix("{x}.values.tolist()"),
     }
 
-    def __init__(self, template: Any = None) -> None:
-        self.template = template
+    def __init__(self, form: str | None = None, template: Any = None) -> None:
+        self.form, self.template = form, template
+        self.kind = {None: "both", "DataArray": "tensor", "Dataset": "table"}[form]
+
+    def variant(self, form: str) -> Framework | None:
+        return XArray(form) if form in ("DataArray", "Dataset") else None
+
+    def is_native(self, obj: Any) -> bool:
+        return self.form is None or isinstance(obj, getattr(self.module(), self.form))
 
     def owns(self, cls: type) -> bool:
         xr = self.module()
         return issubclass(cls, (xr.DataArray, xr.Dataset, xr.Variable))
 
     def like(self, obj: Any) -> Framework:
-        return XArray(obj)
+        return XArray(self.form, obj)
 
     # -- source ---------------------------------------------------------------
 
@@ -113,6 +120,8 @@ class XArray(Framework):
         return building.array(self.module(), values)
 
     def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+        if self.form == "Dataset":
+            return {}
         from zerocopy._frameworks.xarray import building
 
         xr, make = self.module(), building.array
@@ -167,6 +176,9 @@ class XArray(Framework):
         (column,), (label,) = table.columns, table.labels
         if self.template is not None:
             return building.like_column(self.template, column)
+        if self.form == "Dataset":
+            named = "column_0" if label == "" else label
+            return self.from_table(replace(table, labels=[named], single=False))
         name = None if isinstance(label, str) and label == "" else label
         return building.array(self.module(), building.values_of(column), name)
 
