@@ -75,6 +75,8 @@ def _leaf(column: Column) -> TensorLeaf | None:
     field = column.field
     if field is not None and (field.kind not in _KINDS or field.extension not in ("", "arrow.bool8")):
         return None  # lists of one length stay one column, which other tables have too
+    if field is not None and field.kind == "date" and getattr(column, "source", None) is None:
+        return None  # pandas aliases Arrow's days, which NumPy has only in 64 bits
     try:
         tree = _NUMBERS.decode(column)
     except ZeroCopyError:

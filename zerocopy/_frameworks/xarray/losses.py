@@ -84,6 +84,7 @@ def of_table(table: Table) -> tuple[str, ...]:
             f"the dimensions and coordinates of {listed(labelled)} are lost: xarray.Dataset(x) keeps them"
         )
     for label, column in zip(table.labels, table.columns, strict=True):
-        if column.field is not None and column.field.kind == "date" and not column.null_count:
+        days = column.field is not None and column.field.kind == "date"
+        if days and getattr(column, "source", None) is not None:
             lost.append(f"column {label!r}: {column.field} becomes datetime64, which has times of day too")
     return tuple(lost)
