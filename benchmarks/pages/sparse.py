@@ -14,9 +14,9 @@ TITLE = "Benchmarks of sparse arrays"
 ABOUT = "A CSR array of 10 million float32 elements with int32 indices, from one framework to another."
 
 _UNITS = """\
-*by hand* calls the target's constructor with the three arrays, each passed on without a copy. *convert* checks
-more: torch needs sorted indices, and its constructor does not check them. SciPy keeps the answer of the check,
-so that these conversions do not read the indices again. The blocks of a row take turns.
+*by hand* calls the target's constructor with the three arrays, each passed on without a copy. *convert*
+checks more: torch needs sorted indices, and its constructor does not check them. SciPy keeps the answer
+of the check, so that these conversions do not read the indices again. The blocks of a row take turns.
 """
 
 
