@@ -1,4 +1,4 @@
-"""The tables of sparse arrays in docs/conversions.md; ``conversions.py`` in this folder imports this module."""
+"""The tables of sparse arrays in docs/conversions.md, for ``conversions.py`` in this folder."""
 
 from __future__ import annotations
 
