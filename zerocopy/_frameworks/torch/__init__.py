@@ -52,6 +52,7 @@ class Torch(Framework):
     frames_hook = "zerocopy._frameworks.torch.frames:TorchFrames"
     audit_hook = "zerocopy._frameworks.torch.audit:TorchAudit"
     gradients_hook = "zerocopy._frameworks.torch.gradients:TorchGradients"
+    pytree_hook = "zerocopy._frameworks.torch.pytrees:flatten"
     compound_hook = "zerocopy._frameworks.torch.sparse:TorchSparse"
     loading_hook = "zerocopy._frameworks.torch.loading:TorchLoading"
     root_modules = ("torch",)
