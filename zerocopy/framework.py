@@ -66,10 +66,9 @@ class Framework:
     types : tuple of str
         Attributes of its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
     kind : str
-        ``"tensor"``, ``"table"``, ``"both"``, or ``"column"`` for single columns of any type.
+        ``"tensor"``, ``"table"``, ``"both"``, ``"column"`` for any columns, ``"compound"`` for sparse arrays.
     root_modules : tuple of str
-        Top-level modules that define the framework's types. They identify an object's
-        framework without an import.
+        Top-level modules that define its types, and identify its objects without an import.
     distribution : str
         The argument of ``pip install``.
     install_hint : str
@@ -93,11 +92,11 @@ class Framework:
         DLPack. It then serves as exporter for producers without one (law 7).
     can_cast : bool
         Whether it implements `cast`.
-    pool_hook : str
-        Its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty for none.
-    frames_hook, loading_hook, audit_hook, gradients_hook : str
-        Its `zerocopy.frames.hook.FramesHook`, `zerocopy.loading.hook.LoadingHook`,
-        `zerocopy.audit.hook.AuditHook`, `zerocopy.functions.gradients.GradientsHook`, in the same form.
+    pool_hook, frames_hook, loading_hook, audit_hook, gradients_hook, compound_hook : str
+        Its hooks as ``"module:Class"``; the base classes are in `zerocopy.pool.hook`, in modules `hook` of
+        frames, loading, audit and compound, and in `zerocopy.functions.gradients`.
+    pytree_hook : str
+        A function as ``"module:name"``, for `zerocopy.protocols.pytree_node`.
     has_dimensions : bool
         Whether columns of one of its tables can have different rows.
     actions : mapping of str to Fix
@@ -134,6 +133,8 @@ class Framework:
     loading_hook: str = ""
     audit_hook: str = ""
     gradients_hook: str = ""
+    compound_hook: str = ""
+    pytree_hook: str = ""
     actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
 

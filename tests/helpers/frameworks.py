@@ -33,12 +33,14 @@ def host_frameworks() -> list[str]:
     return [
         name
         for name, info in registry.frameworks().items()
-        if info.installed and info.kind != "table" and "cpu" in registry.by_name(name).device_kinds
+        if info.installed
+        and info.kind not in ("table", "compound")
+        and "cpu" in registry.by_name(name).device_kinds
     ]
 
 
-#: Frameworks that are tested with each other. Any other framework is tested with NumPy, with torch and with
-#: itself: the code between two frameworks is the same for all, and all pairs grow with the square of their number.
+#: Frameworks that are tested with each other. Any other is tested with NumPy, torch and itself: the code
+#: between two frameworks is the same for all, and the number of all pairs grows with the square of theirs.
 HUBS = {"jax", "numpy", "pyarrow", "tensorflow", "torch"}
 
 HOST = host_frameworks()

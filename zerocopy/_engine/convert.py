@@ -12,6 +12,7 @@ from zerocopy._engine.fixes import compose
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, attributes_of, check_options
 from zerocopy._engine.planner import Call, make_plan
 from zerocopy._engine.routes import OPTION_TABLES, TABLE, by_new_route, keep, option_key
+from zerocopy._engine.target import may_be_compound
 from zerocopy._native import core
 from zerocopy.describe import opened
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
@@ -28,7 +29,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     obj : object
         An array, tensor, table or column of any framework; an object that supports DLPack,
         the CUDA Array Interface, NumPy's array interface, the Arrow C data interface or the
-        buffer protocol; or a dict, list, tuple, dataclass, mapping or mutable sequence of
+        buffer protocol; or a dict, list, tuple, dataclass, mapping, mutable sequence or pytree of
         these, which is converted leaf by leaf into the same container. For a table framework,
         a dict or mapping of columns is a table.
     to : str, module or type
@@ -57,7 +58,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     leaves : str, optional
         ``"keep"``: leaves of a container that are not arrays or tables, such as text, None and
         Python numbers, are kept unchanged. A mapping is then a container for table frameworks
-        too. None: such leaves are refused.
+        too. ``"error"`` and None: such leaves are refused.
     validate : {"full"}, optional
         ``"full"``: check the content of Arrow columns first, with pyarrow: offsets, views, codes of
         dictionaries, run ends, UTF-8. Use it for data from untrusted sources. It reads all of it.
@@ -185,6 +186,12 @@ def _convert_slowly(obj: Any, to: Any, passed: Mapping[str, Any], observed: reco
             return result
         if not options and (result := by_new_route(obj, to)) is not NotImplemented:
             return result
+        if may_be_compound(call.obj, call.target):
+            from zerocopy._engine import compounds
+
+            result = compounds.convert(call, convert_slowly)
+            if result is not NotImplemented:
+                return result
         plan = make_plan(call)
         if observed is not None:
             observed.call, observed.plan = call, plan

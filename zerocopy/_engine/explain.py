@@ -11,7 +11,7 @@ from zerocopy._engine.containers import leaf_calls
 from zerocopy._engine.fixes import compose, keep_leaves, prepend, relocate, resolve
 from zerocopy._engine.options import SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.planner import Call, make_plan
-from zerocopy._engine.target import text
+from zerocopy._engine.target import may_be_compound, text
 from zerocopy.describe import opened
 from zerocopy.errors import ZeroCopyError
 from zerocopy.plan import Plan
@@ -81,6 +81,12 @@ def _name(to: Any) -> str:
 
 
 def _explain(call: Call) -> Plan:
+    if may_be_compound(call.obj, call.target):
+        from zerocopy._engine import compounds
+
+        whole = compounds.explain_compound(call, explain)
+        if whole is not None:
+            return whole
     plan = make_plan(call)
     owner = registry.by_type(type(call.obj))
     with call.translated_errors():

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from zerocopy import registry
 from zerocopy._engine.container_types import is_container, is_plain_object, items_of
 from zerocopy.describe import describe, describe_array, translated_errors
 from zerocopy.device import HOST, same_memory_space
@@ -134,9 +135,22 @@ def _items(obj: Any) -> list[Any] | None:
     """Return the parts of a container or of an `Encoded` column; None for other objects."""
     if is_container(obj):
         return [value for _, value in items_of(obj)]
+    framework = registry.by_type(type(obj))
+    if framework is not None:
+        return _parts(obj) if framework.compound_hook else None
     from zerocopy.tables.result import Encoded, result_leaves
 
     return [leaf for _, leaf in result_leaves(obj)] if isinstance(obj, Encoded) else None
+
+
+def _parts(obj: Any) -> list[Any] | None:
+    """Return the parts of an array of several buffers; None if it is not one, or cannot be read."""
+    from zerocopy._engine.compounds import parts_of
+
+    try:
+        return parts_of(obj)
+    except ZeroCopyError:
+        return None  # describe() has the reason
 
 
 def _column_blocks(column: Any) -> Iterator[StridedView]:

@@ -51,6 +51,12 @@ def resolve(to: Any, obj: Any = None) -> Framework:
     return registry.by_name(text(to).strip("'"))  # raises, with the nearest names
 
 
+def may_be_compound(obj: Any, target: Framework) -> bool:
+    """Whether the frameworks of an object and of a target both have arrays of several buffers."""
+    source = registry.by_type(type(obj)) if target.compound_hook else None
+    return source is not None and bool(source.compound_hook)
+
+
 def text(to: Any) -> str:
     """Return ``to`` as it is written in a call.
 

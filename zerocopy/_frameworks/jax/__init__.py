@@ -46,17 +46,24 @@ class Jax(Framework):
     frames_hook = "zerocopy._frameworks.jax.frames:JAXFrames"
     audit_hook = "zerocopy._frameworks.jax.audit:JAXAudit"
     gradients_hook = "zerocopy._frameworks.jax.gradients:JAXGradients"
+    pytree_hook = "zerocopy._frameworks.jax.pytrees:flatten"
+    compound_hook = "zerocopy._frameworks.jax.sparse:JaxSparse"
     root_modules = ("jax", "jaxlib")
     distribution = "jax"
     device_kinds = ("cpu", "cuda")
     mutable = False
     can_copy_to_device = True
     can_cast = True
-    actions: Mapping[str, Fix] = {"cast": Fix("{x}.astype('{type}')")}
+    actions: Mapping[str, Fix] = {
+        "cast": Fix("{x}.astype('{type}')"),
+        "canonical": Fix("{x}.sum_duplicates()"),
+        "to-csr": Fix("jax.experimental.sparse.BCSR.from_bcoo({x})"),
+        "to-coo": Fix("{x}.to_bcoo()"),
+    }
 
     def owns(self, cls: type) -> bool:
         jax = self.module()
-        return issubclass(cls, (jax.Array, jax.core.Tracer))
+        return issubclass(cls, (jax.Array, jax.core.Tracer)) or is_sparse_type(cls)
 
     # -- source ---------------------------------------------------------------
 
@@ -278,8 +285,19 @@ class Jax(Framework):
         return [str(self.parse_device(d)) for d in jax.local_devices() if d.platform in ("cpu", "gpu")]
 
 
+_DENSE = Fix("{x}.todense()", "makes it dense")
+_PARTS = Fix("[{x}.data, {x}.indices]", "converts its parts")
+
+
+def is_sparse_type(cls: type) -> bool:
+    """Whether a type is one of JAX's sparse arrays; compared by name, to import nothing."""
+    return cls.__module__.startswith("jax.experimental.sparse") and hasattr(cls, "todense")
+
+
 def _refusal(jax: Any, obj: Any) -> Reason | None:
     """Return why an array has no values to export; None if it has."""
+    if is_sparse_type(type(obj)):
+        return Reason("it is sparse", code="sparse", fixes=[_DENSE, _PARTS])
     if isinstance(obj, jax.core.Tracer):
         return Reason(
             "it is traced and has no values yet",

@@ -44,6 +44,7 @@ class TensorFlow(Framework):
     frames_hook = "zerocopy._frameworks.tensorflow.frames:TensorFlowFrames"
     audit_hook = "zerocopy._frameworks.tensorflow.audit:TensorFlowAudit"
     gradients_hook = "zerocopy._frameworks.tensorflow.gradients:TensorFlowGradients"
+    compound_hook = "zerocopy._frameworks.tensorflow.sparse:TensorFlowSparse"
     root_modules = ("tensorflow",)
     distribution = "tensorflow"
     device_kinds = ("cpu", "cuda")

@@ -52,6 +52,8 @@ class Torch(Framework):
     frames_hook = "zerocopy._frameworks.torch.frames:TorchFrames"
     audit_hook = "zerocopy._frameworks.torch.audit:TorchAudit"
     gradients_hook = "zerocopy._frameworks.torch.gradients:TorchGradients"
+    pytree_hook = "zerocopy._frameworks.torch.pytrees:flatten"
+    compound_hook = "zerocopy._frameworks.torch.sparse:TorchSparse"
     loading_hook = "zerocopy._frameworks.torch.loading:TorchLoading"
     root_modules = ("torch",)
     distribution = "torch"
@@ -66,6 +68,9 @@ class Torch(Framework):
         "pairs": Fix("torch.view_as_real({x}.resolve_conj())"),
         "bytes": Fix("{x}.view(torch.uint8)"),
         "flatten": Fix("{x}.reshape(-1)"),
+        "canonical": Fix("{x}.coalesce()"),
+        "to-csr": Fix("{x}.to_sparse_csr()"),
+        "to-coo": Fix("{x}.to_sparse_coo()"),
     }
 
     def owns(self, cls: type) -> bool:

@@ -70,7 +70,10 @@ def measure(
     """
     known = zerocopy.frameworks()
     # Tensor frameworks first: a grid that is too wide is split between them and the tables.
-    ordered = sorted(known, key=lambda name: ("tensor", "both", "table").index(known[name].kind))
+    kinds = ("tensor", "both", "table")
+    ordered = sorted(
+        (n for n in known if known[n].kind in kinds), key=lambda name: kinds.index(known[name].kind)
+    )
     matrix = ArrayMatrix({}, [], {}, {})
     for i, name in enumerate(ordered if names is None else dict.fromkeys(names)):
         framework = registry.by_name(name)

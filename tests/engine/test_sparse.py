@@ -1,0 +1,367 @@
+"""Sparse arrays between every pair of frameworks that have them: parts, flags, refusals."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zerocopy as zc
+from zerocopy import registry
+from zerocopy.compound.hook import hook_of
+from zerocopy.compound.sparse import COMPRESSED, SparseLayout
+
+sp = pytest.importorskip("scipy.sparse")
+
+#: Frameworks with sparse arrays that are installed here.
+SPARSE = [
+    f.name
+    for f in registry.known()
+    if f.installed()
+    and f.compound_hook
+    and f.device_kinds[0] == "cpu"
+    and hook_of(f).accepts(SparseLayout("coo", (1, 1)))
+]
+FORMATS = ("csr", "csc", "bsr", "coo")
+DTYPES = ("float32", "float64", "int32", "int64", "bool", "complex64")
+
+
+def sample(form: str, dtype: str = "float32", index: str = "int64") -> Any:
+    """Return a canonical SciPy array of shape (6, 8) with 9 elements, whose index arrays have one type."""
+    rng = np.random.default_rng(5)
+    dense = np.zeros((6, 8), dtype)
+    places = rng.permutation(48)[:9]
+    dense.flat[places] = np.arange(1, 10).astype(dtype)
+    array = sp.csr_array(dense).asformat(form)
+    array.sum_duplicates()
+    if form == "coo":
+        array.coords = tuple(indices.astype(index) for indices in array.coords)
+    else:
+        array.indices, array.indptr = array.indices.astype(index), array.indptr.astype(index)
+    return array
+
+
+def source_of(name: str, form: str, dtype: str = "float32", index: str = "int64") -> Any:
+    """Return the sample as an array of a framework."""
+    try:
+        return zc.convert(sample(form, dtype, index), to=name)
+    except zc.ZeroCopyError as error:
+        pytest.skip(f"{name} cannot hold it: {error.why}")
+
+
+def dense(array: Any) -> np.ndarray:
+    """Return the elements of a sparse array of any framework, by the framework's own function."""
+    for method in ("toarray", "to_dense", "todense"):
+        if hasattr(array, method):
+            return np.asarray(getattr(array, method)())
+    import tensorflow as tf
+
+    return tf.sparse.to_dense(tf.sparse.reorder(array)).numpy()
+
+
+PAIRS = [(source, target) for source in SPARSE for target in SPARSE]
+
+
+@pytest.mark.parametrize("copy", [None, True, False])
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_every_pair_keeps_the_elements(source: str, target: str, form: str, copy: bool | None) -> None:
+    x = source_of(source, form)
+    expected = dense(sample(form))
+    plan = zc.explain(x, target, copy=copy)
+    if not plan.possible:
+        with pytest.raises(type(plan.error)) as caught:
+            zc.convert(x, to=target, copy=copy)
+        assert str(caught.value) == str(plan.error)
+        assert caught.value.remedy
+        assert copy is False or "no" in caught.value.why
+        return
+    for _ in range(2):  # the slow path, then the route that it keeps
+        result = zc.convert(x, to=target, copy=copy)
+        assert registry.by_type(type(result)).name == target
+        np.testing.assert_array_equal(dense(result), expected)
+        assert zc.shares_memory(x, result) == plan.shares_memory
+        if copy is True:
+            assert not zc.shares_memory(x, result)
+        if copy is False:
+            assert plan.zero_copy
+    assert (plan.copied_bytes == 0) == plan.zero_copy
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("index", ["int32", "int64"])
+@pytest.mark.parametrize("form", COMPRESSED)
+def test_scipy_and_torch_share_all_three_arrays(form: str, index: str, dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    x = sample(form, dtype, index)
+    plan = zc.explain(x, "torch")
+    assert plan.zero_copy
+    assert plan.aliased_bytes == x.data.nbytes + x.indices.nbytes + x.indptr.nbytes
+    t = zc.convert(x, to="torch", copy=False)
+    pointers, indices = (t.ccol_indices, t.row_indices) if form == "csc" else (t.crow_indices, t.col_indices)
+    assert t.layout is getattr(torch, f"sparse_{form}")
+    assert t.values().data_ptr() == x.data.ctypes.data
+    assert indices().data_ptr() == x.indices.ctypes.data
+    assert pointers().data_ptr() == x.indptr.ctypes.data
+    back = zc.convert(t, to="scipy", copy=False)
+    assert type(back) is getattr(sp, f"{form}_array")
+    assert back.data.ctypes.data == x.data.ctypes.data
+    x.data[0] = 0
+    np.testing.assert_array_equal(back.toarray(), x.toarray())
+    np.testing.assert_array_equal(dense(t), x.toarray())
+
+
+def test_coordinates_of_torch_are_rows_of_one_array_in_scipy_and_alias_back() -> None:
+    torch = pytest.importorskip("torch")
+    t = torch.eye(4).to_sparse_coo()
+    x = zc.convert(t, to="scipy", copy=False)
+    assert [indices.ctypes.data for indices in x.coords] == [row.data_ptr() for row in t.indices()]
+    assert x.has_canonical_format
+    again = zc.convert(x, to="torch", copy=False)
+    assert again.is_coalesced()
+    assert again.indices().data_ptr() == t.indices().data_ptr()
+
+
+def test_separate_coordinates_are_joined_with_a_reason() -> None:
+    pytest.importorskip("torch")
+    x = sample("coo")
+    plan = zc.explain(x, "torch")
+    assert [reason.code for reason in plan.reasons] == ["separate-coordinates"]
+    assert plan.copied_bytes == sum(indices.nbytes for indices in x.coords)
+    with pytest.raises(zc.CopyRequiredError, match="coordinates"):
+        zc.convert(x, to="torch", copy=False)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_index_types_that_differ_are_cast_with_a_reason(form: str) -> None:
+    pytest.importorskip("torch")
+    x = sample(form, index="int32")
+    if form != "coo":
+        x.indptr = x.indptr.astype("int64")
+    plan = zc.explain(x, "torch")
+    expected = {"separate-coordinates"} if form == "coo" else {"index-dtype"}
+    assert {reason.code for reason in plan.reasons} == expected
+    result = zc.convert(x, to="torch")
+    np.testing.assert_array_equal(dense(result), x.toarray())
+
+
+def test_jax_without_64_bits_casts_indices_that_fit_and_refuses_others(run_python) -> None:
+    pytest.importorskip("jax")
+    process = run_python(
+        """
+import numpy as np, scipy.sparse as sp, zerocopy as zc
+x = sp.csr_array(np.eye(4, dtype="f4"))
+x.indices, x.indptr = x.indices.astype("i8"), x.indptr.astype("i8")
+y = zc.convert(x, to="jax")
+assert str(y.indices.dtype) == "int32", y.indices.dtype
+assert {r.code for r in zc.explain(x, "jax").reasons} >= {"index-dtype"}
+wide = sp.csr_array((1, 2**40), dtype="f4")
+wide.data, wide.indices, wide.indptr = np.ones(1, "f4"), np.array([2**39]), np.array([0, 1])
+try:
+    zc.convert(wide, to="jax")
+except zc.LossyConversionError as error:
+    assert "549755813888" in str(error), error
+else:
+    raise SystemExit("not refused")
+"""
+    )
+    assert process.returncode == 0, process.stderr
+
+
+@pytest.mark.parametrize("form", ["coo", "csr"])
+def test_flags_of_jax_are_kept(form: str) -> None:
+    pytest.importorskip("jax")
+    x = sample(form, index="int32")
+    x.sum_duplicates()
+    y = zc.convert(x, to="jax")
+    assert y.indices_sorted
+    assert y.unique_indices
+    assert zc.convert(y, to="scipy").has_canonical_format
+    unsorted = sp.csr_array((np.ones(2, "f4"), np.array([1, 0], "i4"), np.array([0, 2], "i4")), shape=(1, 2))
+    y = zc.convert(unsorted, to="jax")
+    assert not y.indices_sorted
+    assert not zc.convert(y, to="scipy").has_sorted_indices
+
+
+def test_padding_of_jax_is_refused() -> None:
+    pytest.importorskip("jax")
+    from jax.experimental import sparse
+
+    padded = sparse.BCOO.fromdense(np.eye(3, dtype="f4"), nse=5)
+    assert int(padded.indices.max()) == 3  # the hazard: out of bounds for all other frameworks
+    with pytest.raises(zc.UnsupportedConversionError, match="padding") as caught:
+        zc.convert(padded, to="scipy")
+    fixed = eval(caught.value.calls[0], {"zc": zc, "x": padded})
+    np.testing.assert_array_equal(fixed.toarray(), np.eye(3))
+
+
+@pytest.mark.parametrize("target", ["torch", "sparse"])
+@pytest.mark.parametrize("indices", [[1, 0], [1, 1]])
+def test_targets_that_need_order_refuse_unsorted_and_duplicate_indices(
+    target: str, indices: list[int]
+) -> None:
+    pytest.importorskip(target)
+    parts = (np.ones(2, "f4"), np.array(indices, "i8"), np.array([0, 2], "i8"))
+    x = sp.csr_array(parts, shape=(1, 2))
+    before = x.indices.copy()
+    with pytest.raises(zc.UnsupportedConversionError, match="sorted and unique") as caught:
+        zc.convert(x, to=target)
+    assert caught.value.code == "not-canonical"
+    fixed = eval(caught.value.calls[0], {"zc": zc, "x": x})
+    np.testing.assert_array_equal(dense(fixed), x.toarray())
+    np.testing.assert_array_equal(x.indices, before)
+
+
+def test_torch_computes_other_values_with_duplicates() -> None:
+    """The hazard behind the refusal: 1 and 2 in one place are 3 when dense, and 9 when squared."""
+    torch = pytest.importorskip("torch")
+    zc.convert(sample("csr"), to="torch")  # torch has given its warning
+    parts = torch.tensor([0, 2]), torch.tensor([1, 1]), torch.tensor([1.0, 2.0])
+    t = torch.sparse_csr_tensor(*parts, size=(1, 2), check_invariants=False)
+    assert t.to_dense().tolist() == [[0, 3]]
+    assert (t * t).to_dense().tolist() != [[0, 9]]
+
+
+def test_explain_reports_order_and_duplicates() -> None:
+    pytest.importorskip("tensorflow")
+    coords = (np.array([1, 0, 0]), np.array([0, 1, 1]))
+    x = sp.coo_array((np.ones(3, "f4"), coords), shape=(2, 2))
+    warnings = zc.explain(x, "tensorflow").warnings
+    assert any("not sorted" in line for line in warnings)
+    assert any("duplicate" in line for line in warnings)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("bad", [-1, 99])
+def test_indices_out_of_range_are_refused_by_full_validation(form: str, bad: int) -> None:
+    pytest.importorskip("torch")
+    x = sample(form)
+    (x.coords[1] if form == "coo" else x.indices)[2] = bad
+    with pytest.raises(zc.UnsupportedConversionError, match=f"index {bad} at") as caught:
+        zc.convert(x, to="torch", validate="full")
+    assert caught.value.code == "out-of-bounds"
+
+
+@pytest.mark.parametrize("fault", ["short data", "short indptr", "last", "first", "falls"])
+def test_parts_that_do_not_fit_are_refused(fault: str) -> None:
+    pytest.importorskip("torch")
+    x = sample("csr")
+    zc.convert(x, to="torch")  # the route is kept, and checks too
+    if fault == "short data":
+        x.data = x.data[:-1]
+    elif fault == "short indptr":
+        x.indptr = x.indptr[:-1]
+    elif fault == "last":
+        x.indptr[-1] = 100
+    elif fault == "first":
+        x.indptr[0] = 1
+    else:
+        x.indptr[2] = 100
+    options = {"validate": "full"} if fault == "falls" else {}
+    with pytest.raises(zc.UnsupportedConversionError) as caught:
+        zc.convert(x, to="torch", **options)
+    assert caught.value.code == "invalid-sparse"
+    assert not zc.explain(x, "torch", **options).possible
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_dense_targets_refuse_with_a_call_that_works(name: str) -> None:
+    x = source_of(name, "coo")
+    with pytest.raises(zc.UnsupportedConversionError, match="sparse") as caught:
+        zc.convert(x, to="numpy")
+    names = {"zc": zc, "x": x, "numpy": np}
+    if name == "tensorflow":
+        import tensorflow
+
+        names["tensorflow"] = tensorflow
+    np.testing.assert_array_equal(eval(caught.value.calls[0], names), sample("coo").toarray())
+
+
+@pytest.mark.parametrize("name", ["scipy", "sparse"])
+def test_dense_arrays_are_refused_with_a_call_that_works(name: str) -> None:
+    module = pytest.importorskip(name)
+    x = np.eye(3, dtype="f4")
+    with pytest.raises(zc.UnsupportedConversionError, match="dense") as caught:
+        zc.convert(x, to=name)
+    made = eval(caught.value.calls[0], {"scipy": __import__("scipy.sparse"), name: module, "x": x})
+    np.testing.assert_array_equal(dense(made), x)
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_results_keep_the_memory_alive(source: str, target: str) -> None:
+    x = source_of(source, "coo")
+    expected = dense(x)
+    try:
+        result = zc.convert(x, to=target)
+    except zc.ZeroCopyError as error:
+        pytest.skip(error.why)
+    del x
+    gc.collect()
+    np.testing.assert_array_equal(dense(result), expected)
+
+
+def test_a_result_is_freed_with_its_source() -> None:
+    pytest.importorskip("torch")
+    x = sample("csr")
+    watched = weakref.ref(x)
+    result = zc.convert(x, to="torch")
+    del x
+    gc.collect()
+    assert watched() is None or result is not None
+    del result
+    gc.collect()
+    assert watched() is None
+
+
+def test_dtype_casts_the_values_alone() -> None:
+    pytest.importorskip("torch")
+    x = sample("csr", "float64")
+    t = zc.convert(x, to="torch", dtype="float32")
+    assert str(t.dtype) == "torch.float32"
+    assert t.col_indices().data_ptr() == x.indices.ctypes.data
+
+
+def test_requires_grad_is_refused_with_a_call_that_works() -> None:
+    torch = pytest.importorskip("torch")
+    t = torch.eye(3).to_sparse_csr().requires_grad_()
+    with pytest.raises(zc.UnsupportedConversionError, match="requires grad") as caught:
+        zc.convert(t, to="scipy")
+    fixed = eval(caught.value.calls[0], {"zc": zc, "x": t})
+    np.testing.assert_array_equal(fixed.toarray(), np.eye(3))
+
+
+def test_fill_values_other_than_zero_are_refused() -> None:
+    sparse = pytest.importorskip("sparse")
+    x = sparse.COO.from_numpy(np.array([[1.0, 2.0], [1.0, 1.0]]), fill_value=1.0)
+    with pytest.raises(zc.UnsupportedConversionError, match=r"missing elements are 1\.0"):
+        zc.convert(x, to="scipy")
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (2, 2)])
+@pytest.mark.parametrize("form", FORMATS)
+def test_arrays_without_elements(form: str, shape: tuple[int, int]) -> None:
+    pytest.importorskip("torch")
+    x = sp.csr_array(shape, dtype="f4").asformat(form)
+    try:
+        t = zc.convert(x, to="torch")
+    except zc.UnsupportedConversionError:
+        assert form == "bsr"  # SciPy's block size can be larger than the array
+        return
+    assert tuple(t.shape) == shape
+    back = zc.convert(t, to="scipy")
+    assert back.shape == shape
+    assert back.nnz == 0
+
+
+def test_scipy_matrices_and_arrays_of_other_dimensions() -> None:
+    pytest.importorskip("torch")
+    matrix = sp.csr_matrix(np.eye(3))
+    assert type(zc.convert(matrix, to="torch")).__name__ == "Tensor"
+    line = sp.coo_array(np.array([0.0, 1.0, 0.0, 2.0]))
+    t = zc.convert(line, to="torch")
+    np.testing.assert_array_equal(dense(t), [0, 1, 0, 2])
+    with pytest.raises(zc.UnsupportedConversionError, match="only SciPy has LIL"):
+        zc.convert(sp.lil_array((2, 2)), to="torch")

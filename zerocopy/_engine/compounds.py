@@ -1,0 +1,202 @@
+"""Compound arrays, such as sparse and ragged ones: each part is converted, and the target joins the results.
+
+Only the slow path and the routes that it keeps run this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from zerocopy import registry
+from zerocopy._engine import recording
+from zerocopy._engine.planner import Call
+from zerocopy._engine.routes import routes_of
+from zerocopy.compound.hook import CompoundHook, Layout, Part, hook_of
+from zerocopy.describe import translated_errors
+from zerocopy.errors import CopyRequiredError, Fix, ZeroCopyError
+from zerocopy.framework import Framework
+from zerocopy.plan import Plan
+from zerocopy.source import type_name
+
+Convert = Callable[[Any, Any, dict[str, Any]], Any]
+
+#: Options for the parts; `validate` is for the whole, and the options for tables do not apply.
+_PART_OPTIONS = frozenset(("device", "copy", "stream", "writable"))
+_COPY = Fix(options={"copy": None}, effect="copies")
+
+
+class _Pair:
+    """A compound array and the target that holds it: their hooks, the layout and the parts."""
+
+    __slots__ = ("layout", "name", "parts", "reader", "taker", "target", "unchanged")
+
+    def __init__(self, call: Call, source: Framework, reader: CompoundHook, taker: CompoundHook) -> None:
+        self.reader, self.taker = reader, taker
+        self.target = taker.part_target or call.target.name
+        self.name = type_name(call.obj)
+        self.unchanged = source is call.target
+        self.layout: Layout
+        self.parts: Sequence[Any]
+
+
+def pair_of(call: Call) -> _Pair | None:
+    """Return the call's compound array and its target; None if the planner handles the call.
+
+    Raises
+    ------
+    ZeroCopyError
+        The parts do not fit together, or an option does not apply to them.
+    """
+    source = registry.by_type(type(call.obj))
+    reader = None if source is None else hook_of(source)
+    if reader is None or source is None or (taker := hook_of(call.target)) is None:
+        return None
+    options = call.options
+    if call.table_options or (
+        source is call.target
+        and options.keys() <= {"copy", "stream", "leaves"}
+        and options.get("copy") is not True
+    ):
+        return None  # returned unchanged
+    with translated_errors(call.__str__):
+        described = reader.read(call.obj)
+        if described is None or not taker.accepts(described[0]):
+            return None
+        pair = _Pair(call, source, reader, taker)
+        pair.layout, pair.parts = described
+        pair.layout.check(pair.parts)
+        if "validate" in options:
+            pair.layout.check_content(pair.parts)
+    return pair
+
+
+def convert(call: Call, convert_part: Convert) -> Any:
+    """Convert a compound array part by part; NotImplemented if the planner handles the call."""
+    pair = pair_of(call)
+    if pair is None:
+        return NotImplemented
+    call.target.module()
+    with translated_errors(call.__str__):
+        layout, parts = pair.taker.fit(pair.layout, pair.parts)
+        arrays = []
+        for name, part in zip(layout.names, parts, strict=True):
+            options = _options_of(call, name, part)
+            obj = part.obj if part.make is None else part.make()
+            try:
+                arrays.append(convert_part(obj, pair.target, options))
+            except ZeroCopyError as error:
+                raise _located(error, name, call) from error
+        result = pair.taker.build(layout, arrays)
+    if not call.options and call.cast is None:
+        _keep(call, pair)
+    return result
+
+
+def _options_of(call: Call, name: str, part: Part) -> dict[str, Any]:
+    """Return the options for one part: ``dtype=`` is for the values alone."""
+    options = {key: value for key, value in call.options.items() if key in _PART_OPTIONS}
+    if name in ("data", "values") and "dtype" in call.options:
+        options["dtype"] = call.options["dtype"]
+    elif part.cast:
+        options["dtype"] = part.cast
+    if part.reason is not None and options.get("copy") is False:
+        why = f"copy=False, but a copy is needed: {part.reason.why}"
+        raise _located(CopyRequiredError("", why, code=part.reason.code), name, call)
+    if part.make is not None and options.get("copy") is True:
+        del options["copy"]  # make() copies
+    return options
+
+
+def _located(error: ZeroCopyError, name: str, call: Call) -> ZeroCopyError:
+    """Name the part in its error; calls of the error are for the part, and do not apply to the whole."""
+    why = f"its part {name}: {error.why}"
+    new: ZeroCopyError
+    if isinstance(error, CopyRequiredError):
+        new = CopyRequiredError(str(call), why, code=error.code, fixes=[_COPY])
+    else:
+        new = type(error)(str(call), why, error.remedy if not error.calls else "", code=error.code)
+        new.fixes = () if error.calls else error.fixes
+    return new
+
+
+def explain_compound(call: Call, explain: Callable[..., Plan]) -> Plan | None:
+    """Return the plan of a compound array: the sum of its parts' plans; None as in `pair_of`."""
+    pair = pair_of(call)
+    if pair is None:
+        return None
+    call.target.module()
+    with translated_errors(call.__str__):
+        layout, parts = pair.taker.fit(pair.layout, pair.parts)
+        leaves = {}
+        for name, part in zip(layout.names, parts, strict=True):
+            leaves[f".{name}"] = _explain_part(call, explain, pair, name, part)
+        warnings = pair.layout.warnings(pair.parts)
+    copied = sum(leaf.copied_bytes for leaf in leaves.values())
+    reasons = [reason for leaf in leaves.values() for reason in leaf.reasons]
+    return Plan(
+        layout.summarize(pair.name, pair.parts),
+        call.target.name,
+        zero_copy=copied == 0 and any(leaf.zero_copy for leaf in leaves.values()),
+        copied_bytes=copied,
+        aliased_bytes=sum(leaf.aliased_bytes for leaf in leaves.values()),
+        steps=(f"convert its {len(leaves)} parts", f"{call.target.name} joins them"),
+        reasons=tuple(dict.fromkeys(reasons)),
+        warnings=(*warnings, *dict.fromkeys(line for leaf in leaves.values() for line in leaf.warnings)),
+        leaves=leaves,
+    )
+
+
+def _explain_part(call: Call, explain: Callable[..., Plan], pair: _Pair, name: str, part: Part) -> Plan:
+    options = _options_of(call, name, part)
+    if part.make is not None:
+        assert part.reason is not None
+        return Plan(
+            type_name(part.obj),
+            pair.target,
+            copied_bytes=part.nbytes,
+            reasons=(part.reason,),
+            steps=("compute the part",),
+        )
+    plan = explain(part.obj, pair.target, **options)
+    if plan.error is not None:
+        raise _located(plan.error, name, call) from plan.error
+    if part.reason is not None and plan.copied_bytes:
+        plan.reasons = (part.reason,)
+    return plan
+
+
+def _keep(call: Call, pair: _Pair) -> None:
+    """Keep a route for the type: it reads the parts, converts them by their routes and joins them."""
+    read, build = pair.reader.read, pair.taker.build
+    try:
+        kept, routes = routes_of(call.to, {}), routes_of(pair.target, {})
+    except TypeError:
+        return
+    if type(call.obj) in kept:
+        return  # the route of dense arrays of this type
+
+    on_host = (
+        pair.taker.part_target == "numpy"
+    )  # elements of NumPy arrays are read in 50 ns, of torch in 2 us
+
+    def route(obj: Any) -> Any:
+        described = read(obj)
+        if described is None:
+            raise ValueError("not a compound array: the slow path handles it")
+        layout, parts = described
+        arrays = [routes[type(part)](part) for part in parts]
+        layout.check(arrays if on_host else parts)
+        return build(layout, arrays)
+
+    kept[type(call.obj)] = (
+        route if recording.counters is None else recording.recorded(route, type(call.obj), call.to, {})
+    )
+
+
+def parts_of(obj: Any) -> list[Any] | None:
+    """Return the arrays of a compound array that is described by its parts alone; None for other objects."""
+    framework = registry.by_type(type(obj))
+    hook = None if framework is None else hook_of(framework)
+    described = None if hook is None else hook.read(obj)
+    return None if described is None else list(described[1])

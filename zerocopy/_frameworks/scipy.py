@@ -1,0 +1,141 @@
+"""SciPy's sparse arrays and matrices: ``scipy.sparse.csr_array`` and the other formats with buffers."""
+
+from __future__ import annotations
+
+import copy as copying
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.compound.coordinates import index_parts
+from zerocopy.compound.hook import CompoundHook, Part
+from zerocopy.compound.sparse import COMPRESSED, SparseLayout
+from zerocopy.errors import Fix, Reason
+from zerocopy.framework import Framework, UnsupportedConversionError
+from zerocopy.source import Source
+from zerocopy.strided_view import StridedView
+
+_DENSE = Fix("{x}.toarray()", "makes it dense")
+
+
+class SciPy(Framework):
+    """Sparse arrays and matrices; conversions return arrays, such as ``csr_array``."""
+
+    name = "scipy"
+    types = ("sparse.csr_array", "sparse.csc_array", "sparse.coo_array", "sparse.bsr_array")
+    kind = "compound"
+    root_modules = ("scipy",)
+    distribution = "scipy"
+    min_version = "1.13"  # the first with coo_array.coords
+    compound_hook = "zerocopy._frameworks.scipy:SciPySparse"
+    actions: Mapping[str, Fix] = {
+        "cast": Fix("{x}.astype('{type}')"),
+        "canonical": Fix("{x}.tocoo().tocsr()"),
+        "to-csr": Fix("{x}.tocsr()"),
+        "to-csc": Fix("{x}.tocsc()"),
+        "to-coo": Fix("{x}.tocoo()"),
+    }
+
+    def owns(self, cls: type) -> bool:
+        return any(base.__name__ in ("sparray", "spmatrix") for base in cls.__mro__)
+
+    def source(self, obj: Any) -> Source:
+        reason = Reason(f"it is sparse ({obj.format})", code="sparse", fixes=[_DENSE])
+        raise obstacles.refuse_source(f"scipy.sparse.{type(obj).__name__}", reason)
+
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
+        raise UnsupportedConversionError(
+            "to='scipy'",
+            "SciPy's arrays are sparse, and it is dense",
+            code="dense",
+            fixes=[Fix("scipy.sparse.csr_array({x})", "finds the elements that are not zero", alone=True)],
+        )
+
+
+class SciPySparse(CompoundHook):
+    """CSR, CSC, BSR and COO. SciPy sorts and sums duplicates when an operation needs it."""
+
+    part_target = "numpy"
+
+    def read(self, obj: Any) -> tuple[SparseLayout, tuple[Any, ...]] | None:
+        form = obj.format
+        if form in COMPRESSED:
+            # SciPy computes the property once, and keeps the answer: 10 ms for 10 million elements.
+            canonical = obj.has_canonical_format
+            is_sorted = canonical or obj.has_sorted_indices
+            layout = SparseLayout(form, obj.shape, is_sorted, canonical if is_sorted else None)
+            return layout, (obj.data, obj.indices, obj.indptr)
+        if form == "coo":
+            canonical = True if obj.has_canonical_format else None
+            return SparseLayout("coo", obj.shape, canonical, canonical, "separate"), (obj.data, *obj.coords)
+        raise obstacles.refuse_source(
+            f"scipy.sparse.{type(obj).__name__}",
+            Reason(
+                f"only SciPy has {form.upper()}", code="sparse", fixes=[Fix("{x}.tocsr()", "makes it CSR")]
+            ),
+        )
+
+    def accepts(self, layout: Any) -> bool:
+        return isinstance(layout, SparseLayout)
+
+    def fit(self, layout: SparseLayout, parts: Sequence[Any]) -> tuple[SparseLayout, list[Part]]:
+        return layout, index_parts("SciPy", layout, parts, ("int32", "int64"))
+
+    def build(self, layout: SparseLayout, parts: Sequence[Any]) -> Any:
+        form = layout.format
+        result = _template(form, layout.shape)
+        if form == "coo":
+            indices = _split(layout, parts)
+            result.data, result.coords = parts[0], indices
+            result.has_canonical_format = layout.is_canonical
+        else:
+            result.data, result.indices, result.indptr = parts
+            indices = tuple(parts[1:])
+            if layout.is_canonical:
+                result.has_canonical_format = True
+            elif layout.is_sorted is not None:
+                result.has_sorted_indices = layout.is_sorted
+        if len({part.dtype for part in indices}) > 1 or indices[0].dtype.name not in ("int32", "int64"):
+            raise ValueError("SciPy needs one index type: fit() casts")
+        return result
+
+
+def _split(layout: SparseLayout, parts: Sequence[Any]) -> tuple[Any, ...]:
+    """Return one array of coordinates for each dimension; rows and columns of one array alias it."""
+    if layout.coords == "separate":
+        return tuple(parts[1:])
+    return tuple(parts[1] if layout.coords == "by-dimension" else parts[1].T)
+
+
+def _template(form: str, shape: tuple[int, ...]) -> Any:
+    """Return an array without elements, to which the parts are assigned.
+
+    SciPy's constructors can copy them: they cast int64 indices whose values fit in int32, and copy an
+    array that is a part of a much larger one (``_prune_array``).
+    """
+    empty = _empty(form, len(shape))
+    if empty is None:
+        return _class(form)(shape)
+    result = copying.copy(empty)  # 1.4 us; the constructor for a shape takes 13 us
+    result._shape = tuple(shape)
+    return result
+
+
+@lru_cache(maxsize=64)
+def _empty(form: str, ndim: int) -> Any:
+    """Return an empty array to copy; None if this SciPy does not keep its shape in the private `_shape`."""
+    empty = _class(form)((1,) * ndim)
+    changed = copying.copy(empty)
+    changed.__dict__["_shape"] = (2,) * ndim
+    return empty if vars(empty).get("_shape") == (1,) * ndim and changed.shape == (2,) * ndim else None
+
+
+@lru_cache(maxsize=8)
+def _class(form: str) -> Any:
+    import scipy.sparse
+
+    return getattr(scipy.sparse, f"{form}_array")
+
+
+FRAMEWORK = SciPy()

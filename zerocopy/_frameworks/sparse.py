@@ -1,0 +1,94 @@
+"""PyData's ``sparse``: COO and GCXS arrays whose missing elements are 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.compound.coordinates import coordinates, index_parts
+from zerocopy.compound.hook import CompoundHook, Part
+from zerocopy.compound.sparse import SparseLayout, refuse_format, require_canonical
+from zerocopy.errors import Fix, Reason
+from zerocopy.framework import Framework, UnsupportedConversionError
+from zerocopy.source import Source
+from zerocopy.strided_view import StridedView
+
+_DENSE = Fix("{x}.todense()", "makes it dense")
+
+
+class PyDataSparse(Framework):
+    """``sparse.COO`` and ``sparse.GCXS``; DOK is a dictionary and has no buffers."""
+
+    name = "sparse"
+    types = ("COO", "GCXS")
+    kind = "compound"
+    root_modules = ("sparse",)
+    distribution = "sparse"
+    min_version = "0.15"
+    compound_hook = "zerocopy._frameworks.sparse:PyDataLayouts"
+    actions: Mapping[str, Fix] = {
+        "cast": Fix("{x}.astype('{type}')"),
+        "to-csr": Fix("sparse.GCXS({x}, compressed_axes=(0,))"),
+        "to-coo": Fix("{x}.tocoo()"),
+    }
+
+    def owns(self, cls: type) -> bool:
+        return any(base.__name__ == "SparseArray" for base in cls.__mro__)
+
+    def source(self, obj: Any) -> Source:
+        form = type(obj).__name__
+        fixes = [Fix("{x}.to_coo()", "makes it COO", alone=False)] if form == "DOK" else [_DENSE]
+        raise obstacles.refuse_source(f"sparse.{form}", Reason("it is sparse", code="sparse", fixes=fixes))
+
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
+        raise UnsupportedConversionError(
+            "to='sparse'",
+            "the arrays of PyData's sparse are sparse, and it is dense",
+            code="dense",
+            fixes=[Fix("sparse.COO.from_numpy({x})", "finds the elements that are not zero", alone=True)],
+        )
+
+
+class PyDataLayouts(CompoundHook):
+    """Indices are sorted and unique in both formats: its operations rely on it."""
+
+    part_target = "numpy"
+
+    def read(self, obj: Any) -> tuple[SparseLayout, tuple[Any, ...]] | None:
+        form = type(obj).__name__
+        if form not in ("COO", "GCXS"):
+            return None
+        if obj.fill_value != 0 or obj.fill_value != obj.fill_value:
+            why = f"its missing elements are {obj.fill_value}, and those of other frameworks are 0"
+            raise obstacles.refuse_source(f"sparse.{form}", Reason(why, code="fill-value", fixes=[_DENSE]))
+        shape = tuple(obj.shape)
+        if form == "COO":
+            return SparseLayout("coo", shape, True, True, "by-dimension"), (obj.data, obj.coords)
+        if len(shape) != 2:
+            return None
+        compressed = "csr" if obj.compressed_axes == (0,) else "csc"
+        return SparseLayout(compressed, shape, True, True), (obj.data, obj.indices, obj.indptr)
+
+    def accepts(self, layout: Any) -> bool:
+        return isinstance(layout, SparseLayout)
+
+    def fit(self, layout: SparseLayout, parts: Sequence[Any]) -> tuple[SparseLayout, list[Part]]:
+        if layout.format == "bsr":
+            raise refuse_format("sparse", layout, ("csr", "csc", "coo"))
+        layout = require_canonical("sparse", layout, parts)
+        layout, parts = coordinates(layout, parts, "by-dimension")
+        return layout, index_parts("sparse", layout, parts, ("int64", "int32"))
+
+    def build(self, layout: SparseLayout, parts: Sequence[Any]) -> Any:
+        import sparse
+
+        if not layout.is_canonical or layout.coords not in ("", "by-dimension") or layout.format == "bsr":
+            raise ValueError("sparse needs sorted and unique indices: fit() checks them")
+        if layout.format == "coo":
+            return sparse.COO(parts[1], parts[0], shape=layout.shape, has_duplicates=False, sorted=True)
+        axis = 0 if layout.format == "csr" else 1
+        return sparse.GCXS(tuple(parts), shape=layout.shape, compressed_axes=(axis,))
+
+
+FRAMEWORK = PyDataSparse()

@@ -1,0 +1,1 @@
+"""Compound arrays: arrays of several buffers, such as sparse and ragged ones."""

@@ -1,0 +1,116 @@
+"""``CompoundHook``: how a framework reads and builds arrays of several buffers."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zerocopy.errors import Reason
+    from zerocopy.framework import Framework
+
+
+class Layout(Protocol):
+    """How the parts of one array belong together; `SparseLayout` and `RaggedLayout` are two."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parts, in their order: the attributes of messages and plans."""
+
+    def summarize(self, name: str, parts: Sequence[Any]) -> str:
+        """Return a short text for an array of type `name`: type, dtype, shape."""
+
+    def check(self, parts: Sequence[Any]) -> None:
+        """Raise `UnsupportedConversionError` if the parts do not fit together; in constant time."""
+
+    def check_content(self, parts: Sequence[Any]) -> None:
+        """Raise `UnsupportedConversionError` if a value of the parts is invalid; reads all indices."""
+
+    def warnings(self, parts: Sequence[Any]) -> tuple[str, ...]:
+        """Return properties of the content that a consumer may not expect."""
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """One array of a compound array, as a target needs it.
+
+    Attributes
+    ----------
+    obj : object
+        The source's array.
+    cast : str
+        The dtype that the target needs; empty for the array's own.
+    make : callable, optional
+        ``make() -> array``: computes the target's form of the part with a copy of `nbytes` bytes.
+    reason : Reason, optional
+        Why the part is cast or computed.
+    """
+
+    obj: Any
+    cast: str = ""
+    make: Callable[[], Any] | None = None
+    nbytes: int = 0
+    reason: Reason | None = None
+
+
+class CompoundHook:
+    """Base class; a framework names its own in ``Framework.compound_hook``.
+
+    Attributes
+    ----------
+    part_target : str
+        The framework that holds the parts; empty for the hook's own framework.
+
+    Examples
+    --------
+    >>> CompoundHook().read(0) is None
+    True
+    """
+
+    part_target: str = ""
+
+    def read(self, obj: Any) -> tuple[Any, tuple[Any, ...]] | None:
+        """Return the layout of `obj`, an owned object, and its parts, which alias it; or None."""
+        return None
+
+    def accepts(self, layout: Any) -> bool:
+        """Whether the framework has arrays of this layout, or `fit` raises the reason why it does not."""
+        return False
+
+    def fit(self, layout: Any, parts: Sequence[Any]) -> tuple[Any, list[Part]]:
+        """Return the layout and the parts that `build` takes.
+
+        Raises
+        ------
+        UnsupportedConversionError
+            The framework cannot hold the array.
+        """
+        return layout, [Part(part) for part in parts]
+
+    def build(self, layout: Any, parts: Sequence[Any]) -> Any:
+        """Return an array over `parts`, which are arrays of `part_target`; it aliases them.
+
+        It raises if the layout is not one that `fit` returns: the fast path calls it without `fit`.
+        """
+        raise NotImplementedError
+
+
+@lru_cache(maxsize=64)
+def hook_of(framework: Framework) -> CompoundHook | None:
+    """Return the framework's hook, None if it has none.
+
+    Examples
+    --------
+    >>> from zerocopy import registry
+    >>> hook_of(registry.by_name("numpy")) is None
+    True
+    """
+    if not framework.compound_hook:
+        return None
+    hook: CompoundHook = pkgutil.resolve_name(framework.compound_hook)()
+    return hook
