@@ -32,6 +32,8 @@ def test_booleans_of_other_bytes_are_normalised(target: str) -> None:
     assert x._array.tolist() == [0, 255, 1, 2]
     with pytest.raises(zc.CopyRequiredError) as caught:
         zc.convert(x, to=target, copy=False)
+    if target in ("jax", "tensorflow"):
+        return  # NumPy's result may not be aligned to 64 bytes
     fixed = eval(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np})
     assert zc.convert(fixed, to="numpy").tolist() == [False, True, True, True]
 
