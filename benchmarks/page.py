@@ -41,6 +41,7 @@ PAGES = {
     "monitor": "monitor-benchmarks.md",
     "bridge": "bridge-benchmarks.md",
     "functions": "functions-benchmarks.md",
+    "sparse": "sparse-benchmarks.md",
 }
 
 #: Descriptions of the GPU pages in ``docs/index.md``.

@@ -26,6 +26,7 @@ SUITES = {
     "monitor": "benchmarks.monitor",
     "bridge": "benchmarks.bridge",
     "functions": "benchmarks.functions",
+    "sparse": "benchmarks.sparse",
 }
 
 #: Sections that a quick run starts with: those of pictures, and one of each suite. conversion/core is one

@@ -23,6 +23,7 @@ os.environ.pop("JAX_ENABLE_X64", None)
 os.environ |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
+import compound_table
 import ml_dtypes
 import numpy as np
 
@@ -127,8 +128,9 @@ def main() -> str:
         arrays="\n\n".join(_source_section(results, name) for name in names),
         warnings=_warnings(results),
         columns="\n\n".join(_column_sections(by_type)),
+        compounds=compound_table.sections([n for n in known if known[n].installed], _table),
         absent=_absent(absent),
-        versions=_versions(names),
+        versions=_versions(names + [n for n in known if known[n].installed and known[n].kind == "compound"]),
     )
 
 

@@ -31,6 +31,7 @@ def test_frameworks_lists_versions_devices_and_install_commands() -> None:
     assert rows["numpy"].version == np.__version__
 
 
+@pytest.mark.filterwarnings("ignore:xarray subclass:FutureWarning")
 @pytest.mark.parametrize("name", HOST)
 def test_objects_find_their_framework(name: str) -> None:
     x = zc.convert(sample("f4"), to=name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from zerocopy.errors import Fix, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.protocols import array_method, producer
 from zerocopy.protocols.exporter_errors import is_error
-from zerocopy.source import Source, type_name
+from zerocopy.source import Source
 
 if TYPE_CHECKING:
     from zerocopy.tables.column import Column, Table
@@ -111,9 +110,6 @@ def describe(obj: Any, index: bool | None = None, for_table: bool = False) -> So
         from zerocopy.tables import arrow_table
 
         return arrow_table.describe(obj, for_table)
-    inner = array_method.wrapped(obj)
-    if inner is not None and registry.by_type(type(inner)) is not None:
-        return replace(describe(inner), name=type_name(obj))
     return describe_array(obj)
 
 
@@ -128,9 +124,6 @@ def describe_array(obj: Any) -> Source:
     framework = registry.by_type(type(obj))
     if framework is not None:
         return _owned(framework, obj)
-    inner = array_method.wrapped(obj)
-    if inner is not None and registry.by_type(type(inner)) is not None:
-        return replace(describe_array(inner), name=type_name(obj))
     source = producer.describe(obj)
     if source is None and producer.is_arrow_array(obj) and not array_method.is_array(type(obj)):
         from zerocopy.tables import arrow_table

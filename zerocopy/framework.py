@@ -68,8 +68,7 @@ class Framework:
     kind : str
         ``"tensor"``, ``"table"``, ``"both"``, ``"column"`` for any columns, ``"compound"`` for sparse arrays.
     root_modules : tuple of str
-        Top-level modules that define the framework's types. They identify an object's
-        framework without an import.
+        Top-level modules that define its types, and identify its objects without an import.
     distribution : str
         The argument of ``pip install``.
     install_hint : str
@@ -93,11 +92,13 @@ class Framework:
         DLPack. It then serves as exporter for producers without one (law 7).
     can_cast : bool
         Whether it implements `cast`.
-    pool_hook : str
-        Its `zerocopy.pool.hook.PoolHook` as ``"module:Class"``; empty for none.
-    frames_hook, loading_hook, audit_hook, gradients_hook, compound_hook : str
-        Its `FramesHook` of `zerocopy.frames.hook`, `LoadingHook` of `zerocopy.loading.hook`, and likewise
-        those of `zerocopy.audit.hook`, `zerocopy.functions.gradients`, `zerocopy.compound.hook`.
+    pool_hook, frames_hook, loading_hook, audit_hook, gradients_hook, compound_hook : str
+        Its hooks as ``"module:Class"``; the base classes are in `zerocopy.pool.hook`, in modules `hook` of
+        frames, loading, audit and compound, and in `zerocopy.functions.gradients`.
+    pytree_hook : str
+        A function as ``"module:name"``, for `zerocopy.protocols.pytree_node`.
+    has_dimensions : bool
+        Whether columns of one of its tables can have different rows.
     actions : mapping of str to Fix
         Expressions over its objects, by the `Fix.action` that they replace in messages.
 
@@ -126,12 +127,14 @@ class Framework:
     has_records: bool = False
     can_export_dlpack: bool = False
     can_cast: bool = False
+    has_dimensions: bool = False
     pool_hook: str = ""
     frames_hook: str = ""
     loading_hook: str = ""
     audit_hook: str = ""
     gradients_hook: str = ""
     compound_hook: str = ""
+    pytree_hook: str = ""
     actions: Mapping[str, Fix] = {}
     _module: ModuleType | None = None
 
@@ -187,15 +190,20 @@ class Framework:
         raise lacking(self.name, "source")
 
     def table(self, obj: Any, index: bool | None = None) -> Table | None:
-        """Describe `obj`, an owned object, as columns; copies nothing. None for a tensor.
-
-        `index` is the option ``index=``, for tables with row labels.
-        """
+        """Describe `obj` as columns, without a copy; None for a tensor. `index` is the option ``index=``."""
         return None
 
     def is_native(self, obj: Any) -> bool:
         """Whether ``convert`` returns `obj`, an owned object, itself."""
         return True
+
+    def like(self, obj: Any) -> Framework:
+        """Return the framework that makes objects with the labels of `obj`, an owned object."""
+        return self
+
+    def label_warnings(self, obj: Any, target: Framework, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return which labels of `obj`, an owned object, a conversion to another framework loses."""
+        return ()
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
         """Return why `view`, host memory, must be copied before the framework can alias it.
@@ -224,12 +232,8 @@ class Framework:
     def from_device(self, source: Source, stream: int | None) -> Any:
         """Return an object that aliases `source`, device memory without `device_copy_reasons`.
 
-        It is ordered on `stream`, the consumer's, and keeps the memory alive.
-
-        Raises
-        ------
-        UnsupportedConversionError
-            The framework cannot import memory of that device.
+        It is ordered on `stream`, the consumer's, and keeps the memory alive. Raises
+        ``UnsupportedConversionError`` if the framework cannot import memory of that device.
         """
         raise UnsupportedConversionError(
             f"to={self.name!r}",
@@ -248,10 +252,7 @@ class Framework:
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         """Return a copy on `device` of `obj`, an object of the framework, ordered on `stream`.
 
-        Raises
-        ------
-        UnsupportedConversionError
-            The framework has no such device.
+        Raises ``UnsupportedConversionError`` if the framework has no such device.
         """
         raise UnsupportedConversionError(
             f"to={self.name!r}, device={str(device)!r}",
@@ -270,8 +271,7 @@ class Framework:
     def parse_dtype(self, spec: Any) -> DType | None:
         """Return the type that `spec`, a dtype object of the framework, names in the option ``dtype=``.
 
-        None for types other than numbers and booleans. Override it if the text of these objects is not
-        a standard name.
+        None for types other than numbers and booleans. Override it if their text is not a standard name.
         """
         return None
 

@@ -72,6 +72,9 @@ class Source:
     writer : callable, optional
         For values that are computed: ``writer() -> write``, and ``write(start, out)`` writes rows from
         row `start` on into `out`, so that a larger copy needs no copy of each part.
+    column_names : callable, optional
+        ``column_names() -> list``: names of the columns of an array of one or two dimensions that becomes a
+        table; None for the default names.
 
     Examples
     --------
@@ -94,6 +97,7 @@ class Source:
     producer: Any = None
     contiguous: Callable[[], Any] | None = None
     writer: Callable[[], Callable[[int, Array], None]] | None = None
+    column_names: Callable[[], list[Any] | None] | None = None
 
     def check_copy(self) -> None:
         """Raise if this machine cannot copy the memory: plans call it, so that ``explain`` agrees."""

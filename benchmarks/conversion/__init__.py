@@ -21,7 +21,9 @@ SUITE = Suite(
         inputs.CALLS_SECTION,
         rival.SECTION,
     ),
-    frameworks=tuple(dict.fromkeys([*SUBJECTS, *zc.frameworks()])),
+    frameworks=tuple(
+        dict.fromkeys([*SUBJECTS, *(n for n, info in zc.frameworks().items() if info.kind != "compound")])
+    ),
     distributions=(
         *("numpy", "torch", "jax", "jaxlib", "tensorflow", "tensorflow-cpu", "pyarrow", "ml-dtypes"),
         *("pandas", "polars", "duckdb", "nanoarrow", "cupy-cuda12x", "cupy-cuda13x", "numba", "numba-cuda"),

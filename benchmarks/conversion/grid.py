@@ -76,7 +76,9 @@ class Proof:
 def _known() -> dict[str, str]:
     """Return the kind of each installed framework, tensor frameworks first."""
     kinds = ("tensor", "both", "table")
-    installed = {name: info.kind for name, info in zc.frameworks().items() if info.installed}
+    installed = {
+        name: info.kind for name, info in zc.frameworks().items() if info.installed and info.kind in kinds
+    }
     # In the order of the other sections.
     order = [*SUBJECTS, *installed]
     return dict(sorted(installed.items(), key=lambda item: (kinds.index(item[1]), order.index(item[0]))))

@@ -22,6 +22,8 @@ FENCE = re.compile(r"^```(\S*)[ \t]*(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL
 
 # Its blocks are separate files: test_registry runs the first three, and a test below the others.
 OWN_TEST = {"adding-a-framework.md"}
+#: Packages that a page needs besides those of all pages.
+NEEDS = {"labelled.md": ("xarray", "dask")}
 
 RUNNER = """
 import doctest, sys
@@ -58,7 +60,7 @@ def name(page: Path) -> str:
 def test_examples_run(page: Path, run_python) -> None:
     """Run all examples of a page in one process, with JAX's defaults (x64 off)."""
     tables = ("pyarrow", "pandas", "polars", "duckdb", "nanoarrow")
-    for framework in ("torch", "jax", "tensorflow", "ml_dtypes", *tables):
+    for framework in ("torch", "jax", "tensorflow", "ml_dtypes", *tables, *NEEDS.get(page.name, ())):
         pytest.importorskip(framework)
     # SciPy reads the variable at its import, which JAX's is too; scikit-learn's dispatch needs it.
     completed = run_python(RUNNER.format(page=name(page), blocks=blocks(page)), SCIPY_ARRAY_API="1")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pytest
 from helpers.paths import ROOT
 
-FILES = ("values", "dtype", "semantics", "routes", "streams", "memory", "hazards", "loader")
+FILES = ("values", "dtype", "semantics", "routes", "streams", "memory", "hazards", "loader", "sparse")
 
 #: Tests that stand-ins cannot run, and why.
 EXCLUDED = {
@@ -40,7 +40,7 @@ SKIPS = (
 
 
 #: Least number of tests, including those skipped for a missing dtype.
-AT_LEAST = 1714
+AT_LEAST = 1721
 
 
 def run(*arguments: str) -> tuple[int, dict[str, int]]:

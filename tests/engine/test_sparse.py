@@ -215,6 +215,16 @@ def test_targets_that_need_order_refuse_unsorted_and_duplicate_indices(
     np.testing.assert_array_equal(x.indices, before)
 
 
+def test_torch_computes_other_values_with_duplicates() -> None:
+    """The hazard behind the refusal: 1 and 2 in one place are 3 when dense, and 9 when squared."""
+    torch = pytest.importorskip("torch")
+    zc.convert(sample("csr"), to="torch")  # torch has given its warning
+    parts = torch.tensor([0, 2]), torch.tensor([1, 1]), torch.tensor([1.0, 2.0])
+    t = torch.sparse_csr_tensor(*parts, size=(1, 2), check_invariants=False)
+    assert t.to_dense().tolist() == [[0, 3]]
+    assert (t * t).to_dense().tolist() != [[0, 9]]
+
+
 def test_explain_reports_order_and_duplicates() -> None:
     pytest.importorskip("tensorflow")
     coords = (np.array([1, 0, 0]), np.array([0, 1, 1]))

@@ -15,6 +15,8 @@ DTYPES = [
     np.dtype(getattr(ml_dtypes, name)) for name in FOREIGN if isinstance(getattr(ml_dtypes, name), type)
 ]
 DTYPES = [np.dtype(name) for name in NATIVE_NAMES] + DTYPES
+# Their arrays have at least one dimension.
+WITHOUT_SCALARS = {"warp"}
 OPTIONS: list[dict] = [{}, {"copy": True}, {"copy": False}, {"copy": None, "writable": None}]
 
 
@@ -47,9 +49,13 @@ def test_scalars_have_their_value_or_are_refused(source: str, target: str) -> No
         for options in OPTIONS:
             check(x, target, options)
             checked += 1
+<<<<<<< HEAD
     if not checked and attempt(np.ones((), "f4"), source, {}) is None:
         pytest.skip(f"{source} has no arrays without dimensions")
     assert checked
+=======
+    assert bool(checked) == (source not in WITHOUT_SCALARS)
+>>>>>>> wt-fwb
 
 
 @pytest.mark.parametrize("target", HOST)

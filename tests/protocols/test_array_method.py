@@ -11,7 +11,6 @@ from helpers.table_cases import TABLES, TENSORS
 
 import zerocopy as zc
 from zerocopy import registry
-from zerocopy.protocols import array_method
 
 VALUES = np.arange(6, dtype="f4").reshape(2, 3)
 
@@ -230,18 +229,6 @@ def test_xarray_over_numpy_is_aliased(to: str) -> None:
             assert zc.view(source).shape == values.shape
 
 
-def test_xarray_private_attribute_is_its_public_data() -> None:
-    xarray = pytest.importorskip("xarray")
-    array = xarray.DataArray(VALUES, dims=("a", "b"), coords={"a": [5, 6]})
-    for wrapper in (array, array.variable, array.T, array[0]):
-        inner = array_method.wrapped(wrapper)
-        assert isinstance(inner, np.ndarray)
-        assert inner is wrapper.data
-    # The index of a dimension is pandas', and its values are computed.
-    assert zc.explain(array["a"], "numpy").reasons[0].code == "array-method"
-    assert zc.convert(array["a"], "numpy").tolist() == [5, 6]
-
-
 def test_xarray_of_dates_and_text_are_numpy_arrays() -> None:
     xarray = pytest.importorskip("xarray")
     for values in (np.array(["2020", "2021"], "M8[ns]"), np.array(["a", "b"])):
@@ -293,15 +280,6 @@ def test_zarr_array_is_copied() -> None:
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(zarr.group({}), "numpy")
     assert caught.value.code == "not-an-array"
-
-
-def test_xarray_dataset_names_the_dict_of_its_arrays() -> None:
-    xarray = pytest.importorskip("xarray")
-    x = xarray.Dataset({"a": (("i", "j"), VALUES), "b": ("j", np.arange(3))})
-    plan = zc.explain(x, "numpy")
-    assert (plan.possible, plan.reasons[0].code) == (False, "not-an-array")
-    converted = zc.convert({name: x[name] for name in x}, "numpy")
-    assert {name: array.shape for name, array in converted.items()} == {"a": (2, 3), "b": (3,)}
 
 
 def test_pillow_image_is_a_copy() -> None:

@@ -11,8 +11,11 @@ from inspect import getattr_static
 from typing import Any
 
 from zerocopy import registry
+from zerocopy._engine import pytrees
 from zerocopy.errors import Fix, UnsupportedConversionError
 from zerocopy.protocols.producer import exports_arrays
+from zerocopy.protocols.pytree_node import Attribute
+from zerocopy.source import type_name
 
 #: Types of containers, with their subclasses: a namedtuple is a tuple. Tests use ``issubclass`` of the
 #: type, because ``isinstance`` reads ``__class__``, which proxies compute and which can raise.
@@ -27,12 +30,6 @@ _MOST_INNER, _DEEPEST = 12, 2
 registry.on_change(ARRAY_TYPES.clear)
 
 
-class Attribute(str):
-    """The name of an attribute, as a key of a path."""
-
-    __slots__ = ()
-
-
 def is_container(obj: Any) -> bool:
     """Whether an object is converted leaf by leaf; an array or table never is."""
     return issubclass(type(obj), CONTAINERS) or other_kind(obj) is not None
@@ -41,7 +38,10 @@ def is_container(obj: Any) -> bool:
 def is_mapping(obj: Any) -> bool:
     """Whether a container has keys, as a dict has."""
     cls = type(obj)
-    return issubclass(cls, dict) if issubclass(cls, CONTAINERS) else other_kind(obj) is _of_mapping
+    if issubclass(cls, CONTAINERS):
+        return issubclass(cls, dict)
+    kind = other_kind(obj)
+    return kind is _of_mapping or (kind is _of_pytree and issubclass(cls, Mapping))
 
 
 def is_plain_object(obj: Any) -> bool:
@@ -72,6 +72,10 @@ def items_of(obj: Any) -> list[tuple[Any, Any]]:
             return [*(obj.items() if isinstance(obj, dict) else enumerate(obj))]
         kind = other_kind(obj)
         assert kind is not None
+        if kind is _of_pytree:
+            node = pytrees.flatten(obj)
+            assert node is not None
+            return list(zip(node.keys, node.children, strict=True))
         if kind is _of_variable:
             return [(Attribute("value"), obj.get_value())]
         if kind is _of_dataclass:
@@ -156,6 +160,9 @@ def _of_builtin(obj: Any, keys: list[Any], values: list[Any]) -> Any:
     return type(obj)(*values) if hasattr(obj, "_fields") else type(obj)(values)
 
 
+#: Types of leaves that no library registers; None is a leaf here, unlike in optree and JAX.
+_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, type))
+
 # -- other types ------------------------------------------------------------------------
 
 _Rebuild = Callable[[Any, list[Any], list[Any]], Any]
@@ -163,11 +170,13 @@ _Rebuild = Callable[[Any, list[Any], list[Any]], Any]
 
 def other_kind(obj: Any) -> _Rebuild | None:
     """Return how to rebuild a container that is not a dict, list or tuple; None for other objects."""
-    if _has_array_type(obj):
-        return None
     cls = type(obj)
+    if cls in _PLAIN or _has_array_type(obj):
+        return None
     kind: _Rebuild
-    if hasattr(cls, "__dataclass_fields__"):
+    if pytrees.is_registered(obj):
+        kind = _of_pytree
+    elif hasattr(cls, "__dataclass_fields__"):
         kind = _of_dataclass
     elif issubclass(cls, Mapping):
         kind = _of_mapping
@@ -178,6 +187,21 @@ def other_kind(obj: Any) -> _Rebuild | None:
     else:
         return None
     return None if exports_arrays(obj) else kind
+
+
+def _of_pytree(obj: Any, _: list[Any], values: list[Any]) -> Any:
+    node = pytrees.flatten(obj)
+    assert node is not None
+    same = node.rebuild(values)
+    kept = pytrees.flatten(same)
+    if kept is None or len(kept.children) != len(values) or not all(map(_is_kept, kept.children, values)):
+        raise TypeError(f"it does not hold {_types_of(values)}")
+    return same
+
+
+def _types_of(values: list[Any]) -> str:
+    """Return the names of the types of values, for messages."""
+    return " or ".join(dict.fromkeys(type_name(value) for value in values))
 
 
 def _array_fields(obj: Any) -> list[str]:

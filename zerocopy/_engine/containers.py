@@ -9,7 +9,6 @@ from typing import Any
 from zerocopy._engine.container_types import (
     ARRAY_TYPES,
     CONTAINERS,
-    Attribute,
     is_container,
     is_plain_object,
     items_of,
@@ -20,6 +19,7 @@ from zerocopy._engine.routes import routes_of
 from zerocopy.casting.leaves import leaf_options
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.exporter_errors import is_error
+from zerocopy.protocols.pytree_node import Attribute
 
 # A path is a leaf's key and the path of its container, None for the outermost: formatting
 # it as text for each leaf would take longer than the conversion.

@@ -29,7 +29,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     obj : object
         An array, tensor, table or column of any framework; an object that supports DLPack,
         the CUDA Array Interface, NumPy's array interface, the Arrow C data interface or the
-        buffer protocol; or a dict, list, tuple, dataclass, mapping or mutable sequence of
+        buffer protocol; or a dict, list, tuple, dataclass, mapping, mutable sequence or pytree of
         these, which is converted leaf by leaf into the same container. For a table framework,
         a dict or mapping of columns is a table.
     to : str, module or type
@@ -58,7 +58,7 @@ def convert(obj: Any, to: Any, **options: Unpack[ConvertOptions]) -> Any:
     leaves : str, optional
         ``"keep"``: leaves of a container that are not arrays or tables, such as text, None and
         Python numbers, are kept unchanged. A mapping is then a container for table frameworks
-        too. None: such leaves are refused.
+        too. ``"error"`` and None: such leaves are refused.
     validate : {"full"}, optional
         ``"full"``: check the content of Arrow columns first, with pyarrow: offsets, views, codes of
         dictionaries, run ends, UTF-8. Use it for data from untrusted sources. It reads all of it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Unpack
 
+from zerocopy import registry
 from zerocopy._engine.container_types import is_plain_object
 from zerocopy._engine.containers import leaf_calls
 from zerocopy._engine.fixes import compose, keep_leaves, prepend, relocate, resolve
@@ -87,6 +88,10 @@ def _explain(call: Call) -> Plan:
         if whole is not None:
             return whole
     plan = make_plan(call)
+    owner = registry.by_type(type(call.obj))
+    with call.translated_errors():
+        if owner is not None and (owner.name != call.target.name or not call.target.is_native(call.obj)):
+            plan.warnings += owner.label_warnings(call.obj, call.target, call.options)
     if call.cast is not None:
         try:
             for check in call.cast.checks:

@@ -16,7 +16,7 @@ class ArrayOptions(TypedDict, total=False):
     stream: Any
     writable: bool | None
     dtype: Any
-    leaves: Literal["keep"] | None
+    leaves: Literal["keep", "error"] | None
     validate: Literal["full"] | None
 
 
@@ -64,7 +64,7 @@ def check_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
     TypeError
         A name is not an option, as Python raises for unknown keywords.
     ValueError
-        ``copy`` or ``writable`` is not True, False or None, ``leaves`` is not "keep" or None, or
+        ``copy`` or ``writable`` is not True, False or None, ``leaves`` is not "keep", "error" or None, or
         ``validate`` is not "full" or None.
     """
     for name in options:
@@ -74,8 +74,11 @@ def check_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
         value = options.get(name)
         if not (value is None or value is True or value is False):  # 0 == False, but is neither
             raise ValueError(f"{name} is True, False or None, not {value!r}")
-    if options.get("leaves") not in (None, "keep"):
-        raise ValueError(f'leaves is "keep" or None, not {options["leaves"]!r}')
+    if options.get("leaves") not in (None, "keep", "error"):
+        raise ValueError(f'leaves is "keep", "error" or None, not {options["leaves"]!r}')
     if options.get("validate") not in (None, "full"):
         raise ValueError(f"validate is 'full' or None, not {options['validate']!r}")
-    return {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None}
+    if given.get("leaves") == "error":
+        del given["leaves"]  # the default
+    return given

@@ -148,6 +148,7 @@ def make_plan(call: Call) -> Plan:
         native = _is_native(call, target)
         if native and options.keys() <= _UNCHANGED and options.get("copy") is not True:
             return _plan_unchanged(call, target)
+        target = target.like(call.obj) if native else target
         description = call.describe(target)
         if call.cast is not None:
             call.cast.bind(_labels(description))
@@ -370,8 +371,7 @@ def _finish(
     step: str,
     device: Device,
 ) -> Plan:
-    view = source.view
-    copies, size = bool(reasons), view.size
+    view, copies, size = source.view, bool(reasons), source.view.size
     return Plan(
         summarize(source),
         target.name if device.is_host else f"{target.name} on {device}",

@@ -94,7 +94,12 @@ def to_frames(obj: Any) -> Frames:
         if framework is None and not producer.is_arrow(obj):
             return _array(obj, None)
         from zerocopy.frames import tables
+        from zerocopy.tables.hub import hub
 
+        # The hub's own tensors are frames of a form of their own.
+        both = framework is not None and framework.kind == "both" and framework.name != hub().name
+        if framework is not None and both and framework.table(obj) is None:
+            return _array(obj, framework)
         header, frames, copied = tables.split_table(obj, framework)
     return Frames(header, frames, copied)
 

@@ -21,9 +21,6 @@ from zerocopy.strided_view import StridedView, contiguous_strides
 _ARRAY = ("__array__", "shape", "dtype", "ndim")
 #: Attributes of tables and series, which may have ``__array__`` and ``shape`` too.
 _TABLE = ("columns", "__dataframe__", "keys", "to_frame")
-#: The attribute in which a wrapper keeps its array, by the root module of the wrapper's type. xarray's
-#: public ``data`` would read a file, so it is read only if the array in memory is known to be it.
-_WRAPPERS = {"xarray": "_data"}
 
 
 def is_array(cls: type) -> bool:
@@ -34,17 +31,6 @@ def is_array(cls: type) -> bool:
 def is_exporter(cls: type) -> bool:
     """Whether `describe` applies to a type: it has ``__array__`` and is not a table or a group of arrays."""
     return hasattr(cls, "__array__") and not any(hasattr(cls, name) for name in _TABLE[:3])
-
-
-def wrapped(obj: Any) -> Any:
-    """Return the array in memory that a wrapper holds, or None; nothing is read."""
-    name = _WRAPPERS.get(type(obj).__module__.partition(".")[0])
-    if name is None or not is_array(type(obj)):
-        return None
-    inner = getattr(getattr(obj, "variable", obj), name, None)
-    if inner is None or tuple(getattr(inner, "shape", ())) != tuple(obj.shape):
-        return None
-    return inner
 
 
 def describe(obj: Any) -> Source:

@@ -26,6 +26,11 @@ from zerocopy.strided_view import StridedView
 _VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 _COPIES = Reason("the exporter returns a copy", "export a view from the producer", code="exporter-copies")
+_BOOLEANS = Reason(
+    "its booleans have bytes other than 0 and 1",
+    code="invalid-booleans",
+    fixes=[Fix("numpy.asarray({x}).view('uint8') != 0", "gives bytes of 0 and 1")],
+)
 #: Methods of the protocols, looked up on the type, and attributes, which an instance can have.
 _METHODS = (
     "__dlpack__",
@@ -174,7 +179,9 @@ def _no_protocol(obj: Any) -> UnsupportedConversionError:
         remedy, fixes = "", (Fix("{x}.to_numpy()"),)
     elif hasattr(type(obj), "with_format"):  # a dataset of Hugging Face
         remedy, fixes = "", (Fix("{x}.with_format('arrow')[:]"),)
-    elif hasattr(type(obj), "keys"):  # xarray's datasets, groups in files
+    elif hasattr(type(obj), "state_dict"):  # a torch.nn.Module
+        remedy, fixes = "", (Fix("{x}.state_dict()", "converts its parameters as a dict"),)
+    elif hasattr(type(obj), "keys"):  # groups in files
         remedy, fixes = "", (Fix("{{name: {x}[name] for name in {x}}}"),)
     elif dense := [name for name in ("todense", "toarray") if hasattr(type(obj), name)]:
         remedy, fixes = "", _sparse(obj, dense[-1])
@@ -225,10 +232,13 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
             code="missing-dtype",
             fixes=[] if array.dtype.hasobject else [Fix("numpy.asarray({x}).view('uint8')", "gives bytes")],
         )
-    swapped = () if array.dtype.isnative else (_swapped(array.dtype),)
+    reasons = () if array.dtype.isnative else (_swapped(array.dtype),)
     view = StridedView(ptr, array.shape, array.strides, dtype, HOST, not array.flags.writeable, array)
-    host = (lambda: array.astype(native)) if swapped else (lambda: array)
-    return Source(type_name(obj), view, host, protocol, swapped, obj=obj)
+    host = (lambda: array.astype(native)) if reasons else (lambda: array)
+    if native == np.bool_ and array.size and (codes := array.view(np.uint8)).max() > 1:
+        # Pillow's images of mode "1" have the byte 255, which JAX adds as -1.
+        reasons, host = (_BOOLEANS,), lambda: codes != 0
+    return Source(type_name(obj), view, host, protocol, reasons, obj=obj)
 
 
 def _swapped(dtype: np.dtype[Any]) -> Reason:

@@ -43,6 +43,8 @@ class Column:
     in_place : Column or None
         The same column without a copy, with strides that not every target supports, such as
         a field of records.
+    dims : tuple of hashable, optional
+        Names of its dimensions, if the columns of its table can have different rows.
 
     Notes
     -----
@@ -70,6 +72,7 @@ class Column:
     refusal: Reason | None = None
     missing: Callable[[], Column] | None = None
     in_place: Column | None = None
+    dims: tuple[Hashable, ...] | None = None
 
     @property
     def null_count(self) -> int:

@@ -63,6 +63,10 @@ def _plan_columns(table: Table, request: Request, unread: bool = False) -> Plan:
     if request.options.index is False:
         chosen = replace(chosen, metadata=_metadata_of(chosen.metadata, ()))
     keeps_columns = _keeps_columns(request)
+    if not request.target.has_dimensions and (
+        keeps_columns or request.options.layout not in (None, "columns")
+    ):
+        _check_rows(chosen)
     if request.cast is not None:
         chosen = cast_columns(chosen, request, keeps_columns, unread)
     if keeps_columns:
@@ -101,6 +105,22 @@ def _keeps_columns(request: Request) -> bool:
     if target.kind == "column":  # nulls=, encode=, layout= and dtype= request tensors
         return request.cast is None and not request.options.explicit.keys() - {"columns", "index"}
     return target.tables and (layout is None or target.kind == "table")
+
+
+def _check_rows(table: Table) -> None:
+    """Refuse variables that are not columns of one table: other dimensions, or several."""
+    by_dims: dict[Any, list[Hashable]] = {}
+    for label, column in zip(table.labels, table.columns, strict=True):
+        if column.dims is not None:
+            by_dims.setdefault(column.dims, []).append(label)
+    if table.single or not by_dims or (len(by_dims) == 1 and len(next(iter(by_dims))) == 1):
+        return
+    each = "; ".join(f"{listed(labels)} has {dims}" for dims, labels in by_dims.items())
+    flat = [labels for dims, labels in by_dims.items() if len(dims) == 1]
+    fixes = [Fix(options={"columns": max(flat, key=len)})] if flat else []
+    fixes.append(Fix('zc.convert({x}, "numpy")', "gives a dict of arrays", {"columns": None}))
+    why = f"the columns of a table have one dimension and the same rows, and these dimensions differ: {each}"
+    raise UnsupportedConversionError("", why, code="different-lengths", fixes=fixes)
 
 
 def _unread(table: Table, request: Request) -> Plan:

@@ -76,7 +76,7 @@ class TensorColumn(Column):
         reasons: tuple[Reason, ...] = (),
     ) -> None:
         self.source, self.field, self.name, self.reasons = source, field, source.name, reasons
-        self.length = source.view.shape[0]
+        self.length = source.view.shape[0] if source.view.shape else 1
         self.changes = not source.view.readonly and not source.reasons
         self._mask, self._categories = mask, categories
         if mask is None:  # set here, because a cached property takes a lock before Python 3.12

@@ -25,8 +25,10 @@ def table_of_tensor(source: Source, names: Sequence[str] | None) -> Table:
         The tensor has another number of dimensions, or the names do not fit.
     """
     view = source.view
+    own = source.column_names() if source.column_names is not None and names is None else None
     if view.ndim == 1 and names is None:
-        return Table(source.name, [""], [TensorColumn(source)], view.shape[0], single=True, obj=source.obj)
+        label = [""] if own is None else own
+        return Table(source.name, label, [TensorColumn(source)], view.shape[0], single=True, obj=source.obj)
     if view.ndim not in (1, 2):
         raise UnsupportedConversionError(
             "",
@@ -46,7 +48,7 @@ def table_of_tensor(source: Source, names: Sequence[str] | None) -> Table:
             'pass {"name": x}: its rows become one column of tensors',
             code="too-many-elements",
         )
-    labels = _labels(width, names)
+    labels = _labels(width, names if own is None else own)
     if view.ndim == 1:
         return Table(source.name, labels, [TensorColumn(source)], view.shape[0], obj=source.obj)
     # One export for all columns, because some producers can be exported only once.

@@ -35,6 +35,31 @@ def pinned() -> types.ModuleType:
     return cupyx
 
 
+def sparse() -> dict[str, types.ModuleType]:
+    """Return the modules of sparse matrices; the matrices only hold their arrays, as CuPy's do."""
+    scipy, sparse = (types.ModuleType(name) for name in ("cupyx.scipy", "cupyx.scipy.sparse"))
+    scipy.sparse = sparse
+
+    class Matrix:
+        has_canonical_format = True
+
+        def __init__(self, arrays, shape):
+            self.shape = shape
+            self.data, *indices = arrays if self.format != "coo" else (arrays[0], *arrays[1])
+            names = ("row", "col") if self.format == "coo" else ("indices", "indptr")
+            for name, array in zip(names, indices, strict=True):
+                assert array.dtype == "int32", "CuPy would cast them"
+                setattr(self, name, array)
+
+        def toarray(self):
+            raise NotImplementedError
+
+    for form in ("csr", "csc", "coo"):
+        members = {"format": form, "__module__": f"cupyx.scipy.sparse._{form}"}
+        setattr(sparse, f"{form}_matrix", type(f"{form}_matrix", (Matrix,), members))
+    return {"cupyx.scipy": scipy, "cupyx.scipy.sparse": sparse}
+
+
 def _arrays(cupy: types.ModuleType) -> None:
     ndarray = cupy.ndarray
 

@@ -29,7 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     devices = Devices(early_config.known_args_namespace.stand_in_devices)
     _replace_driver_queries(devices)
-    stand_ins = {"cupy": cupy.module(devices), "cupyx": cupy.pinned(), **numba.modules(devices)}
+    stand_ins = {
+        "cupy": cupy.module(devices),
+        "cupyx": cupy.pinned(),
+        **cupy.sparse(),
+        **numba.modules(devices),
+    }
     for name, module in stand_ins.items():
         # The tests use find_spec to check whether a package is installed, and it reads __spec__.
         module.__spec__ = importlib.machinery.ModuleSpec(name, None)

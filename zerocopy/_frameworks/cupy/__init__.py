@@ -17,14 +17,20 @@ from zerocopy.device import (
     Device,
 )
 from zerocopy.dtype import COMPLEX, SUBBYTE_NAMES, DType, from_numpy, native_numbers, to_numpy
-from zerocopy.errors import DeviceError, Reason
+from zerocopy.errors import DeviceError, Fix, Reason
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
 _MAX_NDIM = 64  # NumPy 2's, which CuPy adopts
+_SPARSE = Reason("it is sparse", code="sparse", fixes=[Fix("{x}.toarray()", "makes it dense")])
 _INSTALL = "pip install cupy-cuda13x, or cupy-cuda12x: nvidia-smi shows the CUDA version"
+
+
+def is_sparse_type(cls: type) -> bool:
+    """Whether a type is one of CuPy's sparse matrices; compared by name, to import nothing."""
+    return cls.__module__.startswith("cupyx.scipy.sparse") and hasattr(cls, "toarray")
 
 
 class CuPy(Framework):
@@ -35,7 +41,8 @@ class CuPy(Framework):
     types = ("ndarray",)
     pool_hook = "zerocopy._frameworks.cupy.pool:CuPyHook"
     loading_hook = "zerocopy._frameworks.cupy.loading:CuPyLoading"
-    root_modules = ("cupy",)
+    compound_hook = "zerocopy._frameworks.cupy.sparse:CuPySparse"
+    root_modules = ("cupy", "cupyx")
     distribution = "cupy-cuda13x"  # "pip install cupy" builds from source
     install_hint = _INSTALL
     device_kinds = ("cuda",)
@@ -44,13 +51,15 @@ class CuPy(Framework):
     can_cast = True
 
     def owns(self, cls: type) -> bool:
-        return issubclass(cls, self.module().ndarray)
+        return issubclass(cls, self.module().ndarray) or is_sparse_type(cls)
 
     # -- source ---------------------------------------------------------------
 
     def source(self, obj: Any) -> Source:
         cupy = self.module()
         name = f"cupy.{type(obj).__name__}"
+        if is_sparse_type(type(obj)):
+            raise obstacles.refuse_source(f"cupyx.scipy.sparse.{type(obj).__name__}", _SPARSE)
         dtype = from_numpy(obj.dtype)
         if dtype is None:
             raise obstacles.refuse_source_dtype(

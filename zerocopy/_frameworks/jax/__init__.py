@@ -46,6 +46,7 @@ class Jax(Framework):
     frames_hook = "zerocopy._frameworks.jax.frames:JAXFrames"
     audit_hook = "zerocopy._frameworks.jax.audit:JAXAudit"
     gradients_hook = "zerocopy._frameworks.jax.gradients:JAXGradients"
+    pytree_hook = "zerocopy._frameworks.jax.pytrees:flatten"
     compound_hook = "zerocopy._frameworks.jax.sparse:JaxSparse"
     root_modules = ("jax", "jaxlib")
     distribution = "jax"

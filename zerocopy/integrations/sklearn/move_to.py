@@ -108,7 +108,8 @@ class MoveTo(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ig
         """Return the data after scikit-learn's checks, and whether it is a table."""
         framework = registry.by_type(type(X))
         is_table = framework is not None and framework.tables and getattr(X, "ndim", 2) == 2
-        if is_table or (framework is not None and framework.name != "numpy"):
+        is_array = framework is not None and framework.kind != "compound" and framework.name != "numpy"
+        if is_table or is_array:
             # `check_array` would copy a table into an array, and fail for arrays on a GPU.
             shape = getattr(X, "shape", ())
             if len(shape) != 2:

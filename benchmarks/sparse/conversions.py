@@ -1,0 +1,149 @@
+"""A CSR array in each framework, converted to the others and back, and the constructors called by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import zerocopy as zc
+from benchmarks.suite import Case, Entry, Goal, Section, Settings, Task, median
+from benchmarks.timing import Statement, measure
+
+#: The contenders.
+BY_HAND, OURS = "by hand", "convert"
+#: The most nanoseconds of the case that has a goal.
+LIMIT = 20_000.0
+GOAL = "scipy -> torch -> scipy"
+#: Non-zero elements of the arrays: 100 in each row.
+COUNT, PER_ROW = 10_000_000, 100
+
+
+def to_torch(x: Any) -> Any:
+    """Return a CSR array of SciPy as a tensor of torch."""
+    import torch
+
+    parts = map(torch.from_numpy, (x.indptr, x.indices, x.data))
+    return torch.sparse_csr_tensor(*parts, size=x.shape, check_invariants=False)
+
+
+def from_torch(t: Any) -> Any:
+    """Return a CSR tensor of torch as an array of SciPy."""
+    import scipy.sparse
+
+    parts = t.values().numpy(), t.col_indices().numpy(), t.crow_indices().numpy()
+    return scipy.sparse.csr_array(parts, shape=tuple(t.shape))
+
+
+def to_jax(x: Any) -> Any:
+    """Return a CSR array of SciPy as a BCSR array of JAX."""
+    import jax.numpy
+    from jax.experimental.sparse import BCSR
+
+    return BCSR(tuple(map(jax.numpy.from_dlpack, (x.data, x.indices, x.indptr))), shape=x.shape)
+
+
+def to_sparse(x: Any) -> Any:
+    """Return a CSR array of SciPy as a GCXS array of PyData's sparse."""
+    import sparse
+
+    return sparse.GCXS((x.data, x.indices, x.indptr), shape=x.shape, compressed_axes=(0,))
+
+
+@dataclass(frozen=True)
+class Question:
+    """One conversion: the code by hand and with ``convert``, and the bytes that ``convert`` copies."""
+
+    by_hand: str
+    ours: str
+    copied_bytes: int
+
+
+def sample(count: int) -> Any:
+    """Return a canonical CSR array of SciPy in memory at a multiple of 64 bytes."""
+    import scipy.sparse
+
+    rows = count // PER_ROW
+    aligned = {
+        "data": np.ones(count, np.float32),
+        "indices": np.tile(np.arange(0, 10 * PER_ROW, 10, dtype=np.int32), rows),
+        "indptr": np.arange(0, count + 1, PER_ROW, dtype=np.int32),
+    }
+    for name, array in aligned.items():
+        memory = np.empty(array.nbytes + 64, np.uint8)
+        start = -memory.ctypes.data % 64
+        aligned[name] = memory[start : start + array.nbytes].view(array.dtype)
+        aligned[name][:] = array
+    x = scipy.sparse.csr_array((rows, 10 * PER_ROW), dtype=np.float32)
+    x.data, x.indices, x.indptr = aligned["data"], aligned["indices"], aligned["indptr"]
+    return x
+
+
+def questions(settings: Settings, names: dict[str, Any]) -> dict[str, Question]:
+    """Return each question by its name; a framework that `settings` leaves out has none."""
+    x, made = names["x"], {}
+    if settings.wants("torch"):
+        t = names["t"] = zc.convert(x, "torch")
+        there, back = zc.explain(x, "torch").copied_bytes, zc.explain(t, "scipy").copied_bytes
+        ours = "convert(convert(x, to='torch'), to='scipy')"
+        made[GOAL] = Question("from_torch(to_torch(x))", ours, there + back)
+        made["scipy -> torch"] = Question("to_torch(x)", "convert(x, to='torch')", there)
+        made["torch -> scipy"] = Question("from_torch(t)", "convert(t, to='scipy')", back)
+    for target in ("jax", "sparse"):
+        if settings.wants(target):
+            copied = zc.explain(x, target).copied_bytes
+            made[f"scipy -> {target}"] = Question(f"to_{target}(x)", f"convert(x, to='{target}')", copied)
+    return made
+
+
+def tasks(settings: Settings) -> list[Task]:
+    """Return one task: all conversions are of the same array."""
+    return [Task("all conversions", partial(run, settings), seconds=4.0)]
+
+
+def run(settings: Settings, count: int = COUNT) -> list[Case]:
+    """Time each conversion by hand and with ``convert``, in turns."""
+    by_hand = (to_torch, from_torch, to_jax, to_sparse)
+    names = {"convert": zc.convert, "x": sample(count)} | {f.__name__: f for f in by_hand}
+    made = questions(settings, names)
+    statements = {}
+    for name, question in made.items():
+        statements[f"{name}: {BY_HAND}"] = Statement(question.by_hand, names)
+        statements[f"{name}: {OURS}"] = Statement(question.ours, names)
+    timings = measure(statements, settings.pace)
+    return [
+        Case(
+            name,
+            [
+                Entry(BY_HAND, "reference", timings.get(f"{name}: {BY_HAND}")),
+                Entry(OURS, "ours", timings.get(f"{name}: {OURS}")),
+            ],
+            figures={"copied bytes": float(question.copied_bytes)},
+        )
+        for name, question in made.items()
+    ]
+
+
+def judge(cases: Sequence[Case]) -> list[Goal]:
+    """Judge the time of the round trip, and the bytes that it copies."""
+    goals = []
+    for case in cases:
+        times = {entry.label: median(entry) for entry in case.timed()}
+        if case.name == GOAL and OURS in times:
+            goals.append(Goal("at most 20 us there and back", case.name, times[OURS], LIMIT, "ns"))
+            goals.append(Goal("no bytes copied", case.name, case.figures["copied bytes"], 0.0, "bytes"))
+    return goals
+
+
+SECTIONS = (
+    Section(
+        "conversions",
+        "a CSR array of 10 million float32 elements with int32 indices",
+        tasks,
+        "series",
+        judge,
+    ),
+)

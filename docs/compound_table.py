@@ -1,0 +1,90 @@
+"""The tables of sparse arrays in docs/conversions.md, for ``conversions.py`` in this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import zerocopy
+from zerocopy import registry
+from zerocopy.compound.hook import hook_of
+from zerocopy.compound.sparse import SparseLayout
+from zerocopy.errors import ZeroCopyError
+from zerocopy.protocols.array_interface import aligned_copy
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A kind of array: its title, a layout to ask the frameworks about, and the array in one framework."""
+
+    title: str
+    layout: Any
+    make: Callable[[], Any]
+
+
+def sparse(form: str, index: str) -> Any:
+    """Return a SciPy array with aligned parts, whose coordinates are rows of one array."""
+    import scipy.sparse
+
+    x = scipy.sparse.csr_array(np.eye(64, dtype="f4")).asformat(form)
+    x.data = aligned_copy(x.data)
+    if form == "coo":
+        x.coords = tuple(aligned_copy(np.stack(x.coords).astype(index)))
+    else:
+        x.indices, x.indptr = (aligned_copy(part.astype(index)) for part in (x.indices, x.indptr))
+    return x
+
+
+SAMPLES = [
+    *(
+        Sample(f"{form.upper()}, {index}", SparseLayout(form, (1, 1)), lambda f=form, i=index: sparse(f, i))
+        for form in ("csr", "csc", "bsr", "coo")
+        for index in ("int32", "int64")
+    ),
+]
+
+
+def sections(names: Iterable[str], table: Callable[[list[str], list[list[str]]], str]) -> str:
+    """Return a table for each sample with the outcome for each pair, and the reasons below it.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The installed frameworks.
+    table : callable
+        ``table(heads, rows) -> str``.
+    """
+    hooks = {name: hook_of(registry.by_name(name)) for name in names}
+    parts = []
+    for sample in SAMPLES:
+        chosen = [name for name, hook in hooks.items() if hook is not None and hook.accepts(sample.layout)]
+        reasons: dict[str, list[str]] = {}
+        sources = {name: x for name in chosen if (x := _source(sample, name)) is not None}
+        rows = [[name, *(_outcome(x, name, to, reasons) for to in chosen)] for name, x in sources.items()]
+        lines = [f"- {why}: {'; '.join(pairs)}" for why, pairs in reasons.items()]
+        parts += [f"### {sample.title}", table(["from \\ to", *chosen], rows), "\n".join(lines)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _source(sample: Sample, name: str) -> Any:
+    try:
+        return zerocopy.convert(sample.make(), to=name)
+    except ZeroCopyError:
+        return None
+
+
+def _outcome(x: Any, source: str, target: str, reasons: dict[str, list[str]]) -> str:
+    """Return a word for the pair, and add why it copies or refuses."""
+    plan = zerocopy.explain(x, target)
+    if not plan.possible:
+        reasons.setdefault(plan.reasons[0].why, []).append(f"{source} to {target}")
+        return "refused"
+    result = zerocopy.convert(x, to=target)
+    if zerocopy.shares_memory(x, result) != plan.shares_memory:
+        raise AssertionError(f"a promise is broken: {source} {target}; zerocopy.explain has details")
+    for reason in plan.reasons:
+        reasons.setdefault(reason.why, []).append(f"{source} to {target}")
+    return "alias" if plan.zero_copy else "part" if plan.shares_memory else "copy"

@@ -1,0 +1,101 @@
+"""TVM FFI tensors: aliases both ways, what it lacks, lifetimes."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from helpers.arrays import sample
+
+import zerocopy as zc
+
+tvm_ffi = pytest.importorskip("tvm_ffi")
+
+
+def test_tensors_alias_both_ways() -> None:
+    x = sample("f4", (4, 3))
+    t = zc.convert(x, to="tvm_ffi", copy=False)
+    assert type(t) is tvm_ffi.Tensor
+    assert t.data_ptr() == x.ctypes.data
+    back = zc.convert(t, to="numpy", copy=False)
+    back[1, 2] = 7
+    assert x[1, 2] == 7
+
+
+@pytest.mark.parametrize("strided", [lambda x: x[::2], lambda x: x[::-1], lambda x: x.T, lambda x: x[1:1]])
+def test_strides_are_kept(strided) -> None:
+    x = strided(sample("f4", (6, 4)))
+    t = zc.convert(x, to="tvm_ffi", copy=False)
+    assert tuple(t.shape) == x.shape
+    np.testing.assert_array_equal(np.from_dlpack(t), x)
+    np.testing.assert_array_equal(zc.convert(t, to="numpy"), x)
+
+
+def test_it_refuses_read_only_arrays_and_zerocopy_warns() -> None:
+    x = np.frombuffer(b"12345678", "f4")
+    with pytest.raises(BufferError):
+        tvm_ffi.from_dlpack(x)
+    plan = zc.explain(x, to="tvm_ffi")
+    assert plan.zero_copy
+    assert any("immutable" in line for line in plan.warnings)
+    assert zc.explain(x, to="tvm_ffi", writable=True).copied_bytes == 8
+
+
+def test_misaligned_memory_is_copied() -> None:
+    x = sample("u1", (41,))[1:].view("f4")
+    assert tvm_ffi.from_dlpack(x).data_ptr() % 4  # the hazard: it imports it
+    assert [reason.code for reason in zc.explain(x, to="tvm_ffi").reasons] == ["misaligned"]
+
+
+def test_complex_numbers_are_refused_with_a_call_that_works() -> None:
+    x = np.array([1 + 2j], "complex64")
+    with pytest.raises(ValueError, match="type_code"):
+        str(tvm_ffi.from_dlpack(x).dtype)  # the hazard: an import without an error
+    with pytest.raises(zc.UnsupportedConversionError, match="no complex64") as caught:
+        zc.convert(x, to="tvm_ffi")
+    pairs = eval(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np})
+    assert np.from_dlpack(pairs).tolist() == [[1, 2]]
+
+
+def test_types_of_ml_dtypes_are_kept() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([1.5, -2.0], dtype=torch.bfloat16)
+    t = zc.convert(x, to="tvm_ffi", copy=False)
+    assert str(t.dtype) == "bfloat16"
+    assert zc.convert(t, to="torch").tolist() == [1.5, -2.0]
+    assert str(zc.convert(t, to="numpy").dtype) == "bfloat16"
+
+
+def test_memory_lives_as_long_as_either_side() -> None:
+    x = sample("f4", (8,))
+    expected, watched = x.copy(), weakref.ref(x)
+    t = zc.convert(x, to="tvm_ffi")
+    del x
+    gc.collect()
+    np.testing.assert_array_equal(np.from_dlpack(t), expected)
+    back = zc.convert(t, to="numpy")
+    del t
+    gc.collect()
+    np.testing.assert_array_equal(back, expected)
+    del back
+    gc.collect()
+    assert watched() is None
+
+
+def test_conversions_keep_no_memory() -> None:
+    import tracemalloc
+
+    x = sample("f4", (1000,))
+    for _ in range(100):
+        zc.convert(zc.convert(x, to="tvm_ffi"), to="numpy")
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(2000):
+        zc.convert(zc.convert(x, to="tvm_ffi"), to="numpy")
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 20_000

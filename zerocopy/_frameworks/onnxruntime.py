@@ -1,0 +1,125 @@
+"""ONNX Runtime's ``OrtValue``: row-major tensors of numbers, the inputs and outputs of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.device import HOST, Device
+from zerocopy.dtype import DType, by_name
+from zerocopy.errors import Fix, Reason
+from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
+from zerocopy.protocols import dlpack
+from zerocopy.protocols.array_interface import tidy_strides, writable_alias
+from zerocopy.source import Array, Source
+from zerocopy.strided_view import StridedView
+
+# GetOrtElementTypeFromDlpack (onnxruntime/core/dlpack/dlpack_converter.cc); no complex numbers.
+_NAMES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "bfloat16",
+)  # fmt: skip
+_MAX_NDIM = 64  # NumPy's, which passes host memory on
+#: A multiple of this many bytes is aligned for every dtype.
+_LARGEST_ITEM = 8
+
+
+class OnnxRuntime(Framework):
+    """``onnxruntime.OrtValue`` on the host; sessions take it through ``run_with_ort_values``."""
+
+    name = "onnxruntime"
+    aliases = ("ort", "onnx")
+    types = ("OrtValue",)
+    root_modules = ("onnxruntime",)
+    distribution = "onnxruntime"
+    min_version = "1.23"  # the first whose OrtValue has from_dlpack
+
+    def owns(self, cls: type) -> bool:
+        return issubclass(cls, self.module().OrtValue)
+
+    # -- source ---------------------------------------------------------------
+
+    def source(self, obj: Any) -> Source:
+        name = f"onnxruntime.{type(obj).__name__}"
+        refusal = _refusal(obj)
+        if refusal is not None:
+            raise obstacles.refuse_source(name, refusal)
+        capsule = obj.__dlpack__()
+        view = dlpack.read(capsule, obj, HOST)
+        return Source(name, view, dlpack.HostImport(capsule, view), "dlpack")
+
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        if cls is not self.module().OrtValue:
+            return {}
+        from_dlpack = np.from_dlpack
+
+        def capsule(value: Any) -> Any:
+            if value.device_name() != "cpu" or value.data_ptr() % _LARGEST_ITEM:
+                raise BufferError("not on the host, or misaligned")
+            return value.__dlpack__()
+
+        def ndarray(value: Any) -> Any:
+            if value.device_name() != "cpu":
+                raise BufferError("not on the host")
+            # NumPy marks memory of capsules without a version as read-only.
+            return writable_alias(from_dlpack(value))
+
+        return {"ndarray": ndarray, "capsule": capsule}
+
+    # -- target ---------------------------------------------------------------
+
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
+        if view.dtype.name not in _NAMES:
+            raise refuse_dtype("onnxruntime", view.dtype, fixes=obstacles.pairs(view.dtype))
+        if view.ndim > _MAX_NDIM:
+            raise refuse_ndim("onnxruntime", view, _MAX_NDIM)
+        reasons = []
+        if not view.c_contiguous:
+            reasons.append(obstacles.layout("ONNX Runtime", "row-major memory"))
+        if not view.is_aligned(view.dtype.itemsize):
+            reasons.append(obstacles.MISALIGNED)  # its kernels assume alignment
+        return reasons
+
+    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+        capsule = dlpack.export(writable_alias(tidy_strides(array)), dtype)
+        return self.module().OrtValue.from_dlpack(capsule)
+
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        from_dlpack = self.module().OrtValue.from_dlpack
+        types = frozenset(np.dtype(name).num for name in _NAMES if by_name(name).in_numpy)
+
+        def ndarray(array: Any) -> Any:
+            flags = array.flags
+            if not (flags.behaved and flags.c_contiguous and array.dtype.num in types):
+                raise BufferError(
+                    "read-only, misaligned, not row-major, or of a dtype that ONNX Runtime lacks"
+                )
+            return from_dlpack(array)
+
+        return {"ndarray": ndarray}
+
+
+def _refusal(obj: Any) -> Reason | None:
+    """Return why an OrtValue is not a dense tensor in host memory; None if it is one."""
+    if not obj.has_value():
+        return Reason("it has no value", "run the session first", code="no-memory")
+    if obj.is_sparse_tensor():
+        fix = Fix("{x}.as_sparse_tensor().values()", "converts its values")
+        return Reason("it is sparse", code="sparse", fixes=[fix])
+    if not obj.is_tensor():
+        return Reason("it is a sequence or a map", "convert each of its tensors", code="not-an-array")
+    if obj.data_type() == "tensor(string)":
+        fix = Fix("{x}.numpy()", "gives Python strings", alone=True)
+        return Reason("it is a tensor of strings", code="missing-dtype", fixes=[fix])
+    if obj.device_name() != "cpu":
+        fix = Fix("{x}.numpy()", "copies it to the host")
+        return Reason(f"it is on {obj.device_name()}", code="other-device", fixes=[fix])
+    return None
+
+
+FRAMEWORK = OnnxRuntime()

@@ -1,0 +1,102 @@
+"""TVM FFI tensors (``apache-tvm-ffi``): memory with any strides, described by DLPack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.device import HOST, Device
+from zerocopy.dtype import DType, by_name
+from zerocopy.errors import Reason
+from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
+from zerocopy.protocols import dlpack
+from zerocopy.protocols.array_interface import tidy_strides, writable_alias
+from zerocopy.source import Array, Source
+from zerocopy.strided_view import StridedView
+
+# TVM FFI has no complex numbers (DLDataTypeToString refuses type code 5), and no dtypes of less than a byte
+# through NumPy, which passes host memory on.
+_NAMES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
+)  # fmt: skip
+_MAX_NDIM = 64  # NumPy's, which passes host memory on
+
+
+class TvmFfi(Framework):
+    """``tvm_ffi.Tensor`` on the host; as a source also on CUDA devices.
+
+    It has no operators: compiled functions read and write its memory.
+    """
+
+    name = "tvm_ffi"
+    aliases = ("tvm-ffi", "tvm")
+    types = ("Tensor",)
+    root_modules = ("tvm_ffi",)
+    distribution = "apache-tvm-ffi"
+
+    def owns(self, cls: type) -> bool:
+        return issubclass(cls, self.module().Tensor)
+
+    # -- source ---------------------------------------------------------------
+
+    def source(self, obj: Any) -> Source:
+        name = f"tvm_ffi.{type(obj).__name__}"
+        device = Device(*map(int, obj.__dlpack_device__()))
+        if not device.is_host:
+            view = dlpack.read(dlpack.request(obj, stream=None, max_version=None), obj)
+            return Source(name, view, _not_on_host, "dlpack", producer=obj)
+        capsule = obj.__dlpack__()
+        view = dlpack.read(capsule, obj, HOST)
+        return Source(name, view, dlpack.HostImport(capsule, view), "dlpack")
+
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        if cls is not self.module().Tensor:
+            return {}
+        return {"ndarray": np.from_dlpack}  # refuses device memory and the dtypes that NumPy lacks
+
+    # -- target ---------------------------------------------------------------
+
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
+        self._refuse(view)
+        reasons = []
+        if view.has_fractional_strides:
+            reasons.append(obstacles.FRACTIONAL_STRIDES)
+        if not view.is_aligned(view.dtype.itemsize):
+            # Compiled functions assume the alignment of C.
+            reasons.append(obstacles.MISALIGNED)
+        return reasons
+
+    def _refuse(self, view: StridedView) -> None:
+        if view.dtype.name not in _NAMES:
+            raise refuse_dtype("tvm_ffi", view.dtype, fixes=obstacles.pairs(view.dtype))
+        if view.ndim > _MAX_NDIM:
+            raise refuse_ndim("tvm_ffi", view, _MAX_NDIM)
+
+    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+        capsule = dlpack.export(writable_alias(tidy_strides(array)), dtype)
+        return self.module().from_dlpack(dlpack.Handover(capsule))
+
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        from_dlpack = self.module().from_dlpack
+        types = frozenset(np.dtype(name).num for name in _NAMES if by_name(name).in_numpy)
+
+        def ndarray(array: Any) -> Any:
+            if not array.flags.behaved or array.dtype.num not in types:
+                raise BufferError("read-only, misaligned, or of a dtype that TVM FFI lacks")
+            return from_dlpack(array)
+
+        return {"ndarray": ndarray}
+
+
+def _not_on_host() -> Array:
+    raise BufferError("TVM FFI does not copy memory of a device to the host")
+
+
+FRAMEWORK = TvmFfi()

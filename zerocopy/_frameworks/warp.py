@@ -1,0 +1,244 @@
+"""NVIDIA Warp: arrays of one to four dimensions with any strides, of scalars, vectors and matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.device import CUDA, CUDA_HOST, HOST, Device
+from zerocopy.dtype import DType, by_name
+from zerocopy.errors import Fix, Reason, UnsupportedConversionError
+from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
+from zerocopy.protocols import cuda_array_interface
+from zerocopy.protocols.array_interface import writable_alias
+from zerocopy.source import Array, Source
+from zerocopy.strided_view import StridedView, contiguous_strides
+
+_NATIVE_NAMES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64",
+)  # fmt: skip
+_MAX_NDIM = 4  # ARRAY_MAX_DIMS (warp/native/array.h)
+# Kernels read sizes and strides as 32-bit integers, and end the process for larger ones (NVIDIA/warp#1673).
+_INT32 = 2**31
+_WIDE_STRIDES = Reason(
+    "a stride is 2 GiB or more, and Warp's kernels read strides as 32-bit integers",
+    code="too-many-elements",
+    fixes=[obstacles.CONTIGUOUS],
+)
+
+
+class Warp(Framework):
+    """``warp.array``: scalars, and vectors and matrices, whose components are its last dimensions.
+
+    An array of ``warp.vec3`` and shape ``(n,)`` converts to shape ``(n, 3)``, as ``x.numpy()`` does. The
+    result of ``to="warp"`` is an array of scalars; ``warp.array(ptr=x.ptr, ...)`` aliases it as vectors.
+    """
+
+    name = "warp"
+    aliases = ("wp", "warp-lang", "nvidia-warp")
+    types = ("array",)
+    root_modules = ("warp",)
+    distribution = "warp-lang"
+    can_copy_to_device = True
+    actions: Mapping[str, Fix] = {"contiguous": Fix("{x}.contiguous()"), "copy": Fix("warp.clone({x})")}
+
+    _started: ModuleType | None = None
+
+    def module(self) -> ModuleType:
+        wp = super().module()
+        if self._started is not wp:
+            _start(wp)
+            self._started = wp
+        return wp
+
+    def owns(self, cls: type) -> bool:
+        # Indexed and fabric arrays too, so that `source` refuses them with a fix.
+        wp = self.module()
+        return issubclass(cls, (wp.array, wp.indexedarray, wp.fabricarray, wp.indexedfabricarray))
+
+    # -- source ---------------------------------------------------------------
+
+    def source(self, obj: Any) -> Source:
+        wp = self.module()
+        name = f"warp.{type(obj).__name__}"
+        refusal = _refusal(wp, obj)
+        if refusal is not None:
+            raise obstacles.refuse_source(name, refusal)
+        dtype = _dtypes(wp).get(_scalar(wp, obj))
+        if dtype is None:
+            raise _refuse_elements(name, obj)
+        if obj.device.is_cpu:
+            # A memory that NumPy reads as the storage type: the interface of bfloat16 has uint16.
+            array = _as_ndarray(obj, dtype)
+            view = StridedView(
+                array.ctypes.data, array.shape, array.strides, dtype, _host_device(obj), False, array
+            )
+            return Source(name, view, lambda: array, "array-interface")
+        # Written against the API, not yet run on hardware. The interface has no stream, so the
+        # consumer would not wait for the kernels that Warp has queued on the device's stream.
+        interface = obj.__cuda_array_interface__
+        device = Device(CUDA, obj.device.ordinal)
+        view = StridedView(
+            interface["data"][0], interface["shape"], interface["strides"], dtype, device, False, obj
+        )
+        return Source(
+            name,
+            view,
+            lambda: obj.numpy().view(dtype.storage),
+            "cuda-array-interface",
+            to_host=lambda stream: obj.numpy().view(dtype.storage),
+            producer=cuda_array_interface.Handover(view, obj.device.stream.cuda_stream, obj),
+            contiguous=lambda: wp.clone(obj),
+        )
+
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        wp = self.module()
+        if cls is not wp.array:
+            return {}
+        # Their interfaces have the types of other values: bfloat16 is uint16, a handle is uint64.
+        ambiguous = frozenset((np.dtype("uint16").num, np.dtype("uint64").num))
+        unsigned = (wp.uint16, wp.uint64)
+
+        def ndarray(array: Any) -> Any:
+            plain = np.asarray(array)  # raises for device memory
+            number = plain.dtype.num
+            # NumPy's numeric types have the numbers 0 to 16, and 23 (float16).
+            if (number > 16 and number != 23) or (number in ambiguous and array.dtype not in unsigned):
+                raise BufferError("not an array of numbers that NumPy has")
+            return plain
+
+        return {"ndarray": ndarray}
+
+    # -- target ---------------------------------------------------------------
+
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
+        if view.dtype not in _dtypes(self.module()).values():
+            raise refuse_dtype("warp", view.dtype, fixes=obstacles.pairs(view.dtype))
+        if view.ndim > _MAX_NDIM:
+            raise refuse_ndim("warp", view, _MAX_NDIM)
+        if view.ndim == 0:
+            raise UnsupportedConversionError(
+                "to='warp'",
+                "a warp.array has at least one dimension",
+                code="too-few-dimensions",
+                fixes=[Fix("numpy.atleast_1d({x})")],
+            )
+        if max(view.shape) >= _INT32 or _is_wide(contiguous_strides(view.shape, view.dtype.itemsize)):
+            raise UnsupportedConversionError(
+                "to='warp'",
+                f"kernels of Warp read sizes and strides as 32-bit integers, and shape {view.shape} "
+                f"of {view.dtype} needs more",
+                "convert it in parts, or flatten it",
+                code="too-many-elements",
+            )
+        reasons = []
+        if _is_wide(view.strides):
+            # A kernel would truncate them, and read and write elsewhere.
+            reasons.append(_WIDE_STRIDES)
+        if view.has_fractional_strides:
+            reasons.append(obstacles.FRACTIONAL_STRIDES)
+        if not view.is_aligned(view.dtype.itemsize):
+            reasons.append(obstacles.MISALIGNED)  # kernels compiled by Clang assume alignment
+        return reasons
+
+    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+        wp = self.module()
+        # The constructor keeps the ndarray alive. Without a copy it takes uint16 for bfloat16.
+        return wp.array(
+            writable_alias(array), dtype=getattr(wp, dtype.name), device=wp.get_device("cpu"), copy=False
+        )
+
+    def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
+        return self.module().clone(obj, device="cpu")  # row-major, of the same vectors or matrices
+
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        wp = self.module()
+        array, cpu = wp.array, wp.get_device("cpu")
+        types = {np.dtype(name): getattr(wp, name) for name in _NATIVE_NAMES}
+
+        def ndarray(plain: Any) -> Any:
+            flags = plain.flags
+            # A smaller array has no stride of 2 GiB that a kernel would follow, if it is contiguous.
+            if not flags.behaved or not 0 < plain.ndim <= _MAX_NDIM:
+                raise BufferError("read-only, misaligned, or of a number of dimensions that Warp lacks")
+            if not (flags.forc and plain.nbytes < _INT32) and _is_wide((*plain.shape, *plain.strides)):
+                raise BufferError("too large for 32-bit sizes and strides")
+            # A dtype of another byte order is not in the table: Warp would copy it.
+            return array(plain, dtype=types[plain.dtype], device=cpu, copy=False)
+
+        return {"ndarray": ndarray}
+
+
+def _start(wp: Any) -> None:
+    """Initialise Warp without the messages that it prints at its default log level."""
+    # Documented at warp.config.log_level; a level that the user has chosen is kept.
+    if getattr(wp.config, "log_level", None) == getattr(wp, "LOG_INFO", 0):
+        with wp.ScopedLogLevel(wp.LOG_WARNING):
+            wp.init()
+    else:
+        wp.init()
+
+
+def _dtypes(wp: Any) -> dict[Any, DType]:
+    """Return Warp's scalar types with their standard names; bfloat16 since Warp 1.13."""
+    names = (*_NATIVE_NAMES, "bfloat16")
+    return {getattr(wp, name): by_name(name) for name in names if hasattr(wp, name)}
+
+
+def _scalar(wp: Any, obj: Any) -> Any:
+    """Return the scalar type of an array's elements; None for structures."""
+    if wp.types.type_is_value(obj.dtype):
+        # A type of vectors, matrices, quaternions or transformations is a ctypes array of its scalars.
+        return getattr(obj.dtype, "_wp_scalar_type_", obj.dtype)
+    return None
+
+
+def _as_ndarray(obj: Any, dtype: DType) -> Array:
+    """Return an alias of an array in host memory, in ``dtype.storage``."""
+    import numpy as np
+
+    if obj.size == 0 and not obj.ptr:  # NumPy before 2.4 cannot read it (numpy/numpy#26037)
+        interface = obj.__array_interface__
+        return np.empty(interface["shape"], dtype.storage)
+    array: Array = np.asarray(obj)
+    return array
+
+
+def _host_device(obj: Any) -> Device:
+    return Device(CUDA_HOST, 0) if obj.pinned else HOST
+
+
+def _refusal(wp: Any, obj: Any) -> Reason | None:
+    """Return why no block of memory holds an array's values; None if one does."""
+    if not isinstance(obj, wp.array):
+        fix = Fix("{x}.contiguous()", "copies the elements into one block")
+        return Reason("its elements are chosen by indices", code="not-strided", fixes=[fix])
+    if obj.device is None:
+        return Reason(
+            "it is a type annotation and has no memory", "create it with warp.zeros", code="no-memory"
+        )
+    return None
+
+
+def _refuse_elements(name: str, obj: Any) -> UnsupportedConversionError:
+    """Return the error for elements that are not numbers."""
+    struct = hasattr(obj.dtype, "numpy_dtype")
+    fixes = [Fix("{x}.numpy()", "gives a structured NumPy array")] if struct else []
+    shown = "a structure" if struct else getattr(obj.dtype, "__name__", obj.dtype)
+    remedy = "" if struct else "convert an array of numbers"
+    return obstacles.refuse_source_dtype(name, shown, remedy, fixes=fixes)
+
+
+def _is_wide(numbers: tuple[int, ...]) -> bool:
+    """Whether a size or stride does not fit 32 bits."""
+    return any(not -_INT32 <= number < _INT32 for number in numbers)
+
+
+FRAMEWORK = Warp()

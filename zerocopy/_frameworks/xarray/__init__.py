@@ -1,0 +1,186 @@
+"""xarray: labelled arrays, variables and datasets over NumPy's memory or that of any other array.
+
+An array that a variable holds is described by the framework of that array, so a variable over a JAX array
+is aliased as a JAX array is. Labels that the target lacks are reported by ``explain``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from zerocopy.device import Device
+from zerocopy.dtype import DType, from_numpy, to_numpy
+from zerocopy.errors import Fix, Reason
+from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
+from zerocopy.protocols.array_interface import MAX_NDIM
+from zerocopy.source import Array, Source
+from zerocopy.strided_view import StridedView
+from zerocopy.tables.column import Column, Table
+
+
+class XArray(Framework):
+    """``DataArray``, ``Variable`` and ``Dataset``; arrays become a DataArray, tables a Dataset.
+
+    ``to="xarray.DataArray"`` and ``"xarray.Dataset"`` name a form. `template` is an object of xarray whose
+    names, coordinates and attributes the results have.
+    """
+
+    name = "xarray"
+    aliases = ("xr",)
+    # Older versions convert dates to nanoseconds, with a copy and without an error for far ones.
+    min_version = "2025.1.2"
+    root_modules = ("xarray",)
+    distribution = "xarray"
+    marks_readonly = True
+    has_dimensions = True
+    actions: Mapping[str, Fix] = {
+        "align": Fix('zc.convert({x}, "numpy", copy=True)'),
+        "column": Fix("{x}[{label}]"),
+        "replace": Fix("{x}.assign(**{{{label}: {value}}})"),
+        "contiguous": Fix("numpy.ascontiguousarray({x})"),
+        "cast:float64": Fix("{x}.astype('float64')"),
+        "cast:float32": Fix("{x}.astype('float32')"),
+        "cast:int8": Fix("{x}.astype('int8')"),
+        "objects": Fix("{x}.values.tolist()"),
+    }
+
+    def __init__(self, form: str | None = None, template: Any = None) -> None:
+        self.form, self.template = form, template
+        self.kind = {None: "both", "DataArray": "tensor", "Dataset": "table"}[form]
+
+    def variant(self, form: str) -> Framework | None:
+        return XArray(form) if form in ("DataArray", "Dataset") else None
+
+    def is_native(self, obj: Any) -> bool:
+        return self.form is None or isinstance(obj, getattr(self.module(), self.form))
+
+    def owns(self, cls: type) -> bool:
+        xr = self.module()
+        return issubclass(cls, (xr.DataArray, xr.Dataset, xr.Variable))
+
+    def like(self, obj: Any) -> Framework:
+        return XArray(self.form, obj)
+
+    # -- source ---------------------------------------------------------------
+
+    def source(self, obj: Any) -> Source:
+        from zerocopy._frameworks.xarray import tables
+
+        name = f"xarray.{type(obj).__name__}"
+        if isinstance(obj, self.module().Dataset):
+            raise tables.refuse_dataset(name)
+        return tables.array_source(obj, name)
+
+    def table(self, obj: Any, index: bool | None = None) -> Table | None:
+        from zerocopy._frameworks.xarray import tables
+
+        name = f"xarray.{type(obj).__name__}"
+        if isinstance(obj, self.module().Dataset):
+            return tables.dataset_table(obj, name, index)
+        return tables.array_table(obj, name, index)
+
+    def label_warnings(self, obj: Any, target: Framework, options: Mapping[str, Any]) -> tuple[str, ...]:
+        from zerocopy._frameworks.xarray import losses
+
+        return losses.warnings(obj, target, options, isinstance(obj, self.module().Dataset))
+
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        if cls is not self.module().DataArray:
+            return {}
+
+        def plain(obj: Any) -> Array:
+            array = obj.variable._data
+            if type(array) is not np.ndarray or array.dtype.kind not in "iufcb" or not array.dtype.isnative:
+                raise TypeError("not plain numbers: use the slow path")
+            return array
+
+        return {"ndarray": plain}
+
+    # -- target ---------------------------------------------------------------
+
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
+        if to_numpy(view.dtype) is None:
+            remedy = "pip install ml_dtypes, which adds it to NumPy" if view.dtype.lanes == 1 else ""
+            raise refuse_dtype("xarray", view.dtype, remedy)
+        if view.ndim > MAX_NDIM:
+            raise refuse_ndim("xarray", view, MAX_NDIM)
+        return []
+
+    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+        from zerocopy._frameworks.xarray import building
+
+        extended = None if dtype.in_numpy else to_numpy(dtype)
+        values = array if extended is None else array.view(extended)
+        if self.template is not None:
+            return building.like_array(self.template, values)
+        return building.array(self.module(), values)
+
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+        if self.form == "Dataset":
+            return {}
+        from zerocopy._frameworks.xarray import building
+
+        xr, make = self.module(), building.array
+
+        def ndarray(array: Array) -> Any:
+            if from_numpy(array.dtype) is None or array.dtype.isbuiltin != 1:
+                raise ValueError("not plain numbers: use the slow path")
+            return make(xr, array)
+
+        return {"ndarray": ndarray}
+
+    def column_reasons(self, column: Column) -> list[Reason]:
+        from zerocopy._frameworks.xarray import building
+
+        if self.template is not None and getattr(column, "of_xarray", None) is not None:
+            return building.own_reasons(column)
+        return building.reasons_against(column)
+
+    def guards_writes(self, column: Column) -> bool:
+        source: Source | None = getattr(column, "source", None)
+        return source is not None and source.view.readonly  # NumPy's flag, and pandas' indexes
+
+    def table_reasons(self, table: Table) -> list[list[Reason]]:
+        from zerocopy._frameworks.xarray import building
+
+        if not table.single:
+            building.refuse_labels(table.labels)
+        if self.template is not None or not building.index_places(table):
+            return super().table_reasons(table)
+        reasons: list[list[Reason]] = building.pandas().table_reasons(table)
+        return reasons
+
+    def table_warnings(self, table: Table) -> tuple[str, ...]:
+        from zerocopy._frameworks.xarray import building, losses
+
+        if self.template is not None:
+            return ()
+        extensions = building.through_pandas(table)
+        return (*losses.of_table(table), *building.pandas().table_warnings(extensions))
+
+    def from_table(self, table: Table) -> Any:
+        from zerocopy._frameworks.xarray import building
+
+        xr = self.module()
+        if isinstance(self.template, xr.Dataset):
+            return building.like_dataset(xr, self.template, table)
+        return building.dataset(xr, table)
+
+    def from_column(self, table: Table) -> Any:
+        from zerocopy._frameworks.xarray import building
+
+        (column,), (label,) = table.columns, table.labels
+        if self.template is not None:
+            return building.like_column(self.template, column)
+        if self.form == "Dataset":
+            named = "column_0" if label == "" else label
+            return self.from_table(replace(table, labels=[named], single=False))
+        name = None if isinstance(label, str) and label == "" else label
+        return building.array(self.module(), building.values_of(column), name)
+
+
+FRAMEWORK = XArray()

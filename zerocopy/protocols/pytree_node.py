@@ -1,0 +1,39 @@
+"""``Node``: one level of a pytree, as the library that registers its type describes it.
+
+``Framework.pytree_hook`` names a function ``flatten(obj) -> Node | None``. It returns None if the type of
+`obj` is not registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Attribute(str):
+    """The name of an attribute, as a key of a path."""
+
+    __slots__ = ()
+
+
+class Node(NamedTuple):
+    """One level of a pytree.
+
+    Attributes
+    ----------
+    keys : list
+        The key of each child; that of an attribute is an `Attribute`.
+    children : list
+        The children, in the order of the keys. They can be further pytrees.
+    rebuild : callable
+        ``rebuild(values) -> object``: the same pytree with other children.
+
+    Examples
+    --------
+    >>> Node([0, 1], ["a", "b"], tuple).rebuild(["c", "d"])
+    ('c', 'd')
+    """
+
+    keys: list[Any]
+    children: list[Any]
+    rebuild: Callable[[list[Any]], Any]
