@@ -23,11 +23,7 @@ SLOW_PATH_ONLY = {"mxnet"}
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_second_conversion_takes_a_route_that_agrees_with_the_plan(source: str, target: str) -> None:
-<<<<<<< HEAD
-    routes.clear()  # a call with copy=None keeps the compiled route of this call too
-=======
     routes.clear()  # a call with copy=None keeps the compiled route alone, which serves calls without options
->>>>>>> wt-fwb
     x = zc.convert(sample("f4", (64,)), to=source, copy=True)
     routes.clear()  # a call with copy=None keeps a compiled route for calls without options too
     zc.convert(x, to=target)

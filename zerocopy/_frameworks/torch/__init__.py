@@ -52,12 +52,8 @@ class Torch(Framework):
     frames_hook = "zerocopy._frameworks.torch.frames:TorchFrames"
     audit_hook = "zerocopy._frameworks.torch.audit:TorchAudit"
     gradients_hook = "zerocopy._frameworks.torch.gradients:TorchGradients"
-<<<<<<< HEAD
-    compound_hook = "zerocopy._frameworks.torch.compounds:TorchCompounds"
-=======
     pytree_hook = "zerocopy._frameworks.torch.pytrees:flatten"
-    compound_hook = "zerocopy._frameworks.torch.sparse:TorchSparse"
->>>>>>> wt-fwb
+    compound_hook = "zerocopy._frameworks.torch.compounds:TorchCompounds"
     loading_hook = "zerocopy._frameworks.torch.loading:TorchLoading"
     root_modules = ("torch",)
     distribution = "torch"
