@@ -16,7 +16,7 @@ DTYPES = [
 ]
 DTYPES = [np.dtype(name) for name in NATIVE_NAMES] + DTYPES
 # Their arrays have at least one dimension.
-WITHOUT_SCALARS = {"warp"}
+WITHOUT_SCALARS = {"awkward", "warp"}
 OPTIONS: list[dict] = [{}, {"copy": True}, {"copy": False}, {"copy": None, "writable": None}]
 
 
