@@ -1,4 +1,4 @@
-"""The tables of sparse arrays in docs/conversions.md, for ``conversions.py`` in this folder."""
+"""The tables of sparse and ragged arrays in docs/conversions.md, for ``conversions.py`` in this folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import zerocopy
 from zerocopy import registry
 from zerocopy.compound.hook import hook_of
+from zerocopy.compound.ragged import RaggedLayout
 from zerocopy.compound.sparse import SparseLayout
 from zerocopy.errors import ZeroCopyError
 from zerocopy.protocols.array_interface import aligned_copy
@@ -38,7 +39,20 @@ def sparse(form: str, index: str) -> Any:
     return x
 
 
+def ragged(offsets: str) -> Any:
+    """Return a list array of pyarrow with aligned values and offsets of one type."""
+    import pyarrow as pa
+
+    kind = pa.ListArray if offsets == "int32" else pa.LargeListArray
+    ends = aligned_copy(np.array([0, 2, 2, 5], offsets))
+    return kind.from_arrays(pa.array(ends), pa.array(aligned_copy(np.arange(5, dtype="f4"))))
+
+
 SAMPLES = [
+    *(
+        Sample(f"Ragged, {offsets}", RaggedLayout(1, 1), lambda o=offsets: ragged(o))
+        for offsets in ("int32", "int64")
+    ),
     *(
         Sample(f"{form.upper()}, {index}", SparseLayout(form, (1, 1)), lambda f=form, i=index: sparse(f, i))
         for form in ("csr", "csc", "bsr", "coo")
