@@ -177,8 +177,9 @@ def test_lazy_torch_tensors_are_copied_or_refused(target: str) -> None:
     grad = torch.ones(3, device=DEVICE, requires_grad=True)
     with pytest.raises(zc.UnsupportedConversionError, match="grad"):
         zc.convert(grad, to=target)
-    with pytest.raises(zc.UnsupportedConversionError, match="sparse"):
-        zc.convert(torch.ones(3, 3, device=DEVICE).to_sparse(), to=target)
+    if target in ("numba", "numpy"):  # CuPy and JAX have sparse arrays
+        with pytest.raises(zc.UnsupportedConversionError, match="sparse"):
+            zc.convert(torch.ones(3, 3, device=DEVICE).to_sparse(), to=target)
     z = torch.tensor([1 + 2j, 3 - 4j], device=DEVICE)
     for lazy in (z.conj(), z.conj().imag):
         plan = zc.explain(lazy, target)
