@@ -103,7 +103,7 @@ def test_labels_of_one_type_keep_their_type(labels: Any) -> None:
     same(back, frame)
 
 
-@pytest.mark.parametrize("target", [name for name in TABLES if name not in ("cudf", "pylibcudf", "pandas")])
+@pytest.mark.parametrize("target", [name for name in TABLES if name not in ("cudf", "pylibcudf", "pandas", "xarray")])
 def test_labels_that_become_strings_are_reported(target: str) -> None:
     for source in (pd.DataFrame([[1.0, 2.0]], columns=[6, "a"]), {6: np.ones(2), "a": np.ones(2)}):
         plan = zc.explain(source, target)

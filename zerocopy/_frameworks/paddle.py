@@ -1,0 +1,206 @@
+"""PaddlePaddle: dense eager tensors of up to nine dimensions, with any strides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy.device import Device
+from zerocopy.dtype import NATIVE_NAMES, DType
+from zerocopy.errors import Fix, Reason
+from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
+from zerocopy.protocols import dlpack
+from zerocopy.protocols.array_interface import address, aligned_copy
+from zerocopy.source import Array, Source
+from zerocopy.strided_view import StridedView
+
+_NAMES = NATIVE_NAMES | {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
+# The constructor refuses two of them, and reads NumPy's uint16 as bfloat16; x.view() has all three.
+_AS_SIGNED = {"uint16": "int16", "uint32": "int32", "uint64": "int64"}
+_MAX_NDIM = 9  # DDim::kMaxRank (paddle/common/ddim.h)
+_GRAD = Reason(
+    "it requires grad (stop_gradient is False), and no other framework keeps the graph",
+    code="requires-grad",
+    fixes=[Fix("{x}.detach()", "aliases it without the graph")],
+)
+
+
+class Paddle(Framework):
+    """``paddle.Tensor`` and its subclasses, on the host; as a source also on CUDA devices.
+
+    Notes
+    -----
+    Paddle 3.3 leaks 80 bytes for each tensor that it makes of other memory; the memory itself is freed.
+    """
+
+    name = "paddle"
+    aliases = ("paddlepaddle", "pp")
+    types = ("Tensor",)
+    root_modules = ("paddle",)
+    distribution = "paddlepaddle"
+    min_version = "3.0"
+    can_copy_to_device = True
+    actions: Mapping[str, Fix] = {
+        "contiguous": Fix("{x}.contiguous()"),
+        "copy": Fix("{x}.clone()"),
+        "cast": Fix("{x}.astype('{type}')"),
+        "flatten": Fix("{x}.reshape([-1])"),
+    }
+
+    def owns(self, cls: type) -> bool:
+        return issubclass(cls, self.module().Tensor)
+
+    # -- source ---------------------------------------------------------------
+
+    def source(self, obj: Any) -> Source:
+        name = f"paddle.{type(obj).__name__}"
+        refusal = _refusal(obj)
+        if refusal is not None:
+            raise obstacles.refuse_source(name, refusal)
+        # Not x.numpy(), which copies, and returns uint16 for bfloat16 and int8 for float8. The capsule
+        # keeps the memory if the tensor is given other memory.
+        capsule = self.module().utils.dlpack.to_dlpack(obj)
+        view = dlpack.read(capsule)
+        return Source(
+            name,
+            view,
+            dlpack.HostImport(capsule, view),
+            "dlpack",
+            refusal=None if obj.stop_gradient else _GRAD,
+            to_host=lambda stream: self.source(obj.detach().cpu()).host(),
+            producer=None if view.device.is_host else _OnDevice(obj.detach(), view.device),
+            contiguous=lambda: obj.detach().clone().contiguous(),  # of device memory alone
+        )
+
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        paddle = self.module()
+        if cls is not paddle.Tensor or _has_devices(paddle):
+            return {}  # each tensor's place must be checked
+        to_capsule, from_dlpack = paddle.utils.dlpack.to_dlpack, np.from_dlpack
+
+        def ndarray(tensor: Any) -> Any:
+            return from_dlpack(tensor)  # refuses sparse tensors, those that require grad, and bfloat16
+
+        def capsule(tensor: Any) -> Any:
+            if not tensor.stop_gradient or not tensor.is_dense():
+                raise BufferError("it requires grad, or is sparse")
+            if tensor.data_ptr() % tensor.element_size() or min(tensor.strides, default=0) < 0:
+                raise BufferError("misaligned, or of negative strides")
+            return to_capsule(tensor)
+
+        return {"ndarray": ndarray, "capsule": capsule}
+
+    # -- target ---------------------------------------------------------------
+
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
+        if view.ndim > _MAX_NDIM:
+            raise refuse_ndim("paddle", view, _MAX_NDIM)
+        if view.dtype.name not in _NAMES:
+            raise refuse_dtype("paddle", view.dtype)
+        reasons = []
+        if view.has_fractional_strides:
+            reasons.append(obstacles.FRACTIONAL_STRIDES)
+        if not view.is_aligned(view.dtype.itemsize):
+            reasons.append(obstacles.MISALIGNED)
+        return reasons
+
+    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+        paddle = self.module()
+        name = dtype.name
+        if name in _AS_SIGNED:
+            array = array.view(_AS_SIGNED[name])
+        plain = array if array.flags.c_contiguous else _flattened(array)
+        tensor = _alias(paddle, plain)
+        if plain is not array:
+            strides = [stride // dtype.itemsize for stride in array.strides]
+            offset = address(array) - address(plain)  # bytes
+            tensor = paddle.as_strided(tensor, array.shape, strides, offset)  # it lacks uint32 and uint64
+        viewed = name in _AS_SIGNED or name.startswith("float8")
+        return tensor.view(getattr(paddle, name)) if viewed else tensor
+
+    def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
+        # Not x.clone(), which Paddle lacks for unsigned integers of more than 8 bits.
+        source = self.source(obj.detach().cpu())
+        return self.from_host(aligned_copy(source.host()), source.view.dtype, device, stream)
+
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        paddle = self.module()
+        tensor, cpu = paddle.Tensor, paddle.CPUPlace()
+        types = frozenset(np.dtype(name) for name in NATIVE_NAMES if name not in _AS_SIGNED)
+
+        def ndarray(array: Any) -> Any:
+            # For other layouts and byte orders the constructor would copy.
+            if not array.flags.carray or array.dtype not in types or array.ndim > _MAX_NDIM:
+                raise BufferError("read-only, misaligned, or of a layout or dtype that needs a view")
+            return tensor(array, place=cpu, zero_copy=True)
+
+        return {"ndarray": ndarray}
+
+
+def _alias(paddle: Any, array: Array) -> Any:
+    """Return a tensor over a row-major ndarray; of bfloat16 for NumPy's uint16.
+
+    Not ``paddle.from_dlpack``: Paddle 3.3 holds one mutex for all tensors while it runs a capsule's
+    deleter. If that frees another such tensor, or waits for the GIL, the process waits forever.
+    """
+    return paddle.Tensor(array, place=paddle.CPUPlace(), zero_copy=True)
+
+
+def _flattened(array: Array) -> Array:
+    """Return the block of memory that a strided array spans, gaps included, as one dimension."""
+    import numpy as np
+
+    lowest = array[tuple(slice(None, None, -1 if stride < 0 else 1) for stride in array.strides)]
+    span = sum((n - 1) * stride for n, stride in zip(lowest.shape, lowest.strides, strict=True))
+    count = span // array.itemsize + 1
+    return np.lib.stride_tricks.as_strided(
+        lowest, (count,), (array.itemsize,), writeable=array.flags.writeable
+    )
+
+
+class _OnDevice:
+    """A tensor in device memory; not yet run on hardware. Paddle reports None as the device's index."""
+
+    __slots__ = ("_device", "_tensor")
+
+    def __init__(self, tensor: Any, device: Device) -> None:
+        self._tensor, self._device = tensor, device
+
+    def __dlpack__(self, *, stream: int | None = None, **_options: Any) -> Any:
+        return self._tensor.__dlpack__(stream=stream)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device
+
+
+def _has_devices(paddle: Any) -> bool:
+    """Whether this build has tensors in device memory."""
+    return any(
+        (
+            paddle.is_compiled_with_cuda(),
+            paddle.is_compiled_with_xpu(),
+            bool(paddle.device.get_all_custom_device_type()),
+        )
+    )
+
+
+def _refusal(obj: Any) -> Reason | None:
+    """Return why no block of memory holds a tensor's values; None if one does."""
+    if obj.is_dense():
+        if obj.size and not obj.data_ptr():
+            return Reason("it has no memory yet", "fill it first", code="no-memory")
+        return None
+    if obj.is_sparse() or obj.is_sparse_csr():
+        parts = "[{x}.crows(), {x}.cols(), {x}.values()]" if obj.is_sparse_csr() else ""
+        parts = parts or "[{x}.indices(), {x}.values()]"
+        fixes = [Fix("{x}.to_dense()", "makes it dense"), Fix(parts, "converts its parts")]
+        return Reason("it is sparse", code="sparse", fixes=fixes)
+    return Reason("it is not a dense tensor", "convert its local or dense values", code="not-strided")
+
+
+FRAMEWORK = Paddle()
