@@ -27,8 +27,8 @@ from zerocopy.tables.labels import duplicates, listed, text_warnings
 _FEATURES = b"huggingface"  # the key of a schema's metadata
 _INDICES = Reason(
     "its rows are in the order of indices, as select(), shuffle() and sort() leave them",
+    "convert flatten_indices() of the dataset, which writes them in that order once",
     code="exporter-copies",
-    fixes=[Fix("{x}.flatten_indices()", "writes them in that order once")],
 )
 _BITS = Reason(
     "datasets packs booleans into bits",
@@ -123,6 +123,8 @@ class Datasets(Framework):
             part = _table_of(arrow if label is None else arrow.column(label))
             part.warnings = _ignored(obj)
             part.name, part.obj = name, obj
+            if label is not None:
+                part.labels = [label]
             return part
 
         table = described(obj.data.table)
@@ -132,12 +134,14 @@ class Datasets(Framework):
         def read() -> Table:
             gathered = described(self._gathered(obj))
             for column in gathered.columns:
-                column.reasons = (_INDICES,)
+                column.reasons = (_INDICES if label is None else reason,)
             gathered.obj = None
             return gathered
 
-        types = [_field_of(column) for column in table.columns]
-        columns = [UnreadColumn(name, kind, (_INDICES,)) for kind in types]
+        item = "" if label is None else f".source.flatten_indices()[{_escaped(repr(label))}]"
+        fix = Fix("{x}" + (item or ".flatten_indices()"), "writes them in that order once")
+        types, reason = [_field_of(column) for column in table.columns], replace(_INDICES, fixes=[fix])
+        columns = [UnreadColumn(name, kind, (reason,)) for kind in types]
         return replace(table, columns=columns, length=0, read=read)
 
     def _gathered(self, obj: Any) -> Any:
@@ -241,6 +245,10 @@ def _table_of(arrow: Any) -> Table:
 def _field_of(column: Column) -> Field:
     assert column.field is not None
     return column.field
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def _unread(name: str) -> UnsupportedConversionError:
