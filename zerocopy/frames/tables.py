@@ -90,7 +90,7 @@ def _as_arrow(pa: Any, obj: Any, framework: Framework | None) -> tuple[Any, int]
             return export(obj), 0
     plan = explain(obj, hub().name)  # it describes the object once, where convert() may do so twice
     if plan.unread:
-        raise _unread(plan.source)
+        raise _unread(plan.source, *[reason.remedy for reason in plan.reasons if reason.fixes])
     if plan.error is not None:
         raise plan.error
     assert plan.run is not None
@@ -103,9 +103,10 @@ def _fast_exporter(framework: Framework, cls: type) -> Any:
     return framework.fast_exporters(cls).get("arrow")
 
 
-def _unread(name: str) -> UnsupportedConversionError:
+def _unread(name: str, *remedies: str) -> UnsupportedConversionError:
     why = f"a {name} is a query or a stream, which has memory only after it has been read"
-    return UnsupportedConversionError("", why, "read it first", code="unread")
+    remedy = ": ".join(["read it first", *remedies[:1]])
+    return UnsupportedConversionError("", why, remedy, code="unread")
 
 
 def _form(pa: Any, obj: Any, arrow: Any, framework: Framework) -> str:
