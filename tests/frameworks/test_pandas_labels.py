@@ -103,7 +103,11 @@ def test_labels_of_one_type_keep_their_type(labels: Any) -> None:
     same(back, frame)
 
 
-@pytest.mark.parametrize("target", [name for name in TABLES if name not in ("cudf", "pylibcudf", "pandas", "xarray")])
+#: Tables whose labels are any objects.
+ANY_LABELS = ("cudf", "pylibcudf", "pandas", "xarray")
+
+
+@pytest.mark.parametrize("target", [name for name in TABLES if name not in ANY_LABELS])
 def test_labels_that_become_strings_are_reported(target: str) -> None:
     for source in (pd.DataFrame([[1.0, 2.0]], columns=[6, "a"]), {6: np.ones(2), "a": np.ones(2)}):
         plan = zc.explain(source, target)
