@@ -102,8 +102,8 @@ def test_conversions_do_not_leak_memory(source: str, target: str) -> None:
                 zc.convert(x, to=target, **options)
             gc.collect()
             grown.append(process.memory_info().rss - before)
-        # A leaked capsule has about 200 bytes, a leaked array 64 KiB.
-        assert min(grown) < batch * 50, f"bytes grown in batches of {batch}: {grown}"
+        # A leaked capsule has about 200 bytes, a leaked array 64 KiB. Paddle itself leaks 80 bytes a tensor.
+        assert min(grown) < batch * 100, f"bytes grown in batches of {batch}: {grown}"
 
 
 def test_errors_do_not_leak_the_object() -> None:
