@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import zerocopy._frameworks
 from zerocopy import forks
 from zerocopy.errors import DeviceError, UnknownFrameworkError, ZeroCopyError
-from zerocopy.forks import installed_version, is_imported
+from zerocopy.forks import installed_version, is_imported as is_imported
 from zerocopy.framework import Framework, while_forks_wait
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView

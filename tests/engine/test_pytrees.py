@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -173,6 +172,20 @@ def test_a_registration_that_raises_is_an_error_of_zerocopy() -> None:
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
+@pytest.mark.parametrize("leaves", [None, "keep"])
+def test_a_registration_that_raises_inside_a_container_is_an_error_with_its_path(leaves: Any) -> None:
+    x = {"inner": [Raising(np.ones(1), np.ones(1))]}
+    with pytest.raises(zc.UnsupportedConversionError, match=r"at \['inner'\]\[0\]: .*no children today"):
+        zc.convert(x, to="torch", leaves=leaves)
+    plan = zc.explain(x, to="torch", leaves=leaves)
+    assert plan.error is not None
+    assert "no children today" in plan.error.why
+    with pytest.raises(zc.UnsupportedConversionError, match="no children today"):
+        zc.shares_memory(x, np.ones(1))
+    with pytest.raises(zc.UnsupportedConversionError, match="no children today"):
+        zc.accepts("torch")(lambda x: x)(x)
+
+
 def test_a_type_can_be_registered_after_it_was_refused() -> None:
     class Late(Pair):
         pass
@@ -186,11 +199,35 @@ def test_a_type_can_be_registered_after_it_was_refused() -> None:
     assert type(zc.convert(x, to="torch").a) is torch.Tensor
 
 
-def test_a_pytree_that_holds_itself_is_refused() -> None:
-    x = InJax(np.ones(1), None)
-    x.b = [x]
-    with pytest.raises(zc.UnsupportedConversionError, match="holds itself"):
+def test_a_registration_can_be_removed() -> None:
+    class Removed(Pair):
+        pass
+
+    x = Removed(np.ones(1), np.ones(1))
+    optree.register_pytree_node(
+        Removed,
+        lambda x: ((x.a, x.b), x.tag),
+        lambda tag, children: Removed(*children, tag),
+        namespace=GLOBAL,
+    )
+    assert type(zc.convert(x, to="torch")) is Removed
+    optree.unregister_pytree_node(Removed, namespace=GLOBAL)
+    with pytest.raises(zc.UnsupportedConversionError, match="not registered as a pytree any more"):
+        zc.convert(x, to="torch")
+    with pytest.raises(zc.UnsupportedConversionError, match="not an array"):
+        zc.convert(x, to="torch")
+
+
+@pytest.mark.parametrize("cls", REGISTERED)
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: [x]], ids=["itself", "list"])
+def test_a_pytree_that_holds_itself_is_refused(cls: type, wrap: Any) -> None:
+    x = cls(np.ones(1), None)
+    x.b = wrap(x)
+    # torch's walk of a child that is its parent ends with a RecursionError.
+    with pytest.raises(zc.UnsupportedConversionError, match=r"holds itself|nested deeper"):
         zc.convert(x, to="torch", leaves="keep")
+    assert not zc.explain(x, to="torch", leaves="keep").possible
+    x.b = None  # a cycle is collected late
 
 
 def test_no_registry_is_imported(run_python) -> None:
@@ -207,41 +244,34 @@ assert not {"optree", "jax", "torch"} & sys.modules.keys()
     assert process.returncode == 0, process.stderr
 
 
-def test_state_dicts_keep_their_metadata_and_alias_the_parameters() -> None:
-    module = torch.nn.Linear(2, 3)
-    state = zc.convert(module.state_dict(), to="numpy")
-    assert type(state) is OrderedDict
-    assert state._metadata == module.state_dict()._metadata
-    state["weight"][:] = 5
-    assert float(module.weight.detach()[0, 0]) == 5
-    module.load_state_dict(zc.convert(state, to="torch"))
+def test_accepts_converts_pytrees_and_returns_the_callers_framework() -> None:
+    @zc.accepts("torch")
+    def doubled(x: Any) -> Any:
+        assert type(x.a) is torch.Tensor
+        return InJax(x.a * 2, x.b)
+
+    result = doubled(InJax(np.ones(2), [np.ones(1)]))
+    assert type(result) is InJax
+    assert type(result.a) is np.ndarray
+    assert result.a.tolist() == [2, 2]
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        torch.nn.Linear(2, 2),
-        torch.nn.ParameterDict({"a": torch.ones(2)}),
-        torch.nn.ParameterList([torch.ones(2)]),
-    ],
-    ids=lambda module: type(module).__name__,
-)
-def test_modules_are_refused_with_a_call_that_works(module: Any) -> None:
-    with pytest.raises(zc.UnsupportedConversionError) as caught:
-        zc.convert(module, to="numpy")
-    result = eval(caught.value.calls[0], {"zc": zc, "x": module})
-    assert {type(value) for value in result.values()} == {np.ndarray}
+def test_pytrees_are_pickled_with_their_arrays_out_of_band() -> None:
+    from zerocopy import pickling
+
+    x = InJax(np.arange(1000.0), torch.ones(1000))
+    buffers: list[Any] = []
+    data = pickling.dumps(x, buffer_callback=buffers.append)
+    assert len(data) < 1000
+    y = pickling.loads(data, buffers=buffers)
+    assert type(y) is InJax
+    np.testing.assert_array_equal(y.a, x.a)
+    assert torch.equal(y.b, x.b)
 
 
-def test_tensordicts_keep_their_batch_size() -> None:
-    tensordict = pytest.importorskip("tensordict")
-    inner = tensordict.TensorDict({"y": torch.zeros(4)}, batch_size=[4])
-    x = tensordict.TensorDict({"x": torch.ones(4, 3), "n": inner}, batch_size=[4])
-    y = zc.convert(x, to="torch", copy=True)
-    assert type(y) is type(x)
-    assert y.batch_size == y["n"].batch_size == torch.Size([4])
-    assert not zc.shares_memory(x, y)
-    assert zc.convert(x.to_dict(), to="numpy")["n"]["y"].shape == (4,)
+def test_share_refuses_pytrees() -> None:
+    with pytest.raises(zc.UnsupportedConversionError, match="not one array or table"):
+        zc.share(InJax(np.ones(2), np.ones(1)))
 
 
 def test_flax_containers_keep_their_types() -> None:

@@ -32,6 +32,7 @@ assert_type(zc.convert(x, torch), Any)
 assert_type(zc.convert({"a": tensor}, "numpy"), dict[str, Any])
 assert_type(zc.convert([tensor, tensor], "numpy"), list[Any])
 assert_type(zc.convert((tensor, tensor), to="jax"), tuple[Any, ...])
+assert_type(zc.convert([tensor], "numpy", leaves="error"), list[Any])
 
 # tables
 assert_type(zc.convert(frame, "torch"), Any)
@@ -51,6 +52,7 @@ assert_type(zc.explain(x, "torch", dtype="float32"), zc.Plan)
 # errors: each line has one, or the ignore itself is an error
 zc.convert(x, "torch", coppy=True)  # type: ignore[call-overload]
 zc.convert(x)  # type: ignore[call-overload]
+zc.convert(x, "torch", leaves="drop")  # type: ignore[call-overload]
 zc.explain(x, "torch", copy="yes")  # type: ignore[arg-type]
 
 

@@ -74,7 +74,6 @@ def items_of(obj: Any) -> list[tuple[Any, Any]]:
         assert kind is not None
         if kind is _of_pytree:
             node = pytrees.flatten(obj)
-            assert node is not None
             return list(zip(node.keys, node.children, strict=True))
         if kind is _of_variable:
             return [(Attribute("value"), obj.get_value())]
@@ -190,13 +189,25 @@ def other_kind(obj: Any) -> _Rebuild | None:
 
 
 def _of_pytree(obj: Any, _: list[Any], values: list[Any]) -> Any:
-    node = pytrees.flatten(obj)
-    assert node is not None
-    same = node.rebuild(values)
-    kept = pytrees.flatten(same)
-    if kept is None or len(kept.children) != len(values) or not all(map(_is_kept, kept.children, values)):
+    same = pytrees.flatten(obj).rebuild(values)
+    kept = pytrees.flatten(same).children
+    if len(kept) != len(values) or not all(map(_is_kept, kept, values)):
         raise TypeError(f"it does not hold {_types_of(values)}")
     return same
+
+
+def check_target(obj: Any, name: str) -> None:
+    """Refuse a pytree whose type cannot hold arrays of the target `name`."""
+    if other_kind(obj) is not _of_pytree:
+        return
+    node = pytrees.flatten(obj)
+    if node.framework not in ("", name):
+        raise UnsupportedConversionError(
+            f"convert({type(obj).__qualname__})",
+            f"a {type(obj).__qualname__} holds arrays of {node.framework} only",
+            code="container-type",
+            fixes=node.fixes,
+        )
 
 
 def _types_of(values: list[Any]) -> str:

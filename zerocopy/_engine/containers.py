@@ -9,6 +9,7 @@ from typing import Any
 from zerocopy._engine.container_types import (
     ARRAY_TYPES,
     CONTAINERS,
+    check_target,
     is_container,
     is_plain_object,
     items_of,
@@ -16,6 +17,7 @@ from zerocopy._engine.container_types import (
 )
 from zerocopy._engine.fixes import keep_leaves, prepend, relocate
 from zerocopy._engine.routes import routes_of
+from zerocopy._engine.target import resolve
 from zerocopy.casting.leaves import leaf_options
 from zerocopy.errors import UnsupportedConversionError, ZeroCopyError
 from zerocopy.protocols.exporter_errors import is_error
@@ -58,10 +60,10 @@ def convert_leaves(obj: Any, convert: Callable[..., Any], to: Any, options: dict
                 prepend(error, keep_leaves(to, options))
             raise
 
-    return map_leaves(obj, visit)
+    return map_leaves(obj, visit, to=to)
 
 
-def leaf_calls(obj: Any, options: dict[str, Any]) -> list[tuple[str, Any, dict[str, Any]]]:
+def leaf_calls(obj: Any, options: dict[str, Any], to: Any = None) -> list[tuple[str, Any, dict[str, Any]]]:
     """Return each leaf with its path as text and the options of its conversion.
 
     Raises
@@ -72,7 +74,7 @@ def leaf_calls(obj: Any, options: dict[str, Any]) -> list[tuple[str, Any, dict[s
     calls: list[tuple[str, Any, dict[str, Any]]] = []
     of_leaf = leaf_options(options, lambda: _keys(obj))
     visit = lambda leaf, path: calls.append((format_path(path), leaf, of_leaf(path)))  # noqa: E731
-    map_leaves(obj, visit, _rebuild_unchanged)
+    map_leaves(obj, visit, _rebuild_unchanged, to)
     return calls
 
 
@@ -98,7 +100,7 @@ def format_path(path: Any) -> str:
     return text
 
 
-def map_leaves(obj: Any, visit: Visit, build: Rebuild = rebuild) -> Any:
+def map_leaves(obj: Any, visit: Visit, build: Rebuild = rebuild, to: Any = None) -> Any:
     """Return the same container with ``visit(leaf, path)`` in place of each leaf.
 
     Parameters
@@ -109,6 +111,8 @@ def map_leaves(obj: Any, visit: Visit, build: Rebuild = rebuild) -> Any:
         Called with each value that is not a container, and its path (see `format_path`).
     build : callable, optional
         ``build(container, keys, values)``. Default: the same type of container.
+    to : str, module or type, optional
+        The target, whose arrays the containers must be able to hold.
 
     Raises
     ------
@@ -116,7 +120,7 @@ def map_leaves(obj: Any, visit: Visit, build: Rebuild = rebuild) -> Any:
         A container contains itself, is nested too deep, or cannot be rebuilt from its items.
     """
     try:
-        return _map(obj, visit, build, None, ())
+        return _map(obj, visit, build, _probe(to), None, ())
     except RecursionError as error:
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
@@ -126,7 +130,19 @@ def map_leaves(obj: Any, visit: Visit, build: Rebuild = rebuild) -> Any:
         ) from error
 
 
-def _map(obj: Any, visit: Visit, build: Rebuild, path: Any, parents: tuple[int, ...]) -> Any:
+def _probe(to: Any) -> Rebuild:
+    """Return a function that rebuilds a container before its leaves are read, to check that it can be."""
+    if to is None:
+        return rebuild
+
+    def check(obj: Any, keys: list[Any], values: list[Any]) -> Any:
+        check_target(obj, resolve(to).name)
+        return rebuild(obj, keys, values)
+
+    return check
+
+
+def _map(obj: Any, visit: Visit, build: Rebuild, probe: Rebuild, path: Any, parents: tuple[int, ...]) -> Any:
     if id(obj) in parents:
         raise UnsupportedConversionError(
             f"convert({type(obj).__qualname__})",
@@ -136,25 +152,25 @@ def _map(obj: Any, visit: Visit, build: Rebuild, path: Any, parents: tuple[int, 
         )
     parents = (*parents, id(obj))
     # A list, because a leaf's protocol methods can change the container meanwhile.
-    items = items_of(obj)
+    items = _at(path, items_of, obj)
     keys = [key for key, _ in items]
     if not issubclass(type(obj), CONTAINERS):
         values = [value for _, value in items]
-        _rebuild_at(path, rebuild, obj, keys, values)  # before large leaves are read
+        _at(path, probe, obj, keys, values)  # before large leaves are read
     # Inlined so that a leaf costs one call: a container may have thousands of small arrays.
     values = [
         visit(value, (key, path))
         if type(value) in ARRAY_TYPES or not is_container(value)
-        else _map(value, visit, build, (key, path), parents)
+        else _map(value, visit, build, probe, (key, path), parents)
         for key, value in items
     ]
-    return _rebuild_at(path, build, obj, keys, values)
+    return _at(path, build, obj, keys, values)
 
 
-def _rebuild_at(path: Any, build: Rebuild, obj: Any, keys: list[Any], values: list[Any]) -> Any:
-    """Rebuild a container; an error of an inner container names its path."""
+def _at(path: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of a container; an error of an inner container names its path."""
     try:
-        return build(obj, keys, values)
+        return function(*arguments)
     except ZeroCopyError as error:
         if path is not None:
             place = format_path(path)

@@ -103,7 +103,7 @@ def _explain(call: Call) -> Plan:
 
 def _explain_tree(call: Call) -> Plan:
     """Return the plan of a container: the sum of its leaves' plans."""
-    calls = leaf_calls(call.obj, call.options)
+    calls = leaf_calls(call.obj, call.options, call.to)
     leaves = {path: _explain_leaf(leaf, path, call.to, options) for path, leaf, options in calls}
     errors = [plan.error for plan in leaves.values() if plan.error is not None]
     copied = sum(plan.copied_bytes for plan in leaves.values())

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pkgutil
 import sys
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 from zerocopy import registry
-from zerocopy.protocols.pytree_node import Attribute, Node
+from zerocopy.framework import Framework
+from zerocopy.protocols.pytree_node import Attribute, Node, one_level
 
 #: Types with a registration. A registration can come later, so that other types are not remembered.
 _known: set[type] = set()
@@ -26,41 +26,57 @@ def is_registered(obj: Any) -> bool:
     cls = type(obj)
     if cls in _known:
         return True
-    if flatten(obj) is None:
-        return False
+    try:
+        if _flatten(obj) is None:
+            return False
+    except (MemoryError, RecursionError):
+        raise
+    except Exception:  # noqa: BLE001 - of the registered function; flatten() raises it again
+        return True
     _known.add(cls)
     return True
 
 
-def flatten(obj: Any) -> Node | None:
-    """Return the keys and children of a pytree and how it is rebuilt; None if its type is not registered."""
+def flatten(obj: Any) -> Node:
+    """Return the keys and children of a registered pytree, and how it is rebuilt."""
+    node = _flatten(obj)
+    if node is None:
+        _known.discard(type(obj))
+        raise LookupError("its type is not registered as a pytree any more")
+    return node
+
+
+def _flatten(obj: Any) -> Node | None:
+    """Return one level of a pytree; None if its type is not registered."""
     optree = sys.modules.get("optree")
     node: Node | None
     if getattr(optree, "tree_unflatten", None) is not None:  # None while another thread imports it
         node = _of_optree(optree, obj)
         if node is not None:
             return node
-    for flatten_node in _hooks():
-        node = flatten_node(obj)
-        if node is not None:
-            return node
+    for framework in _with_pytrees():
+        if registry.is_imported(framework.name):
+            node = _resolved(framework.pytree_hook)(obj)
+            if node is not None:
+                return node
     return None
 
 
-def _hooks() -> list[Callable[[Any], Node | None]]:
-    """Return the functions of the imported frameworks that have pytrees."""
-    frameworks = [framework for framework in registry.imported() if framework.pytree_hook]
-    return [_resolved(framework.pytree_hook) for framework in frameworks]
+@lru_cache(maxsize=1)
+def _with_pytrees() -> list[Framework]:
+    return [framework for framework in registry.known() if framework.pytree_hook]
 
 
+registry.on_change(_with_pytrees.cache_clear)
 _resolved = lru_cache(maxsize=64)(pkgutil.resolve_name)
 
 
 def _of_optree(optree: Any, obj: Any) -> Node | None:
-    if optree.register_pytree_node.get(type(obj)) is None:
+    registration = getattr(optree.register_pytree_node, "get", None)  # not in old versions
+    if registration is None or registration(type(obj)) is None:
         return None
     accessors, children, treespec = optree.tree_flatten_with_accessor(
-        obj, is_leaf=lambda child: child is not obj, none_is_leaf=True
+        obj, is_leaf=one_level(), none_is_leaf=True
     )
     keys = [_key(accessor[0]) for accessor in accessors]
     return Node(keys, children, lambda values: optree.tree_unflatten(treespec, values))

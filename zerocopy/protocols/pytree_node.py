@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from zerocopy.errors import Fix
+
 
 class Attribute(str):
     """The name of an attribute, as a key of a path."""
@@ -27,6 +29,10 @@ class Node(NamedTuple):
         The children, in the order of the keys. They can be further pytrees.
     rebuild : callable
         ``rebuild(values) -> object``: the same pytree with other children.
+    framework : str, optional
+        The only framework whose arrays the type can hold. Default: it can hold those of all.
+    fixes : tuple of Fix, optional
+        Expressions that give the children in containers of other types.
 
     Examples
     --------
@@ -37,3 +43,14 @@ class Node(NamedTuple):
     keys: list[Any]
     children: list[Any]
     rebuild: Callable[[list[Any]], Any]
+    framework: str = ""
+    fixes: tuple[Fix, ...] = ()
+
+
+def one_level() -> Callable[[Any], bool]:
+    """Return an ``is_leaf`` that is false for the first object, the pytree itself, and true for its children.
+
+    A comparison with the pytree would not end for one that is its own child.
+    """
+    first = iter((False,))
+    return lambda _: next(first, True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -90,6 +90,10 @@ def share(obj: Any) -> Shared:
         split = _host_frames(obj)
         return _share_on_device(obj) if split is None else share_frames(split)
     except ZeroCopyError as error:
+        from zerocopy._engine.container_types import is_container
+
+        if is_container(obj):
+            raise _not_one(obj) from None
         raise error.with_context(asked=f"share({type(obj).__qualname__})") from error.__cause__
 
 
@@ -105,11 +109,16 @@ def _configure() -> None:
 
 def _not_one(obj: Any) -> UnsupportedConversionError:
     kind = type(obj).__qualname__
-    remedy = "{k: zc.share(v) for k, v in x.items()}" if isinstance(obj, dict) else "[zc.share(v) for v in x]"
+    if isinstance(obj, Mapping):
+        remedy = "{k: zc.share(v) for k, v in x.items()} shares each value"
+    elif isinstance(obj, (list, tuple)):
+        remedy = "[zc.share(v) for v in x] shares each value"
+    else:
+        remedy = "share each of its arrays"
     return UnsupportedConversionError(
         f"share({kind})",
         f"a {kind} is not one array or table",
-        f"{remedy} shares each value",
+        remedy,
         code="not-an-array",
     )
 

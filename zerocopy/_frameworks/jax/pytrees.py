@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zerocopy.protocols.pytree_node import Attribute, Node
+from zerocopy.protocols.pytree_node import Attribute, Node, one_level
 
 
 def flatten(obj: Any) -> Node | None:
@@ -14,7 +14,7 @@ def flatten(obj: Any) -> Node | None:
     tree = jax.tree_util
     if tree.all_leaves([obj]):
         return None
-    pairs, treedef = tree.tree_flatten_with_path(obj, is_leaf=lambda child: child is not obj)
+    pairs, treedef = tree.tree_flatten_with_path(obj, is_leaf=one_level())
     keys = [_key(path[0]) for path, _ in pairs]
     return Node(keys, [child for _, child in pairs], lambda values: tree.tree_unflatten(treedef, values))
 
