@@ -56,6 +56,117 @@ def test_bfloat16_and_float16_are_kept() -> None:
         assert zc.convert(value, to="torch").tolist() == [1.5, -2.0]
 
 
+class Watched(np.ndarray):
+    """An ndarray that weak references can watch."""
+
+
+def test_capsules_do_not_hold_the_array_that_a_value_was_made_of() -> None:
+    """The hazard: the result of NumPy's import has memory that is free."""
+    x = np.arange(8, dtype="f4").view(Watched)
+    watched, value = weakref.ref(x), ort.OrtValue.ortvalue_from_numpy(x)
+    imported = np.from_dlpack(value)
+    del x, value
+    gc.collect()
+    assert watched() is None
+    assert imported.shape == (8,)  # its values are undefined
+
+
+@pytest.mark.parametrize("target", ["numpy", "torch", "tvm_ffi", "pyarrow"])
+def test_an_array_lives_as_long_as_a_value_that_was_made_of_it(target: str) -> None:
+    pytest.importorskip(target)
+    for _ in range(2):  # the slow path, then the fast path
+        x = np.arange(1000, dtype="f4").view(Watched)
+        watched, value = weakref.ref(x), ort.OrtValue.ortvalue_from_numpy(x)
+        result = zc.convert(value, to=target, copy=False)
+        del x, value
+        gc.collect()
+        assert watched() is not None
+        assert zc.convert(result, to="numpy")[999] == 999
+        del result
+        gc.collect()
+        assert watched() is None
+
+
+def test_values_of_float8() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([1.5, -2.0]).to(torch.float8_e4m3fn)
+    value = zc.convert(x, to="onnxruntime", copy=False)
+    assert value.data_type() == "tensor(float8e4m3fn)"
+    assert zc.convert(value, to="torch").to(torch.float32).tolist() == [1.5, -2.0]
+
+
+# -- results of sessions, of a model in protocol buffers ------------------------------
+
+_FLOAT, _STRING = 1, 8
+
+
+def message(*fields: tuple[int, bytes | int]) -> bytes:
+    """Return a message of fields that are shorter than 128 bytes."""
+    parts = []
+    for number, value in fields:
+        if isinstance(value, int):
+            parts.append(bytes([number << 3, value]))
+        else:
+            size = (
+                bytes([len(value)]) if len(value) < 128 else bytes([len(value) & 127 | 128, len(value) >> 7])
+            )
+            parts.append(bytes([number << 3 | 2]) + size + value)
+    return b"".join(parts)
+
+
+def tensor(element: int) -> bytes:
+    return message((1, message((1, element), (2, message((1, message((1, 2))))))))
+
+
+def session(operator: bytes, inputs: list[bytes], result: bytes, attribute: bytes = b""):
+    """Return a session whose model applies one operator to two numbers, ``x``."""
+    node = [
+        *((1, name) for name in inputs),
+        (2, b"y"),
+        (4, operator),
+        *([(5, attribute)] if attribute else []),
+    ]
+    x, y = message((1, b"x"), (2, tensor(_FLOAT))), message((1, b"y"), (2, result))
+    graph = message((1, message(*node)), (2, b"g"), (11, x), (12, y))
+    return ort.InferenceSession(message((1, 8), (7, graph), (8, message((2, 17)))))
+
+
+def run(*model) -> object:
+    x = zc.convert(np.array([1, 2], "f4"), to="onnxruntime")
+    (y,) = session(*model).run_with_ort_values(["y"], {"x": x})
+    return y
+
+
+def test_results_of_a_session_outlive_it() -> None:
+    y = run(b"Add", [b"x", b"x"], tensor(_FLOAT))
+    result = zc.convert(y, to="numpy", copy=False)
+    assert zc.shares_memory(y, result)
+    del y
+    gc.collect()
+    assert result.tolist() == [2, 4]
+
+
+def test_text_and_sequences_are_refused() -> None:
+    to_text = message((1, b"to"), (3, _STRING)) + b"\xa0\x01\x02"  # field 20: its type is an integer
+    y = run(b"Cast", [b"x"], tensor(_STRING), to_text)
+    with pytest.raises(zc.UnsupportedConversionError, match="strings") as caught:
+        zc.convert(y, to="numpy")
+    assert eval(caught.value.calls[0], {"x": y}).tolist() == ["1", "2"]
+    several = run(b"SequenceConstruct", [b"x", b"x"], message((4, message((1, tensor(_FLOAT))))))
+    with pytest.raises(zc.UnsupportedConversionError, match="a sequence"):
+        zc.convert(several, to="numpy")
+
+
+def test_sparse_values_are_refused_with_a_call_that_works() -> None:
+    values, places = np.array([1, 2], "f4"), np.array([0, 3])
+    device = ort.OrtDevice.make("cpu", 0)
+    sparse = ort.SparseTensor.sparse_coo_from_numpy(np.array([2, 2]), values, places, device)
+    x = ort.OrtValue.ort_value_from_sparse_tensor(sparse)
+    with pytest.raises(zc.UnsupportedConversionError, match="sparse") as caught:
+        zc.convert(x, to="numpy")
+    assert eval(caught.value.calls[0], {"zc": zc, "x": x}).tolist() == [1, 2]
+
+
 def test_memory_lives_as_long_as_either_side() -> None:
     x = sample("f4", (8,))
     expected, watched = x.copy(), weakref.ref(x)

@@ -20,6 +20,29 @@ def booleans(values: list[int]) -> Interface:
     return Interface(np.array(values, np.uint8), "|b1")
 
 
+class Capsules:
+    """An exporter of DLPack over a NumPy array."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array
+
+    def __dlpack__(self, **options: object) -> object:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+
+class Method:
+    """An object that only ``__array__`` exports."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array, self.shape, self.dtype = array, array.shape, array.dtype
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray:
+        return self._array.copy() if copy else self._array
+
+
 @pytest.mark.parametrize("target", ["numpy", "torch", "jax", "tensorflow", "pyarrow"])
 def test_booleans_of_other_bytes_are_normalised(target: str) -> None:
     """JAX adds a boolean with the byte 255 as -1; C and NumPy define 0 and 1 only."""
@@ -36,6 +59,35 @@ def test_booleans_of_other_bytes_are_normalised(target: str) -> None:
         return  # NumPy's result may not be aligned to 64 bytes
     fixed = eval(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np})
     assert zc.convert(fixed, to="numpy").tolist() == [False, True, True, True]
+
+
+@pytest.mark.parametrize("read", [lambda x: x, lambda x: x[::-1], lambda x: x.reshape(2, 2).T])
+def test_booleans_of_other_bytes_in_capsules_are_normalised(read) -> None:
+    array = read(np.array([0, 255, 1, 2], np.uint8).view(bool))
+    x, expected = Capsules(array), (array.view(np.uint8) != 0).view(np.uint8)
+    for _ in range(3):  # later calls take faster paths
+        result = zc.convert(x, to="numpy")
+        np.testing.assert_array_equal(result.view(np.uint8), expected)
+        assert zc.explain(x, to="numpy").zero_copy == zc.shares_memory(array, result) is False
+    with pytest.raises(zc.CopyRequiredError, match="other than 0 and 1") as caught:
+        zc.convert(x, to="numpy", copy=False)
+    fixed = eval(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np})
+    np.testing.assert_array_equal(fixed.view(np.uint8), expected)
+    assert array.view(np.uint8).max() == 255
+
+
+def test_booleans_of_bits_in_capsules_are_aliased() -> None:
+    for values in ([True, False], []):
+        array = np.array(values, bool)
+        assert zc.explain(Capsules(array), to="numpy").zero_copy
+        assert zc.convert(Capsules(array), to="numpy", copy=False).tolist() == values
+
+
+def test_booleans_of_other_bytes_from_the_array_method_are_normalised() -> None:
+    array = np.array([0, 255, 1, 2], np.uint8).view(bool)
+    result = zc.convert(Method(array), to="numpy")
+    assert result.view(np.uint8).tolist() == [0, 1, 1, 1]
+    assert array.view(np.uint8).max() == 255
 
 
 def test_jax_adds_other_bytes_as_other_numbers() -> None:

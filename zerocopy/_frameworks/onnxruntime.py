@@ -9,7 +9,7 @@ from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy.device import HOST, Device
 from zerocopy.dtype import DType, by_name
 from zerocopy.errors import Fix, Reason
-from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
+from zerocopy.framework import Framework, refuse_dtype, refuse_ndim, version_numbers
 from zerocopy.protocols import dlpack
 from zerocopy.protocols.array_interface import tidy_strides, writable_alias
 from zerocopy.source import Array, Source
@@ -20,9 +20,27 @@ _NAMES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", "bfloat16",
 )  # fmt: skip
+_FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
+_HAS_FLOAT8 = (1, 32)  # the oldest version that was tested with them
 _MAX_NDIM = 64  # NumPy's, which passes host memory on
-#: A multiple of this many bytes is aligned for every dtype.
-_LARGEST_ITEM = 8
+#: ONNX's names of the types that NumPy has, and NumPy's.
+_TYPES = {f"tensor({name})": by_name(name).storage.str for name in _NAMES if by_name(name).in_numpy}
+_TYPES |= {"tensor(float)": "<f4", "tensor(double)": "<f8"}
+
+
+class _Memory:
+    """The memory of an OrtValue, which is kept alive with the array that the value was made of.
+
+    Capsules hold the C value only: memory of ``ortvalue_from_numpy`` is freed with the Python object.
+    """
+
+    __slots__ = ("__array_interface__", "value")
+
+    def __init__(self, value: Any) -> None:
+        shape, kind = tuple(value.shape()), _TYPES[value.data_type()]
+        data = (value.data_ptr(), False)
+        self.__array_interface__ = {"shape": shape, "typestr": kind, "data": data, "version": 3}
+        self.value = value
 
 
 class OnnxRuntime(Framework):
@@ -45,34 +63,28 @@ class OnnxRuntime(Framework):
         refusal = _refusal(obj)
         if refusal is not None:
             raise obstacles.refuse_source(name, refusal)
-        capsule = obj.__dlpack__()
-        view = dlpack.read(capsule, obj, HOST)
-        return Source(name, view, dlpack.HostImport(capsule, view), "dlpack")
+        read = dlpack.read(obj.__dlpack__(), obj, HOST)
+        view = StridedView(read.ptr, read.shape, read.strides, read.dtype, HOST, False, obj)
+        return Source(name, view, view.numpy, "dlpack")
 
     def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
         import numpy as np
 
         if cls is not self.module().OrtValue:
             return {}
-        from_dlpack = np.from_dlpack
-
-        def capsule(value: Any) -> Any:
-            if value.device_name() != "cpu" or value.data_ptr() % _LARGEST_ITEM:
-                raise BufferError("not on the host, or misaligned")
-            return value.__dlpack__()
+        as_array = np.asarray
 
         def ndarray(value: Any) -> Any:
             if value.device_name() != "cpu":
                 raise BufferError("not on the host")
-            # NumPy marks memory of capsules without a version as read-only.
-            return writable_alias(from_dlpack(value))
+            return as_array(_Memory(value))
 
-        return {"ndarray": ndarray, "capsule": capsule}
+        return {"ndarray": ndarray}
 
     # -- target ---------------------------------------------------------------
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
-        if view.dtype.name not in _NAMES:
+        if view.dtype.name not in self._names():
             raise refuse_dtype("onnxruntime", view.dtype, fixes=obstacles.pairs(view.dtype))
         if view.ndim > _MAX_NDIM:
             raise refuse_ndim("onnxruntime", view, _MAX_NDIM)
@@ -82,6 +94,10 @@ class OnnxRuntime(Framework):
         if not view.is_aligned(view.dtype.itemsize):
             reasons.append(obstacles.MISALIGNED)  # its kernels assume alignment
         return reasons
+
+    def _names(self) -> tuple[str, ...]:
+        recent = version_numbers(self.module().__version__) >= _HAS_FLOAT8
+        return (*_NAMES, *_FLOAT8) if recent else _NAMES
 
     def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
         capsule = dlpack.export(writable_alias(tidy_strides(array)), dtype)

@@ -106,6 +106,11 @@ def writable_alias(array: Array) -> Array:
     return array if array.flags.writeable else _writable(array)
 
 
+def has_other_booleans(array: Array) -> bool:
+    """Whether an array has booleans whose bytes are not 0 or 1, such as Pillow's 255; JAX adds those as -1."""
+    return bool(array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1)
+
+
 def tidy_strides(array: Array) -> Array:
     """Return the same memory with row-major strides in dimensions of size 1.
 

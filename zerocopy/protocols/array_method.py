@@ -14,6 +14,7 @@ import numpy as np
 from zerocopy.device import HOST
 from zerocopy.dtype import DType, from_numpy
 from zerocopy.errors import LossyConversionError, Reason, UnsupportedConversionError
+from zerocopy.protocols import array_interface
 from zerocopy.protocols.exporter_errors import calling, malformed
 from zerocopy.source import Array, Source, type_name
 from zerocopy.strided_view import StridedView, contiguous_strides
@@ -57,6 +58,8 @@ def describe(obj: Any) -> Source:
         if values.shape != shape or values.dtype != stored:
             got, promised = f"{values.dtype} {values.shape}", f"{stored} {shape}"
             raise malformed(asked, f"it returned {got}, and the object's dtype and shape are {promised}")
+        if array_interface.has_other_booleans(values):
+            values = values.view(np.uint8) != 0
         return np.ascontiguousarray(values, native).reshape(shape)
 
     why = Reason(

@@ -26,11 +26,14 @@ from zerocopy.strided_view import StridedView
 _VERSIONED = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 _COPIES = Reason("the exporter returns a copy", "export a view from the producer", code="exporter-copies")
-_BOOLEANS = Reason(
-    "its booleans have bytes other than 0 and 1",
-    code="invalid-booleans",
-    fixes=[Fix("numpy.asarray({x}).view('uint8') != 0", "gives bytes of 0 and 1")],
-)
+_BOOLEANS = {
+    read: Reason(
+        "its booleans have bytes other than 0 and 1",
+        code="invalid-booleans",
+        fixes=[Fix(f"numpy.{read}({{x}}).view('uint8') != 0", "gives bytes of 0 and 1")],
+    )
+    for read in ("asarray", "from_dlpack")
+}
 #: Methods of the protocols, looked up on the type, and attributes, which an instance can have.
 _METHODS = (
     "__dlpack__",
@@ -235,9 +238,8 @@ def _host(obj: Any, load: Callable[[], Array], protocol: str) -> Source:
     reasons = () if array.dtype.isnative else (_swapped(array.dtype),)
     view = StridedView(ptr, array.shape, array.strides, dtype, HOST, not array.flags.writeable, array)
     host = (lambda: array.astype(native)) if reasons else (lambda: array)
-    if native == np.bool_ and array.size and (codes := array.view(np.uint8)).max() > 1:
-        # Pillow's images of mode "1" have the byte 255, which JAX adds as -1.
-        reasons, host = (_BOOLEANS,), lambda: codes != 0
+    if array_interface.has_other_booleans(array):
+        reasons, host = (_BOOLEANS["asarray"],), lambda: array.view(np.uint8) != 0
     return Source(type_name(obj), view, host, protocol, reasons, obj=obj)
 
 
@@ -262,7 +264,10 @@ def _dlpack(obj: Any) -> Source:
     reasons: tuple[Reason, ...] = ()
     if dlpack.is_copy(capsule):  # DLPACK_FLAG_BITMASK_IS_COPIED: not the producer's own memory
         reasons = (_COPIES,)
-    return Source(type_name(obj), view, dlpack.HostImport(capsule, view), "dlpack", reasons, obj=obj)
+    host: Callable[[], Array] = dlpack.HostImport(capsule, view)
+    if view.dtype.name == "bool" and array_interface.has_other_booleans(array := host()):
+        reasons, host = (*reasons, _BOOLEANS["from_dlpack"]), lambda: array.view(np.uint8) != 0
+    return Source(type_name(obj), view, host, "dlpack", reasons, obj=obj)
 
 
 def _whole_bytes(view: StridedView) -> StridedView:
