@@ -76,11 +76,11 @@ def test_booleans_of_other_bytes_in_capsules_are_normalised(read) -> None:
     assert array.view(np.uint8).max() == 255
 
 
-def test_booleans_of_bits_in_capsules_are_aliased() -> None:
-    for values in ([True, False], []):
-        array = np.array(values, bool)
-        assert zc.explain(Capsules(array), to="numpy").zero_copy
-        assert zc.convert(Capsules(array), to="numpy", copy=False).tolist() == values
+def test_booleans_of_one_bit_values_in_capsules_are_aliased() -> None:
+    array = np.array([True, False])
+    assert zc.explain(Capsules(array), to="numpy").zero_copy
+    assert zc.shares_memory(array, zc.convert(Capsules(array), to="numpy", copy=False))
+    assert zc.convert(Capsules(array[:0]), to="numpy").shape == (0,)
 
 
 def test_booleans_of_other_bytes_from_the_array_method_are_normalised() -> None:

@@ -107,7 +107,7 @@ def writable_alias(array: Array) -> Array:
 
 
 def has_other_booleans(array: Array) -> bool:
-    """Whether an array has booleans whose bytes are not 0 or 1, such as Pillow's 255; JAX adds those as -1."""
+    """Whether booleans have bytes other than 0 and 1, such as Pillow's 255, which JAX adds as -1."""
     return bool(array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1)
 
 
