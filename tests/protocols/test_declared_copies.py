@@ -116,9 +116,11 @@ def test_images_of_pillow() -> None:
     grey = pytest.importorskip("PIL.Image").new("L", (16, 2), 200)
     plan = zc.explain(grey, to="torch") if _has("torch") else zc.explain(grey, to="numpy")
     assert "copy" in plan.reasons[0].why
-    with pytest.raises(zc.CopyRequiredError):
-        zc.convert(grey, to="numpy", copy=False)
-    assert zc.convert(grey, to="numpy").tolist() == [[200] * 16] * 2
+    for x, values in ((grey, [[200] * 16] * 2), (image, [[True] * 16] * 2)):
+        with pytest.raises(zc.CopyRequiredError) as caught:
+            zc.convert(x, to="numpy", copy=False)
+        assert eval(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np}).tolist() == values
+        assert zc.convert(x, to="numpy").tolist() == values
 
 
 def test_datasets_of_h5py_and_zarr(tmp_path) -> None:
