@@ -39,6 +39,40 @@ def test_misaligned_memory_is_copied() -> None:
     assert [reason.code for reason in zc.explain(x, to="onnxruntime").reasons] == ["misaligned"]
 
 
+def test_misaligned_values_are_copied_for_targets_that_require_alignment() -> None:
+    torch = pytest.importorskip("torch")
+    x = sample("u1", (41,))[1:].view("f4")
+    value = ort.OrtValue.from_dlpack(x)
+    for _ in range(3):  # later calls take faster paths
+        result = zc.convert(value, to="torch")
+        assert result.data_ptr() % 4 == 0
+        assert zc.explain(value, "torch").zero_copy == zc.shares_memory(value, result) is False
+    assert torch.equal(result, torch.from_numpy(x.copy()))
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 0), (1, 1)])
+def test_shapes_without_elements_or_dimensions(shape: tuple[int, ...]) -> None:
+    x = np.ones(shape, "f2")
+    value = zc.convert(x, to="onnxruntime", copy=False)
+    assert tuple(value.shape()) == shape
+    for source in (value, ort.OrtValue.ortvalue_from_numpy(x)):
+        for _ in range(2):
+            back = zc.convert(source, to="numpy", copy=False)
+            assert (back.shape, back.dtype) == (shape, x.dtype)
+            assert zc.shares_memory(x, back) == (x.size > 0) == zc.explain(source, "numpy").zero_copy
+    assert not zc.shares_memory(value, zc.convert(value, to="numpy", copy=True))
+
+
+def test_immutable_arrays_are_aliased_with_a_warning() -> None:
+    x = np.frombuffer(b"12345678", "f4")
+    with pytest.raises(BufferError):
+        ort.OrtValue.from_dlpack(x)
+    plan = zc.explain(x, to="onnxruntime")
+    assert plan.zero_copy
+    assert any("immutable" in line for line in plan.warnings)
+    assert zc.explain(x, to="onnxruntime", writable=True).copied_bytes == 8
+
+
 def test_complex_numbers_are_refused_with_a_call_that_works() -> None:
     x = np.array([1 + 2j], "complex64")
     with pytest.raises(zc.UnsupportedConversionError, match="no complex64") as caught:

@@ -49,6 +49,31 @@ def test_misaligned_memory_is_copied() -> None:
     assert [reason.code for reason in zc.explain(x, to="tvm_ffi").reasons] == ["misaligned"]
 
 
+def test_misaligned_tensors_are_copied_for_targets_that_require_alignment() -> None:
+    torch = pytest.importorskip("torch")
+    x = sample("u1", (41,))[1:].view("f4")
+    t = tvm_ffi.from_dlpack(x)
+    for _ in range(3):  # later calls take faster paths
+        result = zc.convert(t, to="torch")
+        assert result.data_ptr() % 4 == 0
+        assert zc.explain(t, "torch").zero_copy == zc.shares_memory(t, result) is False
+    assert torch.equal(result, torch.from_numpy(x.copy()))
+    assert zc.shares_memory(t, zc.convert(t, to="numpy", copy=False))
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 0), (1, 1)])
+def test_shapes_without_elements_or_dimensions(shape: tuple[int, ...]) -> None:
+    x = np.ones(shape, "f2")
+    t = zc.convert(x, to="tvm_ffi", copy=False)
+    assert tuple(t.shape) == shape
+    for source in (t, tvm_ffi.from_dlpack(x)):
+        for _ in range(2):
+            back = zc.convert(source, to="numpy", copy=False)
+            assert (back.shape, back.dtype) == (shape, x.dtype)
+            assert zc.shares_memory(x, back) == (x.size > 0) == zc.explain(source, "numpy").zero_copy
+    assert not zc.shares_memory(t, zc.convert(t, to="numpy", copy=True))
+
+
 def test_complex_numbers_are_refused_with_a_call_that_works() -> None:
     x = np.array([1 + 2j], "complex64")
     with pytest.raises(ValueError, match="type_code"):

@@ -306,14 +306,15 @@ def test_interface_over_one_buffer_is_aliased() -> None:
     assert zc.shares_memory(source, zc.convert(source, "numpy"))
 
 
-def test_column_of_a_hugging_face_dataset_names_its_values() -> None:
-    datasets = pytest.importorskip("datasets")
-    x = datasets.Dataset.from_dict({"a": [1, 2, 3]})
-    with pytest.raises(zc.UnsupportedConversionError) as caught:
-        zc.convert(x["a"], "numpy")
-    assert "numpy.asarray(x[:])" in caught.value.remedy
+def test_sequence_names_its_values() -> None:
+    class Rows:
+        def __len__(self) -> int:
+            return 3
+
+        def __getitem__(self, key: Any) -> Any:
+            return [1, 2, 3][key]
+
+    x = Rows()
     with pytest.raises(zc.UnsupportedConversionError) as caught:
         zc.convert(x, "numpy")
-    assert "x.with_format('arrow')[:]" in caught.value.remedy
-    assert zc.convert(x.with_format("arrow")[:], "numpy")["a"].tolist() == [1, 2, 3]
-    assert np.asarray(x["a"][:]).tolist() == [1, 2, 3]
+    assert eval(caught.value.calls[0], {"zc": zc, "x": x, "numpy": np}).tolist() == [1, 2, 3]

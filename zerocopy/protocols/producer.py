@@ -180,8 +180,6 @@ def _no_protocol(obj: Any) -> UnsupportedConversionError:
         remedy = "pass the array that exported it: a capsule can be imported only once"
     elif hasattr(type(obj), "to_numpy"):  # a data frame or a series
         remedy, fixes = "", (Fix("{x}.to_numpy()"),)
-    elif hasattr(type(obj), "with_format"):  # a dataset of Hugging Face
-        remedy, fixes = "", (Fix("{x}.with_format('arrow')[:]"),)
     elif hasattr(type(obj), "state_dict") and hasattr(type(obj), "named_parameters"):  # a torch.nn.Module
         remedy, fixes = "", (Fix("{x}.state_dict()", "converts its parameters as a dict"),)
     elif hasattr(type(obj), "keys"):  # groups in files
