@@ -302,6 +302,10 @@ def test_names_and_rows_that_it_cannot_keep_are_refused() -> None:
     twice = pa.table([pa.array([1]), pa.array([2])], names=["x", "x"])
     with pytest.raises(zc.UnsupportedConversionError, match="unique names"):
         zc.convert(twice, to="datasets")
+    named = {"a\0b": np.zeros(3)}
+    assert zc.explain(named, to="datasets").error.code == "nul-in-name"
+    with pytest.raises(zc.UnsupportedConversionError, match="NUL"):
+        zc.convert(named, to="datasets")
     rows = pa.table({"x": [1, 2]}).select([])
     assert datasets.Dataset(rows).num_rows == 0  # the hazard: it had two
     with pytest.raises(zc.UnsupportedConversionError, match="no columns"):

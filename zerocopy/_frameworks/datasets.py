@@ -178,6 +178,9 @@ class Datasets(Framework):
         if twice := duplicates([str(label) for label in table.labels]):
             why = f"several columns are called {listed(twice)}, and datasets requires unique names"
             raise UnsupportedConversionError("", why, "rename them in the source", code="duplicate-names")
+        if cut := [label for label in table.labels if "\0" in str(label)]:
+            why = f"the name {cut[0]!r} contains a NUL, at which datasets would cut it"
+            raise UnsupportedConversionError("", why, "rename it", code="nul-in-name")
         if not table.columns and table.length:
             why = "it has rows and no columns, and a dataset without columns has no rows"
             raise UnsupportedConversionError("", why, "add a column", code="no-columns")
