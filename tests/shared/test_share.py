@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ def outcome(x: Any, to: str, options: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("name", TENSORS)
 def test_each_dtype_of_each_framework_comes_back(name: str, shape: str) -> None:
     """`convert(shared, shared.framework)` is the object; others are those of the object itself."""
+    if (name, shape) == ("awkward", "0-d"):
+        pytest.skip("awkward has no arrays without dimensions")
     checked = 0
     for dtype in ALL:
         try:
@@ -50,6 +53,7 @@ def test_each_dtype_of_each_framework_comes_back(name: str, shape: str) -> None:
             x = zc.convert(base.view(dtype.storage), name)
             if not dtype.in_numpy:
                 framework = registry.by_name(name)
+                framework.copy_reasons(replace(zc.view(base), dtype=dtype))
                 x = framework.from_host(base, dtype, zc.device.HOST, None)
             to_frames(x)
         except Exception:  # noqa: BLE001  # the framework lacks the type
@@ -67,6 +71,8 @@ def test_each_dtype_of_each_framework_comes_back(name: str, shape: str) -> None:
 @pytest.mark.parametrize(("name", "to"), list(itertools.product(TENSORS, TENSORS)))
 def test_options_mean_what_they_mean_for_arrays(name: str, to: str, shape: str) -> None:
     """P1, P2, P3: values, `copy=`, and `explain` against `shares_memory`."""
+    if shape == "0-d" and "awkward" in (name, to):
+        pytest.skip("awkward has no arrays without dimensions")
     x = zc.convert(sample("float32", SHAPES[shape]), name)
     shared = zc.share(x)
     for options in OPTIONS:

@@ -303,7 +303,7 @@ def test_records_of_one_type_are_a_matrix(target: str, dtype: list[tuple[str, st
         plan = zc.explain(rows, target, layout="matrix", **options)
         result = zc.convert(rows, target, layout="matrix", **options)
         assert plan.zero_copy == zc.shares_memory(rows, result)
-        assert np.asarray(result).tobytes() == expected.tobytes()
+        assert zc.convert(result, "numpy").tobytes() == expected.tobytes()
     assert zc.explain(rows, "numpy", layout="matrix", copy=False).zero_copy
 
 
