@@ -99,10 +99,13 @@ def convert_all(times):
         zc.convert({"a": sources}, to="numpy")
 
 convert_all(20)
-before, blocks = references(), sys.getallocatedblocks()
-convert_all(1000)
-assert references() == before
-print(sys.getallocatedblocks() - blocks)
+before, kept = references(), []
+for _ in range(3):
+    blocks = sys.getallocatedblocks()
+    convert_all(500)
+    assert references() == before
+    kept.append(sys.getallocatedblocks() - blocks)
+print(min(kept))
 """
 
 
@@ -115,7 +118,7 @@ def test_conversions_keep_no_memory(run_python: RunPython) -> None:
     """In debug builds of Python, sys.gettotalrefcount() misses what release builds of NumPy count."""
     completed = run_python(START + KEPT)
     assert completed.returncode == 0, completed.stderr
-    # One object kept by each conversion would be a thousand blocks.
+    # One object kept by each conversion would be 500 blocks every time; the caches of JAX and ONNX Runtime fill once.
     assert int(completed.stdout) < 200
 
 
