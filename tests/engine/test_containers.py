@@ -8,7 +8,7 @@ from collections import Counter, OrderedDict, defaultdict, namedtuple
 import numpy as np
 import pytest
 from helpers.arrays import sample
-from helpers.frameworks import HOST
+from helpers.frameworks import ALIASING, HOST
 
 import zerocopy as zc
 from zerocopy import registry
@@ -41,7 +41,7 @@ def test_every_container_type_is_rebuilt(target: str) -> None:
         plan = zc.explain(container, target)
         assert plan.possible
     result = zc.convert(Pair(a, b), to=target)
-    assert zc.shares_memory(result.x, a)
+    assert zc.shares_memory(result.x, a) == (target in ALIASING)
     assert result._fields == ("x", "y")
     if not registry.by_name(target).tables:
         assert zc.convert(defaultdict(list, a=a), to=target).default_factory is list

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.arrays import aligned, bits, sample
-from helpers.frameworks import HOST, PAIRS
+from helpers.frameworks import ALIASING, HOST, PAIRS
 
 import zerocopy as zc
 from zerocopy import registry
@@ -128,6 +128,8 @@ def test_source_is_unchanged(target: str, shape: str) -> None:
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_write_to_the_source_changes_aliases_only(source: str, target: str) -> None:
     """A write to the source's memory changes an alias and does not change a copy."""
+    if not {source, target} <= {*ALIASING}:
+        pytest.skip("one of them copies host memory")
     memory = sample("f4", (1000,))
     x = zc.convert(memory, to=source)
     assert zc.shares_memory(memory, x), "the test needs a source that aliases writable memory"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 from helpers.arrays import sample
-from helpers.frameworks import HOST, PAIRS
+from helpers.frameworks import ALIASING, HOST, PAIRS
 from helpers.option_cases import OPTIONS, TABLE_OPTIONS, describe, outcome, tables, variants
 
 import zerocopy as zc
@@ -63,7 +64,7 @@ def test_any_array_converts_as_without_a_route(source: str, to: str) -> None:
             compare(x, warm, to, options)
 
 
-@pytest.mark.parametrize("to", HOST)
+@pytest.mark.parametrize("to", ALIASING)
 def test_copies_are_aligned_to_64_bytes(to: str) -> None:
     for _ in range(20):
         result = zc.convert(np.arange(5.0), to, copy=True)
@@ -111,7 +112,8 @@ def test_torch_tensors_of_one_type_convert_as_without_a_route(to: str) -> None:
                 continue
             routes.clear()
             cold = outcome_of_memoryless(x, to, options)
-            zc.convert(warm, to, **options)
+            with suppress(zc.CopyRequiredError):
+                zc.convert(warm, to, **options)
             assert outcome_of_memoryless(x, to, options) == cold
 
 
@@ -286,6 +288,8 @@ def test_pairs_have_routes_with_options(source: str, to: str) -> None:
         copies = own.can_copy_to_device or to == "numpy"
         if source == to and (own.tables or not copies) and options != {"copy": False}:
             continue  # its own arrays are columns, or it does not copy them itself
+        if to not in ALIASING and source != to and not options.keys() <= {"device", "writable"}:
+            continue  # its importers copy
         zc.convert(x, to, **options)
         assert type(x) in routes.routes_of(to, options), options
 

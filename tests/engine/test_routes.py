@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from helpers.arrays import bits, sample
-from helpers.frameworks import HOST, PAIRS
+from helpers.frameworks import ALIASING, HOST, PAIRS
 
 import zerocopy as zc
 from zerocopy import registry
@@ -35,13 +35,8 @@ def test_second_conversion_takes_a_route_that_agrees_with_the_plan(source: str, 
     fast = route(x)
     assert type(fast) is type(planned)
     a, b = zc.view(fast), zc.view(planned)
-    assert (a.ptr, a.shape, a.strides, a.dtype, a.readonly) == (
-        b.ptr,
-        b.shape,
-        b.strides,
-        b.dtype,
-        b.readonly,
-    )
+    assert (a.shape, a.strides, a.dtype, a.readonly) == (b.shape, b.strides, b.dtype, b.readonly)
+    assert a.ptr == b.ptr or (target not in ALIASING and source != target)
     assert bits(zc.convert(fast, to="numpy")) == bits(zc.convert(planned, to="numpy"))
 
 

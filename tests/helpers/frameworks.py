@@ -44,6 +44,8 @@ def host_frameworks() -> list[str]:
 HUBS = {"jax", "numpy", "pyarrow", "tensorflow", "torch"}
 
 HOST = host_frameworks()
+#: Those that alias host memory; the others copy it.
+ALIASING = [name for name in HOST if registry.by_name(name).aliases_host]
 PAIRS = [
     (source, target)
     for source in HOST

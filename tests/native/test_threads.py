@@ -118,7 +118,7 @@ def test_conversions_keep_no_memory(run_python: RunPython) -> None:
     """In debug builds of Python, sys.gettotalrefcount() misses what release builds of NumPy count."""
     completed = run_python(START + KEPT)
     assert completed.returncode == 0, completed.stderr
-    # One object kept by each conversion would be 500 blocks every time; the caches of JAX and ONNX Runtime fill once.
+    # One object kept by each conversion would be 500 blocks a round; the caches of frameworks fill once.
     assert int(completed.stdout) < 200
 
 

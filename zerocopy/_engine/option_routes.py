@@ -59,6 +59,9 @@ def option_route(parts: Parts, options: Mapping[str, Any], plain: Route | None) 
     if not is_routable(target, options):
         return None
     copy = options.get("copy")
+    if not target.aliases_host and not parts.owned:
+        # Its importers copy: the slow path refuses copy=False, and casts without a copy in between.
+        return None if copy is False or "dtype" in options else plain
     if copy is not True and options.keys() <= {"copy", "leaves"}:
         if parts.owned:
             return identity

@@ -9,8 +9,8 @@ from typing import Any
 
 from zerocopy import registry
 from zerocopy._engine.container_types import is_container, is_mapping, items_of
-from zerocopy._engine.device_plan import on_device, to_host
 from zerocopy._engine.options import TABLE_NAMES
+from zerocopy._engine.steps import from_host, on_device, to_host
 from zerocopy._engine.target import resolve, text
 from zerocopy.casting.option import DTypeOption
 from zerocopy.casting.sources import cast_source
@@ -19,7 +19,6 @@ from zerocopy.device import Device, parse_stream, same_memory_space
 from zerocopy.errors import CopyRequiredError, Fix, Reason, UnsupportedConversionError, ZeroCopyError
 from zerocopy.framework import Framework
 from zerocopy.plan import Plan
-from zerocopy.protocols.array_interface import aligned_copy, host_view
 from zerocopy.source import Source, type_name
 from zerocopy.strided_view import StridedView
 
@@ -295,46 +294,12 @@ def _plan_array(
         reasons = _apply_copy_option(copy, reasons, view)
     run: Callable[[], Any]
     if on_host:
-        run, step = _from_host(source, target, device, stream, reasons, writable)
+        run, step = from_host(source, target, device, stream, reasons, writable)
     elif to_the_host:
         run, step = to_host(source, target, device, stream, writable)
     else:
         run, step = on_device(source, target, device, stream, reasons)
     return _finish(source, target, reasons, run, step, device)
-
-
-def _from_host(
-    source: Source,
-    target: Framework,
-    device: Device,
-    stream: int | None,
-    reasons: list[Reason],
-    writable: bool | None,
-) -> tuple[Callable[[], Any], str]:
-    dtype = source.view.dtype
-
-    def run() -> Any:
-        array = source.host()
-        if source.reasons:
-            # host() returned a copy; a second one is needed only if the target cannot alias the first.
-            if device.is_host and target.copy_reasons(host_view(array, source.view.dtype)):
-                array = aligned_copy(array)
-        elif reasons and (device.is_host or not source.view.c_contiguous):
-            array = aligned_copy(array)
-        if writable is False and array.flags.writeable:
-            array = array.view()
-            array.flags.writeable = False
-        return target.from_host(array, dtype, device, stream)
-
-    if not reasons:
-        return run, f"{target.name} aliases the memory"
-    if not device.is_host:
-        return run, f"{target.name} copies from the host to {device}"
-    if source.writer is not None:
-        return run, f"cast to {dtype}; {target.name} aliases the copy"
-    if source.reasons:
-        return run, f"{source.name} copies its values; {target.name} aliases the copy"
-    return run, f"copy to row-major, 64-byte aligned memory; {target.name} aliases the copy"
 
 
 def _transfer(here: Device, there: Device) -> Reason:

@@ -204,8 +204,9 @@ def _plain_route(parts: Parts, host_only: bool) -> Route | None:
         if form in parts.exporters and not (host_only and form == "cuda"):
             exporter = parts.exporters[form]
             if recording.counters is not None:
-                # Only the importers of frameworks without arrays on the host copy host memory.
-                copies = form != "cuda" and "cpu" not in parts.target.device_kinds
+                # Only these importers copy host memory.
+                on_host = "cpu" in parts.target.device_kinds and parts.target.aliases_host
+                copies = form != "cuda" and not on_host
                 exporter = recording.measured(form, exporter, copies)
             return _chain(exporter, importer)
     return None

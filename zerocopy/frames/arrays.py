@@ -156,6 +156,6 @@ def _restored(array: Array, dtype: DType, target: Any) -> Any:
     """Return an array in a framework; NumPy lacks its type, and holds its elements as unsigned integers."""
     framework = registry.by_name(target)
     framework.module()
-    if framework.copy_reasons(host_view(array, dtype)):
+    if framework.aliases_host and framework.copy_reasons(host_view(array, dtype)):
         array = aligned_copy(array)
     return framework.from_host(array, dtype, HOST, None)

@@ -1,4 +1,4 @@
-"""Steps of plans for device memory: a copy to the host, on a device or between devices."""
+"""Steps of plans: a handover on the host, a copy to it, on a device or between devices."""
 
 from __future__ import annotations
 
@@ -8,10 +8,48 @@ from typing import Any
 from zerocopy import registry
 from zerocopy.describe import describe_array
 from zerocopy.device import Device, same_memory_space
+from zerocopy.dtype import DType
 from zerocopy.errors import Reason
 from zerocopy.framework import Framework
 from zerocopy.protocols.array_interface import aligned_copy, host_view
-from zerocopy.source import HostCopy, Source
+from zerocopy.source import Array, HostCopy, Source
+
+
+def from_host(
+    source: Source,
+    target: Framework,
+    device: Device,
+    stream: int | None,
+    reasons: list[Reason],
+    writable: bool | None,
+) -> tuple[Callable[[], Any], str]:
+    """Plan the handover of host memory, or its copy; `device` is where the result shall be."""
+    dtype = source.view.dtype
+
+    def run() -> Any:
+        array = source.host()
+        if source.reasons:
+            if device.is_host and _requires_copy(target, array, dtype):
+                array = aligned_copy(array)  # a second copy: the target cannot alias the one of host()
+        elif reasons and target.aliases_host and (device.is_host or not source.view.c_contiguous):
+            array = aligned_copy(array)
+        if writable is False and array.flags.writeable:
+            array = array.view()
+            array.flags.writeable = False
+        return target.from_host(array, dtype, device, stream)
+
+    if not reasons:
+        return run, f"{target.name} aliases the memory"
+    if not device.is_host:
+        return run, f"{target.name} copies from the host to {device}"
+    if not target.aliases_host:
+        return run, f"{target.name} copies the memory"
+    if source.writer is not None:
+        return run, f"cast to {dtype}; {target.name} aliases the copy"
+    step = "copy to row-major, 64-byte aligned memory"
+    if source.reasons:
+        step = f"{source.name} copies its values"
+    return run, f"{step}; {target.name} aliases the copy"
 
 
 def to_host(
@@ -24,13 +62,19 @@ def to_host(
 
     def run() -> Any:
         array = fetch(stream)
-        if target.copy_reasons(host_view(array, source.view.dtype)):
+        if _requires_copy(target, array, dtype):
             array = aligned_copy(array)
         if writable is False:
             array.flags.writeable = False
         return target.from_host(array, dtype, device, stream)
 
-    return run, f"copy from {source.view.device} to the host; {target.name} aliases the copy"
+    delivery = "aliases" if target.aliases_host else "copies"
+    return run, f"copy from {source.view.device} to the host; {target.name} {delivery} the copy"
+
+
+def _requires_copy(target: Framework, array: Array, dtype: DType) -> bool:
+    """Whether `from_host` needs a copy of an ndarray; a target that itself copies host memory needs none."""
+    return target.aliases_host and bool(target.copy_reasons(host_view(array, dtype)))
 
 
 def on_device(

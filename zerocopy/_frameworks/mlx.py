@@ -1,0 +1,201 @@
+"""MLX: arrays of ``mlx.core``, lazy and copied on write; the host build copies all memory that it imports."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from zerocopy._frameworks import _obstacles as obstacles
+from zerocopy._native import core
+from zerocopy.device import HOST, Device
+from zerocopy.dtype import DType, by_name
+from zerocopy.errors import Fix, FrameworkNotInstalledError, Reason, UnsupportedConversionError
+from zerocopy.forks import is_imported
+from zerocopy.framework import Framework, refuse_dtype, while_forks_wait
+from zerocopy.protocols.array_interface import address
+from zerocopy.source import Array, Source
+from zerocopy.strided_view import StridedView
+
+_NATIVE_NAMES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64", "complex64",
+)  # fmt: skip
+_INSTALL = "pip install 'mlx[cpu]'"
+# mx.from_dlpack(x, copy=False) raises "Cannot import a CPU array without a copy" (ml-explore/mlx#3680).
+_COPIES = Reason(
+    "MLX copies host memory that it imports",
+    "create the array in MLX, and alias it in the other framework",
+    code="imports-by-copy",
+)
+#: Parts of the errors of MLX for arrays that it cannot evaluate here.
+_UNREADABLE = {
+    "function transformations": Reason(
+        "it is traced by a transformation of MLX and has no memory",
+        "convert it outside mlx.core.compile and vmap",
+        code="traced",
+    ),
+    "in current thread": Reason(
+        "it is not evaluated, and only the thread that created it can evaluate it",
+        "call mlx.core.eval(x) in that thread, and convert it afterwards",
+        code="other-thread",
+    ),
+}
+
+
+class MLX(Framework):
+    """``mlx.core.array``. A conversion evaluates the array; one from MLX aliases it, read-only.
+
+    MLX shares memory among its arrays, and copies on write while another object holds the memory: after
+    ``x[0] = 1`` or ``x += 1`` an alias has the old values.
+    """
+
+    name = "mlx"
+    aliases = ("mlx.core", "mlx-core")
+    types = ("core.array", "core", "array")
+    root_modules = ("mlx",)
+    distribution = "mlx"
+    install_hint = _INSTALL
+    mutable = False
+    aliases_host = False
+    can_copy_to_device = True
+    actions: Mapping[str, Fix] = {
+        "cast": Fix("{x}.astype(mlx.core.{type})"),
+        "flatten": Fix("{x}.reshape(-1)"),
+    }
+
+    # -- presence -------------------------------------------------------------
+
+    def installed(self) -> bool:
+        if is_imported("mlx.core"):
+            return True
+        # `mlx` is a namespace package, which plain folders of that name are too.
+        spec = importlib.util.find_spec(self.name)
+        places = None if spec is None else spec.submodule_search_locations
+        return places is not None and importlib.machinery.PathFinder.find_spec("mlx.core", places) is not None
+
+    def module(self) -> ModuleType:
+        if is_imported("mlx.core"):
+            return sys.modules["mlx.core"]
+        try:
+            return while_forks_wait(partial(import_module, "mlx.core"))  # type: ignore[no-any-return]
+        except Exception as error:
+            absent = isinstance(error, ModuleNotFoundError) and error.name in ("mlx", "mlx.core")
+            why = "mlx is not installed" if absent else f"importing mlx.core failed: {error}"
+            raise FrameworkNotInstalledError("to='mlx'", why, _INSTALL, code="not-installed") from error
+
+    def variant(self, form: str) -> Framework | None:
+        return self if form == "core" else None  # to=mlx.core
+
+    def owns(self, cls: type) -> bool:
+        return issubclass(cls, self.module().array)  # type: ignore[attr-defined]
+
+    # -- source ---------------------------------------------------------------
+
+    def source(self, obj: Any) -> Source:
+        mx = self.module()
+        dtype = _dtypes(mx)[obj.dtype]
+        try:
+            array = _as_ndarray(mx, obj, dtype)
+        except (ValueError, RuntimeError) as error:
+            reason = next((reason for text, reason in _UNREADABLE.items() if text in str(error)), None)
+            if reason is None:
+                raise
+            raise obstacles.refuse_source("mlx.core.array", reason) from error
+        view = StridedView(address(array), array.shape, array.strides, dtype, HOST, True, array)
+        return Source("mlx.core.array", view, lambda: array, "dlpack")
+
+    def fast_exporters(self, cls: type) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        if cls is not self.module().array:  # type: ignore[attr-defined]
+            return {}
+        from_dlpack = np.from_dlpack
+
+        def ndarray(obj: Any) -> Any:
+            array = from_dlpack(obj)  # refuses bfloat16 and arrays of a GPU
+            array.flags.writeable = False
+            return array
+
+        def capsule(obj: Any) -> Any:
+            array = from_dlpack(obj)
+            if not array.flags.aligned or min(array.strides, default=0) < 0:
+                raise BufferError("misaligned, or of negative strides")
+            return obj.__dlpack__()
+
+        forms = {"ndarray": ndarray, "readonly": ndarray, "capsule": capsule}
+        return forms | ({"native": core.ArrayExporter(ndarray, readonly=True)} if core is not None else {})
+
+    # -- target ---------------------------------------------------------------
+
+    def copy_reasons(self, view: StridedView) -> list[Reason]:
+        if view.dtype not in _dtypes(self.module()).values():
+            # It would silently become complex64, or be refused without a reason.
+            raise refuse_dtype("mlx", view.dtype, fixes=obstacles.pairs(view.dtype))
+        if max(view.shape, default=0) >= 2**31:
+            raise UnsupportedConversionError(
+                "to='mlx'",
+                f"MLX has 32-bit integers for sizes, and shape {view.shape} needs more",
+                "convert it in parts, or reshape it to smaller dimensions",
+                code="too-many-elements",
+            )
+        return [_COPIES]
+
+    def from_host(self, array: Array, dtype: DType, device: Device, stream: int | None) -> Any:
+        mx: Any = self.module()
+        if not array.flags.aligned or min(array.strides, default=0) < 0:
+            array = array.copy(order="C")  # MLX refuses negative strides and the fields of packed records
+        if not dtype.in_numpy:
+            return mx.array(array).view(getattr(mx, dtype.name))
+        # With a dtype, because float64 would silently become float32.
+        return mx.array(array, dtype=_dtype_of(mx, dtype.name))
+
+    def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
+        source = self.source(obj)
+        return self.from_host(source.host(), source.view.dtype, device, stream)
+
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+        import numpy as np
+
+        mx: Any = self.module()
+        types, array = {np.dtype(name): _dtype_of(mx, name) for name in _NATIVE_NAMES}, mx.array
+
+        def ndarray(plain: Any) -> Any:
+            return array(plain, types[plain.dtype])  # copies; a dtype of another byte order has no entry
+
+        return {"ndarray": ndarray}
+
+
+def _dtype_of(mx: Any, name: str) -> Any:
+    return mx.bool_ if name == "bool" else getattr(mx, name)
+
+
+def _dtypes(mx: Any) -> dict[Any, DType]:
+    """Return MLX's dtypes with their standard names."""
+    return {_dtype_of(mx, name): by_name(name) for name in (*_NATIVE_NAMES, "bfloat16")}
+
+
+def _as_ndarray(mx: Any, obj: Any, dtype: DType) -> Array:
+    """Return a read-only alias in ``dtype.storage``.
+
+    Through DLPack, which holds the memory itself. The buffer protocol holds `obj`: after ``obj += 1``, the
+    alias would have other values.
+    """
+    import numpy as np
+
+    plain = obj if dtype.in_numpy else obj.view(_dtype_of(mx, dtype.storage.name))
+    if plain.__dlpack_device__()[0] == HOST.type:
+        array: Array = np.from_dlpack(plain)
+    else:
+        # Memory of an Apple GPU is host memory too. A second object holds it, so that MLX does not reuse it.
+        array = np.asarray(plain[...])
+    array.flags.writeable = False
+    return array
+
+
+FRAMEWORK = MLX()
