@@ -108,7 +108,7 @@ def test_route_depends_on_the_type_alone() -> None:
             assert zc.convert(result, to="numpy").tolist() == y.tolist()
         text = np.array(["a"])
         if target == "numpy" or registry.by_name(target).tables:  # an ndarray, or a column of text
-            assert zc.convert(text, to=target, copy=True).tolist() == ["a"]
+            assert np.asarray(zc.convert(text, to=target, copy=True)).tolist() == ["a"]
         else:
             with pytest.raises(zc.ZeroCopyError):
                 zc.convert(text, to=target, copy=True)

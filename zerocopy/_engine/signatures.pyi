@@ -36,7 +36,12 @@ _Torch: TypeAlias = Literal["torch", "torch.Tensor"]
 _Jax: TypeAlias = Literal["jax", "jax.Array", "jax.numpy"]
 _TensorFlow: TypeAlias = Literal["tensorflow", "tensorflow.Tensor"]
 # Frameworks without types, or that few machines have: pyright reports Unknown where an import is missing.
-_Untyped: TypeAlias = Literal["cupy", "cupy.ndarray", "mxnet", "numba", "numba.cuda"]
+_OnDevices: TypeAlias = Literal["cupy", "cupy.ndarray", "mxnet", "numba", "numba.cuda", "warp", "warp.array"]
+_Others: TypeAlias = Literal[
+    "awkward", "awkward.Array", "mlx", "mlx.core", "onnxruntime", "onnxruntime.OrtValue",
+    "paddle", "paddle.Tensor", "tvm_ffi", "tvm_ffi.Tensor",
+]  # fmt: skip
+_Untyped: TypeAlias = _OnDevices | _Others
 _Tensors: TypeAlias = _NumPy | _Torch | _Jax | _TensorFlow | _Untyped
 
 @overload
