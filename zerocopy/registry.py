@@ -205,7 +205,7 @@ def suggest(name: str) -> str:
     _load_all()
     lower = name.lower()
     near = [f.name for f in _known.values() if lower in f.aliases or lower.partition(".")[0] == f.name]
-    near = near or difflib.get_close_matches(lower, _known, n=3, cutoff=0.5)
+    near = near or difflib.get_close_matches(lower, _known, n=1, cutoff=0.5)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
     return f"{hint}choose from {', '.join(sorted(_known))}"
 

@@ -105,7 +105,7 @@ def test_types_and_modules_have_routes(target: str) -> None:
     ("alias", "name"),
     [("tf", "tensorflow"), ("np", "numpy"), ("jnp", "jax"), ("pd", "pandas"), ("pl", "polars"),
      ("pa", "pyarrow"), ("cp", "cupy"), ("pytorch", "torch"), ("TF", "tensorflow"), ("torch.nn", "torch"),
-     ("pandass", "pandas"), ("pandas.Frame", "pandas")],
+     ("polarss", "polars"), ("pandas.Frame", "pandas")],
 )  # fmt: skip
 def test_aliases_get_a_hint(alias: str, name: str) -> None:
     for function in (zc.convert, zc.explain):

@@ -222,10 +222,17 @@ def test_a_worker_that_joins_later_and_is_killed(other_client) -> None:
     client.cluster.scale(3)
     client.wait_for_workers(3, timeout=WAIT)
     (joined,) = set(addresses(client)) - set(old)
-    made = [
-        client.submit(tasks.make, "numpy", MIB + 4096 * i, workers=[joined], allow_other_workers=True)
-        for i in range(3)
-    ]
+    made: list[Any] = []
+    for i in range(30):
+        # Dask prefers the worker, but it may choose another one.
+        size = MIB + 4096 * i
+        future = client.submit(tasks.make, "numpy", size, workers=[joined], allow_other_workers=True)
+        with client.as_current():
+            distributed.wait(future, timeout=WAIT)
+        if client.who_has([future])[future.key] == (joined,):
+            made.append(future)
+        if len(made) == 3:
+            break
     held = [run_on(client, old[0], tasks.describe, future).result(timeout=WAIT) for future in made]
     assert all(each["mapped"] for each in held)
     kept = [client.submit(_as_is, future, workers=[old[0]], pure=False) for future in made]
