@@ -5,6 +5,7 @@ A stand-in for CuPy uses host memory; torch's importer and exporter run with sta
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -214,13 +215,22 @@ class Streams:
     """A stand-in for ``torch.cuda`` with a current device and stream."""
 
     def __init__(self, handle: int = 0, device: int = 0):
-        self.handle, self.device = handle, device
+        self.handle, self.index = handle, device
+
+    def device(self, index):
+        return nullcontext()
+
+    def default_stream(self, index):
+        return "default"
+
+    def ExternalStream(self, handle, device):
+        return handle
 
     def current_stream(self, index):
         return SimpleNamespace(cuda_stream=self.handle)
 
     def current_device(self):
-        return self.device
+        return self.index
 
 
 class Tensor(SimpleNamespace):
@@ -231,7 +241,7 @@ class Tensor(SimpleNamespace):
 
         plain = torch.from_numpy(values)
         known = {"is_cuda": True, "requires_grad": False, "dtype": plain.dtype} | attributes
-        super().__init__(plain=plain, streams=[], **known)
+        super().__init__(plain=plain, streams=[], recorded=[], **known)
 
     @property
     def data(self):
@@ -258,6 +268,9 @@ class Tensor(SimpleNamespace):
         self.streams.append(stream)
         return self.plain.__dlpack__()
 
+    def record_stream(self, stream):
+        self.recorded.append(stream)
+
 
 def _exporter(cuda: Streams, unordered: list):
     torch = pytest.importorskip("torch")
@@ -280,6 +293,7 @@ def test_torch_exporter_orders_streams_that_differ(current: int, stream: int, is
     export_capsule(stream)
     assert index == 0
     assert (bool(unordered), tensor.streams) == (is_unordered, [] if is_unordered else [stream])
+    assert tensor.recorded == ([] if is_unordered else ["default" if stream == 1 else stream])
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,12 @@ def fetch(to: int, ptr: int, nbytes: int, device: int, stream: int) -> None:
         call(library.cuStreamSynchronize, ctypes.c_void_p(stream))
 
 
+def finish_stream(stream: int, device: int) -> None:
+    """Make the host wait for the work on a stream."""
+    with on_device(device) as library:
+        call(library.cuStreamSynchronize, ctypes.c_void_p(stream))
+
+
 def wait(stream: int, event: int, device: int) -> None:
     """Make a stream wait for an event; the host does not wait."""
     with on_device(device) as library:

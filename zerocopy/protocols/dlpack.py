@@ -121,6 +121,20 @@ def request(
     return capsule
 
 
+def request_on_device(producer: Any, stream: int | None) -> Capsule:
+    """Request a legacy capsule of device memory, which each version of each framework imports.
+
+    A producer that cannot mark its memory as read-only in one may refuse (``BufferError``), and is
+    asked for a versioned capsule.
+    """
+    try:
+        return request(producer, stream=stream, max_version=None)
+    except UnsupportedConversionError as error:
+        if not isinstance(error.__cause__, BufferError):
+            raise
+        return request(producer, stream=stream)
+
+
 def name_of(capsule: Capsule, producer: Any = None) -> bytes:
     """Return the name of an unconsumed DLPack capsule; refuse other objects."""
     asked = f"{_name(producer)}.__dlpack__()" if producer is not None else "a DLPack capsule"

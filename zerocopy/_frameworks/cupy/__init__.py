@@ -145,7 +145,7 @@ class CuPy(Framework):
             if hasattr(type(source.producer), "__dlpack__"):
                 # The producer orders its work before the consumer's stream (DLPack Python
                 # specification, "stream").
-                capsule = dlpack.request(source.producer, stream=consumer)
+                capsule = dlpack.request_on_device(source.producer, consumer)
                 return _imported(cupy, capsule, source.view.dtype)
             return _aliased(cupy, source, consumer)
 

@@ -160,7 +160,7 @@ class Numba(Framework):
             if hasattr(type(producer), "__dlpack__"):
                 # Numba does not import DLPack: read the capsule, and hold it unconsumed while the
                 # array lives. Its destructor then runs the deleter.
-                capsule = dlpack.request(producer, stream=consumer)
+                capsule = dlpack.request_on_device(producer, consumer)
                 view, owner = dlpack.read(capsule, producer), capsule
             else:
                 _, ready = cuda_array_interface.read(producer, view.device.id)

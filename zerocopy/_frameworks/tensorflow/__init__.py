@@ -7,13 +7,14 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from zerocopy import registry
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.tensorflow import fast_path
-from zerocopy.device import HOST, LEGACY_DEFAULT_STREAM, Device
+from zerocopy.device import HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, Device
 from zerocopy.dtype import NATIVE_NAMES, DType, from_numpy, to_numpy
 from zerocopy.errors import DeviceError, Fix, Reason
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
-from zerocopy.protocols import dlpack
+from zerocopy.protocols import cuda_driver, dlpack
 from zerocopy.protocols.array_interface import ALIGNMENT, address, aligned_copy, writable_alias
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
@@ -133,7 +134,11 @@ class TensorFlow(Framework):
         self._refuse(view)
         if view.dtype.name in _BY_COPY:
             raise refuse_dtype("tensorflow", view.dtype, "pass device='cpu'")
-        return [] if view.c_contiguous else [obstacles.layout("TensorFlow", "row-major memory")]
+        reasons = [] if view.c_contiguous else [obstacles.layout("TensorFlow", "row-major memory")]
+        if not view.is_aligned(ALIGNMENT):
+            # from_dlpack ends the process: CHECK(IsAligned()), tensorflow/core/framework/tensor.cc.
+            reasons.append(obstacles.misaligned("TensorFlow", view, ALIGNMENT))
+        return reasons
 
     def _refuse(self, view: StridedView) -> None:
         if view.ndim > _MAX_NDIM:
@@ -160,10 +165,21 @@ class TensorFlow(Framework):
 
     def from_device(self, source: Source, stream: int | None) -> Any:
         tf = self.module()
-        self.check_device(source.view.device)
-        # TensorFlow does not expose its streams. They wait for the legacy default stream, which
-        # orders the producer's work before them.
-        capsule = dlpack.request(source.producer, stream=stream or LEGACY_DEFAULT_STREAM, max_version=None)
+        where = source.view.device
+        self.check_device(where)
+        producer = source.producer
+        if not hasattr(type(producer), "__dlpack__"):
+            # TensorFlow imports DLPack only, so a framework that exports CUDA memory through it relays
+            # memory that has only the CUDA Array Interface (law 7).
+            relay = registry.relay(source.view, dlpack=True)
+            producer = relay.source(relay.from_device(source, None)).producer
+        ready = LEGACY_DEFAULT_STREAM if stream is None else stream
+        with cuda_driver.on_device(where.id):  # some producers export from the current device only
+            capsule = dlpack.as_cuda(dlpack.request_on_device(producer, ready))
+            # The host waits: TensorFlow does not name its streams, and creates them as non-blocking
+            # (CU_STREAM_NON_BLOCKING in XLA's stream executor), so that they wait for no default stream.
+            if ready != NO_SYNC_STREAM:
+                cuda_driver.finish_stream(ready, where.id)
         return tf.experimental.dlpack.from_dlpack(capsule)
 
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:

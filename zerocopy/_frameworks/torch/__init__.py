@@ -9,6 +9,7 @@ from typing import Any
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.torch import fast_path, native
 from zerocopy._frameworks.torch.device_fast_path import MAX_NDIM, cuda_importer
+from zerocopy._frameworks.torch.producer import imported, producer_of, stream_of
 from zerocopy._native import core
 from zerocopy.casting.on_device import fits
 from zerocopy.device import CUDA, CUDA_HOST, HOST, LEGACY_DEFAULT_STREAM, NO_SYNC_STREAM, ROCM, Device
@@ -121,7 +122,7 @@ class Torch(Framework):
             reasons,
             _GRAD if obj.requires_grad else None,
             to_host=to_host,
-            producer=tensor,
+            producer=producer_of(torch, tensor, device, dtype),
             contiguous=lambda: obj.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format),
         )
 
@@ -176,8 +177,9 @@ class Torch(Framework):
             # The producer orders its work before the consumer's stream (DLPack Python
             # specification). torch's exporter requires that its device is current.
             with torch.cuda.device(index):
-                capsule = dlpack.request(source.producer, stream=consumer)
-                return torch.utils.dlpack.from_dlpack(dlpack.as_cuda(capsule))
+                # Legacy: torch before 2.9 takes no versioned capsule, and CuPy before 13.4 gives none.
+                capsule = dlpack.as_cuda(dlpack.request_on_device(source.producer, consumer))
+                return imported(torch, capsule, source.view.dtype)
         with torch.cuda.device(index):
             _, producer = cuda_array_interface.read(source.producer, index)
             if producer is not None and consumer not in (NO_SYNC_STREAM, producer):
@@ -343,9 +345,7 @@ def _device(torch: Any, tensor: Any) -> Device:
 def _stream(torch: Any, stream: int | None, device: Device) -> Any:
     if stream is None or stream == NO_SYNC_STREAM:
         return torch.cuda.current_stream(device.id)
-    if stream == LEGACY_DEFAULT_STREAM:
-        return torch.cuda.default_stream(device.id)
-    return torch.cuda.ExternalStream(stream, device=device.id)
+    return stream_of(torch, stream, device.id)
 
 
 def _fast_importers(torch: Any) -> dict[str, Callable[[Any], Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from zerocopy._frameworks.torch.producer import OnDevice
 from zerocopy.device import LEGACY_DEFAULT_STREAM
 
 MAX_NDIM = 64  # of torch's DLPack and NumPy bridges
@@ -32,7 +33,7 @@ def cuda_exporter(
             # a stream object to compare them and repeats the checks above.
             if stream == (current_stream(index).cuda_stream or LEGACY_DEFAULT_STREAM):
                 return to_capsule(tensor)
-            return tensor.__dlpack__(stream=stream)
+            return OnDevice(torch, tensor).__dlpack__(stream=stream)
 
         return index, export
 
