@@ -99,6 +99,7 @@ def install(monkeypatch) -> Machine:
     monkeypatch.setitem(sys.modules, "numba.cuda", numba.cuda)
     monkeypatch.setitem(sys.modules, "numba.cuda.cudadrv.devicearray", numba.cuda.devicearray)
     monkeypatch.setattr(cuda_driver, "missing", lambda: None)
+    monkeypatch.setattr(cuda_driver, "is_started", lambda: True)
     monkeypatch.setattr(cuda_driver, "count", lambda: machine.count)
     monkeypatch.setattr(cuda_driver, "ordinal", machine.ordinal)
     return machine

@@ -69,6 +69,12 @@ def visible_gpus(environ: Mapping[str, str] = os.environ) -> tuple[list[GPU], Re
     return [_gpu(library, index, handle) for index, handle in enumerate(handles)], None
 
 
+def count() -> int | None:
+    """Return the number of devices that are visible to CUDA, without starting it; None without NVML."""
+    library = _nvml()
+    return None if library is None else len(_visible(library, os.environ.get("CUDA_VISIBLE_DEVICES")))
+
+
 def driver_versions() -> tuple[str | None, str | None]:
     """Return the versions of the NVIDIA driver and of its CUDA, from NVML; None if unknown."""
     library = _nvml()

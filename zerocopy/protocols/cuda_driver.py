@@ -58,6 +58,12 @@ def missing() -> Reason | None:
     return None
 
 
+def is_started() -> bool:
+    """Whether this process has initialised the driver (``cuInit``); the call does not initialise it."""
+    library, context = driver(), ctypes.c_void_p()
+    return library is not None and library.cuCtxGetCurrent(ctypes.byref(context)) == 0
+
+
 def require(asked: str) -> None:
     """Raise a DeviceError if no CUDA device can be used; `asked` is the call for its message."""
     reason = missing()

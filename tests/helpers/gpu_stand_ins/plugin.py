@@ -60,6 +60,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 def _replace_driver_queries(devices: Devices) -> None:
     # zerocopy calls libcuda with ctypes, so its own functions are replaced.
     cuda_driver.missing = lambda: None
+    cuda_driver.is_started = lambda: True
     cuda_driver.count = lambda: devices.count
     cuda_driver.ordinal = devices.ordinal
     # The loader calls the driver itself. Work on the stand-ins' streams, the consumers', runs at once.

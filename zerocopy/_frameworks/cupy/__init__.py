@@ -229,9 +229,9 @@ class CuPy(Framework):
             raise obstacles.refuse_index("cupy", device, count)
 
     def devices(self) -> list[str]:
-        cuda = self.module().cuda
-        count = cuda.runtime.getDeviceCount() if cuda.is_available() else 0
-        return [f"cuda:{i}" for i in range(count)] or ["cuda (no device)"]
+        from zerocopy._frameworks._devices import cuda_devices
+
+        return cuda_devices(self.module().cuda.runtime.getDeviceCount) or ["cuda (no device)"]
 
 
 class _Retyped:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,6 +33,7 @@ _FOREIGN = (
     "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
     "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn", "int2", "int4", "uint2", "uint4",
 )  # fmt: skip
+_CUDA_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
 _X64 = Fix(before="jax.config.update('jax_enable_x64', True)", effect="keeps 64 bits")
 _NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
 
@@ -281,8 +283,24 @@ class Jax(Framework):
         return isinstance(error, RuntimeError) and str(error).startswith("RESOURCE_EXHAUSTED")
 
     def devices(self) -> list[str]:
+        from zerocopy._frameworks._devices import cuda_devices
+
         jax = self.module()
-        return [str(self.parse_device(d)) for d in jax.local_devices() if d.platform in ("cpu", "gpu")]
+        if _has_backends():
+            return [str(self.parse_device(d)) for d in jax.local_devices() if d.platform in ("cpu", "gpu")]
+        # Listing them starts the backends, and CUDA's takes three quarters of a GPU's memory.
+        asked = (jax.config.jax_platforms or "cpu,cuda").replace("gpu", "cuda").split(",")
+        built = any(importlib.util.find_spec(name) for name in _CUDA_PLUGINS)
+        gpus = cuda_devices(cuda_driver.count) if "cuda" in asked and built else []
+        return [*(["cpu"] if "cpu" in asked else []), *gpus]
+
+
+def _has_backends() -> bool:
+    from jax._src import xla_bridge
+
+    # Private; without it, the devices are listed as before the first array.
+    started = getattr(xla_bridge, "backends_are_initialized", None)
+    return started is not None and bool(started())
 
 
 _DENSE = Fix("{x}.todense()", "makes it dense")

@@ -210,11 +210,13 @@ class Numba(Framework):
         return raised is not None and isinstance(error, raised) and int(error.code) == 2  # type: ignore[attr-defined]
 
     def devices(self) -> list[str]:
+        from zerocopy._frameworks._devices import cuda_devices
+
         if not is_imported("numba.cuda"):
             return list(self.device_kinds)
         if _simulated():
             return ["cuda:0 (simulated)"]
-        return [f"cuda:{i}" for i in range(cuda_driver.count())] or ["cuda (no device)"]
+        return cuda_devices(cuda_driver.count) or ["cuda (no device)"]
 
 
 def _array_class() -> type | None:

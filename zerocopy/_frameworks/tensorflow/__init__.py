@@ -224,8 +224,12 @@ class TensorFlow(Framework):
         return isinstance(error, self.module().errors.ResourceExhaustedError)
 
     def devices(self) -> list[str]:
-        gpus = self.module().config.list_physical_devices("GPU")
-        return ["cpu", *(f"cuda:{i}" for i in range(len(gpus)))]
+        from zerocopy._frameworks._devices import cuda_devices
+
+        tf = self.module()
+        if not tf.test.is_built_with_cuda():
+            return ["cpu"]
+        return ["cpu", *cuda_devices(lambda: len(tf.config.list_physical_devices("GPU")))]
 
 
 @lru_cache(maxsize=64)

@@ -252,9 +252,12 @@ class Torch(Framework):
         )
 
     def devices(self) -> list[str]:
-        cuda = self.module().cuda
-        count = cuda.device_count() if cuda.is_available() else 0
-        return ["cpu", *(f"cuda:{i}" for i in range(count))]
+        from zerocopy._frameworks._devices import cuda_devices
+
+        torch = self.module()
+        if torch.version.cuda is None and torch.version.hip is None:
+            return ["cpu"]
+        return ["cpu", *cuda_devices(torch.cuda.device_count)]
 
 
 def _text_of(value: Any, cls: type) -> str:
