@@ -365,6 +365,27 @@ def test_jax_exporter_never_gets_stream_minus_one(kind: int, stream: int, export
     assert OnDevice(x).__dlpack_device__() == (kind, 0)
 
 
+@pytest.mark.parametrize("message", ["UNIMPLEMENTED: WaitUntilBufferReadyOnStream", "INTERNAL: failed"])
+def test_jax_without_streams_waits_on_the_host(message: str) -> None:
+    """XLA's TFRT client does not implement the order of streams."""
+    pytest.importorskip("jax")
+    from zerocopy._frameworks.jax.capsules import OnDevice
+
+    class WithoutStreams(JaxArray):
+        def __dlpack__(self, *, stream=None, **options):
+            super().__dlpack__(stream=stream, **options)
+            if stream is not None:
+                raise RuntimeError(message)
+
+    x = WithoutStreams(2)
+    if message.startswith("INTERNAL"):
+        with pytest.raises(RuntimeError, match="failed"):
+            OnDevice(x).__dlpack__(stream=7)
+    else:
+        OnDevice(x).__dlpack__(stream=7)
+        assert [stream for stream, _ in x.calls] == [7, None]
+
+
 # -- managed memory -----------------------------------------------------------------------
 
 

@@ -330,6 +330,26 @@ def test_cupy_transfers_on_the_given_stream(machine) -> None:
     assert machine.log == [("kernel", 0)], "1 is the legacy default stream, which CuPy calls 0"
 
 
+def test_cupy_copies_where_it_would_alias_host_memory(machine, monkeypatch) -> None:
+    """With CUPY_ENABLE_UMP=1, array() and get() alias memory that both the host and the GPU can read."""
+    import cupy
+
+    def over_host(host, order, blocking):
+        memory = cupy.cuda.UnownedMemory(host.ctypes.data, host.nbytes, host, machine.current)
+        return cupy.ndarray(host.shape, host.dtype, cupy.cuda.MemoryPointer(memory, 0), host.strides)
+
+    monkeypatch.setenv("CUPY_ENABLE_UMP", "1")
+    monkeypatch.setattr(cupy, "array", over_host)
+    monkeypatch.setattr(cupy.ndarray, "get", lambda self: self._host)
+    values = sample("f4", (4, 6))
+    for _ in range(2):  # also without a fast path
+        x = zc.convert(values, to="cupy")
+        assert x.data.ptr != values.ctypes.data
+        result = zc.convert(x, to="numpy")
+        assert result.ctypes.data != x.data.ptr
+        assert np.array_equal(result, values)
+
+
 def test_cupy_to_another_device_orders_both_ways(machine) -> None:
     x = put("cupy", sample("f4"))
     machine.log.clear()

@@ -44,6 +44,9 @@ class Machine:
         # The newest first: malloc reuses freed addresses.
         return next((d for p, n, d in reversed(self.owners) if p <= ptr < p + n), None)
 
+    def order(self, first, then, device):
+        self.log += [("record", first), ("wait", then)]
+
     @contextmanager
     def on(self, index):
         before, self.current = self.current, index
@@ -100,6 +103,7 @@ def install(monkeypatch) -> Machine:
     monkeypatch.setitem(sys.modules, "numba.cuda.cudadrv.devicearray", numba.cuda.devicearray)
     monkeypatch.setattr(cuda_driver, "missing", lambda: None)
     monkeypatch.setattr(cuda_driver, "is_started", lambda: True)
+    monkeypatch.setattr(cuda_driver, "order", machine.order)
     monkeypatch.setattr(cuda_driver, "count", lambda: machine.count)
     monkeypatch.setattr(cuda_driver, "ordinal", machine.ordinal)
     return machine
@@ -289,13 +293,6 @@ def numba_over(machine: Machine) -> types.ModuleType:
         def synchronize(self):
             machine.log.append(("synchronize", self.handle.value))
 
-    class Event:
-        def record(self, stream):
-            machine.log.append(("record", stream.handle.value))
-
-        def wait(self, stream):
-            machine.log.append(("wait", stream.handle.value))
-
     class DeviceNDArray:
         def __init__(self, host, stream=0, keeps=None):
             self._host, self.stream, self._keeps = host, stream, keeps
@@ -377,7 +374,6 @@ def numba_over(machine: Machine) -> types.ModuleType:
     cuda.external_stream = Stream
     cuda.legacy_default_stream = lambda: Stream(1)
     cuda.per_thread_default_stream = lambda: Stream(2)
-    cuda.event = lambda timing: Event()
     cuda.gpus = _Devices(machine)
     cuda.get_current_device = lambda: SimpleNamespace(id=machine.current)
     cuda.cuda_error = lambda: None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from zerocopy.dtype import COMPLEX, SUBBYTE_NAMES, DType, from_numpy, native_num
 from zerocopy.errors import DeviceError, Fix, Reason
 from zerocopy.framework import Framework, refuse_dtype, refuse_ndim
 from zerocopy.protocols import cuda_array_interface, cuda_driver, dlpack
+from zerocopy.protocols.array_interface import address
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
@@ -74,7 +76,8 @@ class CuPy(Framework):
                 plain = obj if _plain(view) else _row_major(cupy, obj, view)
                 # get() waits for the copy, on the stream made current here.
                 array: Array = _as_storage(plain, dtype).get()
-                return array
+                # With CUPY_ENABLE_UMP=1, get() aliases memory that the host can read.
+                return array.copy() if address(array) == plain.data.ptr else array
 
         def contiguous() -> Any:
             with cupy.cuda.Device(device.id):
@@ -136,6 +139,8 @@ class CuPy(Framework):
             # Blocking: a copy from pinned memory would still read the source after this returns, when
             # its owner may change it.
             fresh = cupy.array(array, order="C", blocking=True)
+            if fresh.data.ptr == address(array):  # with CUPY_ENABLE_UMP=1, CuPy aliases host memory
+                fresh = fresh.copy(order="C")
         return fresh if dtype.in_numpy else fresh.view(to_numpy(dtype))
 
     def from_device(self, source: Source, stream: int | None) -> Any:
@@ -186,7 +191,7 @@ class CuPy(Framework):
         if cuda.runtime.is_hip:
             return {}
         current_device, current_stream = cuda.runtime.getDevice, cuda.get_current_stream
-        numbers = native_numbers()
+        numbers, unified = native_numbers(), os.environ.get("CUPY_ENABLE_UMP", "0") not in ("", "0")
 
         def on_device(memory: Any) -> Any:
             index, export = memory
@@ -195,8 +200,8 @@ class CuPy(Framework):
             return from_capsule(export(_handle(current_stream())))
 
         def transfer(ndarray: Any) -> Any:
-            if ndarray.dtype.num not in numbers or not ndarray.dtype.isnative:
-                raise BufferError("a dtype that CuPy lacks, or not in native byte order")
+            if unified or ndarray.dtype.num not in numbers or not ndarray.dtype.isnative:
+                raise BufferError("CuPy may alias it, lacks its dtype, or its bytes are swapped")
             return array(ndarray, order="C", blocking=True)  # blocking: see from_host
 
         return {"cuda": on_device, "ndarray": transfer}

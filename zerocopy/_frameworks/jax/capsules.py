@@ -135,7 +135,13 @@ class OnDevice:
         if stream == NO_SYNC_STREAM:
             # On ROCm the default stream is 0 (DLPack, Python specification, "stream").
             stream = 0 if self.__dlpack_device__()[0] == ROCM else LEGACY_DEFAULT_STREAM
-        return self._array.__dlpack__(stream=stream, **options)
+        try:
+            return self._array.__dlpack__(stream=stream, **options)
+        except RuntimeError as error:
+            if not str(error).startswith("UNIMPLEMENTED"):
+                raise
+        # XLA's TFRT client orders no streams; without one, the host waits for the array.
+        return self._array.__dlpack__(stream=None, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         pair: tuple[int, int] = self._array.__dlpack_device__()
@@ -160,4 +166,4 @@ def on_device(array: Any) -> Any:
     kind, index = array.__dlpack_device__()  # raises for a sharded array
     if kind != CUDA or array.dtype.num not in native_numbers():
         raise BufferError("not on a device, or a dtype that other frameworks lack")
-    return int(index), lambda stream: array.__dlpack__(stream=stream)
+    return int(index), lambda stream: OnDevice(array).__dlpack__(stream=stream)

@@ -145,7 +145,7 @@ class Numba(Framework):
                 else:
                     fresh = cuda.device_array_like(array, stream=current)
                     # The new memory may still be in use: allocators order on the default stream.
-                    _order(cuda, _default(), stream)
+                    _order(_default(), stream, device.id)
                     fresh.copy_to_device(array, stream=current)
                     # A copy from pinned memory would still read the source after this returns, when
                     # its owner may change it.
@@ -165,7 +165,7 @@ class Numba(Framework):
             else:
                 _, ready = cuda_array_interface.read(producer, view.device.id)
                 owner = producer
-                _order(cuda, ready, consumer)
+                _order(ready, consumer, view.device.id)
             # sync=False: the event above orders the streams; Numba would block the host. The stream
             # becomes the array's own, as in Numba's imports.
             bound = None if stream in (None, NO_SYNC_STREAM) else stream
@@ -268,13 +268,14 @@ def _stream(cuda: Any, handle: int) -> Any:
     return cuda.external_stream(handle)
 
 
-def _order(cuda: Any, first: int | None, then: int) -> None:
-    """Make the stream `then` wait for the work on `first`; the host does not wait."""
-    if first is None or then in (NO_SYNC_STREAM, first):
-        return
-    event = cuda.event(timing=False)
-    event.record(_stream(cuda, first))
-    event.wait(_stream(cuda, then))
+def _order(first: int | None, then: int, device: int) -> None:
+    """Make the stream `then` wait for the work on `first`; the host does not wait.
+
+    By the driver's events: an event of Numba frees the memory that waits to be freed, and the driver then
+    waits for the device (``numba.cuda.cudadrv.driver``, ``_PendingDeallocs``).
+    """
+    if first is not None and then not in (NO_SYNC_STREAM, first):
+        cuda_driver.order(first, then, device)
 
 
 @contextmanager
@@ -300,7 +301,7 @@ def _fetch(cuda: Any, view: StridedView, source_stream: int, stream: int | None)
     block = StridedView(low, (high - low,), (1,), by_name("uint8"), view.device, False, view.owner)
     handle = source_stream if stream is None or stream == NO_SYNC_STREAM else stream
     with _on(cuda, view.device.id, handle) as on:
-        _order(cuda, source_stream, handle)
+        _order(source_stream, handle, view.device.id)
         block_array = cuda.as_cuda_array(cuda_array_interface.Handover(block, None, view.owner), sync=False)
         raw = block_array.copy_to_host(stream=on)
         on.synchronize()  # with a stream, copy_to_host is asynchronous
@@ -321,13 +322,13 @@ def _row_major(cuda: Any, obj: Any, view: StridedView, source_stream: int, strea
         # Wait for the work on the array, and for earlier uses of the new memory, which allocators
         # order on the default stream.
         for first in dict.fromkeys((source_stream, _default())):
-            _order(cuda, first, handle)
+            _order(first, handle, view.device.id)
         if view.size and view.c_contiguous:
             fresh.copy_to_device(plain, stream=on)
         elif view.size:
             fresh.setitem(slice(None), plain, stream=on)
         # The copy is bound to no stream, so later work on it runs on the default one.
-        _order(cuda, handle, _default())
+        _order(handle, _default(), view.device.id)
     return fresh if dtype.in_numpy else fresh.view(obj.dtype)
 
 
