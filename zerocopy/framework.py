@@ -61,32 +61,25 @@ class Framework:
     ----------
     name : str
         The import name; ``to=`` takes it.
-    aliases : tuple of str
-        Other names that people write for it, such as ``"np"``; an error suggests `name`.
-    types : tuple of str
-        Attributes of its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
+    aliases, types : tuple of str
+        Other names that people write for it, such as ``"np"``, for which an error suggests `name`;
+        attributes of its module that ``to=`` takes too: ``torch.Tensor`` for ``"Tensor"``.
     kind : str
         ``"tensor"``, ``"table"``, ``"both"``, ``"column"`` for any columns, ``"compound"`` for sparse arrays.
     root_modules : tuple of str
         Top-level modules that define its types, and identify its objects without an import.
-    distribution : str
-        The argument of ``pip install``.
-    install_hint : str
-        How to install it, if it takes more than ``pip install`` with `distribution`.
+    distribution, install_hint, min_version : str
+        The argument of ``pip install``; how to install it if that takes more; its oldest supported version.
     device_kinds : tuple of str
         Kinds of devices that hold its arrays, the preferred one first: ``("cpu", "cuda")``.
-    mutable : bool
-        Whether callers can write to its arrays.
-    marks_readonly : bool
-        Whether it can mark an alias of immutable memory as read-only.
+    mutable, marks_readonly : bool
+        Whether callers can write to its arrays; whether it can mark immutable memory as read-only.
     aliases_host : bool
         Whether `from_host` aliases memory; if False, it copies, and `copy_reasons` always has a reason.
     can_copy_to_device, can_cast : bool
         Whether it implements `copy_to_device`, and `cast`.
     has_datetime64, has_records : bool
         Whether its arrays hold NumPy's ``datetime64`` and ``timedelta64``; its structured types.
-    min_version : str
-        Oldest supported version; empty for any.
     can_export_dlpack : bool
         Whether it imports device memory through each protocol and exports it through
         DLPack. It then serves as exporter for producers without one (law 7).
@@ -201,7 +194,7 @@ class Framework:
         return self
 
     def label_warnings(self, obj: Any, target: Framework, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return which labels of `obj`, an owned object, a conversion to another framework loses."""
+        """Return which labels of `obj`, an owned object, a conversion to `target` with `options` loses."""
         return ()
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:
@@ -216,7 +209,7 @@ class Framework:
         """Return an object of the framework over `array`, which has no `copy_reasons`.
 
         `array` holds elements of `dtype` as ``dtype.storage``, and is read-only if the memory is
-        immutable. On the host the result aliases it (see `aliases_host`); elsewhere it is a copy on `stream`.
+        immutable. It is aliased on the host (see `aliases_host`), and copied on `stream` to another `device`.
         """
         raise lacking(self.name, "from_host")
 
@@ -231,8 +224,12 @@ class Framework:
     def from_device(self, source: Source, stream: int | None) -> Any:
         """Return an object that aliases `source`, device memory without `device_copy_reasons`.
 
-        It is ordered on `stream`, the consumer's, and keeps the memory alive. Raises
-        ``UnsupportedConversionError`` if the framework cannot import memory of that device.
+        It is ordered on `stream`, the consumer's, and keeps the memory alive.
+
+        Raises
+        ------
+        UnsupportedConversionError
+            The framework cannot import memory of that device.
         """
         raise UnsupportedConversionError(
             f"to={self.name!r}",
@@ -251,7 +248,10 @@ class Framework:
     def copy_to_device(self, obj: Any, device: Device, stream: int | None) -> Any:
         """Return a copy on `device` of `obj`, an object of the framework, ordered on `stream`.
 
-        Raises ``UnsupportedConversionError`` if the framework has no such device.
+        Raises
+        ------
+        UnsupportedConversionError
+            The framework has no such device.
         """
         raise UnsupportedConversionError(
             f"to={self.name!r}, device={str(device)!r}",
