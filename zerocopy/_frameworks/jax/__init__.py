@@ -246,7 +246,8 @@ class Jax(Framework):
 
         names = [*NATIVE_NAMES, *(name for name in _FOREIGN if hasattr(self.module().numpy, name))]
         native = capsules.importer(config, names)
-        forms = {"aligned": aligned, "readonly": readonly, "ndarray": ndarray}
+        from_device = capsules.device_importer(self.module(), wide, _DEVICE_ALIGNMENT)
+        forms = {"aligned": aligned, "readonly": readonly, "ndarray": ndarray, "cuda": from_device}
         return forms | ({"native": native} if native is not None else {})
 
     # -- devices --------------------------------------------------------------

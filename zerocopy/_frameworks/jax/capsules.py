@@ -167,3 +167,33 @@ def on_device(array: Any) -> Any:
     if kind != CUDA or array.dtype.num not in native_numbers():
         raise BufferError("not on a device, or a dtype that other frameworks lack")
     return int(index), lambda stream: OnDevice(array).__dlpack__(stream=stream)
+
+
+class _Exported:
+    """A producer of one array on a CUDA device, over the exporter of the form ``cuda``."""
+
+    __slots__ = ("_export", "_index")
+
+    def __init__(self, memory: Any) -> None:
+        self._index, self._export = memory
+
+    def __dlpack__(self, *, stream: int | None = None, **_options: Any) -> Any:
+        return self._export(LEGACY_DEFAULT_STREAM if stream is None else stream)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CUDA, self._index
+
+
+def device_importer(jax: Any, wide: frozenset[int], alignment: int) -> Callable[[Any], Any]:
+    """Return the importer of the form ``cuda``; `wide` are the numbers of dtypes that need x64 mode."""
+    from_dlpack, config = jax.dlpack.from_dlpack, jax.config
+
+    def import_(memory: Any) -> Any:
+        array = from_dlpack(_Exported(memory))  # JAX refuses gaps and reversals
+        if array.dtype.num in wide and not config.jax_enable_x64:
+            raise BufferError("JAX's x64 mode is off")
+        if array.unsafe_buffer_pointer() % alignment:
+            raise BufferError("misaligned: the slow path copies it")
+        return array
+
+    return import_

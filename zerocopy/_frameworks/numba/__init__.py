@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -179,6 +179,24 @@ class Numba(Framework):
             return _row_major(cuda, obj, source.view, _source_stream(obj), stream)
         # Numba cannot copy between devices: copy through the host.
         return self.from_host(source.host(), source.view.dtype, device, stream)
+
+    def fast_importers(self) -> dict[str, Callable[[Any], Any]]:
+        cuda = self.module().cuda
+        if _simulated():
+            return {}
+        current, as_array = cuda.get_current_device, cuda.as_cuda_array
+
+        def on_device(memory: Any) -> Any:
+            index, export = memory
+            if index != current().id:
+                raise BufferError("not on the current device")
+            capsule = export(_default())
+            view = dlpack.read(capsule)  # holds the capsule
+            if view.has_negative_strides or view.has_fractional_strides:
+                raise BufferError("a layout that Numba lacks")
+            return as_array(cuda_array_interface.Handover(view, None, view.owner), sync=False)
+
+        return {"cuda": on_device}
 
     # -- devices --------------------------------------------------------------
 
