@@ -60,6 +60,44 @@ def test_driver_counts_devices_and_finds_owners(monkeypatch) -> None:
     assert cuda_driver.ordinal(0) is None
 
 
+class CountingDriver(FakeDriver):
+    """Counts its initialisations; device 0 has the current context."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.starts = 0
+
+    def cuInit(self, flags):
+        self.starts += 1
+        return self.init
+
+    def cuCtxGetDevice(self, device):
+        device._obj.value = 0
+        return 0
+
+
+def test_an_allocation_does_not_initialise_the_driver_again(monkeypatch) -> None:
+    driver = CountingDriver()
+    monkeypatch.setattr(cuda_driver, "driver", lambda: driver)
+    with cuda_driver.on_device(0):
+        started = driver.starts
+    for _ in range(3):
+        with cuda_driver.on_device(0):
+            assert driver.starts == started > 0
+
+
+def test_a_forked_child_asks_the_driver_again(monkeypatch) -> None:
+    driver = CountingDriver()
+    monkeypatch.setattr(cuda_driver, "driver", lambda: driver)
+    cuda_driver.require("device='cuda'")
+    driver.init = 3  # CUDA_ERROR_NOT_INITIALIZED
+    cuda_driver.require("device='cuda'")
+    monkeypatch.setattr(cuda_driver.os, "getpid", lambda: -1)
+    for _ in range(2):
+        with pytest.raises(zc.DeviceError, match="does not answer"):
+            cuda_driver.require("device='cuda'")
+
+
 @pytest.mark.skipif(not NO_DRIVER, reason="a driver is installed")
 @pytest.mark.parametrize("target", ["cupy", "numba", "torch", "jax"])
 def test_cuda_devices_are_refused_without_a_driver(target: str) -> None:

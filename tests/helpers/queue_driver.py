@@ -37,6 +37,11 @@ class _Stream:
             self.done += 1
 
 
+def _run(points: list[tuple[_Stream, int]]) -> None:
+    for stream, position in points:
+        stream.run(position)
+
+
 class QueueDriver:
     """The functions of the driver that the loader calls.
 
@@ -58,7 +63,7 @@ class QueueDriver:
         self.calls: list[str] = []
         self.own_streams_alone = self.refuses_to_lock = False
         self.locked: dict[int, Any] = {}
-        self._events: dict[int, tuple[_Stream, int]] = {}
+        self._events: dict[int, list[tuple[_Stream, int]]] = {}
         self._handles = iter(range(_FIRST, 1 << 30))
 
     def __getattribute__(self, name: str) -> Any:
@@ -90,13 +95,13 @@ class QueueDriver:
         return 0
 
     def cuStreamWaitEvent(self, stream: Any, event: Any, flags: Any) -> int:
-        other, position = self._events[event.value]
-        self.launch(stream.value, lambda: other.run(position))
+        points = self._events[event.value]
+        self.launch(stream.value, lambda: _run(points))
         return 0
 
     def cuEventCreate(self, result: Any, flags: Any) -> int:
         result._obj.value = next(self._handles)
-        self._events[result._obj.value] = _Stream(), 0
+        self._events[result._obj.value] = []
         return 0
 
     def cuEventDestroy_v2(self, event: Any) -> int:
@@ -105,16 +110,22 @@ class QueueDriver:
 
     def cuEventRecord(self, event: Any, stream: Any) -> int:
         on = self.streams[stream.value]
-        self._events[event.value] = on, on.added
+        self._events[event.value] = [(on, on.added)]
+        return 0
+
+    def cuCtxGetCurrent(self, context: Any) -> int:
+        return 0
+
+    def cuCtxRecordEvent(self, context: Any, event: Any) -> int:
+        self._events[event.value] = [(stream, stream.added) for stream in self.streams.values()]
         return 0
 
     def cuEventQuery(self, event: Any) -> int:
-        stream, position = self._events[event.value]
-        return 0 if stream.done >= position else _NOT_READY
+        points = self._events[event.value]
+        return 0 if all(stream.done >= position for stream, position in points) else _NOT_READY
 
     def cuEventSynchronize(self, event: Any) -> int:
-        stream, position = self._events[event.value]
-        stream.run(position)
+        _run(self._events[event.value])
         return 0
 
     def cuMemcpyHtoDAsync_v2(self, ptr: Any, host: Any, nbytes: Any, stream: Any) -> int:

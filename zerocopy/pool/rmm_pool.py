@@ -7,7 +7,8 @@ import ctypes
 import re
 import threading
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields
 from typing import Any
 from weakref import WeakSet
 
@@ -37,6 +38,8 @@ class RMMPool:
         self._settings = settings
         self._limit = limit
         self._upstream = upstream
+        # A custom allocator may work without a driver.
+        self._calls_cuda = settings.kind != "custom" and upstream is None
         # Re-entrant: a garbage collection inside a call may free memory of this pool.
         self._lock = forks.lock()
         self._start = 0  # bytes in use at the previous read
@@ -48,11 +51,9 @@ class RMMPool:
         settings = self._settings
         asked = f"install_pool({settings.kind!r})"
         mr = rmm_chain.load(asked)
-        # A custom allocator may work without a driver.
-        own = settings.kind != "custom" and self._upstream is None
         try:
-            with cuda_driver.on_device(self.device) if own else nullcontext():
-                if own:
+            with self._current():
+                if self._calls_cuda:
                     cuda_driver.hold(self.device)
                 chain = rmm_chain.build(mr, settings, self._limit, self._upstream)
         # RMM raises RuntimeError for most driver errors, and MemoryError for others, such as a
@@ -73,9 +74,13 @@ class RMMPool:
         chain.delta.push_counters()
         return chain
 
+    def _current(self) -> AbstractContextManager[Any]:
+        """Make the device current: RMM's resources allocate on the current one (rmm, "Multiple devices")."""
+        return cuda_driver.on_device(self.device) if self._calls_cuda else nullcontext()
+
     def allocate(self, nbytes: int, stream: int) -> int:
         """Return the address of memory that later work on the stream may use."""
-        with self._lock:
+        with self._lock, self._current():
             try:
                 return int(self._open().top.allocate(nbytes, _stream(stream)))
             except BaseException as error:
@@ -86,7 +91,7 @@ class RMMPool:
 
     def deallocate(self, ptr: int, nbytes: int, stream: int) -> None:
         """Free memory, ordered after the work submitted to the stream so far."""
-        with self._lock:
+        with self._lock, self._current():
             self._open().top.deallocate(ptr, nbytes, _stream(stream))
 
     def resource(self, mr: Any) -> Any:
@@ -177,7 +182,7 @@ class RMMPool:
             except PoolUnavailableError:
                 return 0  # not enough memory for a second pool: keep the first
             old, self._chain = self._chain, new
-            _drop(old)
+            self._drop(old)
             return max(0, (before.reserved_bytes or 0) - (self.stats().reserved_bytes or 0))
 
     @property
@@ -218,7 +223,7 @@ class RMMPool:
             except BaseException:
                 self._limit = before
                 raise
-            _drop(chain)
+            self._drop(chain)
 
     def release(self, in_use: bool) -> None:
         """Destroy the pool now if none of its memory is in use, otherwise keep it until the process ends.
@@ -229,7 +234,15 @@ class RMMPool:
             self.flush()
             if self._chain is not None and not self.stats().current_count:
                 old, self._chain = self._chain, None
-                _drop(old)
+                self._drop(old)
+
+    def _drop(self, chain: Chain) -> None:
+        if chain.gauge is not None:
+            chain.gauge.limiting = None  # ends the cycle of references
+        with self._current():
+            ctypes.pythonapi.Py_DecRef(ctypes.py_object(chain.top))
+            for field in fields(chain):
+                setattr(chain, field.name, None)  # destroys the resources here, and not after the return
 
     def flush(self) -> None:
         """Flush the log."""
@@ -277,12 +290,6 @@ def _stream(handle: int) -> Any:
         if handle <= 2:  # the default streams; the driver reuses other handles
             _streams[handle] = stream
     return stream
-
-
-def _drop(chain: Chain) -> None:
-    if chain.gauge is not None:
-        chain.gauge.limiting = None  # ends the cycle of references
-    ctypes.pythonapi.Py_DecRef(ctypes.py_object(chain.top))
 
 
 _pools: WeakSet[RMMPool] = WeakSet()

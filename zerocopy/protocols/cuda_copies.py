@@ -8,6 +8,7 @@ import os
 import sys
 from contextlib import suppress
 
+from zerocopy.device import LEGACY_DEFAULT_STREAM
 from zerocopy.errors import DeviceError
 from zerocopy.protocols import cuda_driver
 
@@ -50,6 +51,20 @@ class CopyEvent:
         """Mark the work that is now queued on a stream."""
         with cuda_driver.on_device(self._device) as library:
             cuda_driver.call(library.cuEventRecord, self._handle, ctypes.c_void_p(stream))
+
+    def record_all(self) -> None:
+        """Mark the work that is now queued on all streams of the device's context.
+
+        Older drivers have no ``cuCtxRecordEvent``: then only on the streams for which the legacy default
+        stream waits. While a stream is captured into a graph, the call ends the capture with an error.
+        """
+        with cuda_driver.on_device(self._device) as library:
+            record, context = getattr(library, "cuCtxRecordEvent", None), ctypes.c_void_p()
+            if record is None:
+                cuda_driver.call(library.cuEventRecord, self._handle, ctypes.c_void_p(LEGACY_DEFAULT_STREAM))
+                return
+            cuda_driver.call(library.cuCtxGetCurrent, ctypes.byref(context))
+            cuda_driver.call(record, context, self._handle)
 
     def delay(self, stream: int) -> None:
         """Make a stream wait for the marked work; the host does not wait."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,10 @@ _NO_TIMING = 2  # CUevent_flags, cuda.h
 
 
 _CHECK = "check nvidia-smi, and that CUDA_VISIBLE_DEVICES names a device"
+
+
+#: The process and the library for which `require` succeeded.
+_usable: tuple[int, Any] | None = None
 
 
 @functools.cache
@@ -65,10 +70,20 @@ def is_started() -> bool:
 
 
 def require(asked: str) -> None:
-    """Raise a DeviceError if no CUDA device can be used; `asked` is the call for its message."""
+    """Raise a DeviceError if no CUDA device can be used; `asked` is the call for its message.
+
+    A success is kept for the process: a forked child asks again, since CUDA does not work there if its
+    parent has used it.
+    """
+    global _usable
+    now = os.getpid(), driver()
+    if _usable == now:
+        return
     reason = missing()
     if reason is not None:
         raise DeviceError(asked, reason.why, reason.remedy, code=reason.code)
+    if now[1] is not None:
+        _usable = now
 
 
 def count() -> int:

@@ -6,13 +6,13 @@ import ctypes
 import operator
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zerocopy import forks
 from zerocopy.errors import DeviceError, PoolClosedError, PoolLimitError, PoolOptionError
 from zerocopy.pool.sizes import show_value
-from zerocopy.protocols import cuda_driver
+from zerocopy.protocols import cuda_copies, cuda_driver, cuda_pool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,11 +25,21 @@ _PAGE = 4096
 _PORTABLE = 1
 
 
+class Fence(Protocol):
+    """The asynchronous work that was queued at one time, and may use memory of the pool."""
+
+    def is_done(self) -> bool: ...
+    def wait(self) -> None: ...
+
+
 class HostMemory(Protocol):
     """Source of a pool's memory, at multiples of 64 bytes; `allocate` may raise MemoryError."""
 
     def allocate(self, nbytes: int) -> int: ...
     def free(self, ptr: int, nbytes: int) -> None: ...
+
+    def fence(self) -> Fence | None:
+        """Return the work that may still use the memory; None if nothing uses it asynchronously."""
 
 
 class LibcMemory:
@@ -49,6 +59,27 @@ class LibcMemory:
     def free(self, ptr: int, nbytes: int) -> None:
         """Free memory of the C library."""
         self._libc.free(ctypes.c_void_p(ptr))
+
+    def fence(self) -> None:
+        """Return None: only page-locked memory is copied asynchronously."""
+
+
+class _Queued:
+    """The work that is queued on all streams of the devices that this process uses."""
+
+    def __init__(self, devices: Sequence[int]) -> None:
+        self._events = [cuda_copies.CopyEvent(device) for device in devices]
+        for event in self._events:
+            event.record_all()
+
+    def is_done(self) -> bool:
+        """Whether all of it is done; does not wait."""
+        return all(event.is_done() for event in self._events)
+
+    def wait(self) -> None:
+        """Make the host wait for all of it."""
+        for event in self._events:
+            event.wait()
 
 
 class CudaHostMemory:
@@ -73,6 +104,11 @@ class CudaHostMemory:
         """Free page-locked memory (cuMemFreeHost)."""
         with cuda_driver.on_device(self._device) as library:
             cuda_driver.call(library.cuMemFreeHost, ctypes.c_void_p(ptr))
+
+    def fence(self) -> Fence | None:
+        """Return the work that is queued on the devices: a copy may still read memory that was dropped."""
+        devices = [index for index in range(cuda_driver.count()) if cuda_pool.has_context(index)]
+        return _Queued(devices) if devices else None
 
 
 def size_class(nbytes: int) -> int:
@@ -128,6 +164,8 @@ class PinnedPool:
         # A garbage collection inside a call below may finalize arrays, in the thread that holds
         # the lock. So the memory that they return is queued here, without a lock.
         self._returned: deque[int] = deque()
+        # Blocks that asynchronous copies may still read: a fence, and addresses with sizes.
+        self._quarantine: deque[tuple[Fence, list[tuple[int, int]]]] = deque()
         self._closed = False
         self._held = self._peak = 0  # bytes taken from the source: now, and at most
         self._limit: int | None = None  # bytes to keep
@@ -144,7 +182,7 @@ class PinnedPool:
         """Bytes kept for reuse."""
         with self._lock:
             self._collect()
-            return sum(size * len(blocks) for size, blocks in self._free.items())
+            return self._held - sum(self._in_use.values())
 
     def figures(self) -> tuple[int, int, int]:
         """Return the bytes in use, kept, and the most that were in use and kept at once."""
@@ -189,7 +227,7 @@ class PinnedPool:
                     "no block of that address and size is in use",
                     "pass the address and size of allocate(), once; arrays return their memory themselves",
                 )
-            self._keep(ptr)
+            self._retire([ptr])
             self._fit()
 
     def empty(self, shape: Any, dtype: Any = float) -> Array:
@@ -245,7 +283,7 @@ class PinnedPool:
         with self._lock:
             self._closed = True
             self._collect()
-            self._drop()
+            self._fit()
 
     def _on_drop(self, ptr: int) -> None:
         self._returned.append(ptr)
@@ -260,19 +298,49 @@ class PinnedPool:
                 self._lock.release()
 
     def _collect(self) -> None:
+        """Take the memory of dropped arrays, and of copies that have ended."""
+        dropped = []
         while self._returned:
-            ptr = self._returned.popleft()
-            self._leased.discard(ptr)
-            self._keep(ptr)
+            dropped.append(self._returned.popleft())
+        if dropped:
+            try:
+                self._retire(dropped)
+            except DeviceError:
+                self._returned.extend(dropped)  # for the next call: their copies are not known
+        for _ in range(len(self._quarantine)):
+            fence, blocks = self._quarantine.popleft()
+            if fence.is_done():
+                self._keep(blocks)
+            else:
+                self._quarantine.append((fence, blocks))
 
-    def _keep(self, ptr: int) -> None:
-        self._free.setdefault(self._in_use.pop(ptr), []).append(ptr)
+    def _retire(self, pointers: list[int]) -> None:
+        """Keep blocks for reuse when the work that is now queued is done: a copy may read them."""
+        fence = self._source.fence()
+        self._leased.difference_update(pointers)
+        blocks = [(ptr, self._in_use.pop(ptr)) for ptr in pointers]
+        if fence is None:
+            self._keep(blocks)
+        else:
+            self._quarantine.append((fence, blocks))
+
+    def _keep(self, blocks: list[tuple[int, int]]) -> None:
+        for ptr, size in blocks:
+            self._free.setdefault(size, []).append(ptr)
+
+    def _settle(self) -> None:
+        """Wait for the copies that may read blocks, and keep these."""
+        while self._quarantine:
+            fence, blocks = self._quarantine.popleft()
+            fence.wait()
+            self._keep(blocks)
 
     def _take(self, size: int, asked: str) -> int:
         try:
             return self._count(self._source.allocate(size), size)
         except MemoryError:
             # Free the kept blocks of other sizes, and try again.
+            self._settle()
             self._drop()
         try:
             return self._count(self._source.allocate(size), size)
@@ -295,6 +363,7 @@ class PinnedPool:
     def _fit(self) -> None:
         """Free kept blocks until the limit is met."""
         if self._closed:
+            self._settle()
             self._drop()
         elif self._limit is not None:
             self._drop(self._limit)
