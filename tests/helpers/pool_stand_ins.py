@@ -59,10 +59,10 @@ class HostAllocator:
 
 
 class FakeNVML:
-    """NVML with GPUs, MIG slices, and memory of other processes."""
+    """NVML with GPUs, MIG slices, and processes by PID with their bytes; a size of None is not supported."""
 
-    def __init__(self, cards, slices=(), processes=0):
-        self.cards, self.slices, self.processes = list(cards), dict(slices), processes
+    def __init__(self, cards, slices=(), processes=()):
+        self.cards, self.slices, self.processes = list(cards), dict(slices), dict(processes)
 
     def nvmlDeviceGetCount_v2(self, count):
         count._obj.value = len(self.cards)
@@ -102,7 +102,17 @@ class FakeNVML:
         name.value = self._card(handle)["name"].encode()
         return 0
 
-    def nvmlDeviceGetMemoryInfo_v2(self, handle, memory):
+    def nvmlDeviceGetUUID(self, handle, uuid, size):
+        uuid.value = self._card(handle)["uuid"].encode()
+        return 0
+
+    def nvmlDeviceGetMemoryInfo(self, handle, memory):
+        return self.nvmlDeviceGetMemoryInfo_v2(handle, memory, old=True)
+
+    def nvmlDeviceGetMemoryInfo_v2(self, handle, memory, old=False):
+        card = self._card(handle)
+        if card["total"] is None or (card.get("old") and not old):
+            return 3  # NVML_ERROR_NOT_SUPPORTED
         memory._obj.total = self._card(handle)["total"]
         memory._obj.used = self._card(handle).get("used", 0)
         return 0
@@ -112,7 +122,12 @@ class FakeNVML:
         return 0
 
     def nvmlDeviceGetComputeRunningProcesses_v3(self, handle, count, infos):
-        return 7 if self.processes else 0
+        room, count._obj.value = count._obj.value, len(self.processes)
+        if room < len(self.processes):
+            return 7  # NVML_ERROR_INSUFFICIENT_SIZE
+        for info, (pid, used) in zip(infos or (), self.processes.items(), strict=False):
+            info.pid, info.used = pid, used
+        return 0
 
 
 class FakeDriver:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from helpers.pool_stand_ins import FakeNVML
 
@@ -108,7 +110,7 @@ def test_other_processes_are_noted() -> None:
 # -- GPUs, read through NVML ----------------------------------------------------------------
 
 WHOLE = [
-    {"name": "A100", "uuid": "GPU-a", "total": 80 * GIB},
+    {"name": "A100", "uuid": "GPU-a12", "total": 80 * GIB},
     {"name": "A30", "uuid": "GPU-b", "total": 24 * GIB, "used": 100 << 20},
 ]
 
@@ -128,6 +130,8 @@ def nvml(monkeypatch):
         (None, ["A100", "A30"]),
         ("1,0", ["A30", "A100"]),
         ("GPU-b", ["A30"]),
+        ("GPU-a", ["A100"]),
+        ("GPU-", []),
         ("0,7,1", ["A100"]),
         ("0,-1,1", ["A100"]),
         ("GPU-unknown", []),
@@ -145,8 +149,51 @@ def test_visible_devices_follow_the_variable(nvml, variable, names) -> None:
 def test_memory_of_other_processes_is_reported(nvml) -> None:
     nvml(WHOLE)
     assert [gpu.others for gpu in gpus.visible_gpus({})[0]] == [0, 100 << 20]
-    nvml([WHOLE[0] | {"used": 10 << 20}], processes=1)
+    nvml([WHOLE[0] | {"used": 10 << 20}], processes={1: 10 << 20})
     assert gpus.visible_gpus({})[0][0].others == 10 << 20
+
+
+@pytest.mark.parametrize(("more", "others"), [({}, 0), ({1: 3 * GIB}, 3 * GIB)])
+def test_memory_of_this_process_is_not_that_of_others(nvml, more, others: int) -> None:
+    own = 2 * GIB
+    nvml([WHOLE[0] | {"used": own + sum(more.values())}], processes={os.getpid(): own} | more)
+    (gpu,), _ = gpus.visible_gpus({})
+    assert (gpu.others, gpu.includes_own) == (others, False)
+
+
+@pytest.mark.parametrize(("inode", "context"), [(4026532001, True), (4026532001, False), (4026531836, True)])
+def test_a_pid_namespace_hides_which_memory_is_our_own(nvml, monkeypatch, inode: int, context: bool) -> None:
+    monkeypatch.setattr(gpus.os, "readlink", lambda path: f"pid:[{inode}]")
+    monkeypatch.setattr(gpus.cuda_pool, "has_context", lambda index: context)
+    nvml([WHOLE[0] | {"used": 2 * GIB}], processes={os.getpid() + 1: 2 * GIB})
+    (gpu,), _ = gpus.visible_gpus({})
+    hidden = inode == 4026532001 and context
+    assert (gpu.others, gpu.includes_own) == (2 * GIB, hidden)
+    note, _ = limits.sharing_note(gpu, None, {})
+    assert ("own memory" in note) == hidden
+
+
+def test_unknown_sizes_of_processes_are_not_subtracted(nvml) -> None:
+    nvml([WHOLE[0] | {"used": GIB}], processes={os.getpid(): 2**64 - 1})
+    assert gpus.visible_gpus({})[0][0].others == GIB
+
+
+def test_a_gpu_whose_memory_is_not_reported_takes_limits_in_bytes(nvml) -> None:
+    """GB10 shares the host's memory: NVML reports neither its total nor its used bytes."""
+    nvml([{"name": "GB10", "uuid": "GPU-c", "total": None}])
+    (gpu,), reason = gpus.visible_gpus({})
+    assert (gpu.total, gpu.others, reason) == (None, 0, None)
+    assert _limit(gpu, limit="4GiB").nbytes == 4 * GIB
+    assert _limit(gpu) is None
+    for options in ({"fraction": 0.5}, {"reserve": "1GiB"}):
+        with pytest.raises(zc.PoolOptionError, match=r"NVML does not report the memory of GB10 \(device 0\)"):
+            _limit(gpu, **options)
+
+
+def test_an_older_driver_reports_memory_in_the_older_form(nvml) -> None:
+    nvml([WHOLE[1] | {"old": True}])
+    (gpu,), _ = gpus.visible_gpus({})
+    assert (gpu.total, gpu.others) == (24 * GIB, 100 << 20)
 
 
 def test_mig_slice_is_the_visible_gpu(nvml) -> None:

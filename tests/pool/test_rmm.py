@@ -9,6 +9,7 @@ import pytest
 from helpers.pool_stand_ins import HostAllocator
 
 import zerocopy as zc
+from zerocopy.pool import rmm_chain
 from zerocopy.pool.limits import Limit
 from zerocopy.pool.rmm_pool import RMMPool
 from zerocopy.pool.settings import Settings
@@ -127,6 +128,22 @@ def test_buffer_outlives_pool(make, host) -> None:
     del buffer
     assert pool.stats().current_bytes == 0
     pool.release(False)
+
+
+@pytest.mark.parametrize("cap", [None, MIB, 8 * MIB, 100 * MIB, 4096 * MIB])
+def test_bins_take_a_part_of_the_limit(make, cap) -> None:
+    """RMM's own bins take 992 MiB when they are created, more than a small limit has."""
+    taken = sum(size * blocks for size, blocks in rmm_chain.bins(cap))
+    assert taken <= min(128 * MIB, (cap or 4096 * MIB) // 8)
+    assert (taken > 0) == (cap != MIB)
+    pool = make("rmm:binning", cap=cap)
+    large = (cap or 64 * MIB) // 2 if cap != 4096 * MIB else 64 * MIB
+    blocks = [(pool.allocate(size, 1), size) for size in (1000, 200_000, 400_000)]
+    for ptr, size in blocks:
+        pool.deallocate(ptr, size, 1)
+    if cap != MIB:
+        pool.deallocate(pool.allocate(large, 1), large, 1)
+    assert pool.stats().current_bytes == 0
 
 
 def test_unavailable_without_driver() -> None:

@@ -16,11 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from zerocopy.errors import Reason
-from zerocopy.protocols import cuda_driver
+from zerocopy.protocols import cuda_driver, cuda_pool
 
 # nvmlReturn_t, nvml.h.
 _INSUFFICIENT_SIZE = 7
 _MIG_ENABLED = 1
+_UNKNOWN = 2**64 - 1  # NVML_VALUE_NOT_AVAILABLE, in usedGpuMemory
+#: The PID namespace of the machine itself (PROC_PID_INIT_INO, linux/proc_ns.h).
+_FIRST_NAMESPACE = "pid:[4026531836]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,10 @@ class GPU:
 
     index: int
     name: str
-    total: int  # bytes; of the slice if it is a MIG slice
+    total: int | None  # bytes; of the slice if it is a MIG slice; None if NVML does not report them
     mig: bool = False  # whether it is a MIG slice
     others: int = 0  # bytes that other processes use, as far as NVML reports them
+    includes_own: bool = False  # whether `others` may include memory of this process
 
 
 class _Memory(ctypes.Structure):
@@ -40,6 +44,23 @@ class _Memory(ctypes.Structure):
     _fields_ = (
         ("version", ctypes.c_uint),
         *((name, ctypes.c_ulonglong) for name in ("total", "reserved", "free", "used")),
+    )
+
+
+class _OldMemory(ctypes.Structure):
+    """``nvmlMemory_t``."""
+
+    _fields_ = tuple((name, ctypes.c_ulonglong) for name in ("total", "free", "used"))
+
+
+class _Process(ctypes.Structure):
+    """``nvmlProcessInfo_t`` of ``nvmlDeviceGetComputeRunningProcesses_v3``."""
+
+    _fields_ = (
+        ("pid", ctypes.c_uint),
+        ("used", ctypes.c_ulonglong),
+        ("instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
     )
 
 
@@ -118,7 +139,7 @@ def _visible(library: Any, text: str | None) -> list[ctypes.c_void_p]:
             handle = by_index[int(part)] if int(part) < len(by_index) else None
             handle = handle and (_first_slice(library, handle) or handle)
         else:
-            handle = _handle(library.nvmlDeviceGetHandleByUUID, ctypes.c_char_p(part.encode()))
+            handle = _by_uuid(library, part, by_index)
         if handle is None:
             break  # entries after an invalid one are not visible (CUDA C++ Programming Guide)
         handles.append(handle)
@@ -128,6 +149,22 @@ def _visible(library: Any, text: str | None) -> list[ctypes.c_void_p]:
 def _handle(function: Any, key: Any) -> ctypes.c_void_p | None:
     handle = ctypes.c_void_p()
     return handle if function(key, ctypes.byref(handle)) == 0 else None
+
+
+def _by_uuid(library: Any, part: str, by_index: list[ctypes.c_void_p | None]) -> ctypes.c_void_p | None:
+    """Return the device of a UUID, or of its first characters if no other has them."""
+    whole = _handle(library.nvmlDeviceGetHandleByUUID, ctypes.c_char_p(part.encode()))
+    if whole is not None or not part.startswith("GPU-"):
+        return whole
+    text = ctypes.create_string_buffer(96)
+    matches = [
+        handle
+        for handle in by_index
+        if handle is not None
+        and library.nvmlDeviceGetUUID(handle, text, ctypes.c_uint(len(text))) == 0
+        and text.value.decode("ascii", "replace").startswith(part)
+    ]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _first_slice(library: Any, gpu: ctypes.c_void_p) -> ctypes.c_void_p | None:
@@ -143,22 +180,55 @@ def _first_slice(library: Any, gpu: ctypes.c_void_p) -> ctypes.c_void_p | None:
 
 def _gpu(library: Any, index: int, handle: ctypes.c_void_p) -> GPU:
     name = ctypes.create_string_buffer(96)
-    library.nvmlDeviceGetName(handle, name, ctypes.c_uint(len(name)))
-    memory = _Memory(version=ctypes.sizeof(_Memory) | 2 << 24)
-    library.nvmlDeviceGetMemoryInfo_v2(handle, ctypes.byref(memory))
+    named = library.nvmlDeviceGetName(handle, name, ctypes.c_uint(len(name))) == 0
     part = ctypes.c_uint()
-    library.nvmlDeviceIsMigDeviceHandle(handle, ctypes.byref(part))
-    text = name.value.decode("utf-8", "replace")
-    # As cuDeviceTotalMem: without the driver's own memory.
-    total = memory.total - memory.reserved
-    return GPU(index, text, total, bool(part.value), _others(library, handle, memory.used))
+    is_slice = library.nvmlDeviceIsMigDeviceHandle(handle, ctypes.byref(part)) == 0 and bool(part.value)
+    text = name.value.decode("utf-8", "replace") if named else "GPU"
+    total, used = _memory(library, handle)
+    return GPU(index, text, total, is_slice, *_others(library, handle, index, used))
 
 
-def _others(library: Any, handle: ctypes.c_void_p, used: int) -> int:
-    """Return the used bytes if NVML lists a process, or if they exceed 64 MiB.
+def _memory(library: Any, handle: ctypes.c_void_p) -> tuple[int | None, int]:
+    """Return the total and the used bytes.
 
-    In containers NVML hides other containers' processes, but not the memory that they use.
+    A GPU that shares the memory of the host, such as GB10, reports neither (NVML_ERROR_NOT_SUPPORTED).
     """
-    count = ctypes.c_uint(0)
-    code = library.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), None)
-    return used if code == _INSUFFICIENT_SIZE or used > 64 * 2**20 else 0
+    memory, old = _Memory(version=ctypes.sizeof(_Memory) | 2 << 24), _OldMemory()
+    if library.nvmlDeviceGetMemoryInfo_v2(handle, ctypes.byref(memory)) == 0:
+        # As cuDeviceTotalMem: without the driver's own memory.
+        return memory.total - memory.reserved, memory.used
+    if library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(old)) == 0:
+        return old.total, old.used
+    return None, 0
+
+
+def _others(library: Any, handle: ctypes.c_void_p, index: int, used: int) -> tuple[int, bool]:
+    """Return the bytes of other processes, and whether they may include this process's own.
+
+    In containers NVML hides other containers' processes, but not the memory that they use: without a
+    process, only bytes beyond 64 MiB are others'. In a PID namespace NVML's PIDs are not those of this
+    process, whose memory is then among the used bytes.
+    """
+    processes = _processes(library, handle)
+    own = [process for process in processes if process.pid == os.getpid()]
+    foreign = len(processes) > len(own)
+    others = max(0, used - sum(process.used for process in own if process.used != _UNKNOWN))
+    if not (foreign or others > 64 * 2**20):
+        return 0, False
+    return others, not own and _in_namespace() and cuda_pool.has_context(index)
+
+
+def _processes(library: Any, handle: ctypes.c_void_p) -> list[_Process]:
+    count, read = ctypes.c_uint(0), library.nvmlDeviceGetComputeRunningProcesses_v3
+    if read(handle, ctypes.byref(count), None) != _INSUFFICIENT_SIZE:
+        return []
+    count = ctypes.c_uint(count.value + 8)  # some may have started since
+    infos = (_Process * count.value)()
+    return list(infos[: count.value]) if read(handle, ctypes.byref(count), infos) == 0 else []
+
+
+def _in_namespace() -> bool:
+    try:
+        return os.readlink("/proc/self/ns/pid") != _FIRST_NAMESPACE
+    except OSError:
+        return False  # not Linux

@@ -84,6 +84,14 @@ def device_limit(
 
 def _of_gpu(settings: Settings, gpu: GPU) -> list[Limit]:
     """Return the limits that depend on a GPU's total memory."""
+    if gpu.total is None:
+        if settings.fraction is not None or settings.reserve is not None:
+            raise PoolOptionError(
+                ", ".join(settings.limit_options()),
+                f"NVML does not report the memory of {gpu.name} (device {gpu.index}), on which it depends",
+                "pass limit= in bytes",
+            )
+        return []
     for name in ("limit", "initial", "reserve"):
         size = getattr(settings, name)
         # Managed memory may exceed the GPU.
@@ -141,8 +149,11 @@ def sharing_note(gpu: GPU, limit: Limit | None, environ: Mapping[str, str] = os.
         return "", False
     if gpu.others:
         fixes = ["by MPS or MIG", f"by kind='rmm' and limit= for {hooks.limited_frameworks()}"]
+        where = f"device {gpu.index} ({gpu.name})"
+        if gpu.includes_own:
+            where += ", with this process's own memory, which NVML does not show apart in a PID namespace"
         return (
-            f"other processes use {format_bytes(gpu.others)} of device {gpu.index} ({gpu.name}), and the "
+            f"other processes use {format_bytes(gpu.others)} of {where}, and the "
             "pool has no limit: limit each process,  "
             + "; ".join([*fixes, *hooks.own_limits(hooks.framework_hooks())]),
             True,

@@ -138,7 +138,8 @@ def _notes(pool: PoolBase, *, pooled: bool, host: bool) -> list[str]:
 
 def _device(pool: PoolBase, index: int) -> str:
     gpu, limit = pool.gpus.get(index), pool.limits.get(index)
-    text = f"{index}, {gpu.name}, {format_bytes(gpu.total)}" if gpu else f"{index}, a custom allocator"
+    size = format_bytes(gpu.total) if gpu and gpu.total is not None else "memory not reported"
+    text = f"{index}, {gpu.name}, {size}" if gpu else f"{index}, a custom allocator"
     text += f"; limit {limit}" if limit is not None else "; no limit"
     if not pool.closed and index in pool.active_devices:
         text += f"; {pool.recorder(index).stats()}"

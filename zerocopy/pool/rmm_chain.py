@@ -18,7 +18,10 @@ INSTALL = "pip install rmm-cu13 for CUDA 13, or rmm-cu12 for CUDA 12: see nvidia
 # RMM's pool sizes and counters are multiples of it (rmm::CUDA_ALLOCATION_ALIGNMENT).
 ALIGNMENT = 256
 # Bins of 256 KiB to 4 MiB, as in RMM's guide; the pool serves larger blocks.
-_BINS = (18, 22)
+_BINS = tuple(1 << exponent for exponent in range(18, 23))
+# RMM's own bins allocate 128 blocks each when they are created, 992 MiB in all.
+_BIN_BYTES = 128 << 20
+_MOST_BLOCKS = 128
 #: A limit of RMM's adaptor that no sum of allocations reaches.
 _UNLIMITED = 1 << 62
 
@@ -112,8 +115,23 @@ def _base(mr: Any, settings: Settings, limit: Limit | None, upstream: Any, gauge
     initial = -(-initial // ALIGNMENT) * ALIGNMENT
     pool = mr.PoolMemoryResource(upstream, initial if maximum is None else min(initial, maximum), maximum)
     if kind == "rmm:binning":
-        return mr.BinningMemoryResource(pool, *_BINS)
+        binning = mr.BinningMemoryResource(pool)
+        for size, blocks in bins(maximum):
+            binning.add_bin(size, mr.FixedSizeMemoryResource(pool, size, blocks))
+        return binning
     return mr.PrefetchResourceAdaptor(pool) if kind == "managed" else pool
+
+
+def bins(limit: int | None) -> list[tuple[int, int]]:
+    """Return the block sizes of the bins, and how many blocks each takes at once.
+
+    All bins together first take 128 MiB, and an eighth of the limit at most: a small limit has fewer bins.
+    """
+    share = _BIN_BYTES if limit is None else min(_BIN_BYTES, limit // 8)
+    sizes = list(_BINS)
+    while sizes and sum(sizes) > share:
+        sizes.pop()
+    return [(size, min(_MOST_BLOCKS, share // sum(sizes))) for size in sizes]
 
 
 #: Error of a Python allocator by thread: RMM replaces it by one without a message.
