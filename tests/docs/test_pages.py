@@ -198,6 +198,7 @@ NOT_MEASURED: dict[str, dict[str, str]] = {
     ),
     "pool.md": {
         "4 MiB": "the largest bin of RMM, from its documentation",
+        "128 MiB": "what the bins take at first",
         **dict.fromkeys(("40 GiB", "9 GiB"), "an example of a shared GPU"),
     },
     "processes.md": {
