@@ -24,6 +24,8 @@ Convert = Callable[[Any, Any, dict[str, Any]], Any]
 #: Options for the parts; `validate` is for the whole, and the options for tables do not apply.
 _PART_OPTIONS = frozenset(("device", "copy", "stream", "writable"))
 _COPY = Fix(options={"copy": None}, effect="copies")
+#: The parts that hold the values, to which `dtype=` applies.
+_VALUES = ("data", "values")
 
 
 class _Pair:
@@ -91,7 +93,7 @@ def convert(call: Call, convert_part: Convert) -> Any:
             except ZeroCopyError as error:
                 raise _located(error, name, call) from error
         result = pair.taker.build(layout, arrays)
-    # Tables convert their columns by the routes of these types, and columns of lists have other rules.
+    # No route for a table framework: it would use the route for its columns of lists, which have other rules.
     if not call.options and call.cast is None and not pair.has_tables:
         _keep(call, pair)
     return result
@@ -100,7 +102,7 @@ def convert(call: Call, convert_part: Convert) -> Any:
 def _options_of(call: Call, name: str, part: Part) -> dict[str, Any]:
     """Return the options for one part: ``dtype=`` is for the values alone."""
     options = {key: value for key, value in call.options.items() if key in _PART_OPTIONS}
-    if name in ("data", "values") and "dtype" in call.options:
+    if name in _VALUES and "dtype" in call.options:
         options["dtype"] = call.options["dtype"]
     elif part.cast:
         options["dtype"] = part.cast
@@ -113,14 +115,25 @@ def _options_of(call: Call, name: str, part: Part) -> dict[str, Any]:
 
 
 def _located(error: ZeroCopyError, name: str, call: Call) -> ZeroCopyError:
-    """Name the part in its error; calls of the error are for the part, and do not apply to the whole."""
+    """Name the part in its error, and keep the fixes that apply to the whole."""
     why = f"its part {name}: {error.why}"
+    values = name in _VALUES
     new: ZeroCopyError
     if isinstance(error, CopyRequiredError):
         new = CopyRequiredError(str(call), why, code=error.code, fixes=[_COPY])
     else:
         new = type(error)(str(call), why, error.remedy if not error.calls else "", code=error.code)
-        new.fixes = () if error.calls else error.fixes
+        new.fixes = tuple(
+            fix
+            for fix in error.fixes
+            if not error.calls
+            or (
+                fix.source == "{x}"
+                and not fix.to
+                and not fix.alone
+                and (values or "dtype" not in fix.options)
+            )
+        )
     return new
 
 

@@ -189,9 +189,10 @@ class _Composer:
         """Return a reason of a plan with the fixes that apply, and their text."""
         if not reason.fixes:
             return reason
-        resolved = (
-            _resolve(fix, self.framework, isinstance(self.description, Source)) for fix in reason.fixes
-        )
+        tensor = isinstance(self.description, Source)
+        by_column = tensor and self.target.kind == "table"  # the columns of one matrix
+        fixes = [_BY_COLUMN if by_column and fix.action == "contiguous" else fix for fix in reason.fixes]
+        resolved = (_resolve(fix, self.framework, tensor) for fix in fixes)
         kept = [fix for fix in resolved if fix is not None and self.accepts(fix)]
         return Reason(reason.why, "" if kept else reason.remedy, code=reason.code, fixes=kept)
 

@@ -47,8 +47,8 @@ _OPTION = Reason(
     "its type allows missing values",
     code="nulls",
     fixes=[
-        Fix("awkward.drop_none({x})", "drops them"),
-        Fix("awkward.fill_none({x}, 0)", "replaces them by 0"),
+        Fix("awkward.drop_none({x}, axis=None)", "drops them"),
+        Fix("awkward.fill_none({x}, 0, axis=-1)", "replaces missing numbers by 0"),
     ],
 )
 _RECORDS = Reason(
@@ -206,7 +206,7 @@ def _name(obj: Any) -> str:
 
 
 def _layout(obj: Any) -> Any:
-    """Return the layout of an array without types of missing values where none is missing.
+    """Return the layout of an array, without option types whose values are all present.
 
     Raises
     ------

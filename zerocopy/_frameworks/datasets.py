@@ -68,8 +68,8 @@ _ZONE = re.compile(r"[\w/+\-:]*", re.ASCII)
 class Datasets(Framework):
     """``datasets.Dataset``, a table; as a source also one of its columns, ``x["name"]``.
 
-    The format and the transform of a dataset are not applied. A dataset has a random fingerprint: that of
-    its content would take a pass over the memory, which may change later.
+    The format and the transform of a dataset are not applied. The result has a random fingerprint: that of
+    the content would read all memory, and later writes would make it wrong.
     """
 
     name = "datasets"

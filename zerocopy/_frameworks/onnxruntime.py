@@ -22,7 +22,7 @@ _NAMES = (
 )  # fmt: skip
 _FLOAT8 = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")
 _HAS_FLOAT8 = (1, 32)  # the oldest version that was tested with them
-_MAX_NDIM = 64  # NumPy's, which passes host memory on
+_MAX_NDIM = 64  # NumPy's, which exports host memory for it
 #: ONNX's names of the types that NumPy has, and NumPy's.
 _TYPES = {f"tensor({name})": by_name(name).storage.str for name in _NAMES if by_name(name).in_numpy}
 _TYPES |= {"tensor(float)": "<f4", "tensor(double)": "<f8"}

@@ -72,7 +72,12 @@ class SciPySparse(CompoundHook):
         raise obstacles.refuse_source(
             f"scipy.sparse.{type(obj).__name__}",
             Reason(
-                f"only SciPy has {form.upper()}", code="sparse", fixes=[Fix("{x}.tocsr()", "makes it CSR")]
+                f"only SciPy has {form.upper()}",
+                code="sparse",
+                fixes=[
+                    Fix("{x}.tocoo()", "makes it COO", alone=False),
+                    Fix("{x}.toarray()", "makes it dense"),
+                ],
             ),
         )
 

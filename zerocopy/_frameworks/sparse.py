@@ -38,7 +38,8 @@ class PyDataSparse(Framework):
 
     def source(self, obj: Any) -> Source:
         form = type(obj).__name__
-        fixes = [Fix("{x}.to_coo()", "makes it COO", alone=False)] if form == "DOK" else [_DENSE]
+        coo = [Fix("{x}.to_coo()", "makes it COO", alone=False)] if form == "DOK" else []
+        fixes = [*coo, _DENSE]
         raise obstacles.refuse_source(f"sparse.{form}", Reason("it is sparse", code="sparse", fixes=fixes))
 
     def copy_reasons(self, view: StridedView) -> list[Reason]:

@@ -16,13 +16,13 @@ from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
 # TVM FFI has no complex numbers (DLDataTypeToString refuses type code 5), and no dtypes of less than a byte
-# through NumPy, which passes host memory on.
+# through NumPy, which exports host memory for it.
 _NAMES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
     "float16", "float32", "float64", "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz",
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
 )  # fmt: skip
-_MAX_NDIM = 64  # NumPy's, which passes host memory on
+_MAX_NDIM = 64  # NumPy's, which exports host memory for it
 
 
 class TvmFfi(Framework):

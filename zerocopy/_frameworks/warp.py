@@ -21,7 +21,7 @@ _NATIVE_NAMES = (
     "float16", "float32", "float64",
 )  # fmt: skip
 _MAX_NDIM = 4  # ARRAY_MAX_DIMS (warp/native/array.h)
-# Kernels read sizes and strides as 32-bit integers, and end the process for larger ones (NVIDIA/warp#1673).
+# Kernels read sizes and strides as 32-bit integers; larger ones abort the process (NVIDIA/warp#1673).
 _INT32 = 2**31
 _WIDE_STRIDES = Reason(
     "a stride is 2 GiB or more, and Warp's kernels read strides as 32-bit integers",
@@ -71,7 +71,7 @@ class Warp(Framework):
         if dtype is None:
             raise _refuse_elements(name, obj)
         if obj.device.is_cpu:
-            # A memory that NumPy reads as the storage type: the interface of bfloat16 has uint16.
+            # NumPy reads the memory as the storage type: the array interface declares bfloat16 as uint16.
             array = _as_ndarray(obj, dtype)
             view = StridedView(
                 array.ctypes.data, array.shape, array.strides, dtype, _host_device(obj), False, array
@@ -100,7 +100,7 @@ class Warp(Framework):
         wp = self.module()
         if cls is not wp.array:
             return {}
-        # Their interfaces have the types of other values: bfloat16 is uint16, a handle is uint64.
+        # Their array interfaces declare another type: uint16 for bfloat16, uint64 for a handle.
         ambiguous = frozenset((np.dtype("uint16").num, np.dtype("uint64").num))
         unsigned = (wp.uint16, wp.uint64)
 
@@ -165,7 +165,7 @@ class Warp(Framework):
 
         def ndarray(plain: Any) -> Any:
             flags = plain.flags
-            # A smaller array has no stride of 2 GiB that a kernel would follow, if it is contiguous.
+            # The strides of a contiguous array of less than 2 GiB fit in 32 bits.
             if not flags.behaved or not 0 < plain.ndim <= _MAX_NDIM:
                 raise BufferError("read-only, misaligned, or of a number of dimensions that Warp lacks")
             if not (flags.forc and plain.nbytes < _INT32) and _is_wide((*plain.shape, *plain.strides)):

@@ -94,7 +94,7 @@ def _as_numpy(part: Any) -> Array:
 
 
 def _joined(arrays: list[Array]) -> Array | None:
-    """Return one array of which `arrays` are the rows, without a copy; None if they are not."""
+    """Return an alias whose rows are `arrays`; None if they are not equally spaced in one allocation."""
     first = arrays[0]
     if len(arrays) == 1:
         return first.reshape(1, -1)

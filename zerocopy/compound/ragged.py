@@ -160,7 +160,7 @@ def ragged_parts(
 
 
 def _from_zero(target: str, values: Any, levels: list[Part]) -> tuple[Any, list[Part]]:
-    """Return values and offsets of which the first offset is 0 and the last the number of values."""
+    """Return values and offsets; the first offset is 0, and the last is the number of values."""
     made = []
     start, stop = 0, len(levels[0].obj) - 1
     for level in levels:

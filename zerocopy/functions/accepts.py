@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar, Unpack
 
 from zerocopy._engine.options import NAMES, SIGNATURE, ConvertOptions, check_options
 from zerocopy._engine.target import resolve
+from zerocopy.errors import UnknownFrameworkError
 from zerocopy.functions.calls import wrap
 from zerocopy.functions.conversions import Conversions
 
@@ -98,9 +99,16 @@ def accepts(
     >>> softmax(np.zeros(2), dim=0)
     array([0.5, 0.5])
     """
+    if isinstance(to, FunctionType):
+        raise TypeError(f'zc.accepts takes a framework first: @zc.accepts("torch"), above {to.__name__}()')
     resolve(to)
     if returns is not None and not (type(returns) is str and returns == "same"):
-        resolve(returns)
+        try:
+            resolve(returns)
+        except UnknownFrameworkError as error:
+            remedy = f'pass "same" or None; or {error.remedy}'
+            asked = f"accepts(returns={returns!r})"
+            raise UnknownFrameworkError(asked, error.why, remedy, code=error.code) from error
     checked = check_options("accepts", options)
     chosen = None if arguments is None else (arguments,) if isinstance(arguments, str) else tuple(arguments)
 

@@ -40,7 +40,7 @@ class Arguments:
         self.framework, self.asked = framework, asked
 
     def flatten(self, obj: Any, arrays: list[Any]) -> Any:
-        """Append the arrays in `obj` to `arrays`, and return the skeleton: all else.
+        """Append the arrays in `obj` to `arrays`, and return the structure without them.
 
         Raises
         ------

@@ -86,7 +86,7 @@ def bridge(fn: Callable[..., Any], to: Any, *, source: Any = None) -> Callable[.
         if len(arrays) > 1:
             _check_devices(consumer, arrays, asked)
         function = FlatFunction(fn, skeleton, results, bool(options))
-        crossing = _Crossing(function, producer, producing.name, consumer, target.name)
+        crossing = _BridgedFunction(function, producer, producing.name, consumer, target.name)
         outputs = consumer.differentiable(crossing)(*arrays)
         return unflatten(function.skeleton, outputs)
 
@@ -156,8 +156,8 @@ class FlatFunction:
         return outputs
 
 
-class _Crossing:
-    """A function of the producer, for arrays of the consumer (see `gradients.Crossing`)."""
+class _BridgedFunction:
+    """A function of the producer for arrays of the consumer: a `gradients.Crossing`."""
 
     __slots__ = ("_consumer", "_function", "_producer", "_source", "_target")
 
@@ -191,13 +191,13 @@ class _Crossing:
         return _Derivative(self, wanted, given, known)
 
 
-class _Derivative(_Crossing):
-    """The gradients of a `_Crossing`, as a function of its inputs and of cotangents."""
+class _Derivative(_BridgedFunction):
+    """The gradients of a `_BridgedFunction`, as a function of its inputs and of cotangents."""
 
     __slots__ = ("_given", "_known", "_wanted")
 
     def __init__(
-        self, of: _Crossing, wanted: tuple[bool, ...], given: tuple[bool, ...], known: Pullback | None
+        self, of: _BridgedFunction, wanted: tuple[bool, ...], given: tuple[bool, ...], known: Pullback | None
     ) -> None:
         function = of._producer.derivative(of._function, wanted, given)
         super().__init__(function, of._producer, of._source, of._consumer, of._target)
@@ -212,7 +212,7 @@ class _Derivative(_Crossing):
 
         def later(cotangents: Sequence[Any]) -> list[Any]:
             if not again:
-                again.append(_Crossing.pull(self, kept, wanted)[1])
+                again.append(_BridgedFunction.pull(self, kept, wanted)[1])
             return again[0](cotangents)
 
         return self.run(arrays), later

@@ -39,14 +39,14 @@ class Leaf(NamedTuple):
     device: Device | None  # None if it is not known: its conversion raises the error
 
 
-class Back(NamedTuple):
-    """How the results of one call are converted; to None: they are returned unchanged."""
+class ResultConversion(NamedTuple):
+    """How the results of one call are converted. ``to=None`` returns them unchanged."""
 
     to: Any
     options: Mapping[str, Any]
 
 
-UNCHANGED = Back(None, {})
+UNCHANGED = ResultConversion(None, {})
 
 
 class Conversions:
@@ -91,7 +91,7 @@ class Conversions:
     # -- arguments ----------------------------------------------------------------------
 
     def enter(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any], Any]:
-        """Return the converted arguments, and the caller, for `leave`: a `Back` or the type of an array."""
+        """Return the converted arguments, and for `leave` a `ResultConversion` or the type of an array."""
         if self.routes:
             try:
                 return self._by_routes(args, named)
@@ -129,7 +129,9 @@ class Conversions:
                 raise LookupError("several arrays: the slow path compares their devices")
         return converted, keywords, caller
 
-    def _slowly(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, Any], Back]:
+    def _slowly(
+        self, args: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any], ResultConversion]:
         """Return what `enter` returns, for arguments of all kinds."""
         values = [*args, *named.values()]
         described = [*self._arrays_of(args, named)]
@@ -182,7 +184,7 @@ class Conversions:
         return error.with_context(asked=f"{self._place(name)}: {error.asked}".removesuffix(": "))
 
     def _check_devices(self, leaves: list[Leaf]) -> None:
-        """Refuse arrays of several devices; a number on the host, as 0-d array, fits every device."""
+        """Refuse arrays of several devices; 0-d arrays on the host are accepted with arrays of any device."""
         known = [(leaf, leaf.device) for leaf in leaves if leaf.device is not None]
         for leaf, device in known:
             if not same_memory_space(device, known[0][1]) and not (device.is_host and _is_number(leaf.array)):
@@ -194,12 +196,12 @@ class Conversions:
                     code="several-devices",
                 )
 
-    def _back_for(self, leaves: list[Leaf]) -> Back:
+    def _back_for(self, leaves: list[Leaf]) -> ResultConversion:
         """Return how results are converted to the framework and device of the first array."""
         if self.returns is None:
             return UNCHANGED
         if self.returns != "same":
-            return Back(self.returns, self.back_options)
+            return ResultConversion(self.returns, self.back_options)
         caller = _framework_of(type(leaves[0].array)) if leaves else None
         if caller is None:
             return UNCHANGED
@@ -207,7 +209,9 @@ class Conversions:
         moved = leaf.device is not None and self._is_moved(leaf.array, leaf.device)
         if caller.name == self.target.name.partition(".")[0] and not moved:
             return UNCHANGED
-        return Back(caller.name, self.back_options | ({"device": str(leaf.device)} if moved else {}))
+        return ResultConversion(
+            caller.name, self.back_options | ({"device": str(leaf.device)} if moved else {})
+        )
 
     def _is_moved(self, array: Any, device: Device) -> bool:
         """Whether the conversion of an argument moves it to another device."""
@@ -217,29 +221,31 @@ class Conversions:
 
     # -- results ------------------------------------------------------------------------
 
-    def back_for_type(self, cls: Any) -> Back:
+    def back_for_type(self, cls: Any) -> ResultConversion:
         """Return how results are converted if the first array has type `cls`, by the fast path."""
         if self.returns is None or (self.returns == "same" and cls is None):
             return UNCHANGED
         if self.returns != "same":
-            return Back(self.returns, self.back_options)
+            return ResultConversion(self.returns, self.back_options)
         caller = _framework_of(cls)
         if caller is None or caller.name == self.target.name.partition(".")[0]:
             return UNCHANGED
-        return Back(caller.name, self.back_options)
+        return ResultConversion(caller.name, self.back_options)
 
     def leave(self, result: Any, caller: Any) -> Any:
-        """Return a result converted for `caller`: a `Back`, or the type of the first array."""
-        if type(caller) is not Back:
+        """Return a result converted for `caller`: a `ResultConversion`, or the type of the first array."""
+        if type(caller) is not ResultConversion:
             try:
                 routes = self.results[caller]
                 return result if routes is None else routes[type(result)](result)
             except BaseException as error:
                 if not is_error(error):
                     raise
-        return self._leave_slowly(result, caller if type(caller) is Back else self.back_for_type(caller))
+        return self._leave_slowly(
+            result, caller if type(caller) is ResultConversion else self.back_for_type(caller)
+        )
 
-    def _leave_slowly(self, result: Any, back: Back) -> Any:
+    def _leave_slowly(self, result: Any, back: ResultConversion) -> Any:
         if back.to is None or type(result) in _VALUES:
             return result
         place = f"result of {self.name}()"

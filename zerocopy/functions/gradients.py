@@ -38,7 +38,7 @@ class Crossing(Protocol):
         ...
 
     def specs(self, inputs: Sequence[Spec]) -> list[Spec]:
-        """Return what the outputs are for inputs of these shapes and dtypes; computes no values."""
+        """Return the shapes and dtypes of the outputs for such inputs; computes no values."""
         ...
 
 
@@ -67,7 +67,7 @@ class GradientsHook:
         raise NotImplementedError
 
     def specs(self, function: ArrayFunction, inputs: Sequence[Spec]) -> list[Spec]:
-        """Return what the outputs of a function are, without computing them."""
+        """Return the shapes and dtypes of the outputs of a function; computes no values."""
         raise NotImplementedError
 
     def differentiable(self, crossing: Crossing) -> Callable[..., Sequence[Any]]:

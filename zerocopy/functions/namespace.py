@@ -81,7 +81,14 @@ def _namespace_of(compat: Any, x: Any) -> Any:
         return compat.array_namespace(x)
     except (TypeError, ValueError) as error:
         name = type_name(x)
-        owned = registry.by_type(type(x)) is not None or exports_arrays(x)
+        framework = registry.by_type(type(x))
+        if framework is not None and framework.kind == "compound":
+            remedy = "convert it to a framework of sparse arrays with one: zc.convert(x, 'sparse')"
+            why = f"a {name} has no array API namespace"
+            raise UnsupportedConversionError(
+                f"namespace({name})", why, remedy, code="no-namespace"
+            ) from error
+        owned = framework is not None or exports_arrays(x)
         code = 'zc.namespace(zc.convert({x}, "numpy"))' if owned else "numpy.asarray({x})"
         raise UnsupportedConversionError(
             f"namespace({name})",

@@ -320,7 +320,8 @@ def _refusal(jax: Any, obj: Any) -> Reason | None:
     if isinstance(obj, jax.core.Tracer):
         return Reason(
             "it is traced and has no values yet",
-            "convert it outside jit, grad and vmap, or use jax.pure_callback",
+            "convert it outside jit, grad and vmap, or call the function of the other framework through "
+            "zc.bridge(function, to='jax')",
             code="traced",
         )
     if jax.dtypes.issubdtype(obj.dtype, jax.dtypes.extended):

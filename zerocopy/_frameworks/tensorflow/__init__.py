@@ -19,7 +19,7 @@ from zerocopy.protocols.array_interface import ALIGNMENT, address, aligned_copy,
 from zerocopy.source import Array, Source
 from zerocopy.strided_view import StridedView
 
-_MAX_NDIM = 64  # NumPy's, which passes host memory on; TensorFlow's own is 254
+_MAX_NDIM = 64  # NumPy's, which exports host memory for it; TensorFlow's own is 254
 # TensorFlow has these dtypes without DLPack support: as a target it copies, as a source NumPy
 # aliases them.
 _BY_COPY = (
@@ -255,7 +255,7 @@ def _refusal(tf: Any, obj: Any) -> Reason | None:
     if not isinstance(obj, tf.Variable) and not hasattr(obj, "numpy"):
         return Reason(
             "it is symbolic and has no values yet",
-            "convert it outside tf.function, or use tf.py_function",
+            "convert it outside tf.function, or use zc.bridge(function, to='tensorflow')",
             code="traced",
         )
     return None

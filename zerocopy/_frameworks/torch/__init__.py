@@ -303,7 +303,9 @@ def _refusal(torch: Any, obj: Any) -> Reason | None:
         )
     if torch._C._functorch.is_functorch_wrapped_tensor(obj):
         return Reason(
-            "it is traced by torch.func and has no memory", "convert it outside vmap or grad", code="traced"
+            "it is traced by torch.func and has no memory",
+            "convert it outside vmap and grad, or use zc.bridge(function, to='torch')",
+            code="traced",
         )
     return None
 

@@ -32,7 +32,7 @@ _NUMBERS = Decoder(Nulls(), datetimes=True)
 _MASKED = Decoder(Nulls("mask"), datetimes=True)
 _FILLED = Decoder(Nulls("nan"), datetimes=True)
 _KINDS = ("number", "bool", "date", "timestamp", "duration")
-#: Types of pandas that xarray holds; it converts or refuses its text and its dates with a zone.
+#: pandas types that xarray stores unchanged. xarray converts or refuses text and dates with a time zone.
 _EXTENSIONS = ("ArrowDtype", "CategoricalDtype", "PeriodDtype", "IntervalDtype", "BooleanDtype")
 _SECONDS = Reason("xarray's dates have no unit of days: they become seconds", code="time-unit")
 
@@ -207,7 +207,7 @@ def _coords(xr: Any, table: Table, places: list[int], labels: list[Any]) -> tupl
 
 
 def own_reasons(column: Column) -> list[Reason]:
-    """Return why xarray copies one of its own variables: nothing needs it."""
+    """Return the reasons of the column alone: xarray aliases its own variables."""
     return list(column.reasons)
 
 

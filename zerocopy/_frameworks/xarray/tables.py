@@ -122,7 +122,7 @@ def array_table(obj: Any, name: str, index: bool | None) -> Table | None:
     except UnsupportedConversionError as error:
         if type(data) is not np.ndarray:
             raise
-        # NumPy has such arrays, and no other framework: dates of two dimensions.
+        # Only NumPy has dates of two dimensions.
         rows = len(data) if data.ndim else 1
         column: Any = RefusedColumn(name, rows, error, data.nbytes)
         column.of_xarray = variable
