@@ -19,6 +19,7 @@ EXCLUDED = {
     "test_gpu_loader.py::test_loader_host_memory_is_page_locked": "no memory is page-locked",
     "test_gpu_loader.py::test_loader_copies_overlap_with_kernels": "no work is asynchronous",
     "test_gpu_memory.py::test_interpreter_exits_with_live_arrays": "runs a process without stand-ins",
+    "test_gpu_hazards.py::test_torch_memory_is_not_reused_while_a_stream_reads_it": "no work is asynchronous",
     "test_gpu_hazards.py::test_jax_exports_without_synchronisation": "runs a process without stand-ins",
     "test_gpu_hazards.py::test_earlier_device_error_is_raised_by_the_transfer": "no device that can fail",
     "test_gpu_hazards.py::test_forked_child_raises_if_the_parent_used_cuda": "stand-ins work after a fork",

@@ -124,6 +124,42 @@ def test_memory_survives_a_kernel_that_outlives_the_source(source: str, target: 
     assert junk
 
 
+@pytest.mark.parametrize("target", ["cupy", "numba"])  # JAX reads on its own streams
+def test_torch_memory_is_not_reused_while_a_stream_reads_it(target: str) -> None:
+    """A non-blocking stream reads late; torch's allocator then has the dropped memory, and its own stream
+    waits for no other.
+
+    The same without a record of the stream shows that the test detects the race.
+    """
+    side("torch")
+    torch = importlib.import_module("torch")
+    side(target)
+    values, count = torch.arange(1 << 22, dtype=torch.float32, device="cuda:0"), 8
+
+    def reads_its_values(convert) -> bool:
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        reader = torch.cuda.Stream()
+        x, late = values.clone(), torch.empty_like(values)
+        with torch.cuda.stream(reader):
+            torch.cuda._sleep(200_000_000)
+        alias = zc.convert(convert(x, reader), to="torch", stream=reader)
+        with torch.cuda.stream(reader):
+            late.copy_(alias)
+        del alias, x
+        gc.collect()
+        junk = [torch.full_like(values, -1) for _ in range(count)]
+        torch.cuda.synchronize()
+        del junk
+        return bool((late == values).all())
+
+    def unrecorded(x, reader):
+        return torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(x))
+
+    assert reads_its_values(lambda x, reader: zc.convert(x, to=target, stream=reader))
+    assert not reads_its_values(unrecorded), "the test shows no race on this device"
+
+
 # -- streams without synchronisation ----------------------------------------------------------------
 
 NO_ORDER = """
