@@ -349,6 +349,43 @@ def test_managed_memory_is_prefetched(run) -> None:
     )
 
 
+def test_pinned_memory_is_not_reused_while_a_copy_reads_it(run) -> None:
+    """A copy on a non-blocking stream starts late; its source is dropped, and the next array is written.
+
+    The same with an array that stays at its address, and is written, shows that the test detects the race.
+    """
+    run(
+        """
+        torch = side("torch").module
+        if not hasattr(torch.cuda, "_sleep"): skip("this torch has no torch.cuda._sleep")
+        pool = zc.install_pool("driver", host="pinned")
+        other = torch.cuda.Stream()
+        def late_copy(x):
+            torch.cuda.synchronize()
+            with torch.cuda.stream(other):
+                torch.cuda._sleep(200_000_000)
+                return torch.from_numpy(x).to("cuda", non_blocking=True)
+        def filled(value):
+            x = pool.pinned((4, MIB), "u1")
+            x[...] = value
+            return x
+        x = filled(1)
+        d, at = late_copy(x), x.ctypes.data
+        del x
+        gc.collect()
+        y = filled(2)
+        assert not other.query(), "the host waited for the copy"
+        assert y.ctypes.data != at
+        torch.cuda.synchronize()
+        assert bool((d == 1).all())
+        d = late_copy(y)
+        y[...] = 3  # at once, which is an error of the program
+        torch.cuda.synchronize()
+        assert bool((d == 3).all()), "the copy was not late: the test shows nothing on this device"
+        """
+    )
+
+
 def test_pinned_memory_is_page_locked_and_reused(run) -> None:
     """The driver reports it as page-locked, transfers are right, and memory is reused."""
     run(
@@ -382,6 +419,8 @@ def test_pinned_memory_is_page_locked_and_reused(run) -> None:
         at = x.ctypes.data
         del x
         gc.collect()
+        pool.report()  # takes the memory back, and marks the work that may still use it
+        settle()
         again = pool.pinned((1024, 1024), "f4")
         assert again.ctypes.data == at
         print([line for line in pool.report().host])

@@ -70,7 +70,7 @@ class DriverPool:
                     code="out-of-memory",
                 ) from error
             cuda_pool.free(device, ptr, LEGACY_DEFAULT_STREAM)
-            cuda_pool.synchronize(device, LEGACY_DEFAULT_STREAM)
+            cuda_driver.finish_stream(LEGACY_DEFAULT_STREAM, device)
         self._before = before
         return handle
 

@@ -111,9 +111,3 @@ def trim(device: int, pool: int, keep: int) -> None:
     """Return unused memory to the device, down to `keep` bytes."""
     with on_device(device) as library:
         call(library.cuMemPoolTrimTo, ctypes.c_void_p(pool), ctypes.c_size_t(keep))
-
-
-def synchronize(device: int, stream: int) -> None:
-    """Wait for a stream on the host."""
-    with on_device(device) as library:
-        call(library.cuStreamSynchronize, ctypes.c_void_p(stream))
