@@ -107,15 +107,14 @@ class FakeNVML:
         return 0
 
     def nvmlDeviceGetMemoryInfo(self, handle, memory):
-        return self.nvmlDeviceGetMemoryInfo_v2(handle, memory, old=True)
-
-    def nvmlDeviceGetMemoryInfo_v2(self, handle, memory, old=False):
         card = self._card(handle)
-        if card["total"] is None or (card.get("old") and not old):
+        if card["total"] is None:
             return 3  # NVML_ERROR_NOT_SUPPORTED
-        memory._obj.total = self._card(handle)["total"]
-        memory._obj.used = self._card(handle).get("used", 0)
+        memory._obj.total, memory._obj.used = card["total"], card.get("used", 0)
         return 0
+
+    def nvmlDeviceGetMemoryInfo_v2(self, handle, memory):
+        return 3 if self._card(handle).get("old") else self.nvmlDeviceGetMemoryInfo(handle, memory)
 
     def nvmlDeviceIsMigDeviceHandle(self, handle, part):
         part._obj.value = int(handle.value >= 200)

@@ -110,6 +110,42 @@ def test_memory_waits_if_its_copies_are_not_known(pool, driver, monkeypatch) -> 
     assert pool.empty(SIZE, "u1").ctypes.data != address
 
 
+def test_memory_is_not_lost_if_the_driver_fails(pool, driver, monkeypatch) -> None:
+    """The event of the copies cannot be read, then not waited for; both work again later."""
+    x = pool.empty(SIZE, "u1")
+    x.fill(1)
+    address, there = x.ctypes.data, copy(x)
+    del x
+    assert pool.kept == SIZE
+    with monkeypatch.context() as broken:
+        broken.setattr(driver, "cuEventQuery", lambda event: 700, raising=False)
+        broken.setattr(driver, "cuEventSynchronize", lambda event: 700, raising=False)
+        assert (pool.kept, pool.in_use, pool.trim()) == (SIZE, 0, 0)
+        other = pool.empty(SIZE, "u1")
+        assert other.ctypes.data != address
+        del other
+        with pytest.raises(zc.DeviceError):
+            pool.close()
+    pool.close()
+    assert (there == 1).all()
+    assert pool.kept == 0
+    assert not driver.locked
+
+
+def test_figures_can_be_read_in_a_forked_child(pool, driver, monkeypatch) -> None:
+    x = pool.empty(SIZE, "u1")
+    there = copy(x)
+    del x
+    assert pool.kept == SIZE
+
+    def refuse(self: cuda_copies.CopyEvent) -> bool:
+        raise zc.DeviceError("device='cuda:0'", "the NVIDIA driver does not answer", "use spawn")
+
+    monkeypatch.setattr(cuda_copies.CopyEvent, "is_done", refuse)
+    assert pool.figures() == (0, SIZE, SIZE)
+    assert not there.any()
+
+
 def test_an_older_driver_orders_on_the_legacy_default_stream(pool, driver, monkeypatch) -> None:
     monkeypatch.delattr(type(driver), "cuCtxRecordEvent")
     x = pool.empty(SIZE, "u1")

@@ -196,6 +196,14 @@ def test_an_older_driver_reports_memory_in_the_older_form(nvml) -> None:
     assert (gpu.total, gpu.others) == (24 * GIB, 100 << 20)
 
 
+def test_functions_that_an_older_driver_lacks_are_not_called(nvml, monkeypatch) -> None:
+    for name in ("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetComputeRunningProcesses_v3"):
+        monkeypatch.delattr(FakeNVML, name)
+    nvml([WHOLE[1]], processes={1: GIB})
+    (gpu,), _ = gpus.visible_gpus({})
+    assert (gpu.total, gpu.others) == (24 * GIB, 100 << 20)
+
+
 def test_mig_slice_is_the_visible_gpu(nvml) -> None:
     part = {"name": "A100 MIG 1g.10gb", "uuid": "MIG-x", "total": 10 * GIB}
     nvml(WHOLE[:1], slices={0: part})

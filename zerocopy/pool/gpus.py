@@ -194,7 +194,8 @@ def _memory(library: Any, handle: ctypes.c_void_p) -> tuple[int | None, int]:
     A GPU that shares the memory of the host, such as GB10, reports neither (NVML_ERROR_NOT_SUPPORTED).
     """
     memory, old = _Memory(version=ctypes.sizeof(_Memory) | 2 << 24), _OldMemory()
-    if library.nvmlDeviceGetMemoryInfo_v2(handle, ctypes.byref(memory)) == 0:
+    read = getattr(library, "nvmlDeviceGetMemoryInfo_v2", None)  # drivers before 510 lack it
+    if read is not None and read(handle, ctypes.byref(memory)) == 0:
         # As cuDeviceTotalMem: without the driver's own memory.
         return memory.total - memory.reserved, memory.used
     if library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(old)) == 0:
@@ -219,8 +220,9 @@ def _others(library: Any, handle: ctypes.c_void_p, index: int, used: int) -> tup
 
 
 def _processes(library: Any, handle: ctypes.c_void_p) -> list[_Process]:
-    count, read = ctypes.c_uint(0), library.nvmlDeviceGetComputeRunningProcesses_v3
-    if read(handle, ctypes.byref(count), None) != _INSUFFICIENT_SIZE:
+    # Drivers before 510 lack it; older versions of the function have other structures.
+    count, read = ctypes.c_uint(0), getattr(library, "nvmlDeviceGetComputeRunningProcesses_v3", None)
+    if read is None or read(handle, ctypes.byref(count), None) != _INSUFFICIENT_SIZE:
         return []
     count = ctypes.c_uint(count.value + 8)  # some may have started since
     infos = (_Process * count.value)()

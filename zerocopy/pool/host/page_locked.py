@@ -111,6 +111,14 @@ class CudaHostMemory:
         return _Queued(devices) if devices else None
 
 
+def _is_done(fence: Fence) -> bool:
+    """Whether the work is done; False if the driver does not answer, as in a forked child."""
+    try:
+        return fence.is_done()
+    except DeviceError:
+        return False
+
+
 def size_class(nbytes: int) -> int:
     """Return the size class of a size: four classes per power of two."""
     step = max(_PAGE, 1 << max(0, (nbytes - 1).bit_length() - 3))
@@ -309,7 +317,7 @@ class PinnedPool:
                 self._returned.extend(dropped)  # for the next call: their copies are not known
         for _ in range(len(self._quarantine)):
             fence, blocks = self._quarantine.popleft()
-            if fence.is_done():
+            if _is_done(fence):
                 self._keep(blocks)
             else:
                 self._quarantine.append((fence, blocks))
@@ -331,8 +339,9 @@ class PinnedPool:
     def _settle(self) -> None:
         """Wait for the copies that may read blocks, and keep these."""
         while self._quarantine:
-            fence, blocks = self._quarantine.popleft()
-            fence.wait()
+            fence, blocks = self._quarantine[0]
+            fence.wait()  # may raise: then the blocks stay
+            self._quarantine.popleft()
             self._keep(blocks)
 
     def _take(self, size: int, asked: str) -> int:
