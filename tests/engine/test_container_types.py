@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import ChainMap, UserDict, UserList, deque
+from collections import ChainMap, Counter, UserDict, UserList, deque, namedtuple
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -217,6 +217,63 @@ def test_mapping_that_its_constructor_changes_is_refused() -> None:
         zc.convert(source, "numpy")
     assert raised.value.code == "container-type"
     assert not zc.explain(source, "numpy").possible
+
+
+class ScalingDict(dict):
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, value * 2)
+
+
+class UpperDict(dict):
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key.upper(), value)
+
+
+class ScalingList(list):
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(key, [item * 2 for item in value])
+
+
+class ScalingTuple(tuple):
+    def __new__(cls, items: Any) -> Any:
+        return super().__new__(cls, [item * 2 for item in items])
+
+
+class ScalingPoint(namedtuple("ScalingPoint", "x")):
+    def __new__(cls, x: Any) -> Any:
+        return super().__new__(cls, x * 2)
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        ScalingDict({"a": np.ones(2)}),
+        UpperDict({"a": np.ones(2)}),
+        ScalingList([np.ones(2)]),
+        ScalingTuple([np.ones(2)]),
+        ScalingPoint(np.ones(2)),
+    ],
+    ids=lambda container: type(container).__name__,
+)
+def test_containers_whose_methods_change_the_items_are_refused(container: Any) -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(zc.UnsupportedConversionError, match="change the items") as caught:
+        zc.convert(container, to="torch")
+    assert caught.value.code == "container-type"
+    fixed = eval(caught.value.calls[0], {"zc": zc, "x": container})
+    values = fixed.values() if isinstance(fixed, dict) else fixed
+    assert [value.tolist() for value in values] == [
+        value.tolist() for value in (container.values() if isinstance(container, dict) else container)
+    ]
+
+
+def test_plain_items_of_subclasses_are_kept_by_value() -> None:
+    torch = pytest.importorskip("torch")
+    size = torch.Size([1000, 70_000])
+    batch = zc.convert({"x": np.ones(2), "size": size, "n": Counter(a=70_000)}, "torch", leaves="keep")
+    assert batch["size"] == size
+    assert type(batch["size"]) is torch.Size
+    assert batch["n"] == Counter(a=70_000)
 
 
 def test_mapping_of_a_file_is_refused_before_its_leaves_are_read() -> None:

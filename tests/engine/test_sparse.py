@@ -198,6 +198,84 @@ def test_padding_of_jax_is_refused() -> None:
     np.testing.assert_array_equal(fixed.toarray(), np.eye(3))
 
 
+@pytest.mark.parametrize("form", ["BCOO", "BCSR"])
+def test_negative_indices_of_jax_are_refused(form: str) -> None:
+    pytest.importorskip("jax")
+    from jax.experimental import sparse
+
+    x = sparse.BCOO((np.ones(2, "f4"), np.array([[0, -1], [1, 1]])), shape=(3, 3))
+    if form == "BCSR":
+        x = sparse.BCSR((np.ones(2, "f4"), np.array([-1, 1]), np.array([0, 1, 2, 2])), shape=(3, 3))
+    assert x.todense()[0, 2] == 1  # JAX counts -1 from the end
+    for to in set(SPARSE) - {"jax"}:
+        with pytest.raises(zc.UnsupportedConversionError, match="negative") as caught:
+            zc.convert(x, to)
+        assert caught.value.code == "out-of-bounds"
+        assert not zc.explain(x, to).possible
+    np.testing.assert_array_equal(eval(caught.value.calls[0], {"zc": zc, "x": x}), x.todense())
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr"])
+@pytest.mark.parametrize("flag", ["has_canonical_format", "has_sorted_indices"])
+def test_row_pointers_outside_the_array_are_not_followed(run_python, form: str, flag: str) -> None:
+    setup = f"""
+        import mmap, os
+        import numpy as np, scipy.sparse as sp
+        import zerocopy as zc
+        file = os.memfd_create("indices")
+        os.ftruncate(file, 8192)
+        pages = mmap.mmap(file, 8192)
+        indices = np.frombuffer(pages, np.int32, 1024)
+        indices[:] = np.arange(1024)
+        os.ftruncate(file, 4096)  # reading after the indices ends the process
+        x = sp.{form}_array(np.eye(3))
+        shape = (1024, 1, 1) if {form!r} == "bsr" else 1024
+        x.data, x.indices, x.indptr = np.ones(shape), indices, np.array([0, 10**6, 1024, 1024], np.int32)
+        x.__dict__.pop("_has_canonical_format", None), x.__dict__.pop("_has_sorted_indices", None)
+        """
+    assert run_python(setup + f"x.{flag}").returncode < 0  # the hazard
+    attempts = f"""
+        calls = [zc.convert, lambda x, to: zc.convert(x, to, validate="full"), lambda x, to: zc.view(x)]
+        for to in {set(SPARSE) - {"scipy"}}:
+            assert not zc.explain(x, to).possible
+            for call in calls:
+                try:
+                    call(x, to)
+                except zc.ZeroCopyError as error:
+                    assert error.code in ("invalid-sparse", "sparse"), error.code
+                else:
+                    raise SystemExit(to)
+        """
+    done = run_python(setup + attempts)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("target", sorted(set(SPARSE) - {"scipy"}))
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_fast_path_keeps_the_rule_of_index_types(target: str, form: str) -> None:
+    """The route that the first array leaves does not convert arrays whose indices have other types."""
+    x = sample(form, index="int64")
+    try:
+        zc.convert(x, to=target)
+    except zc.ZeroCopyError as error:
+        pytest.skip(f"{target} cannot hold it: {error.why}")
+    expected = x.toarray()
+    for narrow in ("int8", "uint8", "int16", "uint32", "uint64", "int32"):
+        for both in (True, False):
+            y = sample(form, index="int64")
+            if form == "coo":
+                first, second = y.coords
+                y.coords = first.astype(narrow), second.astype(narrow) if both else second
+            else:
+                y.indices = y.indices.astype(narrow)
+                y.indptr = y.indptr.astype(narrow) if both else y.indptr
+            result = zc.convert(y, target)
+            np.testing.assert_array_equal(dense(result), expected)
+            parts = hook_of(registry.by_name(target)).read(result)[1][1:]
+            types = {zc.view(part).dtype.name for part in parts}
+            assert types in ({"int32"}, {"int64"}), (narrow, both, types)
+
+
 @pytest.mark.parametrize("target", ["torch", "sparse"])
 @pytest.mark.parametrize("indices", [[1, 0], [1, 1]])
 def test_targets_that_need_order_refuse_unsorted_and_duplicate_indices(

@@ -374,6 +374,26 @@ def test_dataset_of_several_dimensions_is_not_a_table(to: str) -> None:
         zc.convert(x, "numpy", layout="matrix")
 
 
+@pytest.mark.parametrize("to", ["pandas", "polars", "pyarrow", "nanoarrow", "duckdb", "xarray"])
+def test_the_fast_path_refuses_other_dimensions(to: str) -> None:
+    """The route that a dataset of one dimension leaves refuses datasets of several, or of none."""
+    pytest.importorskip(to)
+    zc.convert(xr.Dataset({"a": ("x", np.ones(3))}), to)
+    for shape in ((), (2, 2), (3, 2, 2)):
+        dims = ("x", "y", "z")[: len(shape)]
+        for x in (
+            xr.Dataset({"a": (dims, np.ones(shape))}),
+            xr.Dataset({"a": (dims, np.ones(shape)), "b": ("w", np.ones(3))}),
+        ):
+            assert zc.explain(x, to).possible == (to == "xarray")
+            if to == "xarray":
+                assert zc.convert(x, to) is x
+                continue
+            with pytest.raises(zc.UnsupportedConversionError) as caught:
+                zc.convert(x, to)
+            assert caught.value.code == "different-lengths"
+
+
 def test_dataset_is_not_one_array() -> None:
     with pytest.raises(zc.UnsupportedConversionError, match=r"to_dataarray\(\)"):
         zc.view(rows())

@@ -355,6 +355,55 @@ def test_async_generators() -> None:
     asyncio.run(main())
 
 
+def test_errors_of_results_are_not_thrown_into_generators() -> None:
+    """A generator that catches errors must not catch the error that its result cannot be converted."""
+    seen: list[BaseException] = []
+
+    @zc.accepts("torch")
+    def f(x: Any) -> Any:
+        try:
+            yield object()
+        except Exception as error:  # noqa: BLE001
+            seen.append(error)
+        yield x
+
+    @zc.accepts("torch")
+    async def g(x: Any) -> Any:
+        try:
+            yield object()
+        except Exception as error:  # noqa: BLE001
+            seen.append(error)
+        yield x
+
+    async def main() -> None:
+        async for _ in g(np.zeros(2)):
+            pass
+
+    with pytest.raises(zc.UnsupportedConversionError, match="result of"):
+        list(f(np.zeros(2)))
+    with pytest.raises(zc.UnsupportedConversionError, match="result of"):
+        asyncio.run(main())
+    assert seen == []
+
+
+def test_an_attribute_func_does_not_change_the_kind_of_a_function() -> None:
+    """A class with an attribute `func`, such as a registered task, is not a partial."""
+
+    class Task:
+        def __init__(self) -> None:
+            self.func = self.items
+
+        def items(self, x: Any) -> Any:
+            yield x
+
+        def __call__(self, x: Any) -> Any:
+            return x + 1
+
+    assert isinstance(zc.accepts("torch")(Task())(np.zeros(2)), np.ndarray)
+    items = zc.accepts("torch")(functools.partial(Task().items))(np.zeros(2))
+    assert kinds(*items) == ["ndarray"]
+
+
 def test_the_decorated_function_is_like_the_function() -> None:
     assert doubled.__wrapped__(torch.ones(1)).item() == 2  # type: ignore[attr-defined]
     assert doubled.__name__ == "doubled"

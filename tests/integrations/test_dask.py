@@ -164,7 +164,7 @@ class Counter:
 
 def test_actors_get_and_return_arrays(client) -> None:
     sender, receiver = addresses(client)
-    # The scheduler releases an actor when the last future of it is gone; the actor itself does not always hold one.
+    # The scheduler releases an actor when its last future is gone, and the actor does not always hold one.
     future = client.submit(Counter, actor=True, workers=[sender])
     actor = future.result(timeout=WAIT)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy as copying
-from collections import UserDict, UserList, deque
+from collections import OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from dataclasses import fields
 from functools import cached_property
@@ -147,17 +147,27 @@ def _plain_mapping(obj: Any, code: str, depth: int = 0) -> str:
 
 
 def _of_builtin(obj: Any, keys: list[Any], values: list[Any]) -> Any:
+    same: Any
     if isinstance(obj, dict):
         same = copying.copy(obj)  # keeps a defaultdict's factory and an OrderedDict's type
         for key, value in zip(keys, values, strict=True):  # a Counter's update() adds
             same[key] = value
-        return same
-    if isinstance(obj, list):
-        same_list = copying.copy(obj)
-        same_list[:] = values
-        return same_list
-    return type(obj)(*values) if hasattr(obj, "_fields") else type(obj)(values)
+    elif isinstance(obj, list):
+        same = copying.copy(obj)
+        same[:] = values
+    else:
+        same = type(obj)(*values) if hasattr(obj, "_fields") else type(obj)(values)
+    if type(obj) not in _UNCHANGING:
+        items = items_of(same)
+        if [key for key, _ in items] != keys or not all(
+            _is_kept(item, value) for (_, item), value in zip(items, values, strict=True)
+        ):
+            raise TypeError("its methods change the items")
+    return same
 
+
+#: Types of the standard library that store items as they are passed.
+_UNCHANGING = frozenset((OrderedDict, defaultdict, tuple))
 
 #: Types of leaves that no library registers; None is a leaf here, unlike in optree and JAX.
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, type))
@@ -279,7 +289,7 @@ def _of_variable(obj: Any, _: list[Any], values: list[Any]) -> Any:
 
 def _is_kept(stored: Any, value: Any) -> bool:
     """Whether a new container returns an item as it was passed; inner containers may be rebuilt."""
-    if stored is value:
+    if stored is value or (type(stored) is type(value) and type(value) in _PLAIN and stored == value):
         return True
     if type(stored) is not type(value) or not is_container(value):
         return False

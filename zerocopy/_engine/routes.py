@@ -266,6 +266,8 @@ def _table_route(
         table = source.table(obj)
         if table is None or table.read is not None:
             raise ValueError("not a table, or not read yet: the slow path handles it")
+        if not (target.has_dimensions or table.has_rows):
+            raise ValueError("variables with other dimensions: the slow path refuses them")
         for column in table.columns:
             target.column_reasons(column)  # raises if the target cannot hold the column
         target.table_reasons(table)

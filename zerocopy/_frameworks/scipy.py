@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy.compound.coordinates import index_parts
+from zerocopy.compound.coordinates import check_index_type, index_parts
 from zerocopy.compound.hook import CompoundHook, Part
 from zerocopy.compound.sparse import COMPRESSED, SparseLayout
 from zerocopy.errors import Fix, Reason
@@ -17,6 +19,9 @@ from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 
 _DENSE = Fix("{x}.toarray()", "makes it dense")
+#: The attributes in which SciPy keeps its flags.
+_FLAGS = frozenset(("_has_canonical_format", "_has_sorted_indices"))
+_INDEX_TYPES = (np.dtype("int32"), np.dtype("int64"))
 
 
 class SciPy(Framework):
@@ -61,6 +66,11 @@ class SciPySparse(CompoundHook):
     def read(self, obj: Any) -> tuple[SparseLayout, tuple[Any, ...]] | None:
         form = obj.format
         if form in COMPRESSED:
+            if not vars(obj).keys() >= _FLAGS:
+                # SciPy computes the flags in C++, which reads where indptr points, outside the arrays too.
+                unchecked, parts = SparseLayout(form, obj.shape), (obj.data, obj.indices, obj.indptr)
+                unchecked.check(parts)
+                unchecked.check_pointers(parts)
             # SciPy computes the property once, and keeps the answer: 10 ms for 10 million elements.
             canonical = obj.has_canonical_format
             is_sorted = canonical or obj.has_sorted_indices
@@ -101,8 +111,7 @@ class SciPySparse(CompoundHook):
                 result.has_canonical_format = True
             elif layout.is_sorted is not None:
                 result.has_sorted_indices = layout.is_sorted
-        if len({part.dtype for part in indices}) > 1 or indices[0].dtype.name not in ("int32", "int64"):
-            raise ValueError("SciPy needs one index type: fit() casts")
+        check_index_type(indices, _INDEX_TYPES)
         return result
 
 

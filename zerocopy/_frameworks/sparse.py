@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy.compound.coordinates import coordinates, index_parts
+from zerocopy.compound.coordinates import check_index_type, coordinates, index_parts
 from zerocopy.compound.hook import CompoundHook, Part
 from zerocopy.compound.sparse import SparseLayout, refuse_format, require_canonical
 from zerocopy.errors import Fix, Reason
@@ -15,6 +17,7 @@ from zerocopy.source import Source
 from zerocopy.strided_view import StridedView
 
 _DENSE = Fix("{x}.todense()", "makes it dense")
+_INDEX_TYPES = (np.dtype("int64"), np.dtype("int32"))
 
 
 class PyDataSparse(Framework):
@@ -86,6 +89,7 @@ class PyDataLayouts(CompoundHook):
 
         if not layout.is_canonical or layout.coords not in ("", "by-dimension") or layout.format == "bsr":
             raise ValueError("sparse needs sorted and unique indices: fit() checks them")
+        check_index_type(parts[1:], _INDEX_TYPES)
         if layout.format == "coo":
             return sparse.COO(parts[1], parts[0], shape=layout.shape, has_duplicates=False, sorted=True)
         axis = 0 if layout.format == "csr" else 1

@@ -51,6 +51,16 @@ def index_parts(
     return made
 
 
+def check_index_type(indices: Sequence[Any], allowed: Sequence[Any]) -> None:
+    """Raise ValueError if arrays of indices differ in type, or have one that is not among `allowed`.
+
+    The fast path calls ``build`` without ``fit``, which casts them.
+    """
+    dtype = indices[0].dtype
+    if dtype not in allowed or any(part.dtype != dtype for part in indices[1:]):
+        raise ValueError("the target needs one index type: fit() casts")
+
+
 def coordinates(layout: SparseLayout, parts: Sequence[Any], form: str) -> tuple[SparseLayout, list[Any]]:
     """Return a COO layout and its parts with coordinates in another form of `SparseLayout.coords`.
 

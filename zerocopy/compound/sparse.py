@@ -106,10 +106,14 @@ class SparseLayout(NamedTuple):
                     code="out-of-bounds",
                 )
         if self.format in COMPRESSED:
-            indptr = _as_numpy(parts[2])
-            falls = np.flatnonzero(indptr[1:] < indptr[:-1])
-            if len(falls):
-                raise _invalid(f"indptr goes down at [{int(falls[0]) + 1}]", self.format)
+            self.check_pointers(parts)
+
+    def check_pointers(self, parts: Sequence[Any]) -> None:
+        """Raise `UnsupportedConversionError` if indptr goes down; after `check`, rows lie in the arrays."""
+        indptr = _as_numpy(parts[2])
+        falls = np.flatnonzero(indptr[1:] < indptr[:-1])
+        if len(falls):
+            raise _invalid(f"indptr goes down at [{int(falls[0]) + 1}]", self.format)
 
     def warnings(self, parts: Sequence[Any]) -> tuple[str, ...]:
         if self.is_canonical:

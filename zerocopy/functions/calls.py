@@ -18,7 +18,8 @@ def wrap(function: Any, conversions: Conversions) -> Any:
     """Return a function of the same kind that converts arguments and results."""
     # The kind of an object with __call__, such as a model, is that of the method.
     method = function if inspect.isroutine(function) else inspect.getattr_static(type(function), "__call__")
-    kinds = (function, method, getattr(function, "func", None))
+    inner = function.func if isinstance(function, functools.partial) else None
+    kinds = (function, method, inner)
     wrapper = next((wrapper for test, wrapper in _KINDS if any(map(test, kinds))), _plain)
     # The attributes of an object with __call__, such as a model, are its own state.
     updated = functools.WRAPPER_UPDATES if inspect.isfunction(function) else ()
@@ -70,8 +71,9 @@ def _generator(function: Function, conversions: Conversions) -> Function:
             try:
                 item = next(items)
                 while True:
+                    result = conversions.leave(item, caller)
                     try:
-                        sent = yield conversions.leave(item, caller)
+                        sent = yield result
                     except GeneratorExit:
                         raise
                     except BaseException as error:  # noqa: BLE001  # the caller threw it
@@ -91,8 +93,9 @@ def _async_generator(function: Function, conversions: Conversions) -> Function:
             try:
                 item = await anext(items)
                 while True:
+                    result = conversions.leave(item, caller)
                     try:
-                        sent = yield conversions.leave(item, caller)
+                        sent = yield result
                     except GeneratorExit:
                         raise
                     except BaseException as error:  # noqa: BLE001  # the caller threw it

@@ -294,6 +294,12 @@ class Table:
     obj: Any = None
 
     @property
+    def has_rows(self) -> bool:
+        """Whether its columns have the same rows: labelled arrays can have several dimensions, or none."""
+        dims = {column.dims for column in self.columns if column.dims is not None}
+        return self.single or not dims or (len(dims) == 1 and len(dims.pop()) == 1)
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Rows and columns; a series has rows only."""
         return (self.length,) if self.single else (self.length, len(self.columns))

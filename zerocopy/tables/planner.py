@@ -109,12 +109,12 @@ def _keeps_columns(request: Request) -> bool:
 
 def _check_rows(table: Table) -> None:
     """Refuse variables that are not columns of one table: other dimensions, or several."""
+    if table.has_rows:
+        return
     by_dims: dict[Any, list[Hashable]] = {}
     for label, column in zip(table.labels, table.columns, strict=True):
         if column.dims is not None:
             by_dims.setdefault(column.dims, []).append(label)
-    if table.single or not by_dims or (len(by_dims) == 1 and len(next(iter(by_dims))) == 1):
-        return
     each = "; ".join(f"{listed(labels)} has {dims}" for dims, labels in by_dims.items())
     flat = [labels for dims, labels in by_dims.items() if len(dims) == 1]
     fixes = [Fix(options={"columns": max(flat, key=len)})] if flat else []

@@ -9,7 +9,7 @@ import numpy as np
 
 from zerocopy._frameworks import _obstacles as obstacles
 from zerocopy._frameworks.jax import is_sparse_type
-from zerocopy.compound.coordinates import coordinates, index_parts
+from zerocopy.compound.coordinates import check_index_type, coordinates, index_parts
 from zerocopy.compound.hook import CompoundHook, Part
 from zerocopy.compound.sparse import SparseLayout, refuse_format
 from zerocopy.errors import Fix, Reason
@@ -19,6 +19,12 @@ _PADDED = Reason(
     code="padded",
     fixes=[Fix("{x}.sum_duplicates()", "removes it"), Fix("{x}.todense()", "makes it dense")],
 )
+_NEGATIVE = Reason(
+    "it has negative indices, which JAX counts from the end, and other frameworks do not",
+    code="out-of-bounds",
+    fixes=[Fix("{x}.todense()", "makes it dense")],
+)
+_INDEX_TYPES = (np.dtype("int32"), np.dtype("int64"))
 
 
 class JaxSparse(CompoundHook):
@@ -35,6 +41,8 @@ class JaxSparse(CompoundHook):
         # Padding is valid in JAX (docs of BCOO.fromdense, `nse`) and out of bounds in all others.
         if len(indices) and (indices.max(axis=0) >= limit).any():
             raise obstacles.refuse_source(f"jax.experimental.sparse.{form}", _PADDED)
+        if indices.min(initial=0) < 0:
+            raise obstacles.refuse_source(f"jax.experimental.sparse.{form}", _NEGATIVE)
         if form == "BCOO":
             return SparseLayout("coo", shape, *flags, "by-point"), (obj.data, obj.indices)
         return SparseLayout("csr", shape, *flags), (obj.data, obj.indices, obj.indptr)
@@ -57,5 +65,6 @@ class JaxSparse(CompoundHook):
         cls = sparse.BCOO if layout.format == "coo" else sparse.BCSR
         if layout.format not in ("coo", "csr") or layout.coords not in ("", "by-point"):
             raise ValueError("JAX has CSR, and COO with coordinates by point: fit() makes them")
+        check_index_type(parts[1:], _INDEX_TYPES)
         flags = {"indices_sorted": bool(layout.is_sorted), "unique_indices": bool(layout.is_unique)}
         return cls(tuple(parts), shape=tuple(layout.shape), **flags)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from zerocopy._frameworks import _obstacles as obstacles
-from zerocopy.compound.coordinates import coordinates, index_parts
+from zerocopy.compound.coordinates import check_index_type, coordinates, index_parts
 from zerocopy.compound.hook import CompoundHook, Part
 from zerocopy.compound.sparse import COMPRESSED, SparseLayout, require_canonical
 from zerocopy.errors import Fix, Reason
@@ -74,6 +74,7 @@ class TorchSparse(CompoundHook):
         if not layout.is_canonical:
             raise ValueError("torch needs sorted and unique indices: fit() checks them")
         data, indices, indptr = parts
+        check_index_type((indices, indptr), (torch.int64, torch.int32))
         return _constructors()[layout.format](indptr, indices, data, size=shape, check_invariants=False)
 
 
