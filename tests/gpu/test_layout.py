@@ -32,6 +32,7 @@ class _Later:
 
 cuda = _Later("numba.cuda")
 plans = _Later("zerocopy.layout.cuda.tile_plan")
+device_tables = _Later("zerocopy.layout.cuda.device_tables")
 transposition = _Later("zerocopy.layout.cuda.transposition")
 
 
@@ -389,7 +390,7 @@ def test_plan_table_is_freed_after_the_kernel() -> None:
         torch.cuda._sleep(BUSY_CYCLES)
     soa_to_aos(device_columns, field_leaves, dtype.itemsize, out=out, stream=busy)
     assert default.query(), "the default stream waits unnecessarily"
-    plans.tile_plan.cache_clear()
+    device_tables.device_table.cache_clear()
     assert not default.query()
     assert not busy.query(), "the host waited"
     torch.cuda.synchronize()

@@ -9,6 +9,7 @@ from helpers.layout_cases import ON_DEVICE, padding
 from zerocopy.layout.cuda.tile_plan import (
     ACCESS,
     ALIGNED,
+    COLUMN_OFFSET,
     GAP,
     HALVES,
     LARGEST_TILE,
@@ -20,6 +21,7 @@ from zerocopy.layout.cuda.tile_plan import (
     SINGLE,
     START,
     STOP,
+    WIDTH,
     division,
     swizzle,
     tile_plan,
@@ -90,9 +92,30 @@ def test_access_width_depends_on_the_alignment() -> None:
     assert accesses("f4,f8", head=3) == {SHIFTED}
     assert accesses("f4,u1") == {SHIFTED, OCTETS}
     assert accesses("f4,u2,S6") == {ALIGNED, HALVES}
-    assert accesses("f4,f8", column_offsets=(4, 12)) == {ALIGNED}
-    assert accesses("u1,u1", column_offsets=(0, 1)) == {OCTETS, SINGLE}
+    assert accesses("f4,f8", alignments=(4, 4)) == {ALIGNED}
+    assert accesses("u1,u1", alignments=(0, 1)) == {OCTETS, SINGLE}
     assert accesses({"names": ["a"], "formats": ["f4"], "itemsize": 9000}, to_rows=True) == {ALIGNED, GAP}
+
+
+@pytest.mark.parametrize("layout", ON_DEVICE)
+@pytest.mark.parametrize("to_rows", [False, True])
+def test_columns_at_other_addresses_need_no_new_plan(layout: str, to_rows: bool) -> None:
+    """The plan depends on the addresses modulo 8; the table contains the addresses."""
+    dtype = ON_DEVICE[layout]
+    record_leaves = tuple(leaves(dtype))
+    plan = tile_plan(record_leaves, dtype.itemsize, 0, (0,) * len(record_leaves), to_rows)
+    before = plan.table.copy()
+    offsets = [4096 * (i + 1) for i in range(len(record_leaves))]
+    tasks = plan.table_for(offsets).reshape(-1, len(ROW))
+    assert tasks.shape[0] == len(plan.task_leaves)
+    others = [column for column in range(len(ROW)) if column != COLUMN_OFFSET]
+    unchanged = before.reshape(-1, len(ROW))
+    assert (tasks[:, others] == unchanged[:, others]).all()
+    assert (plan.table == before).all()
+    for task in tasks[tasks[:, ACCESS] != GAP]:
+        leaf = record_leaves[task[COLUMN_OFFSET] // 4096 - 1]
+        assert task[WIDTH] == leaf.width
+        assert any(offset <= task[OFFSET] < offset + length for offset, length in leaf.pieces)
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,28 @@ def test_records_may_start_at_any_address(layout: str, shift: int) -> None:
     assert (octets[16 + shift + rows.nbytes :] == 0xAB).all()
 
 
+@pytest.mark.parametrize("layout", ["x, y, z: f4", "particle"])
+def test_columns_at_new_addresses_need_no_new_plan(layout: str) -> None:
+    """Columns in another order and at other distances, each at a multiple of 8, use the plan of the first."""
+    dtype = ON_DEVICE[layout]
+    all_leaves = leaves(dtype)
+    plans: list[int] = []
+    memory_block = on_device(np.zeros(2 * 131 * dtype.itemsize + 4096, np.uint8))
+    for order, gap in ((1, 0), (-1, 64), (1, 128)):
+        rows = records(dtype, 131)
+        outs, start = {}, 0
+        for leaf in all_leaves[::order]:
+            size = 131 * leaf.width
+            outs[leaf.name] = memory_block[start : start + size].view(leaf.dtype).reshape(131, *leaf.shape)
+            start += -(-(size + gap) // 8) * 8
+        columns = [outs[leaf.name] for leaf in all_leaves]
+        aos_to_soa(on_device(rows), all_leaves, dtype.itemsize, out=columns)
+        check_columns(columns, rows, all_leaves)
+        check_rows(soa_to_aos(columns, all_leaves, dtype.itemsize), rows)
+        plans.append(tile_plan.cache_info().misses)
+    assert plans[0] == plans[1] == plans[2]
+
+
 @pytest.mark.parametrize("shift", [0, 1, 2, 3])
 @pytest.mark.parametrize("layout", ["i8, f8, i4, u1", "i8, f8, i4, u1, aligned", "nested, text", "halves"])
 def test_columns_may_start_at_any_multiple_of_their_items(layout: str, shift: int) -> None:

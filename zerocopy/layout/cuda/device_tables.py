@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from functools import lru_cache
 from typing import Any
 
 from numba import cuda
@@ -62,10 +63,7 @@ def _is_legacy_default(stream: Stream) -> bool:
     return stream.handle == default_stream() == LEGACY_DEFAULT_STREAM
 
 
-def device_table(plan: TilePlan, device: int) -> DeviceTable:
-    """Return a plan's table on a device, which must be current."""
-    table = plan.device_tables.get(device)
-    if table is None:
-        table = plan.device_tables.setdefault(device, DeviceTable(plan.table, device))
-    cached: DeviceTable = table
-    return cached
+@lru_cache(maxsize=128)
+def device_table(plan: TilePlan, device: int, column_offsets: tuple[int, ...] | None) -> DeviceTable:
+    """Return a plan's table on a device, which must be current: see `TilePlan.table_for`."""
+    return DeviceTable(plan.table_for(column_offsets), device)

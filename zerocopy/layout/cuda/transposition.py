@@ -229,12 +229,13 @@ def _launch(
     head = records.address % 8
     low, size = memory.window_span(columns)
     offsets = None if pitch else tuple(b.address - low if b.nbytes else 0 for b in columns)
-    plan = tile_plan(leaves, itemsize, head, offsets, to_rows)
+    alignments = None if offsets is None else tuple(offset % 8 for offset in offsets)
+    plan = tile_plan(leaves, itemsize, head, alignments, to_rows)
 
     def windows(address: int, nbytes: int, *names: str) -> list[Any]:
         return [memory.window(address, nbytes, name, records.device) for name in names]
 
-    stream, table = on.to_numba(records.device), device_table(plan, records.device)
+    stream, table = on.to_numba(records.device), device_table(plan, records.device, offsets)
     words = ("uint8", "uint64") if plan.shared else ("uint8", "uint16", "uint32")
     arguments = [
         *windows(records.address - head, head + records.nbytes, *words),
